@@ -1,0 +1,206 @@
+"""Every choice that determines a run, in one validated, immutable object."""
+
+import itertools
+import math
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from mu2mpi.errors import InputError
+
+__all__ = ["Experiment", "Sweep", "read_toml"]
+
+SYNTHETIC_ONLY = ("samples", "features", "classes", "data_seed")
+
+
+class Experiment(BaseModel):
+    """One run of Algorithm 1 (untrusted server) or Algorithm 2 (trusted server) of the paper.
+
+    Options are defined here and nowhere else: the command line, the keys of a configuration file,
+    the messages for bad values and the help all come from these fields.
+
+    Raises
+    ------
+    InputError
+        From `make`, which is how user input should become an experiment.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+    data: Literal["digits", "mnist", "synthetic"] = Field(
+        "digits", description="data set: digits (8x8, built in), mnist, or a synthetic population"
+    )
+    samples: int = Field(10_000, ge=2, description="synthetic only: number of training samples")
+    features: int = Field(20, ge=1, le=10_000_000, description="synthetic only: features per sample")
+    classes: int = Field(3, ge=2, le=1_000_000, description="synthetic only: number of classes")
+    data_seed: int = Field(
+        0, ge=0, lt=2**63, description="synthetic only: seed of the population and of its samples"
+    )
+    server: Literal["untrusted", "trusted"] = Field(
+        "untrusted",
+        description="who adds the noise: every machine before it sends (untrusted), "
+        "or the server before it broadcasts (trusted)",
+    )
+    machines: int | None = Field(
+        None, ge=1, lt=2**32, description="number of machines M [default: one a rank]"
+    )
+    rounds: int | None = Field(
+        None, ge=1, lt=2**32, description="number of rounds T [default: as many as the samples allow]"
+    )
+    rho: float = Field(
+        4.0, gt=0, description="privacy: every order a has Renyi divergence a*rho^2/2; inf for no noise"
+    )
+    delta: float = Field(1e-5, gt=0, lt=1, description="the delta at which epsilon is reported")
+    diameter: float = Field(
+        0.1, gt=0, lt=math.inf, description="diameter D of the ball K around the starting point 0"
+    )
+    clip_norm: float | None = Field(
+        None, gt=0, lt=math.inf, description="clip increments to this norm instead of to S = G + 2LD"
+    )
+    seed: int | None = Field(
+        None,
+        ge=0,
+        lt=2**63,
+        description="makes the run reproducible, and its noise recomputable by anyone who knows the seed "
+        "[default: a secret key from the operating system]",
+    )
+    evaluations: int | None = Field(
+        None,
+        ge=1,
+        description="rounds, logarithmically spaced, at which loss and accuracy are measured "
+        "[default: 20, or fewer so as to take under a tenth of the time]",
+    )
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.data != "synthetic":
+            for name in SYNTHETIC_ONLY:
+                if name in self.model_fields_set and getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} applies to data = synthetic only, and data is {self.data}")
+        return self
+
+    @classmethod
+    def make(cls, settings: Mapping[str, Any], where: str = "") -> Self:
+        """Build an experiment from user input.
+
+        Parameters
+        ----------
+        settings : mapping
+            Values by option name.
+        where : str, optional
+            Where they come from, for the message, such as a file's name.
+
+        Raises
+        ------
+        InputError
+            With one line per problem: the option, what is wrong with it, and what is allowed.
+        """
+        try:
+            return cls.model_validate(dict(settings))
+        except ValidationError as error:
+            lines = [_explain(problem) for problem in error.errors()]
+            prefix = f"{where}: " if where else ""
+            raise InputError("\n".join(prefix + line for line in lines)) from None
+
+    def to_toml(self) -> str:
+        """Return the TOML that repeats this experiment; options left to their meaning "unset" are absent."""
+        return tomli_w.dumps(self.settings())
+
+    def settings(self) -> dict[str, Any]:
+        """Return every option that has a value and applies to this data source."""
+        hidden = () if self.data == "synthetic" else SYNTHETIC_ONLY
+        return {k: v for k, v in self.model_dump().items() if v is not None and k not in hidden}
+
+    def difference(self, other: Self) -> str | None:
+        """Say in words which setting first differs from `other`, or return None if none does."""
+        for name in type(self).model_fields:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                return f"{name} is {_show(mine)} here and {_show(theirs)} there"
+        return None
+
+
+def _show(value: object) -> str:
+    return "unset" if value is None else str(value)
+
+
+def _explain(problem: Mapping[str, Any]) -> str:
+    """Turn one pydantic error into one line about one option."""
+    location = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"unknown option {location!r}; the options are {', '.join(Experiment.model_fields)}"
+    if not location:
+        return str(problem["msg"]).removeprefix("Value error, ")
+    message = str(problem["msg"]).removeprefix("Input ")
+    return f"{location} = {problem['input']!r} {message}"
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a configuration file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from None
+
+
+class Sweep:
+    """Every combination of settings of which some are lists.
+
+    Parameters
+    ----------
+    settings : mapping
+        Values by option name; a list stands for one run for each of its values.
+    where : str, optional
+        Where they come from, for messages.
+
+    Attributes
+    ----------
+    swept : list of str
+        The options that were given as lists, in their order.
+    experiments : list of Experiment
+        All combinations; the last list varies fastest.
+
+    Raises
+    ------
+    InputError
+        If any combination is not a valid experiment, or a list is empty or repeats a value.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], where: str = "") -> None:
+        lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
+        for name, values in lists.items():
+            if not values or any(values.count(value) > 1 for value in values):
+                raise InputError(f"{where}: the list of {name} is empty or repeats a value: {values}")
+        self.swept = [name for name, value in settings.items() if isinstance(value, list)]
+        self.experiments = [
+            Experiment.make(dict(zip(lists, values, strict=True)), where)
+            for values in itertools.product(*lists.values())
+        ]
+
+    def file_name(self, experiment: Experiment) -> str:
+        """Return the name of an experiment's result, made of the settings that the sweep varies."""
+        return result_name(experiment, self.swept or ["data", "server", "machines", "rho", "seed"])
+
+
+def result_name(experiment: Experiment, names: list[str]) -> str:
+    """Return a file name such as ``trusted_machines-100_rho-4_seed-1.h5`` made of the named settings."""
+    parts = []
+    for name in names:
+        value = getattr(experiment, name)
+        if isinstance(value, str):
+            parts.append(value)
+        elif value is not None:
+            parts.append(f"{name.replace('_', '-')}-{value:g}" if isinstance(value, float) else f"{name}-{value}")
+    return "_".join(parts) + ".h5"

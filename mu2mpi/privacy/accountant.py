@@ -1,0 +1,127 @@
+"""From the noise of a run to what its releases reveal: Renyi DP, (epsilon, delta), Gaussian DP."""
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["PrivacyStatement", "epsilon_exact", "epsilon_paper", "rho_spent"]
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """The guarantee of one run, with everything that is needed to recompute it.
+
+    Neighbouring data sets differ in one sample of one machine, which is replaced.
+
+    Attributes
+    ----------
+    server : str
+        ``"untrusted"``: the guarantee holds for everything that leaves a machine, {q~_{t,i}};
+        ``"trusted"``: for everything that leaves the server, {x_t}.
+    rho : float
+        The releases are (a, a rho^2 / 2)-RDP for every order a > 1; infinite without noise.
+    delta, epsilon, epsilon_exact : float
+        (epsilon, delta)-DP by the paper's lemma, and the smallest epsilon that holds at this delta.
+    S : float
+        The bound G + 2LD on the norm of an increment.
+    clip_norm : float
+        The norm to which increments are clipped; the sensitivity of every sum is twice this.
+    sigma : float
+        Standard deviation of each coordinate of each draw of noise, for the sum over machines.
+    resolution : float
+        Spacing of the grid on which messages lie.
+    noise_recomputable : bool
+        Whether the noise follows from a seed that is written down, so that nothing is hidden from
+        whoever knows it.
+    adjacency : str
+        Always ``"replace-one"``.
+    """
+
+    server: str
+    rho: float
+    delta: float
+    epsilon: float
+    epsilon_exact: float
+    S: float
+    clip_norm: float
+    sigma: float
+    resolution: float
+    noise_recomputable: bool
+    adjacency: str = "replace-one"
+
+
+def rho_spent(rho: float, rounds_done: int, rounds: int) -> float:
+    """Return the rho of the first releases of a run whose noise has the same sigma in every round.
+
+    Parameters
+    ----------
+    rho : float
+        The rho of the whole run.
+    rounds_done, rounds : int
+        Rounds whose messages were sent, and all rounds T.
+
+    References
+    ----------
+    Theorems 4.1 and 5.1 (privacy guarantees): rho^2 is proportional to the sum of 1/sigma_t^2.
+    """
+    return rho * math.sqrt(rounds_done / rounds)
+
+
+def epsilon_paper(rho: float, delta: float) -> float:
+    """Return the epsilon that the paper's lemma gives: rho^2/2 + rho sqrt(2 log(1/delta)).
+
+    References
+    ----------
+    Lemma 2.4 (RDP implies DP) of the paper, after Mironov, "Renyi differential privacy", CSF 2017.
+    """
+    return rho**2 / 2 + rho * math.sqrt(2 * math.log(1 / delta))
+
+
+def gaussian_delta(epsilon: float, rho: float) -> float:
+    """Return the smallest delta at which a rho-GDP mechanism is (epsilon, delta)-DP.
+
+    delta = Phi(rho/2 - epsilon/rho) - e^epsilon Phi(-rho/2 - epsilon/rho), in a form that loses no
+    digits to the difference.
+    """
+    a = epsilon / rho - rho / 2
+    b = epsilon / rho + rho / 2
+    # Both terms share the factor exp(-a^2/2): e^epsilon = exp((b^2 - a^2) / 2).
+    if a > 0:
+        return 0.5 * math.exp(-a * a / 2) * (_scaled_erfc(a / math.sqrt(2)) - _scaled_erfc(b / math.sqrt(2)))
+    return 0.5 * math.erfc(a / math.sqrt(2)) - 0.5 * math.exp(-a * a / 2) * _scaled_erfc(b / math.sqrt(2))
+
+
+def _scaled_erfc(z: float) -> float:
+    """Return exp(z^2) erfc(z) for z >= 0, by a continued fraction where erfc itself would underflow."""
+    if z < 5:
+        return math.exp(z * z) * math.erfc(z)
+    fraction = z
+    for k in range(60, 0, -1):
+        fraction = z + k / 2 / fraction
+    return 1 / (math.sqrt(math.pi) * fraction)
+
+
+def epsilon_exact(rho: float, delta: float) -> float:
+    """Return the smallest epsilon at which the releases of a run are (epsilon, delta)-DP.
+
+    The releases are an adaptive composition of Gaussian mechanisms with sum of Delta^2 / sigma_t^2
+    equal to rho^2, which is exactly as private as one Gaussian mechanism with Delta / sigma = rho.
+    The answer is rounded up to the private side.
+
+    References
+    ----------
+    Dong, Roth and Su, "Gaussian differential privacy", 2022: Corollary 1 and Theorem 4.
+    """
+    if math.isinf(rho):
+        return math.inf
+    if gaussian_delta(0.0, rho) <= delta:
+        return 0.0
+    low, high = 0.0, epsilon_paper(rho, delta)
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if gaussian_delta(middle, rho) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high

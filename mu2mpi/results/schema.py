@@ -1,0 +1,91 @@
+"""What a result file holds: the layout of schema "mu2mpi-1", shared by the writer and the reader."""
+
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.experiment import Experiment
+from mu2mpi.privacy.accountant import PrivacyStatement
+
+__all__ = ["SCHEMA", "Diagnostics", "History", "Result"]
+
+SCHEMA = "mu2mpi-1"
+
+
+def column(long_name: str, units: str) -> NDArray[np.generic]:
+    """Declare a column of the history together with what the file says of it."""
+    return field(metadata={"long_name": long_name, "units": units})  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class History:
+    """What was measured at the rounds of evaluation; all columns have one entry for each.
+
+    Row ``k`` describes the query point x_t of round ``t = round[k]`` and what had been spent once the
+    messages of round t were sent; the last row is that of the output x_T.
+    """
+
+    round: NDArray[np.int64] = column("round t", "1")
+    test_loss: NDArray[np.float64] = column("mean logistic loss of x_t on the test set", "nat")
+    test_accuracy: NDArray[np.float64] = column("share of test samples that x_t classifies correctly", "1")
+    samples: NDArray[np.int64] = column("training samples used so far by all machines", "1")
+    gradient_evaluations: NDArray[np.int64] = column("gradients computed so far by all machines", "1")
+    rho_spent: NDArray[np.float64] = column("rho of everything released so far", "1")
+    elapsed_seconds: NDArray[np.float64] = column("wall-clock time since the first round", "s")
+
+    def __len__(self) -> int:
+        return len(self.round)
+
+    @classmethod
+    def columns(cls) -> list[str]:
+        """Return the names of the columns, in the order of the file."""
+        return [f.name for f in fields(cls)]
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """Facts about the private data that help to tune a run and are *not* covered by its guarantee.
+
+    Attributes
+    ----------
+    largest_increment_norm : float
+        The largest norm of an increment s_{t,i} before clipping.
+    clipped_share : float
+        The share of increments that were clipped, in [0, 1].
+    """
+
+    largest_increment_norm: float
+    clipped_share: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished run.
+
+    Attributes
+    ----------
+    experiment : Experiment
+        What was run, with machines and rounds filled in.
+    x, w : ndarray of float64, shape (classes, features)
+        The output x_T and the iterate w_T; the last feature is the bias.
+    history : History
+        Loss, accuracy and cost along the rounds.
+    privacy : PrivacyStatement
+        What the released messages reveal at most.
+    diagnostics : Diagnostics
+        Largest increment and share of clipped ones.
+    timing : dict of str to ndarray of float64, shape (ranks,)
+        Seconds by phase and rank.
+    environment : dict of str to str or int
+        Hosts, ranks, MPI library and versions.
+    """
+
+    experiment: Experiment
+    x: NDArray[np.float64]
+    w: NDArray[np.float64]
+    history: History
+    privacy: PrivacyStatement
+    diagnostics: Diagnostics
+    timing: dict[str, NDArray[np.float64]]
+    environment: dict[str, str | int]
