@@ -3,7 +3,7 @@
 import itertools
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -12,7 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from mu2mpi.errors import InputError
 
-__all__ = ["Experiment", "Sweep", "read_toml"]
+__all__ = ["Experiment", "Sweep", "read_toml", "result_name"]
+
+NAMED = ("data", "server", "machines", "rho", "seed")
+"""Settings that name a result where no sweep says which ones vary."""
 
 SYNTHETIC_ONLY = ("samples", "features", "classes", "data_seed")
 
@@ -189,12 +192,27 @@ class Sweep:
             for values in itertools.product(*lists.values())
         ]
 
+    def choose(self, index: int | None) -> list[tuple[int, Experiment]]:
+        """Return the experiments with their indices: all, or the one with this index.
+
+        Raises
+        ------
+        InputError
+            If there is no such index.
+        """
+        numbered = list(enumerate(self.experiments))
+        if index is None:
+            return numbered
+        if not 0 <= index < len(numbered):
+            raise InputError(f"the sweep has {len(numbered)} runs, so --index must lie in 0 .. {len(numbered) - 1}")
+        return [numbered[index]]
+
     def file_name(self, experiment: Experiment) -> str:
         """Return the name of an experiment's result, made of the settings that the sweep varies."""
-        return result_name(experiment, self.swept or ["data", "server", "machines", "rho", "seed"])
+        return result_name(experiment, self.swept or NAMED)
 
 
-def result_name(experiment: Experiment, names: list[str]) -> str:
+def result_name(experiment: Experiment, names: Sequence[str] = NAMED) -> str:
     """Return a file name such as ``trusted_machines-100_rho-4_seed-1.h5`` made of the named settings."""
     parts = []
     for name in names:

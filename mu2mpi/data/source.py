@@ -81,11 +81,15 @@ class Source(ABC):
         ------
         InputError
             If a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
+        IndexError
+            If a row number is out of range.
         """
+        _check_rows(rows, self.training_samples)
         return self._checked(self._read_training(rows), rows, "training")
 
     def test(self, rows: NDArray[np.int64]) -> Samples:
         """Return the given rows of the test set, checked like those of `training`."""
+        _check_rows(rows, self.test_samples)
         return self._checked(self._read_test(rows), rows, "test")
 
     def _checked(self, samples: Samples, rows: NDArray[np.int64], which: str) -> Samples:
@@ -112,3 +116,9 @@ class Source(ABC):
                     f"{column}; the sensitivity bound needs |x_j| <= 1 (here: stored values of at most "
                     f"{1 / self.scale:g}), so remove the sample or rescale the features by a public factor"
                 )
+
+
+def _check_rows(rows: NDArray[np.int64], samples: int) -> None:
+    # A negative number would silently count from the end, and a generated source has no end.
+    if rows.size and (rows.min() < 0 or rows.max() >= samples):
+        raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {samples} of this set")

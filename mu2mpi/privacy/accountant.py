@@ -3,7 +3,10 @@
 import math
 from dataclasses import dataclass
 
-__all__ = ["PrivacyStatement", "epsilon_exact", "epsilon_paper", "rho_spent"]
+__all__ = ["PrivacyStatement", "epsilon_exact", "epsilon_paper", "gaussian_delta", "rho_spent"]
+
+ROUNDING = 64 * 2.0**-52
+"""Relative error that the terms of `gaussian_delta` may have."""
 
 
 @dataclass(frozen=True)
@@ -61,33 +64,41 @@ def rho_spent(rho: float, rounds_done: int, rounds: int) -> float:
 
     References
     ----------
-    Theorems 4.1 and 5.1 (privacy guarantees): rho^2 is proportional to the sum of 1/sigma_t^2.
+    Theorems 5.1 and 6.1: rho^2 is proportional to the sum of 1 / sigma_t^2 over the rounds.
     """
-    return rho * math.sqrt(rounds_done / rounds)
+    return rho * math.sqrt(rounds_done / rounds) if rounds_done else 0.0
 
 
 def epsilon_paper(rho: float, delta: float) -> float:
-    """Return the epsilon that the paper's lemma gives: rho^2/2 + rho sqrt(2 log(1/delta)).
+    """Return the epsilon that the paper's lemma gives: rho^2 / 2 + rho sqrt(2 log(1 / delta)).
 
     References
     ----------
-    Lemma 2.4 (RDP implies DP) of the paper, after Mironov, "Renyi differential privacy", CSF 2017.
+    Lemma 2.5 of the paper, after Mironov, "Renyi differential privacy", 2017.
     """
-    return rho**2 / 2 + rho * math.sqrt(2 * math.log(1 / delta))
+    return rho * rho / 2 + rho * math.sqrt(-2 * math.log(delta))
 
 
 def gaussian_delta(epsilon: float, rho: float) -> float:
-    """Return the smallest delta at which a rho-GDP mechanism is (epsilon, delta)-DP.
+    """Return the smallest delta at which a rho-GDP mechanism is (epsilon, delta)-DP, rounded up.
 
-    delta = Phi(rho/2 - epsilon/rho) - e^epsilon Phi(-rho/2 - epsilon/rho), in a form that loses no
-    digits to the difference.
+    delta = Phi(rho/2 - epsilon/rho) - e^epsilon Phi(-rho/2 - epsilon/rho). Both terms share the factor
+    exp(-a^2/2) with a = epsilon/rho - rho/2, which is taken out so that neither leaves the range of
+    floating-point numbers. The rounding errors of their difference are added to it.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    rho : float
+        Positive and finite.
     """
-    a = epsilon / rho - rho / 2
-    b = epsilon / rho + rho / 2
-    # Both terms share the factor exp(-a^2/2): e^epsilon = exp((b^2 - a^2) / 2).
-    if a > 0:
-        return 0.5 * math.exp(-a * a / 2) * (_scaled_erfc(a / math.sqrt(2)) - _scaled_erfc(b / math.sqrt(2)))
-    return 0.5 * math.erfc(a / math.sqrt(2)) - 0.5 * math.exp(-a * a / 2) * _scaled_erfc(b / math.sqrt(2))
+    a = (epsilon / rho - rho / 2) / math.sqrt(2)
+    b = (epsilon / rho + rho / 2) / math.sqrt(2)
+    shared = math.exp(-a * a)
+    first = shared * _scaled_erfc(a) / 2 if a > 0 else math.erfc(a) / 2
+    second = shared * _scaled_erfc(b) / 2
+    return first - second + ROUNDING * first
 
 
 def _scaled_erfc(z: float) -> float:
@@ -101,25 +112,22 @@ def _scaled_erfc(z: float) -> float:
 
 
 def epsilon_exact(rho: float, delta: float) -> float:
-    """Return the smallest epsilon at which the releases of a run are (epsilon, delta)-DP.
+    """Return the smallest epsilon at which the releases of a run are (epsilon, delta)-DP, rounded up.
 
-    The releases are an adaptive composition of Gaussian mechanisms with sum of Delta^2 / sigma_t^2
+    The releases are an adaptive composition of Gaussian mechanisms with the sum of Delta^2 / sigma_t^2
     equal to rho^2, which is exactly as private as one Gaussian mechanism with Delta / sigma = rho.
-    The answer is rounded up to the private side.
 
     References
     ----------
     Dong, Roth and Su, "Gaussian differential privacy", 2022: Corollary 1 and Theorem 4.
     """
-    if math.isinf(rho):
-        return math.inf
-    if gaussian_delta(0.0, rho) <= delta:
-        return 0.0
     low, high = 0.0, epsilon_paper(rho, delta)
+    if math.isinf(high) or rho == 0:
+        return high
+    if gaussian_delta(low, rho) <= delta:
+        return 0.0
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
-        if middle in (low, high):
-            break
         if gaussian_delta(middle, rho) <= delta:
             high = middle
         else:

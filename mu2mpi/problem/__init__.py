@@ -1,0 +1,1 @@
+"""What is minimised: softmax regression over a ball."""

@@ -13,9 +13,9 @@ __all__ = ["SCHEMA", "Diagnostics", "History", "Result"]
 SCHEMA = "mu2mpi-1"
 
 
-def column(long_name: str, units: str) -> NDArray[np.generic]:
-    """Declare a column of the history together with what the file says of it."""
-    return field(metadata={"long_name": long_name, "units": units})  # type: ignore[no-any-return]
+def described(long_name: str, units: str) -> dict[str, str]:
+    """Return what the file says of a column of the history."""
+    return {"long_name": long_name, "units": units}
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,23 @@ class History:
     messages of round t were sent; the last row is that of the output x_T.
     """
 
-    round: NDArray[np.int64] = column("round t", "1")
-    test_loss: NDArray[np.float64] = column("mean logistic loss of x_t on the test set", "nat")
-    test_accuracy: NDArray[np.float64] = column("share of test samples that x_t classifies correctly", "1")
-    samples: NDArray[np.int64] = column("training samples used so far by all machines", "1")
-    gradient_evaluations: NDArray[np.int64] = column("gradients computed so far by all machines", "1")
-    rho_spent: NDArray[np.float64] = column("rho of everything released so far", "1")
-    elapsed_seconds: NDArray[np.float64] = column("wall-clock time since the first round", "s")
+    round: NDArray[np.int64] = field(metadata=described("round t", "1"))
+    test_loss: NDArray[np.float64] = field(
+        metadata=described("mean logistic loss of x_t on the test set", "nat")
+    )
+    test_accuracy: NDArray[np.float64] = field(
+        metadata=described("share of test samples that x_t classifies correctly", "1")
+    )
+    samples: NDArray[np.int64] = field(
+        metadata=described("training samples used so far by all machines", "1")
+    )
+    gradient_evaluations: NDArray[np.int64] = field(
+        metadata=described("gradients computed so far by all machines", "1")
+    )
+    rho_spent: NDArray[np.float64] = field(metadata=described("rho of everything released so far", "1"))
+    elapsed_seconds: NDArray[np.float64] = field(
+        metadata=described("wall-clock time since the first round", "s")
+    )
 
     def __len__(self) -> int:
         return len(self.round)

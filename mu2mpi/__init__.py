@@ -1,0 +1,40 @@
+"""Differentially private federated stochastic convex optimisation over MPI.
+
+>>> from mu2mpi import Experiment, run
+>>> result = run(Experiment(data="digits", machines=4, server="trusted", rho=4.0, seed=1))
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from mu2mpi._version import __version__
+
+if TYPE_CHECKING:
+    from mu2mpi.errors import InputError
+    from mu2mpi.experiment import Experiment, Sweep
+    from mu2mpi.results.reader import read_result
+    from mu2mpi.results.schema import Result
+    from mu2mpi.simulation import run
+
+__all__ = ["Experiment", "InputError", "Result", "Sweep", "__version__", "read_result", "run"]
+
+_HOMES = {
+    "Experiment": "mu2mpi.experiment",
+    "InputError": "mu2mpi.errors",
+    "Result": "mu2mpi.results.schema",
+    "Sweep": "mu2mpi.experiment",
+    "read_result": "mu2mpi.results.reader",
+    "run": "mu2mpi.simulation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is asked for: numba alone takes longer than `mu2mpi --help` may."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mu2mpi' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,133 @@
+"""The constants of a run: what the paper writes as functions of T, M, d, D and rho."""
+
+import math
+from dataclasses import dataclass
+
+from mu2mpi.errors import InputError
+from mu2mpi.privacy.grid import choose_resolution, clipping_bound
+from mu2mpi.problem.logistic import gradient_bound, smoothness
+
+__all__ = ["Schedule", "averaging_weight", "make_schedule"]
+
+
+def averaging_weight(t: int) -> float:
+    """Return alpha_t / alpha_{1:t} = 2 / (t + 1), the weight of w_t in the average x_t (alpha_t = t)."""
+    return 2 / (t + 1)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The constants of Algorithm 1 or 2 for one problem.
+
+    Attributes
+    ----------
+    server : str
+        ``"untrusted"`` (Algorithm 1) or ``"trusted"`` (Algorithm 2).
+    machines, rounds : int
+        M and T.
+    classes, features : int
+        K and F (with the bias), so that d = K F.
+    radius : float
+        D / 2: K is the ball of this radius about 0.
+    G, L, S : float
+        Bounds on gradients, on their change, and on increments: S = G + 2 L D (Lemma 4.2).
+    clip_norm : float
+        Norm that no increment passes, S unless the user chose less: every sum q_t has sensitivity
+        2 clip_norm.
+    rho : float
+        The releases are (a, a rho^2 / 2)-RDP for every a > 1.
+    sigma : float
+        Standard deviation 2 clip_norm sqrt(T) / rho of each draw of noise for the *sum* over machines,
+        with either server (Theorems 5.2 and 6.2); 0 if rho is infinite.
+    eta : float
+        The learning rate of Theorem 5.2 or 6.2.
+    resolution : float
+        Spacing of the grid of messages.
+    bound : float
+        Norm to which increments are clipped before they are rounded to the grid.
+    """
+
+    server: str
+    machines: int
+    rounds: int
+    classes: int
+    features: int
+    radius: float
+    G: float
+    L: float
+    S: float
+    clip_norm: float
+    rho: float
+    sigma: float
+    eta: float
+    resolution: float
+    bound: float
+
+    @property
+    def d(self) -> int:
+        """Number of coordinates of the model."""
+        return self.classes * self.features
+
+
+def make_schedule(
+    *,
+    server: str,
+    machines: int,
+    rounds: int,
+    classes: int,
+    features: int,
+    diameter: float,
+    rho: float,
+    clip_norm: float | None = None,
+) -> Schedule:
+    """Compute the constants of a run.
+
+    Parameters
+    ----------
+    server : {"untrusted", "trusted"}
+        Who adds the noise.
+    machines, rounds, classes, features : int
+        M, T, K and F (with the bias).
+    diameter : float
+        D.
+    rho : float
+        Privacy of all releases together; infinite for no noise.
+    clip_norm : float, optional
+        Norm C <= S to which increments are clipped; S by default.
+
+    Raises
+    ------
+    InputError
+        If no grid of messages exists, or some constant is not a finite number.
+
+    References
+    ----------
+    Theorem 5.2 for the untrusted and Theorem 6.2 for the trusted server: sigma and eta.
+    """
+    G, L = gradient_bound(features), smoothness(features)
+    S = G + 2 * L * diameter
+    clip = S if clip_norm is None else min(clip_norm, S)
+    d = classes * features
+    sigma = 2 * clip * math.sqrt(rounds) / rho
+    shared = machines if server == "trusted" else math.sqrt(machines)
+    eta = min(rho * diameter * shared / (2 * clip * rounds * math.sqrt(d)), 1 / (4 * L * rounds))
+    if not (math.isfinite(sigma) and eta > 0):
+        raise InputError(f"rho = {rho:g} and diameter = {diameter:g} leave the range of floating-point numbers")
+    resolution = choose_resolution(clip, sigma, d, machines, rounds)
+    return Schedule(
+        server=server,
+        machines=machines,
+        rounds=rounds,
+        classes=classes,
+        features=features,
+        radius=diameter / 2,
+        G=G,
+        L=L,
+        S=S,
+        clip_norm=clip,
+        rho=rho,
+        sigma=sigma,
+        eta=eta,
+        resolution=resolution,
+        bound=clipping_bound(clip, resolution, d),
+    )

@@ -1,0 +1,180 @@
+"""What the server does in a round, and who may see what: the two trust modes of the paper.
+
+Both servers see the sum over machines as integers on the grid. They differ in where the noise enters
+and so in which collectives they may use; `round` of each class shows all that ever leaves a rank.
+"""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.algorithm.machine import Machines
+from mu2mpi.algorithm.schedule import Schedule, averaging_weight
+from mu2mpi.compiled import kernel, reduction
+from mu2mpi.parallel import Communicator
+from mu2mpi.privacy.noise import SERVER, add_noise
+from mu2mpi.problem.ball import shrinkage
+from mu2mpi.timing import Stopwatch
+
+__all__ = ["Iterates", "Server", "TrustedServer", "UntrustedServer", "make_server", "take_step"]
+
+
+@reduction
+def _descend(w, total, step):  # type: ignore[no-untyped-def]
+    """Subtract ``step * total`` from w and return the squared norm of what results."""
+    squared = 0.0
+    for j in range(w.size):
+        w[j] -= step * np.float64(total[j])
+        squared += w[j] * w[j]
+    return squared
+
+
+@kernel
+def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-untyped-def]
+    """Project a gradient step on K and average: w_{t+1} and x_{t+1} from w_t, x_t and the sum of messages.
+
+    Parameters
+    ----------
+    w : ndarray of float64, shape (d,)
+        w_t, made w_{t+1}.
+    x, x_next : ndarray of float64, shape (d,)
+        x_t; and where to put x_{t+1}.
+    total : ndarray of int64, shape (d,)
+        The noised sum over machines, in units of the grid.
+    step : float
+        eta times the resolution over M: what takes the sum to the step.
+    radius : float
+        Radius of the ball K about 0.
+    weight : float
+        alpha_{t+1} / alpha_{1:t+1}.
+    """
+    factor = shrinkage(_descend(w, total, step), radius)
+    for j in range(w.size):
+        w[j] *= factor
+        x_next[j] = (1.0 - weight) * x[j] + weight * w[j]
+
+
+class Iterates:
+    """w_t, the query point x_t and the one before it.
+
+    Attributes
+    ----------
+    w, x, x_previous : ndarray of float64, shape (K, F)
+        w_t, x_t and x_{t-1}; all 0 at first (w_1 = x_1 = x_0 = 0).
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        shape = (schedule.classes, schedule.features)
+        self.w, self.x, self.x_previous = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self._step = schedule.eta * schedule.resolution / schedule.machines
+        self._radius = schedule.radius
+
+    def step(self, t: int, total: NDArray[np.int64]) -> None:
+        """Move from round t to round t + 1 with the noised sum of the machines' messages."""
+        weight = averaging_weight(t + 1)
+        w, x, x_next = self.w.ravel(), self.x.ravel(), self.x_previous.ravel()
+        take_step(w, x, x_next, total.ravel(), self._step, self._radius, weight)
+        self.advance()
+
+    def advance(self) -> None:
+        """Make the buffer that received x_{t+1} the query point, and x_t the one before it."""
+        self.x, self.x_previous = self.x_previous, self.x
+
+
+class Server(Protocol):
+    """What the loop over rounds needs of a server."""
+
+    iterates: Iterates
+
+    def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
+        """Take round t, from the query point x_t to x_{t+1}.
+
+        The output x_T is the query point of the last round, whose messages move nothing any more.
+        """
+
+
+class UntrustedServer:
+    """Algorithm 1: nothing leaves a machine without noise, so everyone may see the sum.
+
+    Every rank takes the same step on the same bits, which spares a broadcast.
+    """
+
+    def __init__(self, schedule: Schedule, communicator: Communicator) -> None:
+        self.iterates = Iterates(schedule)
+        self._rounds = schedule.rounds
+        self._communicator = communicator
+        self._total = np.empty((schedule.classes, schedule.features), dtype=np.int64)
+
+    def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
+        """Take round t: noise, Allreduce, the step on every rank."""
+        iterates = self.iterates
+        machines.observe(t, iterates.x, iterates.x_previous)
+        clock.lap("compute")
+        message = machines.noised(t)
+        clock.lap("noise")
+        total = self._communicator.allreduce(message, self._total)
+        clock.lap("communication")
+        if t < self._rounds:
+            iterates.step(t, total)
+            clock.lap("compute")
+
+
+class TrustedServer:
+    """Algorithm 2: rank 0 alone sees the sum, and adds noise before anything leaves it.
+
+    An Allreduce would hand the un-noised sum to every machine. Only rank 0 holds the noise key and w_t;
+    the others receive x_{t+1}.
+
+    Parameters
+    ----------
+    key : ndarray of uint32, shape (8,), or None
+        Noise key on rank 0; None elsewhere.
+    """
+
+    def __init__(
+        self, schedule: Schedule, communicator: Communicator, key: NDArray[np.uint32] | None
+    ) -> None:
+        self.iterates = Iterates(schedule)
+        self._schedule = schedule
+        self._communicator = communicator
+        self._key = key
+        is_server = communicator.rank == 0
+        self._total = np.empty((schedule.classes, schedule.features), dtype=np.int64) if is_server else None
+        self._noised = np.empty_like(self._total) if is_server else None
+
+    def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
+        """Take round t: Reduce to rank 0, noise and the step there, Bcast of x_{t+1}."""
+        iterates = self.iterates
+        machines.observe(t, iterates.x, iterates.x_previous)
+        clock.lap("compute")
+        total = self._communicator.reduce(machines.q, self._total)
+        clock.lap("communication")
+        if t == self._schedule.rounds:
+            return
+        if total is not None:
+            total = self._noise_added(t, total)
+            clock.lap("noise")
+            iterates.step(t, total)
+            clock.lap("compute")
+            self._communicator.bcast(iterates.x)
+        else:
+            self._communicator.bcast(iterates.x_previous)
+            iterates.advance()
+        clock.lap("communication")
+
+    def _noise_added(self, t: int, total: NDArray[np.int64]) -> NDArray[np.int64]:
+        if self._schedule.sigma == 0:
+            return total
+        if self._key is None or self._noised is None:
+            raise RuntimeError("the server holds no noise key")
+        scale = self._schedule.sigma / self._schedule.resolution
+        add_noise(self._noised.ravel(), total.ravel(), self._key, SERVER, 0, 1, t, scale)
+        return self._noised
+
+
+def make_server(schedule: Schedule, communicator: Communicator, key: NDArray[np.uint32] | None) -> Server:
+    """Return the server of the schedule's trust mode; `key` is the noise key where it is the server's."""
+    if schedule.server == "trusted":
+        return TrustedServer(schedule, communicator, key)
+    return UntrustedServer(schedule, communicator)

@@ -1,0 +1,232 @@
+"""The command line: one subcommand each, thin layers over the package.
+
+Exit codes: 0 done, 2 bad input, 1 failure. Heavy imports wait until a command needs them.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mu2mpi._version import __version__
+from mu2mpi.errors import InputError
+from mu2mpi.options import Parser, add_experiment_options, given_settings, merged_settings
+
+__all__ = ["main"]
+
+DESCRIPTION = "Differentially private federated convex optimisation over MPI (DP-mu^2-FL)."
+EXAMPLES = """examples:
+  mu2mpi run --rho 8 --seed 1                        a small run on the built-in digits
+  mpirun -n 4 mu2mpi run --data mnist --output a.h5  four machines on four ranks
+  mpirun -n 2 mu2mpi sweep jobs/tables.toml --output runs/
+  mu2mpi table runs/
+
+Each command has its own --help."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    try:
+        arguments = _parser().parse_args(argv)
+        code: int = arguments.command(arguments)
+        return code
+    except InputError as error:
+        return _refuse(str(error))
+    except BrokenPipeError:
+        # The reader of our output, such as `head`, has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print("mu2mpi: interrupted", file=sys.stderr)
+        return 130
+
+
+def _refuse(message: str) -> int:
+    """Say on rank 0 what is wrong with the input; every rank ends with code 2, and none before it is said."""
+    from mu2mpi import parallel
+
+    communicator = parallel.world_if_parallel()
+    if communicator.rank == 0:
+        print(f"mu2mpi: error: {message}", file=sys.stderr, flush=True)
+    communicator.wait_for_all()
+    return 2
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "mu2mpi",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"mu2mpi {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for add in (_add_run, _add_sweep, _add_table, _add_show, _add_data, _add_info):
+        add(commands)
+    return parser
+
+
+Commands = argparse._SubParsersAction  # the type that add_subparsers returns has no public name
+
+
+def _add_command(commands: "Commands[Parser]", name: str, command: object, summary: str, more: str = "") -> Parser:
+    parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {more}")
+    parser.set_defaults(command=command, parser=parser)
+    return parser
+
+
+def _add_data_dir(parser: Parser) -> None:
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="FOLDER",
+        help="folder with a folder for each data set, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]",
+    )
+
+
+def _add_run(commands: "Commands[Parser]") -> None:
+    parser = _add_command(
+        commands, "run", _run, "run one experiment and write its result", "Under mpirun, on all ranks."
+    )
+    parser.add_argument("--config", type=Path, metavar="TOML", help="settings; options override them")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="result file [default: runs/ and a name made of the settings]"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    _add_data_dir(parser)
+    add_experiment_options(parser)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from mu2mpi.experiment import Experiment, result_name
+    from mu2mpi.parallel import world
+    from mu2mpi.progress import for_stream
+    from mu2mpi.simulation import run
+
+    communicator = world()
+    with communicator.together():
+        where = "" if arguments.config is None else str(arguments.config)
+        experiment = Experiment.make(merged_settings(arguments.config, arguments), where)
+    output = arguments.output
+    if output is None:
+        named = experiment.model_copy(update={"machines": experiment.machines or communicator.size})
+        output = Path("runs") / result_name(named)
+    result = run(
+        experiment,
+        output=output,
+        data_dir=arguments.data_dir,
+        overwrite=arguments.overwrite,
+        progress=for_stream(),
+    )
+    if communicator.rank == 0:
+        loss, accuracy = result.history.test_loss[-1], result.history.test_accuracy[-1]
+        print(f"{output}: test loss {loss:.4f}, accuracy {accuracy:.1%}; next: mu2mpi show {output}")
+    return 0
+
+
+def _add_sweep(commands: "Commands[Parser]") -> None:
+    parser = _add_command(
+        commands,
+        "sweep",
+        _sweep,
+        "run every combination of the lists in a TOML file",
+        "Any key may hold a list; an option replaces it. Finished runs are skipped.",
+    )
+    parser.add_argument("config", type=Path, metavar="TOML", help="settings, of which any may be a list")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", default=Path("runs"), help="[default: runs/]")
+    parser.add_argument("--index", type=int, metavar="I", help="run only the I-th combination, from 0 (array jobs)")
+    parser.add_argument("--list", action="store_true", help="print the combinations and their indices, run nothing")
+    parser.add_argument("--overwrite", action="store_true", help="run again what is finished")
+    _add_data_dir(parser)
+    add_experiment_options(parser)
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    from mu2mpi.experiment import Sweep
+    from mu2mpi.parallel import world
+    from mu2mpi.sweeping import run_sweep
+
+    communicator = world()
+    with communicator.together():
+        sweep = Sweep(merged_settings(arguments.config, arguments), str(arguments.config))
+        chosen = sweep.choose(arguments.index)
+    if arguments.list:
+        if communicator.rank == 0:
+            for index, experiment in chosen:
+                print(index, sweep.file_name(experiment))
+        return 0
+    run_sweep(sweep, chosen, arguments.output, arguments.data_dir, arguments.overwrite)
+    return 0
+
+
+def _add_table(commands: "Commands[Parser]") -> None:
+    parser = _add_command(
+        commands,
+        "table",
+        _table,
+        "print results in the layout of the paper's tables",
+        "Servers and rho down, M across; mean and standard deviation over seeds, the paper's value beside.",
+    )
+    parser.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="result files, or folders of them")
+    parser.add_argument("--format", choices=("text", "csv", "markdown", "latex"), default="text")
+
+
+def _table(arguments: argparse.Namespace) -> int:
+    from mu2mpi.analysis.tables import build_table
+    from mu2mpi.results.reader import find_summaries
+
+    found, warnings = find_summaries(arguments.paths)
+    for warning in warnings:
+        print(f"mu2mpi: warning: {warning}", file=sys.stderr)
+    if not found:
+        raise InputError(f"no results in {', '.join(str(path) for path in arguments.paths)}")
+    print(build_table(found).render(arguments.format))
+    return 0
+
+
+def _add_show(commands: "Commands[Parser]") -> None:
+    parser = _add_command(commands, "show", _show, "print what one result file holds")
+    parser.add_argument("path", type=Path, metavar="FILE", help="a result file")
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from mu2mpi.analysis.show import describe
+    from mu2mpi.results.reader import read_result
+
+    print(describe(read_result(arguments.path), arguments.path))
+    return 0
+
+
+def _add_data(commands: "Commands[Parser]") -> None:
+    parser = _add_command(
+        commands, "data", _data, "get a data set ready and say what it holds", "MNIST is downloaded once."
+    )
+    parser.add_argument("name", choices=("digits", "mnist", "synthetic"), help="the data set")
+    _add_data_dir(parser)
+
+
+def _data(arguments: argparse.Namespace) -> int:
+    from mu2mpi.data import describe_source
+
+    print(describe_source(arguments.name, arguments.data_dir))
+    return 0
+
+
+def _add_info(commands: "Commands[Parser]") -> None:
+    _add_command(
+        commands, "info", _info, "print versions, the MPI library, ranks, hosts and folders",
+        "Under mpirun it tells whether the ranks find each other. Put its output into a bug report.",
+    )  # fmt: skip
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    from mu2mpi.environment import describe, folders
+    from mu2mpi.parallel import world
+
+    communicator = world()
+    facts = describe(communicator)
+    if communicator.rank == 0:
+        for name, value in {**facts, **folders()}.items():
+            print(f"{name:22} {value}")
+    return 0

@@ -1,0 +1,63 @@
+"""How kernels are compiled: one place for numba's options.
+
+Kernels divide as numpy does (no check for zero, which would keep loops from being vectorised) and may
+fuse a product with a sum. Neither makes a result depend on how machines are laid out over ranks. Only
+the small functions marked `reduction` may add up in another order than written; that order is fixed
+when they are compiled, and so depends on the processor alone.
+
+numba finds a stale cache by the date of the file that defines a kernel, not of the files whose inlined
+functions it uses: after an edit to those, remove the ``__pycache__`` folders.
+"""
+
+import os
+import platform
+
+import llvmlite.binding
+import numba
+import numpy as np
+
+__all__ = ["bits_to_float", "float_to_bits", "inline", "kernel", "reduction", "round_to_integer"]
+
+
+def _use_widest_vectors() -> None:
+    """Let LLVM use 512-bit registers, which it avoids on its own on several processors that have them.
+
+    The choice is left alone where the user made one, and elsewhere than on x86.
+    """
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return
+    if "NUMBA_CPU_FEATURES" in os.environ or "NUMBA_CPU_NAME" in os.environ:
+        return
+    features = llvmlite.binding.get_host_cpu_features()
+    if features.get("avx512f") and features.get("avx512dq"):
+        numba.config.CPU_FEATURES = features.flatten() + ",-prefer-256-bit"
+
+
+_use_widest_vectors()
+
+kernel = numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
+inline = numba.njit(forceinline=True, error_model="numpy", fastmath={"contract"})
+reduction = numba.njit(forceinline=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
+
+# Adding 1.5 * 2^52 to a float64 below 2^51 leaves the nearest integer in its last bits. Unlike a
+# conversion instruction this exists in vector form on every processor.
+SHIFT = 1.5 * 2.0**52
+SHIFT_BITS = int(np.float64(SHIFT).view(np.int64))
+
+
+@inline
+def float_to_bits(value):  # type: ignore[no-untyped-def]
+    """Return the bits of a float64 as an int64."""
+    return np.float64(value).view(np.int64)
+
+
+@inline
+def bits_to_float(bits):  # type: ignore[no-untyped-def]
+    """Return the float64 that has the bits of an int64."""
+    return np.int64(bits).view(np.float64)
+
+
+@inline
+def round_to_integer(value):  # type: ignore[no-untyped-def]
+    """Return the integer nearest to a float64 of magnitude below 2^51, ties to even, as an int64."""
+    return float_to_bits(value + SHIFT) - np.int64(SHIFT_BITS)

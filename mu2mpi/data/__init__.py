@@ -1,0 +1,69 @@
+"""Where samples come from, and which machine gets which of them when."""
+
+from pathlib import Path
+
+from mu2mpi.data.source import Samples, Source
+from mu2mpi.experiment import Experiment
+
+__all__ = ["Samples", "Source", "describe_source", "open_source"]
+
+
+def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> Source:
+    """Open the data of an experiment.
+
+    A missing MNIST is downloaded into the user's cache. Any number of processes may call this at once,
+    but it is kinder to let one process of a node do it first, with `verify`, and the others after it
+    without: then there is one download, one unpacking and one checksum.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Its option `data` says which source, and the options for synthetic data which population.
+    data_dir : Path, optional
+        Folder that holds one folder per data set, such as ``mnist/``. By default the one that the
+        environment variable ``MU2MPI_DATA_DIR`` names, or else the user's cache.
+    verify : bool, optional
+        Whether the checksums of files are compared; their format and size always are.
+
+    Returns
+    -------
+    Source
+        Ready to be read.
+
+    Raises
+    ------
+    InputError
+        If data are missing or damaged.
+    """
+    # Imported here, so that a run pays only for the source that it uses.
+    if experiment.data == "mnist":
+        from mu2mpi.data.mnist import Mnist
+
+        return Mnist(data_dir, verify)
+    if experiment.data == "synthetic":
+        from mu2mpi.data.synthetic import Synthetic
+
+        return Synthetic(experiment.samples, experiment.features, experiment.classes, experiment.data_seed)
+    from mu2mpi.data.digits import Digits
+
+    return Digits()
+
+
+def describe_source(name: str, data_dir: Path | None = None) -> str:
+    """Get a data set ready, with its checksums compared, and say in words what and where it is.
+
+    Raises
+    ------
+    InputError
+        If data are missing or damaged.
+    """
+    source = open_source(Experiment.make({"data": name}), data_dir)
+    lines = [
+        f"{name}: {source.training_samples} training and {source.test_samples} test samples, "
+        f"{source.dimension} features and a bias, {source.classes} classes"
+    ]
+    if name == "mnist":
+        from mu2mpi.data.mnist import fetch
+
+        lines += [f"  {path}" for path in fetch(data_dir)]
+    return "\n".join(lines)

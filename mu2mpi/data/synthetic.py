@@ -1,0 +1,141 @@
+"""A population whose true model is a multinomial logistic regression, generated row by row on demand."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.data.source import Samples, Source
+
+__all__ = ["Synthetic"]
+
+# Streams of one seed.
+TRUTH, TRAINING, TEST = range(3)
+# Values in a block of rows. Starting a generator costs as much as some 5,000 values, so a block that is
+# read whole loses little to the start, and one that is read for a single row loses little to the rest.
+BLOCK_VALUES = 1 << 15
+# The largest number of features on which labels depend, and of entries of the true model.
+MAX_INFORMATIVE = 256
+MAX_TRUTH = 1 << 22
+# Numbers in the scratch arrays while labels are drawn.
+SCRATCH = 1 << 20
+
+
+class Synthetic(Source):
+    """Features uniform on [-1, 1), and labels drawn from softmax(W z + b) of them.
+
+    The entries of W and b are uniform, and scaled so that before the softmax each class's value has a
+    standard deviation of ``2 sqrt(2 log classes)``. Like the random energy model at half its critical
+    temperature, the most probable class then has a probability well above 1/2 at most points whatever the
+    number of classes: the problem can be learned and is noisy. Only the columns of W that belong to (at
+    most) 256 features, evenly spaced, differ from 0, so that drawing labels stays cheap for wide data.
+
+    Any row is a function of the seed, its own number, and the numbers of features and classes. It does not
+    depend on the number of samples or on which other rows are read.
+
+    Parameters
+    ----------
+    samples : int
+        Number of training samples. The test set has a fifth of it, and at least 1,000.
+    features : int
+        Number of features.
+    classes : int
+        Number of classes.
+    seed : int
+        Seed of W, b and all samples, in ``0 .. 2**63 - 1``.
+    """
+
+    name = "synthetic"
+    scale = 1.0
+
+    def __init__(self, samples: int, features: int, classes: int, seed: int) -> None:
+        self.training_samples, self.test_samples = samples, max(1000, samples // 5)
+        self.dimension, self.classes = features, classes
+        self._seed = seed
+        self._block = max(1, BLOCK_VALUES // features)
+        informative = min(features, MAX_INFORMATIVE, max(1, MAX_TRUTH // classes))
+        self._columns = np.arange(informative) * features // informative
+        self._weights, self._intercept = _draw_truth(seed, classes, informative)
+
+    def probabilities(self, features: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Return the true probability of each class.
+
+        Parameters
+        ----------
+        features : ndarray, shape (n, dimension)
+            Samples of this population.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, classes)
+            One row per sample, each summing to 1.
+        """
+        cumulative = self._cumulative(features)
+        return np.diff(cumulative, axis=1, prepend=0.0) / cumulative[:, -1:]
+
+    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
+        return self._read(rows, TRAINING)
+
+    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
+        return self._read(rows, TEST)
+
+    def _read(self, rows: NDArray[np.int64], stream: int) -> Samples:
+        features = np.empty((len(rows), self.dimension), np.float32)
+        uniforms = np.empty(len(rows))
+        blocks, offsets = np.divmod(rows, self._block)
+        # Grouped by block, so that each block is generated once.
+        order = np.argsort(blocks, kind="stable")
+        starts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
+        for group in np.split(order, starts[1:]) if len(rows) else []:
+            block_features, block_uniforms = self._generate(int(blocks[group[0]]), stream)
+            features[group] = block_features[offsets[group]]
+            uniforms[group] = block_uniforms[offsets[group]]
+        return Samples(features, self._draw_labels(features, uniforms))
+
+    def _generate(self, block: int, stream: int) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """Return a block's features, and for each of its rows the uniform number that decides its label."""
+        count = self._block * self.dimension
+        raw = _raw(self._seed, stream, block, self._block + (count + 1) // 2)
+        uniforms = (raw[: self._block] >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        # 24 bits of each half word: exact in float32, and so is the shift to [-1, 1).
+        features = (raw[self._block :].view(np.uint32)[:count] >> np.uint32(8)).astype(np.float32)
+        features *= np.float32(2.0**-23)
+        features -= np.float32(1)
+        return features.reshape(self._block, self.dimension), uniforms
+
+    def _draw_labels(self, features: NDArray[np.float32], uniforms: NDArray[np.float64]) -> NDArray[np.int32]:
+        labels = np.empty(len(features), np.int32)
+        step = max(1, SCRATCH // max(self.classes, len(self._columns)))
+        for start in range(0, len(features), step):
+            part = slice(start, start + step)
+            cumulative = self._cumulative(features[part])
+            threshold = uniforms[part, np.newaxis] * cumulative[:, -1:]
+            labels[part] = (cumulative[:, :-1] <= threshold).sum(axis=1)
+        return labels
+
+    def _cumulative(self, features: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Return the running sums over classes of numbers proportional to the probabilities."""
+        logits = features[:, self._columns].astype(np.float64) @ self._weights.T + self._intercept
+        return np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
+
+
+def _raw(seed: int, stream: int, block: int, count: int) -> NDArray[np.uint64]:
+    """Return raw bits of Philox, which numpy promises to keep; its distributions may change."""
+    return np.random.Philox(key=seed | stream << 64, counter=block << 128).random_raw(count)
+
+
+def _draw_truth(seed: int, classes: int, informative: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return W, shape (classes, informative), and b, shape (classes,).
+
+    Their entries are rounded to multiples of 2**-12. Features are multiples of 2**-23, so that every sum
+    in W z + b is exact in float64: a label does not depend on the order in which a library of linear
+    algebra sums, nor on its number of threads.
+    """
+    raw = _raw(seed, TRUTH, 0, classes * (informative + 1)).reshape(classes, informative + 1)
+    uniform = (raw >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
+    spread = 2 * math.sqrt(2 * math.log(classes))
+    # The variance of a product of two numbers uniform on [-1, 1] is 1/9.
+    uniform[:, :-1] *= 3 * spread / math.sqrt(informative)
+    uniform[:, -1] *= spread / 4
+    truth = np.rint(uniform * 2.0**12) * 2.0**-12
+    return np.ascontiguousarray(truth[:, :-1]), truth[:, -1].copy()

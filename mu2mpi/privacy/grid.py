@@ -1,0 +1,82 @@
+"""The public grid on which all messages lie, so that their sums are exact in any order."""
+
+import math
+
+from mu2mpi.errors import InputError
+from mu2mpi.privacy.noise import MAX_NORMAL
+
+__all__ = ["choose_resolution", "clipping_bound"]
+
+LARGEST_SUM = 2.0**62
+"""Sums of messages stay below this in units of the grid: a factor 2 below the range of int64."""
+
+NOISY_BITS, NOISELESS_BITS = 30, 40
+"""Bits between the resolution and the scale of what is sent: the noise, or an increment without noise."""
+
+CLIPPING_BITS = 10
+"""Rounding may take at most a share 2^-11 of the norm to which increments are clipped."""
+
+FEWEST_BITS, MOST_BITS = 12, 44
+"""A grid coarser than the first is refused; one finer than the second is never needed nor exact."""
+
+
+def choose_resolution(clip_norm: float, sigma: float, d: int, machines: int, rounds: int) -> float:
+    """Return the spacing g of the grid: a power of two, as fine as it may be.
+
+    Parameters
+    ----------
+    clip_norm : float
+        Largest norm of an increment, S or the user's C.
+    sigma : float
+        Standard deviation of each draw of noise; 0 without noise.
+    d : int
+        Number of coordinates.
+    machines, rounds : int
+        M and T.
+
+    Returns
+    -------
+    float
+        About sigma 2^-30 (without noise, clip_norm 2^-40); finer where increments are so small beside
+        the noise that rounding them would cost much of their norm; coarser where the sum of all
+        machines' messages could otherwise leave int64.
+
+    Raises
+    ------
+    InputError
+        If no useful grid exists.
+    """
+    scale, bits = (sigma, NOISY_BITS) if sigma > 0 else (clip_norm, NOISELESS_BITS)
+    wanted = min(scale * 2.0**-bits, clip_norm * 2.0**-CLIPPING_BITS / math.sqrt(d))
+    # Every machine adds at most one increment a round and, in one message, one draw of noise; each of
+    # the two is rounded by at most half a unit.
+    largest = machines * (rounds * clip_norm + MAX_NORMAL * sigma)
+    needed = largest / (LARGEST_SUM - machines * (rounds + 1.0))
+    top = math.floor(math.log2(scale))
+    exponent = max(math.floor(math.log2(wanted)), math.ceil(math.log2(needed)), top - MOST_BITS)
+    if exponent > top - FEWEST_BITS:
+        raise InputError(
+            f"the sum of the messages of {machines} machines over {rounds} rounds does not fit into 64-bit "
+            "integers on a grid that is fine enough; use fewer machines or rounds, or a smaller rho"
+        )
+    return 2.0**exponent
+
+
+def clipping_bound(clip_norm: float, resolution: float, d: int) -> float:
+    """Return the norm to which increments are clipped so that they keep to `clip_norm` once rounded.
+
+    Rounding moves each of d coordinates by at most half the resolution. The last factor covers the
+    rounding of the norm and of the product by which an increment is clipped.
+
+    Raises
+    ------
+    InputError
+        If the grid is too coarse for increments of this norm.
+    """
+    bound = (clip_norm - resolution * math.sqrt(d) / 2) * (1 - 2.0**-40)
+    if bound < clip_norm / 2:
+        raise InputError(
+            f"increments of norm {clip_norm:g} in {d} dimensions are too small for the grid of {resolution:g} "
+            "that fits this much noise; use a larger rho or clipping norm, or fewer rounds"
+        )
+    return bound

@@ -1,0 +1,25 @@
+"""The feasible set K: a ball of diameter D about the starting point 0."""
+
+import numpy as np
+
+from mu2mpi.compiled import inline, reduction
+
+__all__ = ["shrinkage", "squared_norm"]
+
+
+@reduction
+def squared_norm(v):  # type: ignore[no-untyped-def]
+    """Return the squared Euclidean norm of a vector."""
+    total = 0.0
+    for j in range(v.size):
+        total += v[j] * v[j]
+    return total
+
+
+@inline
+def shrinkage(squared, radius):  # type: ignore[no-untyped-def]
+    """Return the factor that projects a vector with this squared norm on the ball of a radius about 0.
+
+    Also what clips a vector to a norm, which is the same operation.
+    """
+    return 1.0 if squared <= radius * radius else radius / np.sqrt(squared)

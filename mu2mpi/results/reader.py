@@ -1,0 +1,250 @@
+"""Reads result files: in full, or only what a sweep or a table needs."""
+
+import os
+import tomllib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.privacy.accountant import PrivacyStatement
+from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result
+from mu2mpi.results.seal import seal_is_broken
+
+__all__ = ["Summary", "find_files", "find_results", "read_experiment", "read_result", "read_summary"]
+
+OWN_ATTRIBUTES = ("schema", "mu2mpi_version", "created", "status", "experiment")
+
+Record = TypeVar("Record", PrivacyStatement, Diagnostics)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a table needs of one run.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    experiment : Experiment
+        What was run, with machines and rounds filled in.
+    created : str
+        When the file was written: ISO 8601, UTC.
+    test_loss, test_accuracy : float
+        Of the output x_T on the test set; accuracy as a share in [0, 1].
+    """
+
+    path: Path
+    experiment: Experiment
+    created: str
+    test_loss: float
+    test_accuracy: float
+
+
+def read_result(path: Path) -> Result:
+    """Read a result file in full.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or it is not HDF5, not a result, damaged, incomplete or of another
+        schema. The message names the file.
+    """
+    with _open(path) as file:
+        model, history, timing = (_group(file, path, name) for name in ("model", "history", "timing"))
+        return Result(
+            experiment=_experiment(file, path),
+            x=_matrix(model, "x"),
+            w=_matrix(model, "w"),
+            history=History(**_columns(history)),
+            privacy=_record(PrivacyStatement, _group(file, path, "privacy")),
+            diagnostics=_record(Diagnostics, _group(file, path, "diagnostics")),
+            timing={phase: timing[phase][()] for phase in timing if phase != "rank"},
+            environment={
+                name: _python(value) for name, value in file.attrs.items() if name not in OWN_ATTRIBUTES
+            },
+        )
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read only which experiment a file holds; raises like `read_result`."""
+    with _open(path) as file:
+        return _experiment(file, path)
+
+
+def read_summary(path: Path) -> Summary:
+    """Read only what a table needs of a file; raises like `read_result`."""
+    with _open(path) as file:
+        history = _group(file, path, "history")
+        return Summary(
+            path=path,
+            experiment=_experiment(file, path),
+            created=_text(file, "created"),
+            test_loss=float(history["test_loss"][-1]),
+            test_accuracy=float(history["test_accuracy"][-1]),
+        )
+
+
+def find_results(paths: Iterable[Path]) -> tuple[list[Summary], list[str]]:
+    """Read the summaries of all results among files and folders.
+
+    Parameters
+    ----------
+    paths : iterable of Path
+        Files, whatever their suffix, and folders, which are searched as `find_files` does.
+
+    Returns
+    -------
+    summaries : list of Summary
+        In the order of `find_files`.
+    warnings : list of str
+        One message for each file that was skipped because it cannot be used.
+
+    Raises
+    ------
+    InputError
+        If one of `paths` does not exist.
+    """
+    files, warnings = find_files(paths)
+    summaries = []
+    for path in files:
+        try:
+            summaries.append(read_summary(path))
+        except InputError as error:
+            warnings.append(str(error))
+    return summaries, warnings
+
+
+def find_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
+    """List the files that may be results, each once.
+
+    A folder stands for every ``*.h5`` in it and below, in sorted order; names that begin with a dot,
+    such as those of files that are still being written, are left out.
+
+    Returns
+    -------
+    files : list of Path
+    warnings : list of str
+        One message for each folder that could not be listed.
+
+    Raises
+    ------
+    InputError
+        If one of `paths` does not exist.
+    """
+    files: dict[str, Path] = {}
+    warnings: list[str] = []
+    for path in paths:
+        if not os.path.exists(path):
+            raise InputError(f"there is no file or folder {path}")
+        for file in _walk(path, warnings) if os.path.isdir(path) else [path]:
+            files.setdefault(os.path.realpath(file), file)
+    return list(files.values()), warnings
+
+
+def _walk(folder: Path, warnings: list[str]) -> list[Path]:
+    def complain(error: OSError) -> None:
+        warnings.append(f"{error.filename} cannot be listed: {error.strerror}")
+
+    found = []
+    for parent, folders, names in os.walk(folder, onerror=complain):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(parent, name) for name in names if name.endswith(".h5") and not name.startswith(".")]
+    return sorted(found)
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[h5py.File]:
+    """Open a result file, and turn whatever goes wrong with it into an InputError that names it."""
+    try:
+        # Plain Python gives the better message for a file that is missing or may not be read.
+        with open(path, "rb"):
+            pass
+        if not h5py.is_hdf5(path):
+            raise InputError(f"{path} is not an HDF5 file, so not a result of mu2mpi")
+        if seal_is_broken(path):
+            raise InputError(_damaged(path, "its checksum does not match"))
+        with h5py.File(path, "r") as file:
+            _check_schema(file, path)
+            yield file
+    except InputError:
+        raise
+    except OSError as error:
+        if error.strerror and error.filename:
+            raise InputError(f"cannot read {path}: {error.strerror}") from None
+        raise InputError(_damaged(path, error)) from error
+    except Exception as error:
+        # Where HDF5 meets damage decides which of half a dozen exceptions it raises.
+        raise InputError(_damaged(path, error)) from error
+
+
+def _damaged(path: Path, error: Exception | str) -> str:
+    return f"{path} is damaged or incomplete ({error}); copy it again or repeat the run"
+
+
+def _check_schema(file: h5py.File, path: Path) -> None:
+    if "schema" not in file.attrs:
+        raise InputError(f"{path} is an HDF5 file but not a result of mu2mpi: it has no attribute 'schema'")
+    schema = _text(file, "schema")
+    if schema != SCHEMA:
+        raise InputError(f"{path} has the schema {schema!r}; this version of mu2mpi reads {SCHEMA!r}")
+    status = _text(file, "status")
+    if status != "complete":
+        raise InputError(f"{path} is not a finished run: its status is {status!r}")
+
+
+def _experiment(file: h5py.File, path: Path) -> Experiment:
+    experiment = Experiment.make(tomllib.loads(_text(file, "experiment")), str(path))
+    if experiment.machines is None or experiment.rounds is None:
+        raise InputError(f"{path} is incomplete: its experiment lacks the number of machines or of rounds")
+    return experiment
+
+
+def _text(file: h5py.File, name: str) -> str:
+    value = file.attrs[name]
+    if not isinstance(value, str):
+        raise TypeError(f"the attribute {name!r} is not text")
+    return value
+
+
+def _group(file: h5py.File, path: Path, name: str) -> h5py.Group:
+    if name not in file:
+        raise InputError(f"{path} is incomplete: it has no group /{name}")
+    return file[name]
+
+
+def _matrix(model: h5py.Group, name: str) -> NDArray[np.float64]:
+    matrix: NDArray[np.float64] = model[name][()]
+    if matrix.shape != (len(model["class"]), len(model["feature"])) or matrix.dtype != np.float64:
+        raise ValueError(f"/model/{name} has the type {matrix.dtype} and shape {matrix.shape}")
+    return matrix
+
+
+def _columns(history: h5py.Group) -> dict[str, NDArray[Any]]:
+    columns = {name: history[name][()] for name in History.columns()}
+    shapes = {values.shape for values in columns.values()}
+    if len(shapes) > 1 or columns["round"].ndim != 1:
+        raise ValueError(f"the columns of /history differ in shape: {shapes}")
+    return columns
+
+
+def _record(kind: type[Record], group: h5py.Group) -> Record:
+    """Rebuild a dataclass of plain values from the attributes of a group."""
+    values = {}
+    for field in fields(kind):
+        # str, float or bool: takes numpy's scalars back to Python's.
+        plain_type: Any = field.type
+        values[field.name] = plain_type(group.attrs[field.name])
+    return kind(**values)
+
+
+def _python(value: Any) -> str | int:
+    """Return an attribute as text or as a Python integer rather than numpy's."""
+    return value if isinstance(value, str) else value.item()

@@ -1,0 +1,237 @@
+"""Writes a result file whole or not at all."""
+
+import contextlib
+import io
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mu2mpi._version import __version__
+from mu2mpi.errors import InputError
+from mu2mpi.results.schema import SCHEMA, History, Result
+from mu2mpi.results.seal import seal_of
+
+__all__ = ["check_output", "write_result"]
+
+DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
+
+
+def check_output(path: Path, overwrite: bool) -> None:
+    """Find out before a run whether its result can be written, and create the folder for it.
+
+    Parameters
+    ----------
+    path : Path
+        Where the result is to go; any suffix will do. A symbolic link is followed.
+    overwrite : bool
+        Whether a file that is already there may be replaced.
+
+    Raises
+    ------
+    InputError
+        If the file exists and may not be replaced, if it is a folder or a device, or if its folder
+        cannot be created or written.
+    """
+    target = _target(path)
+    if os.path.isdir(target):
+        raise InputError(f"the output {path} is a folder; name a file in it, such as {path / 'result.h5'}")
+    if os.path.exists(target):
+        if not os.path.isfile(target):
+            raise InputError(f"the output {path} is not an ordinary file; name another")
+        if not overwrite:
+            raise InputError(_exists(path))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Only trying tells: permission bits say nothing of a read-only or full file system.
+        probe = _temporary(target)
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"cannot write the output {path}: {error.strerror} ({error.filename})") from None
+
+
+def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
+    """Write a result so that a reader sees either all of it or none.
+
+    The file gets its name only once its content is on the disk; on any failure there is no new file
+    and an older one is untouched.
+
+    Parameters
+    ----------
+    result : Result
+        A finished run.
+    path : Path
+        Where to write it.
+    overwrite : bool, optional
+        Whether a file that is already there may be replaced. If not, one that appears during the call
+        is not replaced either.
+
+    Raises
+    ------
+    InputError
+        As `check_output`, or if a file appeared under this name in the meantime.
+    OSError
+        If the file system fails, for example because it is full.
+    """
+    check_output(path, overwrite)
+    # HDF5 writes to memory and plain Python writes to the disk: when a disk fills up, HDF5 cannot
+    # close its file and may end the process.
+    image = file_image(result)
+    target = _target(path)
+    temporary = _temporary(target)
+    try:
+        with open(temporary, "xb") as file:
+            file.write(image)
+            file.write(seal_of(image))
+            file.flush()
+            os.fsync(file.fileno())
+        _move(temporary, target, overwrite)
+    except FileExistsError:
+        raise InputError(_exists(path)) from None
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}; the result was not written", str(path)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    _flush_folder(target.parent)
+
+
+def file_image(result: Result) -> memoryview:
+    """Return the bytes of the HDF5 file that holds a result."""
+    buffer = io.BytesIO()
+    # From version 1.10 on, HDF5 keeps checksums of its own structures.
+    with h5py.File(buffer, "w", libver=("v110", "v110"), track_order=True) as file:
+        _write_root(file, result)
+        _write_model(file.create_group("model", track_order=True), result)
+        _write_history(file.create_group("history", track_order=True), result.history)
+        file.create_group("privacy", track_order=True).attrs.update(_plain(asdict(result.privacy)))
+        diagnostics = file.create_group("diagnostics", track_order=True)
+        diagnostics.attrs.update(_plain(asdict(result.diagnostics)))
+        diagnostics.attrs["note"] = DIAGNOSTICS_NOTE
+        _write_timing(file.create_group("timing", track_order=True), result)
+    return buffer.getbuffer()
+
+
+def _write_root(file: h5py.File, result: Result) -> None:
+    ours = {
+        "schema": SCHEMA,
+        "mu2mpi_version": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "status": "complete",
+        "experiment": result.experiment.to_toml(),
+    }
+    others = {name: value for name, value in result.environment.items() if name not in ours}
+    file.attrs.update(_plain({**ours, **others}))
+
+
+def _write_model(group: h5py.Group, result: Result) -> None:
+    classes, features = np.shape(result.x)
+    scales = [
+        _put_scale(group, "class", np.arange(classes), "class label"),
+        _put_scale(group, "feature", np.arange(features), "feature; the last is the bias"),
+    ]
+    _put(group, "x", result.x, "output x_T of the algorithm", "1", scales)
+    _put(group, "w", result.w, "last iterate w_T", "1", scales)
+
+
+def _write_history(group: h5py.Group, history: History) -> None:
+    scales: list[h5py.Dataset] = []
+    for column in fields(history):
+        text = (column.metadata["long_name"], column.metadata["units"])
+        values = getattr(history, column.name)
+        if column.name == "round":
+            scales = [_put_scale(group, column.name, values, *text)]
+        else:
+            _put(group, column.name, values, *text, scales)
+
+
+def _write_timing(group: h5py.Group, result: Result) -> None:
+    ranks = len(next(iter(result.timing.values()), ()))
+    scales = [_put_scale(group, "rank", np.arange(ranks), "MPI rank")]
+    for phase, seconds in result.timing.items():
+        _put(group, phase, seconds, f"time spent on {phase}", "s", scales)
+
+
+def _put(
+    group: h5py.Group,
+    name: str,
+    values: ArrayLike,
+    long_name: str,
+    units: str = "1",
+    scales: Sequence[h5py.Dataset] = (),
+) -> h5py.Dataset:
+    """Write one array with its name, its units and the coordinates of its dimensions."""
+    array = np.asarray(values)
+    # HDF5 cannot compress an array without elements; the checksum finds damage that gzip lets through.
+    filters = {"compression": "gzip", "shuffle": True, "fletcher32": True} if array.size else {}
+    dataset = group.create_dataset(name, data=array, **filters)
+    dataset.attrs["long_name"] = long_name
+    dataset.attrs["units"] = units
+    for dimension, scale in enumerate(scales):
+        dataset.dims[dimension].attach_scale(scale)
+    return dataset
+
+
+def _put_scale(
+    group: h5py.Group, name: str, values: ArrayLike, long_name: str, units: str = "1"
+) -> h5py.Dataset:
+    dataset = _put(group, name, values, long_name, units)
+    dataset.make_scale(name)
+    return dataset
+
+
+def _plain(attributes: dict[str, str | int | float | bool]) -> dict[str, str | int | float]:
+    """Return attributes as every reader of HDF5 and netCDF takes them."""
+    return {name: _plain_value(value) for name, value in attributes.items()}
+
+
+def _plain_value(value: str | int | float | bool) -> str | int | float:
+    if isinstance(value, str):
+        # Some MPI libraries end their version in a zero byte, which HDF5 refuses.
+        return value.replace("\0", "")
+    return int(value) if isinstance(value, bool | np.bool_) else value
+
+
+def _target(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _temporary(target: Path) -> Path:
+    # Ranks in containers often share a process number, so it alone is not unique.
+    return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+
+
+def _exists(path: Path) -> str:
+    return f"the output {path} exists; give --overwrite to replace it, or name another file"
+
+
+def _move(temporary: Path, target: Path, overwrite: bool) -> None:
+    if overwrite:
+        os.replace(temporary, target)
+        return
+    try:
+        # Unlike a rename, a link fails if the name is taken, with no moment in between.
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without hard links: check just before the rename.
+        if os.path.lexists(target):
+            raise FileExistsError(target) from None
+        os.replace(temporary, target)
+
+
+def _flush_folder(folder: Path) -> None:
+    # Some network file systems cannot do this; the file is in its place all the same.
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,100 @@
+"""Run the experiments of a sweep one after the other, skipping what is finished."""
+
+import sys
+from pathlib import Path
+
+from mu2mpi.data.source import Source
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment, Sweep
+from mu2mpi.parallel import Communicator, world
+from mu2mpi.progress import for_stream
+from mu2mpi.results.reader import read_experiment
+from mu2mpi.results.writer import check_output, write_result
+from mu2mpi.simulation import Simulation, complete, plan, shared_source
+
+__all__ = ["run_sweep"]
+
+Chosen = list[tuple[int, Experiment]]
+
+
+def run_sweep(sweep: Sweep, chosen: Chosen, folder: Path, data_dir: Path | None, overwrite: bool) -> None:
+    """Run experiments of a sweep on all ranks and write one result file for each.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        Gives the files their names.
+    chosen : list of (int, Experiment)
+        What to run, with its index in the sweep.
+    folder : Path
+        Where the results go; made if need be.
+    data_dir : Path or None
+        Folder of data sets.
+    overwrite : bool
+        Whether to run again what is finished.
+
+    Raises
+    ------
+    InputError
+        On every rank, before anything is run: if an experiment does not fit its data, or a file in the
+        folder holds another experiment than the sweep would write there.
+    """
+    communicator = world()
+    sources = {data_key(e): e for _, e in chosen}
+    opened = {key: shared_source(e, data_dir, communicator) for key, e in sources.items()}
+    with communicator.together():
+        for _, experiment in chosen:
+            plan(experiment, opened[data_key(experiment)], communicator.size)
+        todo = _unfinished(sweep, chosen, folder, opened, communicator, overwrite)
+    todo = communicator.share(todo)
+    _say(communicator, f"{len(chosen) - len(todo)} of {len(chosen)} runs are finished; {len(todo)} to go")
+    for count, (_index, experiment) in enumerate(todo, 1):
+        path = folder / sweep.file_name(experiment)
+        _say(communicator, f"[{count}/{len(todo)}] {path}")
+        source = opened[data_key(experiment)]
+        result = Simulation(experiment, source, communicator).run(for_stream())
+        with communicator.together():
+            if communicator.rank == 0:
+                write_result(result, path, overwrite)
+    _say(communicator, f"all {len(chosen)} runs are in {folder}; next: mu2mpi table {folder}")
+
+
+def data_key(experiment: Experiment) -> tuple[object, ...]:
+    """Return what tells the experiment's data set from others."""
+    return tuple(getattr(experiment, name) for name in ("data", "samples", "features", "classes", "data_seed"))
+
+
+def _unfinished(
+    sweep: Sweep,
+    chosen: Chosen,
+    folder: Path,
+    sources: dict[tuple[object, ...], Source],
+    communicator: Communicator,
+    overwrite: bool,
+) -> Chosen:
+    """Return what has no result yet, judged by rank 0, which also makes sure that it can write."""
+    if communicator.rank != 0:
+        return []
+    todo = []
+    for index, experiment in chosen:
+        path = folder / sweep.file_name(experiment)
+        if path.exists() and not overwrite:
+            _check_same(path, complete(experiment, sources[data_key(experiment)], communicator.size))
+        else:
+            todo.append((index, experiment))
+    if todo:
+        check_output(folder / sweep.file_name(todo[0][1]), overwrite)
+    return todo
+
+
+def _check_same(path: Path, experiment: Experiment) -> None:
+    difference = experiment.difference(read_experiment(path))
+    if difference is not None:
+        raise InputError(
+            f"{path} holds another experiment: {difference}; use another --output, or --overwrite to replace it"
+        )
+
+
+def _say(communicator: Communicator, message: str) -> None:
+    if communicator.rank == 0:
+        print(message, file=sys.stderr, flush=True)

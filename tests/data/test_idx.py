@@ -1,0 +1,229 @@
+"""Opening IDX files: damage of every kind, the cache of unpacked files, several processes at once."""
+
+import gzip
+import hashlib
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mu2mpi.data import cache, idx
+from mu2mpi.data.idx import IdxFile, open_idx
+from mu2mpi.errors import InputError
+
+ARRAY = np.random.default_rng(1).integers(0, 256, (30, 5, 4), dtype=np.uint8)
+CONTENT = IdxFile("", ARRAY.shape, "").header + ARRAY.tobytes()
+EXPECTED = IdxFile("some-idx3-ubyte", ARRAY.shape, hashlib.sha256(CONTENT).hexdigest())
+TRANSPOSED = IdxFile("", (30, 4, 5), "").header + ARRAY.tobytes()
+TWO_AXES = IdxFile("", (30, 20), "").header + ARRAY.tobytes()
+
+
+def flip(content: bytes, position: int) -> bytes:
+    return content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
+
+
+def write(folder: Path, content: bytes, packed: bool) -> Path:
+    path = folder / f"{EXPECTED.name}{'.gz' if packed else ''}"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    return path
+
+
+def unpacked() -> list[Path]:
+    folder = cache.cache_folder() / "unpacked"
+    return sorted(folder.iterdir()) if folder.exists() else []
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "packed"])
+def packed(request) -> bool:
+    return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["unverified", "verified"])
+def verify(request) -> bool:
+    return request.param
+
+
+def test_the_header_is_that_of_the_format():
+    # From the description of the format: 0, 0, type 8, number of axes, then big-endian lengths.
+    assert IdxFile("", (60_000, 28, 28), "").header.hex() == "00000803" + "0000ea60" + "0000001c" * 2
+    assert IdxFile("", (60_000, 28, 28), "").size == 47_040_016
+
+
+def test_a_good_file(tmp_path, packed, verify):
+    path = write(tmp_path, CONTENT, packed)
+    for _ in range(2):
+        array = open_idx(path, EXPECTED, verify)
+        np.testing.assert_array_equal(array, ARRAY)
+        assert array.dtype == np.uint8
+        assert not array.flags.writeable
+        assert type(array) is np.ndarray
+    assert len(unpacked()) == packed
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (CONTENT[:3], "is truncated: 3 bytes"),
+        (CONTENT[:10], "is truncated: 10 bytes"),
+        (CONTENT[:-1], "is truncated: 615 bytes .* expected 616"),
+        (CONTENT + b"x", "too long|holds more than the 616 bytes"),
+        (flip(CONTENT, 2), "magic number 0x00000903, expected 0x00000803"),
+        (TWO_AXES, "magic number 0x00000802"),
+        (b"<html>Please log in</html>", "magic number"),
+        (TRANSPOSED, r"array of shape \(30, 4, 5\), expected \(30, 5, 4\)"),
+    ],
+)
+def test_wrong_content(tmp_path, packed, verify, content, message):
+    path = write(tmp_path, content, packed)
+    with pytest.raises(InputError, match=message) as caught:
+        open_idx(path, EXPECTED, verify)
+    assert str(path) in str(caught.value)
+    assert unpacked() == []
+
+
+@pytest.mark.parametrize("position", [16, 300, len(CONTENT) - 1])
+def test_a_wrong_pixel_is_seen_by_the_checksum_alone(tmp_path, packed, position):
+    path = write(tmp_path, flip(CONTENT, position), packed)
+    with pytest.raises(InputError, match=rf"checksum.*expected {EXPECTED.sha256}"):
+        open_idx(path, EXPECTED, verify=True)
+    assert unpacked() == []
+    assert (open_idx(path, EXPECTED, verify=False) != ARRAY).sum() == 1
+    with pytest.raises(InputError, match="checksum"):
+        open_idx(path, EXPECTED, verify=True)
+
+
+@pytest.mark.parametrize("end", [5, 12, 100, -8, -1])
+def test_a_truncated_archive(tmp_path, verify, end):
+    path = tmp_path / "some.gz"
+    path.write_bytes(gzip.compress(CONTENT)[:end])
+    with pytest.raises(InputError, match=r"some.gz is a truncated gzip file"):
+        open_idx(path, EXPECTED, verify)
+    assert unpacked() == []
+
+
+def test_any_damaged_byte_of_an_archive_is_seen(tmp_path):
+    archive = gzip.compress(CONTENT, mtime=0)
+    path = tmp_path / "some.gz"
+    # Bytes 3 to 9 hold a flag for text, a date, a level and a system, which mean nothing for the content.
+    for position in [*range(3), *range(10, len(archive), 7), *range(len(archive) - 8, len(archive))]:
+        path.write_bytes(flip(archive, position))
+        with pytest.raises(InputError, match=r"some\.gz"):
+            open_idx(path, EXPECTED, verify=True)
+    assert unpacked() == []
+
+
+def test_the_name_does_not_tell_whether_a_file_is_compressed(tmp_path, verify):
+    misnamed = tmp_path / "plain.gz"
+    misnamed.write_bytes(CONTENT)
+    np.testing.assert_array_equal(open_idx(misnamed, EXPECTED, verify), ARRAY)
+    misnamed = tmp_path / "packed"
+    misnamed.write_bytes(gzip.compress(CONTENT))
+    np.testing.assert_array_equal(open_idx(misnamed, EXPECTED, verify), ARRAY)
+
+
+def test_a_file_that_cannot_be_read(tmp_path, verify):
+    with pytest.raises(InputError, match=r"cannot read .*absent: No such file"):
+        open_idx(tmp_path / "absent", EXPECTED, verify)
+    with pytest.raises(InputError, match="cannot read"):
+        open_idx(tmp_path, EXPECTED, verify)
+
+
+def test_a_damaged_copy_in_the_cache_is_made_again(tmp_path):
+    path = write(tmp_path, CONTENT, packed=True)
+    open_idx(path, EXPECTED, verify=True)
+    (copy,) = unpacked()
+    copy.write_bytes(CONTENT[:-1])
+    np.testing.assert_array_equal(open_idx(path, EXPECTED, verify=False), ARRAY)
+    copy.write_bytes(flip(CONTENT, 100))
+    np.testing.assert_array_equal(open_idx(path, EXPECTED, verify=True), ARRAY)
+    assert copy.read_bytes() == CONTENT
+    assert unpacked() == [copy]
+
+
+def test_a_good_copy_in_the_cache_does_not_hide_a_damaged_archive(tmp_path, verify):
+    path = write(tmp_path, CONTENT, packed=True)
+    open_idx(path, EXPECTED, verify)
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(InputError, match="truncated"):
+        open_idx(path, EXPECTED, verify)
+
+
+def test_an_archive_is_unpacked_once(tmp_path, monkeypatch):
+    path = write(tmp_path, CONTENT, packed=True)
+    open_idx(path, EXPECTED, verify=True)
+    monkeypatch.setattr(idx, "write_whole", lambda *_: pytest.fail("unpacked again"))
+    open_idx(path, EXPECTED, verify=True)
+
+
+def fail(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("cause", ["no folder", "full disk"])
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch, verify, cause):
+    path = write(tmp_path, CONTENT, packed=True)
+    if cause == "no folder":
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("MU2MPI_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    else:
+        monkeypatch.setattr(os, "fsync", fail)
+    array = open_idx(path, EXPECTED, verify)
+    np.testing.assert_array_equal(array, ARRAY)
+    assert not array.flags.writeable
+    assert cause == "no folder" or unpacked() == []
+    path.write_bytes(gzip.compress(CONTENT[:-1]))
+    with pytest.raises(InputError, match=r"some-idx3-ubyte\.gz is truncated"):
+        open_idx(path, EXPECTED, verify)
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path):
+    def chunks():
+        yield b"new"
+        raise KeyboardInterrupt
+
+    target = tmp_path / "folder" / "file"
+    with pytest.raises(KeyboardInterrupt):
+        cache.write_whole(target, chunks())
+    assert list(target.parent.iterdir()) == []
+    cache.write_whole(target, [b"old"])
+    with pytest.raises(KeyboardInterrupt):
+        cache.write_whole(target, chunks())
+    assert [path.read_bytes() for path in target.parent.iterdir()] == [b"old"]
+
+
+def test_the_cache_folder(monkeypatch):
+    monkeypatch.setenv("MU2MPI_CACHE_DIR", "~/somewhere")
+    assert cache.cache_folder() == Path.home() / "somewhere"
+    monkeypatch.setenv("MU2MPI_CACHE_DIR", "")
+    assert cache.cache_folder().name == "mu2mpi"
+
+
+LARGE = IdxFile("large-idx1-ubyte", (4_000_000,), "")
+
+
+def open_together(path: Path, start: float, answers) -> None:
+    """Open a file at the same moment as others do, and report what is seen in it."""
+    time.sleep(max(0.0, start - time.time()))
+    for _ in range(5):
+        answers.put(hashlib.sha256(open_idx(path, LARGE, verify=False)).hexdigest())
+
+
+def test_several_processes_unpack_at_once(tmp_path):
+    array = np.random.default_rng(2).integers(0, 256, LARGE.shape, dtype=np.uint8)
+    path = tmp_path / "large.gz"
+    path.write_bytes(gzip.compress(LARGE.header + array.tobytes(), compresslevel=1))
+    context = multiprocessing.get_context("spawn")
+    answers, start = context.Queue(), time.time() + 2
+    processes = [context.Process(target=open_together, args=(path, start, answers)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    seen = {answers.get(timeout=60) for _ in range(20)}
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert seen == {hashlib.sha256(array).hexdigest()}
+    assert len(unpacked()) == 1

@@ -1,0 +1,305 @@
+"""MNIST from folders, from the cache and from mirrors; small files stand in for most of it."""
+
+import gzip
+import hashlib
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import SHAPES, put
+
+from mu2mpi.data import mnist
+from mu2mpi.data.cache import cache_folder
+from mu2mpi.data.mnist import Mnist, fetch
+from mu2mpi.errors import InputError
+
+IMAGES, LABELS, TEST_IMAGES, TEST_LABELS = SHAPES
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "packed"])
+def packed(request) -> bool:
+    return request.param
+
+
+def serve_files(serve, folder: Path, contents: dict[str, bytes]):
+    """Serve archives as a mirror does."""
+    folder.mkdir()
+    for name, content in contents.items():
+        (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+    return serve(folder)
+
+
+def cached() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (cache_folder() / "mnist").iterdir()}
+
+
+def test_rows_in_the_order_asked_for(small, tmp_path, packed):
+    source = Mnist(put(tmp_path, small, packed))
+    assert (source.training_samples, source.test_samples, source.dimension) == (60, 20, 16)
+    images = np.frombuffer(small[IMAGES][16:], np.uint8).reshape(60, 16)
+    labels = np.frombuffer(small[LABELS][8:], np.uint8)
+    rows = np.array([59, 0, 7, 7])
+    samples = source.training(rows)
+    np.testing.assert_array_equal(samples.features, images[rows])
+    np.testing.assert_array_equal(samples.labels, labels[rows])
+    assert samples.features.dtype == np.uint8
+    assert samples.labels.dtype == np.int32
+    assert samples.features.flags.c_contiguous
+    samples.features[:] = 0  # the caller owns it: the next reading must not see this
+    np.testing.assert_array_equal(source.training(rows).features, images[rows])
+    test_images = np.frombuffer(small[TEST_IMAGES][16:], np.uint8).reshape(20, 16)
+    np.testing.assert_array_equal(source.test(np.arange(20)).features, test_images)
+    test_labels = np.frombuffer(small[TEST_LABELS][8:], np.uint8)
+    np.testing.assert_array_equal(source.test(np.arange(20)).labels, test_labels)
+
+
+def test_where_the_files_are_looked_for(small, tmp_path, monkeypatch):
+    good = put(tmp_path / "good", small, packed=True)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("MU2MPI_DATA_DIR", str(good))
+    assert Mnist().training_samples == 60
+    with pytest.raises(InputError, match="missing"):
+        Mnist(tmp_path / "empty")
+    monkeypatch.setenv("MU2MPI_DATA_DIR", str(tmp_path / "empty"))
+    assert Mnist(good).training_samples == 60
+    with pytest.raises(InputError, match=str(tmp_path / "empty" / "mnist")):
+        Mnist()
+    monkeypatch.setenv("MU2MPI_DATA_DIR", "")
+    put(cache_folder(), small, packed=True)
+    assert Mnist().training_samples == 60
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_missing_file_is_named(small, tmp_path, packed, name):
+    folder = put(tmp_path, {other: content for other, content in small.items() if other != name}, packed)
+    with pytest.raises(InputError) as caught:
+        Mnist(folder)
+    lines = str(caught.value).splitlines()
+    assert lines[1].strip().startswith(str(folder / "mnist" / name))
+    assert "missing" in lines[1]
+    assert sum("[.gz] is missing" in line for line in lines) == 1
+    assert "`mu2mpi data mnist`" in str(caught.value)
+
+
+def test_swapped_files_are_seen(small, tmp_path, packed):
+    small[IMAGES], small[TEST_IMAGES] = small[TEST_IMAGES], small[IMAGES]
+    small[LABELS], small[TEST_LABELS] = small[TEST_LABELS], small[LABELS]
+    with pytest.raises(InputError) as caught:
+        Mnist(put(tmp_path, small, packed), verify=False)
+    assert str(caught.value).count("holds an array of shape") == 4
+
+
+def test_labels_of_other_data_are_seen_by_the_checksum(small, tmp_path, packed):
+    small[LABELS] = small[LABELS][:8] + small[LABELS][8:][::-1]
+    folder = put(tmp_path, small, packed)
+    with pytest.raises(InputError, match=r"train-labels-idx1-ubyte.* has the wrong checksum"):
+        Mnist(folder)
+    assert Mnist(folder, verify=False).training_samples == 60
+
+
+def test_a_label_out_of_range_is_seen_without_the_checksum(small, tmp_path, packed):
+    small[LABELS] = small[LABELS][:8] + bytes([3] * 41 + [10] + [3] * 18)
+    source = Mnist(put(tmp_path, small, packed), verify=False)
+    with pytest.raises(InputError, match="training sample 41 has the label 10"):
+        source.training(np.arange(60)[::-1].copy())
+
+
+def test_offline_without_a_copy(small):
+    with pytest.raises(InputError) as caught:
+        Mnist()
+    message = str(caught.value)
+    for name in SHAPES:
+        assert f"  {name}.gz\n" in message
+    for word in (str(cache_folder() / "mnist"), "--data-dir", "MU2MPI_DATA_DIR", "`mu2mpi data mnist`"):
+        assert word in message
+    assert "http://127.0.0.1:9/: cannot connect" in message
+    assert len(message) < 2000
+
+
+def test_files_put_by_hand_where_the_message_says_are_used(small, packed):
+    put(cache_folder(), small, packed)
+    assert Mnist().training_samples == 60
+    expected = [cache_folder() / "mnist" / f"{name}{'.gz' if packed else ''}" for name in SHAPES]
+    assert fetch() == expected
+
+
+def test_download(small, tmp_path, serve, monkeypatch):
+    server = serve_files(serve, tmp_path / "mirror", small)
+    monkeypatch.setattr(mnist, "MIRRORS", (server.url, "http://127.0.0.1:9/"))
+    source = Mnist()
+    images = np.frombuffer(small[IMAGES][16:], np.uint8).reshape(60, 16)
+    np.testing.assert_array_equal(source.training(np.arange(60)).features, images)
+    assert cached() == small
+    assert server.asked == [f"{name}.gz" for name in SHAPES]
+    Mnist()
+    fetch()
+    assert len(server.asked) == 4, "downloaded again"
+
+
+DAMAGES = {
+    "absent": None,
+    "login page": lambda content: b"<html>Please log in</html>",
+    "wrong pixel": lambda content: gzip.compress(content[:-1] + bytes([content[-1] ^ 1])),
+    "truncated": lambda content: gzip.compress(content)[:-10],
+    "empty": lambda content: b"",
+}
+
+
+def damage(folder: Path, name: str, content: bytes, how: str) -> None:
+    if DAMAGES[how] is None:
+        (folder / f"{name}.gz").unlink()
+    else:
+        (folder / f"{name}.gz").write_bytes(DAMAGES[how](content))
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_bad_mirror_and_then_a_good_one(small, tmp_path, serve, monkeypatch, how):
+    bad = serve_files(serve, tmp_path / "bad", small)
+    good = serve_files(serve, tmp_path / "good", small)
+    damage(tmp_path / "bad", LABELS, small[LABELS], how)
+    monkeypatch.setattr(mnist, "MIRRORS", ("http://127.0.0.1:9/", bad.url, good.url))
+    Mnist()
+    assert cached() == small
+    assert bad.asked == [f"{IMAGES}.gz", f"{LABELS}.gz"]
+    assert good.asked == [f"{LABELS}.gz", f"{TEST_IMAGES}.gz", f"{TEST_LABELS}.gz"]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_bad_download_is_not_left_behind(small, tmp_path, serve, monkeypatch, how):
+    bad = serve_files(serve, tmp_path / "bad", small)
+    damage(tmp_path / "bad", TEST_LABELS, small[TEST_LABELS], how)
+    monkeypatch.setattr(mnist, "MIRRORS", (bad.url,))
+    with pytest.raises(InputError, match=TEST_LABELS) as caught:
+        Mnist()
+    assert f"{bad.url}: " in str(caught.value)
+    assert cached() == {name: small[name] for name in (IMAGES, LABELS, TEST_IMAGES)}
+
+
+def test_a_wrong_file_in_the_cache_is_replaced(small, tmp_path, serve, monkeypatch):
+    server = serve_files(serve, tmp_path / "mirror", small)
+    put(cache_folder(), small, packed=False)
+    (cache_folder() / "mnist" / IMAGES).write_bytes(small[IMAGES][:-1] + b"?")
+    with pytest.raises(InputError, match=f"{IMAGES} has the wrong checksum"):
+        Mnist()
+    monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
+    Mnist()
+    assert server.asked == [f"{IMAGES}.gz"]
+    assert cached() == small
+
+
+def test_a_wrong_archive_in_the_cache_is_replaced(small, tmp_path, serve, monkeypatch):
+    server = serve_files(serve, tmp_path / "mirror", small)
+    monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
+    put(cache_folder(), small, packed=True)
+    (cache_folder() / "mnist" / f"{LABELS}.gz").write_bytes(b"")
+    Mnist()
+    assert server.asked == [f"{LABELS}.gz"]
+    assert cached()[LABELS] == small[LABELS]
+
+
+def test_a_run_never_downloads_into_a_folder_of_the_user_but_fetch_does(small, tmp_path, serve, monkeypatch):
+    server = serve_files(serve, tmp_path / "mirror", small)
+    monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
+    folder = put(tmp_path / "data", {IMAGES: small[IMAGES]}, packed=True)
+    with pytest.raises(InputError, match=f"{LABELS}.*missing"):
+        Mnist(folder)
+    assert server.asked == []
+    paths = fetch(folder)
+    assert [path.name for path in paths] == [f"{IMAGES}.gz", LABELS, TEST_IMAGES, TEST_LABELS]
+    assert all(path.stat().st_mode & 0o777 == 0o644 for path in paths[1:])
+    assert Mnist(folder).training_samples == 60
+
+
+def test_fetch_does_not_replace_a_damaged_file_of_the_user(small, tmp_path, serve, monkeypatch):
+    server = serve_files(serve, tmp_path / "mirror", small)
+    monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
+    folder = put(tmp_path / "data", small | {LABELS: b"mine"}, packed=False)
+    with pytest.raises(InputError, match=f"{LABELS} is not the file.*\n(.*\n)*.*Remove a damaged file"):
+        fetch(folder)
+    assert (folder / "mnist" / LABELS).read_bytes() == b"mine"
+    assert server.asked == []
+
+
+def test_a_cache_that_cannot_be_written(small, tmp_path, serve, monkeypatch):
+    server = serve_files(serve, tmp_path / "mirror", small)
+    monkeypatch.setattr(mnist, "MIRRORS", (server.url, server.url))
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MU2MPI_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(InputError, match=r"cannot write in .*file/mnist") as caught:
+        Mnist()
+    assert str(caught.value).count("cannot write") == 1
+
+
+def test_the_waiting_for_a_mirror_is_bounded(small, monkeypatch):
+    seen = []
+
+    def get(url, timeout, **_):
+        import requests
+
+        seen.append(timeout)
+        raise requests.ConnectTimeout("slow")
+
+    monkeypatch.setattr("requests.get", get)
+    with pytest.raises(InputError, match="no answer in time"):
+        fetch()
+    assert seen == [mnist.TIMEOUT], "one file of one mirror is asked for, once"
+    assert max(mnist.TIMEOUT) <= 30
+
+
+def test_real_rows(mnist_dir):
+    source = Mnist(mnist_dir)
+    assert (source.training_samples, source.test_samples) == (60_000, 10_000)
+    assert (source.dimension, source.classes, source.scale) == (784, 10, 1 / 255)
+    training = source.training(np.arange(60_000))
+    test = source.test(np.arange(10_000))
+    # Well-known facts about MNIST.
+    assert np.bincount(training.labels).tolist() == [
+        5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949,
+    ]  # fmt: skip
+    assert test.labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
+    assert training.features.mean() / 255 == pytest.approx(0.1307, abs=5e-5)
+    assert training.features.std() / 255 == pytest.approx(0.3081, abs=5e-5)
+    rows = np.random.default_rng(0).integers(0, 60_000, 100)
+    np.testing.assert_array_equal(source.training(rows).features, training.features[rows])
+
+
+def test_real_files_are_never_held_in_memory_whole(mnist_dir):
+    tracemalloc.start()
+    try:
+        source = Mnist(mnist_dir)
+        opened = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        source.training(np.arange(0, 60_000, 100))
+        read = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert opened < 8e6, "unpacking and verifying 47 MB"
+    assert read < 3e6, "600 rows of 784 bytes"
+
+
+def test_one_wrong_byte_in_a_real_file(mnist_dir, tmp_path):
+    for path in (mnist_dir / "mnist").iterdir():
+        data = path.read_bytes()
+        content = gzip.decompress(data) if path.suffix == ".gz" else data
+        put(tmp_path, {path.name.removesuffix(".gz"): content}, packed=False)
+    assert Mnist(tmp_path).training_samples == 60_000
+    with open(tmp_path / "mnist" / IMAGES, "r+b") as file:
+        file.seek(40_000_000)
+        file.write(b"\x01")
+    with pytest.raises(InputError, match="wrong checksum"):
+        Mnist(tmp_path)
+
+
+def test_real_download(mnist_dir, serve, monkeypatch):
+    server = serve(mnist_dir / "mnist")
+    monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
+    source = Mnist()
+    labels = source.training(np.arange(60_000)).labels
+    assert (
+        hashlib.sha256(labels.astype(np.uint8)).hexdigest()[:8]
+        == hashlib.sha256(Mnist(mnist_dir).training(np.arange(60_000)).labels.astype(np.uint8)).hexdigest()[
+            :8
+        ]
+    )
+    assert len(server.asked) == 4

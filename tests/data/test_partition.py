@@ -1,0 +1,117 @@
+"""The dealing of samples to machines."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+from mu2mpi.data.partition import deal, machine_rows, samples_per_machine
+from mu2mpi.errors import InputError
+
+KEY = bytes(range(32))
+keys = st.binary(min_size=32, max_size=32)
+# In each test of uniformity the keys are fixed. A correct dealing fails for one choice of keys in a million.
+FALSE_ALARM = 1e-6
+TRIALS = 4000
+
+
+@st.composite
+def sizes(draw):
+    samples = draw(st.integers(1, 200))
+    machines = draw(st.integers(1, samples))
+    return samples, machines, draw(st.integers(1, samples // machines))
+
+
+@given(sizes(), keys)
+def test_every_sample_is_used_at_most_once(size, key):
+    samples, machines, rounds = size
+    rows = machine_rows(samples, machines, rounds, key, range(machines))
+    assert rows.shape == (rounds, machines)
+    assert rows.dtype == np.int64
+    assert rows.flags.c_contiguous
+    assert len(np.unique(rows)) == rounds * machines
+    assert rows.min() >= 0
+    assert rows.max() < samples
+
+
+@given(sizes(), keys, st.data())
+def test_rows_of_a_machine_do_not_depend_on_its_block_or_on_the_rounds(size, key, data):
+    samples, machines, rounds = size
+    everything = deal(samples, machines, key)
+    assert everything.shape == (machines, samples // machines)
+    first = data.draw(st.integers(0, machines - 1))
+    last = data.draw(st.integers(first, machines))
+    block = machine_rows(samples, machines, rounds, key, range(first, last))
+    np.testing.assert_array_equal(block, everything[first:last, :rounds].T)
+
+
+@given(st.integers(2, 200), keys)
+def test_everything_is_dealt_when_it_comes_out_even(samples, key):
+    assert sorted(deal(samples, samples, key).ravel()) == list(range(samples))
+
+
+def test_the_key_decides():
+    first = deal(1000, 10, KEY)
+    np.testing.assert_array_equal(first, deal(1000, 10, KEY))
+    for position in (0, 15, 16, 31):
+        other = bytearray(KEY)
+        other[position] ^= 1
+        assert (first == deal(1000, 10, bytes(other))).mean() < 0.02
+
+
+def trial_key(trial: int) -> bytes:
+    return hashlib.sha256(b"trial %d" % trial).digest()
+
+
+def test_each_sample_is_equally_likely_in_each_place():
+    counts = np.zeros((12, 12))
+    for trial in range(TRIALS):
+        counts[np.arange(12), deal(12, 4, trial_key(trial)).ravel()] += 1
+    expected = TRIALS / 12
+    statistic = ((counts - expected) ** 2 / expected).sum()
+    # Rows and columns of the table of counts have fixed sums.
+    assert statistic < chi2.isf(FALSE_ALARM, 11 * 11)
+
+
+def test_each_ordered_pair_of_samples_is_equally_likely_for_two_machines():
+    counts = np.zeros((8, 8))
+    for trial in range(TRIALS):
+        first, second = machine_rows(8, 2, 1, trial_key(trial), range(2))[0]
+        counts[first, second] += 1
+    assert np.all(np.diag(counts) == 0)
+    pairs = counts[~np.eye(8, dtype=bool)]
+    expected = TRIALS / len(pairs)
+    assert ((pairs - expected) ** 2 / expected).sum() < chi2.isf(FALSE_ALARM, len(pairs) - 1)
+
+
+def test_the_order_is_the_same_for_ever():
+    expected = "a30efe8382d2a878"
+    assert hashlib.sha256(deal(60_000, 100, KEY).astype("<i8").tobytes()).hexdigest()[:16] == expected
+
+
+def test_more_machines_than_samples():
+    with pytest.raises(InputError, match=r"more machines than samples: 11 machines, .* 10 .*--machines 10"):
+        samples_per_machine(10, 11)
+    with pytest.raises(InputError, match="more machines than samples"):
+        machine_rows(10, 11, 1, KEY, range(11))
+    assert samples_per_machine(10, 10) == 1
+
+
+def test_more_rounds_than_samples_of_a_machine():
+    assert machine_rows(10, 3, 3, KEY, range(3)).shape == (3, 3)
+    with pytest.raises(InputError, match=r"4 rounds are too many.*at most 3 rounds.*--rounds 3"):
+        machine_rows(10, 3, 4, KEY, range(3))
+
+
+@pytest.mark.parametrize("block", [range(-1, 2), range(2, 4)])
+def test_machines_that_do_not_exist(block):
+    with pytest.raises(IndexError):
+        machine_rows(10, 3, 1, KEY, block)
+
+
+def test_a_key_of_the_wrong_length():
+    with pytest.raises(ValueError, match="31 bytes instead of 32"):
+        deal(10, 3, KEY[:-1])

@@ -1,0 +1,114 @@
+"""What every source checks, and opening one by an experiment."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import put
+
+from mu2mpi.data import Samples, Source, open_source
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+
+
+class Fixed(Source):
+    """Given arrays."""
+
+    name = "fixed"
+    classes = 3
+
+    def __init__(self, features, labels, scale=1.0):
+        self.features, self.labels, self.scale = features, labels, scale
+        self.training_samples = self.test_samples = len(labels)
+        self.dimension = features.shape[1]
+
+    def _read_training(self, rows):
+        return Samples(self.features[rows], self.labels[rows])
+
+    _read_test = _read_training
+
+
+def fixed(dtype=np.float64, samples=10_000, scale=1.0) -> Fixed:
+    random = np.random.default_rng(0)
+    features = (random.uniform(-1, 1, (samples, 4)) / scale).astype(dtype)
+    return Fixed(features, random.integers(0, 3, samples).astype(np.int32), scale)
+
+
+@pytest.fixture(params=["training", "test"])
+def which(request) -> str:
+    return request.param
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1.0, 1 / 255])
+def test_good_data_pass_unchanged(which, dtype, scale):
+    source = fixed(dtype, scale=scale)
+    source.features[0] = [1 / scale, -1 / scale, 0, 1 / scale]
+    samples = getattr(source, which)(np.arange(10_000))
+    np.testing.assert_array_equal(samples.features, source.features)
+    assert samples.features.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1.001, -1.001])
+@pytest.mark.parametrize("row", [0, 4095, 4096, 9999])
+def test_a_bad_feature_is_named(which, dtype, value, row):
+    source = fixed(dtype)
+    source.features[row, 2] = value
+    order = np.arange(10_000)[::-1].copy()
+    with pytest.raises(InputError, match=rf"fixed: {which} sample {row} has the value .* in feature 2;"):
+        getattr(source, which)(order)
+    getattr(source, which)(order[order != row])
+
+
+def test_the_bound_is_on_scaled_features(which):
+    source = fixed(scale=1 / 255)
+    source.features[7, 1] = 255.1
+    with pytest.raises(InputError, match=r"sample 7 has the value 255\.1 in feature 1; .* at most 255"):
+        getattr(source, which)(np.arange(10_000))
+
+
+@pytest.mark.parametrize("label", [-1, 3, 2**31 - 1])
+def test_a_bad_label_is_named(which, label):
+    source = fixed()
+    source.labels[123] = label
+    with pytest.raises(InputError, match=rf"{which} sample 123 has the label {label}; .* 0 \.\. 2"):
+        getattr(source, which)(np.arange(10_000)[::-1].copy())
+
+
+@pytest.mark.parametrize("rows", [[-1], [0, 10_000]])
+def test_rows_that_do_not_exist(which, rows):
+    with pytest.raises(IndexError, match="not among the 10000"):
+        getattr(fixed(), which)(np.array(rows))
+
+
+def test_open_digits():
+    assert open_source(Experiment(data="digits")).name == "digits"
+
+
+def test_open_synthetic_with_its_own_options():
+    source = open_source(Experiment(data="synthetic", samples=77, features=5, classes=4, data_seed=6, seed=1))
+    assert (source.name, source.training_samples, source.dimension, source.classes) == ("synthetic", 77, 5, 4)
+    same = open_source(Experiment(data="synthetic", samples=77, features=5, classes=4, data_seed=6, seed=2))
+    other = open_source(Experiment(data="synthetic", samples=77, features=5, classes=4, data_seed=7, seed=1))
+    rows = np.arange(77)
+    np.testing.assert_array_equal(source.training(rows).features, same.training(rows).features)
+    assert np.any(source.training(rows).features != other.training(rows).features)
+
+
+def test_open_mnist(small, tmp_path):
+    labels = small["train-labels-idx1-ubyte"]
+    folder = put(tmp_path, small | {"train-labels-idx1-ubyte": labels[:8] + labels[8:][::-1]}, packed=False)
+    assert open_source(Experiment(data="mnist"), folder, verify=False).name == "mnist"
+    with pytest.raises(InputError, match="checksum"):
+        open_source(Experiment(data="mnist"), folder)
+
+
+def test_only_the_source_in_use_is_imported():
+    code = (
+        "import sys; from mu2mpi.data import open_source; from mu2mpi.experiment import Experiment\n"
+        "open_source(Experiment(data='digits'))\n"
+        "sys.exit(any(m in sys.modules for m in ('mu2mpi.data.mnist', 'mu2mpi.data.synthetic', 'pooch')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,170 @@
+"""The synthetic population."""
+
+import hashlib
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2, kstest
+
+from mu2mpi.data import synthetic
+from mu2mpi.data.synthetic import Synthetic
+
+# Seeds are fixed; a correct population would fail for about one choice of seeds in a million.
+FALSE_ALARM = 1e-6
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_a_row_depends_on_nothing_but_its_number(data):
+    features, classes = data.draw(st.integers(1, 3000)), data.draw(st.integers(2, 50))
+    seed = data.draw(st.integers(0, 2**63 - 1))
+    rows = np.array(data.draw(st.lists(st.integers(0, 2999), min_size=1, max_size=8)))
+    everything = Synthetic(3000, features, classes, seed)
+    together = everything.training(rows)
+    assert together.features.shape == (len(rows), features)
+    for position, row in enumerate(rows):
+        # A larger set, and no neighbours.
+        alone = Synthetic(10**9, features, classes, seed).training(np.array([row]))
+        np.testing.assert_array_equal(alone.features[0], together.features[position])
+        assert alone.labels[0] == together.labels[position]
+
+
+@pytest.mark.parametrize(("features", "classes"), [(20, 3), (784, 10), (1, 2), (300, 1000)])
+@pytest.mark.parametrize("which", ["training", "test"])
+def test_any_order_and_any_subset_gives_the_same_bits(features, classes, which):
+    source = Synthetic(3000, features, classes, seed=7)
+    read = getattr(source, which)
+    count = getattr(source, f"{which}_samples")
+    whole = read(np.arange(count))
+    order = np.random.default_rng(0).permutation(count)
+    for rows in (order, order[::7].copy(), np.arange(count)[::-1].copy()):
+        part = read(rows)
+        np.testing.assert_array_equal(part.features, whole.features[rows])
+        np.testing.assert_array_equal(part.labels, whole.labels[rows])
+
+
+def test_the_bits_are_the_same_for_ever():
+    samples = Synthetic(10_000, 20, 3, seed=0).training(np.arange(10_000))
+    digest = hashlib.sha256(samples.features.tobytes() + samples.labels.tobytes()).hexdigest()
+    assert digest[:16] == "7171ffe4cf53ec2c"
+
+
+def test_types_and_sizes():
+    source = Synthetic(10_000, 20, 3, seed=0)
+    assert (source.training_samples, source.test_samples, source.dimension) == (10_000, 2000, 20)
+    assert (source.classes, source.scale) == (3, 1.0)
+    assert Synthetic(10, 20, 3, seed=0).test_samples == 1000
+    samples = source.training(np.arange(5))
+    assert samples.features.dtype == np.float32
+    assert samples.labels.dtype == np.int32
+    assert samples.features.flags.c_contiguous
+    assert len(source.training(np.arange(0))) == 0
+
+
+def test_training_and_test_samples_and_seeds_differ():
+    rows = np.arange(1000)
+    sets = [
+        Synthetic(5000, 20, 3, 0).training(rows).features,
+        Synthetic(5000, 20, 3, 0).test(rows).features,
+        Synthetic(5000, 20, 3, 1).training(rows).features,
+        Synthetic(5000, 20, 3, 2**62).training(rows).features,
+    ]
+    for i, first in enumerate(sets):
+        assert len(np.unique(first)) > 0.99 * first.size, "no value is drawn twice, but for chance"
+        for second in sets[i + 1 :]:
+            assert np.mean(first == second) < 1e-3
+
+
+def test_features_are_uniform_and_independent():
+    features = Synthetic(50_000, 10, 3, seed=3).training(np.arange(50_000)).features
+    assert features.min() >= -1
+    assert features.max() < 1
+    for column in features.T:
+        assert kstest(column, "uniform", (-1, 2)).pvalue > FALSE_ALARM / 10
+    correlation = np.corrcoef(features.T)[np.triu_indices(10, 1)]
+    assert np.abs(correlation).max() < 5.5 / math.sqrt(50_000)
+    shifted = np.mean(features[1:] * features[:-1], axis=0) * 3
+    assert np.abs(shifted).max() < 5.5 / math.sqrt(50_000)
+
+
+@pytest.mark.parametrize(("features", "classes"), [(20, 2), (20, 3), (1, 5), (784, 10)])
+def test_labels_are_drawn_with_their_probabilities(features, classes):
+    source = Synthetic(20_000, features, classes, seed=11)
+    samples = source.training(np.arange(20_000))
+    probabilities = source.probabilities(samples.features)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-12)
+    # Cells by class and by how probable the class was: what was drawn against what was expected.
+    drawn = np.eye(classes)[samples.labels]
+    statistic, cells = 0.0, 0
+    for low, high in [(0.02, 0.2), (0.2, 0.5), (0.5, 0.8), (0.8, 0.98)]:
+        inside = (probabilities >= low) & (probabilities < high)
+        variance = np.where(inside, probabilities * (1 - probabilities), 0).sum(axis=0)
+        excess = np.where(inside, drawn - probabilities, 0).sum(axis=0)
+        enough = variance > 30
+        statistic += (excess[enough] ** 2 / variance[enough]).sum()
+        cells += enough.sum()
+    assert cells >= 2 * classes - 1
+    # Cells of one band are nearly independent; twice the quantile allows for the rest.
+    assert statistic < 2 * chi2.isf(FALSE_ALARM, cells)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("classes", [2, 3, 10, 100, 1000])
+def test_the_best_accuracy_is_far_above_chance_and_below_one(classes, seed):
+    source = Synthetic(2000, 50, classes, seed)
+    samples = source.training(np.arange(2000))
+    best = np.mean(source.probabilities(samples.features).argmax(axis=1) == samples.labels)
+    assert 0.55 < best < 0.92
+    assert np.bincount(samples.labels).max() < (0.75 if classes == 2 else 0.6) * 2000
+
+
+def test_a_model_learns_it():
+    from sklearn.linear_model import LogisticRegression
+
+    source = Synthetic(10_000, 20, 3, seed=0)
+    training, test = source.training(np.arange(10_000)), source.test(np.arange(2000))
+    model = LogisticRegression().fit(training.features, training.labels)
+    best = np.mean(source.probabilities(test.features).argmax(axis=1) == test.labels)
+    assert model.score(test.features, test.labels) > best - 0.02
+
+
+@pytest.mark.parametrize(("features", "classes"), [(20, 3), (1, 2), (300, 1000), (10, 1_000_000)])
+def test_sums_before_the_softmax_are_exact(features, classes):
+    # If they are, no order of summation and no number of threads can change a label.
+    source = Synthetic(100, features, classes, seed=5)
+    z = source.training(np.arange(8)).features.astype(float)[:, source._columns]
+    logits = z @ source._weights.T + source._intercept
+    for row, class_ in [(0, 0), (2, classes - 1), (5, classes // 2), (7, 1)]:
+        products = [float(w) * float(x) for w, x in zip(source._weights[class_], z[row], strict=True)]
+        assert logits[row, class_] == math.fsum([*products, source._intercept[class_]])
+        forwards = backwards = 0.0
+        for product, reverse in zip(products, products[::-1], strict=True):
+            forwards, backwards = forwards + product, backwards + reverse
+        assert forwards == backwards == math.fsum(products)
+
+
+def test_each_block_is_generated_once_and_no_other(monkeypatch):
+    source = Synthetic(10**7, 1000, 3, seed=0)
+    real, seen = synthetic._raw, []
+    monkeypatch.setattr(synthetic, "_raw", lambda *args: seen.append(args[2]) or real(*args))
+    rows = np.array([5 * source._block, 3, 9_999_999, 5 * source._block + 1, 0])
+    source.training(rows)
+    assert sorted(seen) == [0, 5, 9_999_999 // source._block]
+
+
+def test_memory_for_wide_data_and_many_classes():
+    tracemalloc.start()
+    try:
+        Synthetic(10**6, 10**6, 1000, seed=0).training(np.array([999_999, 3]))
+        wide = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        Synthetic(10**6, 10, 1000, seed=0).training(np.arange(0, 10**6, 100))
+        many = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert wide < 60e6, "two rows of 4 MB, and scratch"
+    assert many < 60e6, "10,000 rows by 1,000 classes are drawn in parts"

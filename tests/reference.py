@@ -1,0 +1,331 @@
+"""The paper's two algorithms and their constants in plain float64 numpy: the truth for other tests.
+
+Written from the paper alone, and on purpose without what makes the package fast: dense gradients
+instead of rank-one increments, one estimate per machine instead of their sum, floating-point
+messages instead of integers on a grid. Nothing here imports the package.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mpmath
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+NoiseOfMachine = Callable[[int, int], Array]
+NoiseOfSum = Callable[[int], Array]
+
+DIGITS = 60
+
+
+# ---------------------------------------------------------------- multinomial logistic regression
+
+
+def add_bias(features: NDArray) -> Array:
+    """Return the features in float64 with the constant feature 1 as the last entry."""
+    features = np.asarray(features, dtype=np.float64)
+    return np.concatenate([features, np.ones((*features.shape[:-1], 1))], axis=-1)
+
+
+def softmax(x: Array, z: Array) -> Array:
+    """Return the probabilities of the K classes for one sample z (F,) under the model x (K, F)."""
+    scores = x @ z
+    powers = np.exp(scores - scores.max())
+    return powers / powers.sum()
+
+
+def softmax_loss(x: Array, z: Array, label: int) -> float:
+    """Return f(x; z) = -log softmax(x z)[label], natural logarithm."""
+    scores = x @ z
+    top = scores.max()
+    return float(top + np.log(np.exp(scores - top).sum()) - scores[label])
+
+
+def gradient(x: Array, z: Array, label: int) -> Array:
+    """Return the gradient of f(.; z) at x, dense, shape (K, F)."""
+    residual = softmax(x, z)
+    residual[label] -= 1.0
+    return np.outer(residual, z)
+
+
+def mean_loss(x: Array, features: NDArray, labels: NDArray) -> float:
+    """Return the mean loss over a test set with features (N, F-1) and labels (N,)."""
+    z = add_bias(features)
+    return float(np.mean([softmax_loss(x, z[n], int(labels[n])) for n in range(len(z))]))
+
+
+def accuracy(x: Array, features: NDArray, labels: NDArray) -> float:
+    """Return the share of samples whose highest score, the lowest class among equals, is the label's."""
+    z = add_bias(features)
+    return float(np.mean([int(np.argmax(x @ z[n])) == int(labels[n]) for n in range(len(z))]))
+
+
+# ---------------------------------------------------------------------------------- the constants
+
+
+def lipschitz(F: int) -> float:
+    """Return G = sqrt(2F), for features within [-1, 1], the bias counted in F."""
+    return math.sqrt(2 * F)
+
+
+def smoothness(F: int) -> float:
+    """Return L = F/2, for features within [-1, 1], the bias counted in F."""
+    return F / 2
+
+
+def increment_bound(F: int, D: float) -> float:
+    """Return S = G + 2LD (Lemma 4.2), D the diameter of K."""
+    return lipschitz(F) + 2 * smoothness(F) * D
+
+
+def noise_scale(S: float, T: int, rho: float) -> float:
+    """Return sigma = 2 S sqrt(T) / rho: the noise on the sum over machines, for both servers."""
+    return 0.0 if math.isinf(rho) else 2 * S * math.sqrt(T) / rho
+
+
+def eta_untrusted(rho: float, D: float, S: float, L: float, M: int, T: int, d: int) -> float:
+    """Return the learning rate of Theorem 4.4, min(rho D sqrt(M) / (2 S T sqrt(d)), 1/(4LT))."""
+    return min(rho * D * math.sqrt(M) / (2 * S * T * math.sqrt(d)), 1 / (4 * L * T))
+
+
+def eta_trusted(rho: float, D: float, S: float, L: float, M: int, T: int, d: int) -> float:
+    """Return the learning rate of Theorem 5.2, min(rho D M / (2 S T sqrt(d)), 1/(4LT))."""
+    return min(rho * D * M / (2 * S * T * math.sqrt(d)), 1 / (4 * L * T))
+
+
+# ------------------------------------------------------------------------------ the two algorithms
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round t computed: x_t, w_t, and of every machine s_{t,i} and q_{t,i}, (M, K, F)."""
+
+    t: int
+    x: Array
+    w: Array
+    s: Array
+    q: Array
+    q_noisy_average: Array
+
+
+def project(w: Array, centre: Array, radius: float) -> Array:
+    """Return the point nearest to w in the ball of this centre and radius."""
+    distance = float(np.linalg.norm(w - centre))
+    return w if distance <= radius else centre + (w - centre) * (radius / distance)
+
+
+def clip(s: Array, norm: float) -> Array:
+    """Return s, scaled down to this norm if it is longer."""
+    length = float(np.linalg.norm(s))
+    return s if length <= norm else s * (norm / length)
+
+
+class Machine:
+    """The state d_{t,i}, q_{t,i} of one machine and the lines of the boxes that update it."""
+
+    def __init__(self, shape: tuple[int, ...], clip_norm: float | None = None) -> None:
+        self.d = np.zeros(shape)
+        self.q = np.zeros(shape)
+        self.s = np.zeros(shape)
+        self.clip_norm = clip_norm
+
+    def estimate(self, t: int, x: Array, x_previous: Array, z: Array, label: int) -> Array:
+        """Return q_{t,i} after one fresh sample."""
+        alpha, beta = t, 1 / t
+        g = gradient(x, z, label)
+        g_previous = gradient(x_previous, z, label)
+        self.s = g + (t - 1) * (g - g_previous)
+        if self.clip_norm is None:
+            self.d = g + (1 - beta) * (self.d - g_previous)
+            self.q = alpha * self.d
+        else:
+            # The recursion for d hides the increment; clipping needs it in the open.
+            self.s = clip(self.s, self.clip_norm)
+            self.q = self.q + self.s
+        return self.q
+
+
+def next_query(t: int, x: Array, w_next: Array) -> Array:
+    """Return x_{t+1}, with alpha_{t+1} = t+1 and alpha_{1:t+1} = (t+1)(t+2)/2."""
+    share = (t + 1) / ((t + 1) * (t + 2) / 2)
+    return (1 - share) * x + share * w_next
+
+
+def untrusted_server(
+    features: NDArray,
+    labels: NDArray,
+    x1: Array,
+    D: float,
+    rho: float,
+    noise: NoiseOfMachine,
+    clip_norm: float | None = None,
+    record: list[Round] | None = None,
+) -> tuple[Array, Array]:
+    """Run Algorithm 1: every machine adds its own noise before anything leaves it.
+
+    Parameters
+    ----------
+    features : array of shape (T, M, F-1)
+        Scaled to [-1, 1], without the bias feature.
+    labels : array of shape (T, M)
+    x1 : array of shape (K, F)
+        The first query and the centre of K.
+    D : float
+        Diameter of K, twice its radius.
+    rho : float
+        Privacy; infinite means without noise, and then `noise` is never called.
+    noise : callable
+        ``noise(machine, t)``, machines counted from 0 and rounds from 1: standard normals (K, F).
+    clip_norm : float, optional
+        C, to which increments are clipped; it takes the place of S in sigma and eta.
+    record : list, optional
+        Receives a `Round` per round.
+
+    Returns
+    -------
+    x_T, w_T : arrays of shape (K, F)
+    """
+    T, M = labels.shape
+    F = x1.shape[1]
+    S = increment_bound(F, D) if clip_norm is None else clip_norm
+    sigma = noise_scale(S, T, rho)
+    eta = eta_untrusted(rho, D, S, smoothness(F), M, T, x1.size)
+    z = add_bias(features)
+    machines = [Machine(x1.shape, clip_norm) for _ in range(M)]
+    w, x, x_previous = x1, x1, x1
+    for t in range(1, T + 1):
+        x_T, w_T = x, w
+        q_noisy = []
+        for i, machine in enumerate(machines):
+            q = machine.estimate(t, x, x_previous, z[t - 1, i], int(labels[t - 1, i]))
+            q_noisy.append(q + sigma * noise(i, t) if sigma > 0 else q)
+        q_average = np.mean(q_noisy, axis=0)
+        _record(record, t, x, w, machines, q_average)
+        w = project(w - eta * q_average, x1, D / 2)
+        x, x_previous = next_query(t, x, w), x
+    return x_T, w_T
+
+
+def trusted_server(
+    features: NDArray,
+    labels: NDArray,
+    x1: Array,
+    D: float,
+    rho: float,
+    noise: NoiseOfSum,
+    clip_norm: float | None = None,
+    record: list[Round] | None = None,
+) -> tuple[Array, Array]:
+    """Run Algorithm 2: the server adds one draw of noise to the average of all machines.
+
+    Parameters
+    ----------
+    noise : callable
+        ``noise(t)``, rounds counted from 1: standard normals (K, F). They are scaled for the sum
+        over machines, so that the average receives sigma/M of them.
+    features, labels, x1, D, rho, clip_norm, record
+        As in `untrusted_server`.
+
+    Returns
+    -------
+    x_T, w_T : arrays of shape (K, F)
+    """
+    T, M = labels.shape
+    F = x1.shape[1]
+    S = increment_bound(F, D) if clip_norm is None else clip_norm
+    sigma = noise_scale(S, T, rho)
+    eta = eta_trusted(rho, D, S, smoothness(F), M, T, x1.size)
+    z = add_bias(features)
+    machines = [Machine(x1.shape, clip_norm) for _ in range(M)]
+    w, x, x_previous = x1, x1, x1
+    for t in range(1, T + 1):
+        x_T, w_T = x, w
+        q = [
+            machine.estimate(t, x, x_previous, z[t - 1, i], int(labels[t - 1, i]))
+            for i, machine in enumerate(machines)
+        ]
+        q_average = np.mean(q, axis=0)
+        if sigma > 0:
+            q_average = q_average + sigma / M * noise(t)
+        _record(record, t, x, w, machines, q_average)
+        w = project(w - eta * q_average, x1, D / 2)
+        x, x_previous = next_query(t, x, w), x
+    return x_T, w_T
+
+
+def _record(
+    record: list[Round] | None, t: int, x: Array, w: Array, machines: list[Machine], q_average: Array
+) -> None:
+    if record is not None:
+        s = np.stack([machine.s for machine in machines])
+        q = np.stack([machine.q for machine in machines])
+        record.append(Round(t, x, w, s, q, q_average))
+
+
+# ------------------------------------------------------------------------------ ChaCha20, RFC 8439
+
+WORD = 0xFFFFFFFF
+
+
+def _rotate_left(word: int, bits: int) -> int:
+    return (word << bits | word >> (32 - bits)) & WORD
+
+
+def _quarter_round(state: list[int], a: int, b: int, c: int, d: int) -> None:
+    for first, second, third, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+        state[first] = (state[first] + state[second]) & WORD
+        state[third] = _rotate_left(state[third] ^ state[first], bits)
+
+
+def _words(data: bytes) -> list[int]:
+    return [int.from_bytes(data[k : k + 4], "little") for k in range(0, len(data), 4)]
+
+
+def chacha20_block(key: bytes, counter: int, nonce: bytes) -> bytes:
+    """Return 64 bytes of key stream (RFC 8439 section 2.3): key 32 bytes, nonce 12, counter 32 bits."""
+    if len(key) != 32 or len(nonce) != 12 or not 0 <= counter <= WORD:
+        raise ValueError("ChaCha20 takes a key of 32 bytes, a counter of 32 bits and a nonce of 12 bytes")
+    start = _words(b"expand 32-byte k") + _words(key) + [counter] + _words(nonce)
+    state = list(start)
+    for _ in range(10):
+        for column in range(4):
+            _quarter_round(state, column, column + 4, column + 8, column + 12)
+        for k in range(4):
+            _quarter_round(state, k, 4 + (k + 1) % 4, 8 + (k + 2) % 4, 12 + (k + 3) % 4)
+    return b"".join(((a + b) & WORD).to_bytes(4, "little") for a, b in zip(state, start, strict=True))
+
+
+# ----------------------------------------------------------------------- privacy of Gaussian noise
+
+
+def gaussian_delta(epsilon: float | mpmath.mpf, rho: float) -> mpmath.mpf:
+    """Return Phi(rho/2 - epsilon/rho) - e^epsilon Phi(-rho/2 - epsilon/rho) to many digits."""
+    with mpmath.workdps(DIGITS):
+        epsilon, rho = mpmath.mpf(epsilon), mpmath.mpf(rho)
+        upper = mpmath.erfc((epsilon / rho - rho / 2) / mpmath.sqrt(2)) / 2
+        lower = mpmath.erfc((epsilon / rho + rho / 2) / mpmath.sqrt(2)) / 2
+        return upper - mpmath.exp(epsilon) * lower
+
+
+def epsilon_paper(rho: float, delta: float) -> mpmath.mpf:
+    """Return rho^2/2 + rho sqrt(2 log(1/delta)) (Lemma 2.4) to many digits."""
+    with mpmath.workdps(DIGITS):
+        rho, delta = mpmath.mpf(rho), mpmath.mpf(delta)
+        return rho**2 / 2 + rho * mpmath.sqrt(-2 * mpmath.log(delta))
+
+
+def epsilon_exact(rho: float, delta: float) -> mpmath.mpf:
+    """Return the smallest epsilon >= 0 at which noise of sensitivity / sigma = rho is (epsilon, delta)-DP."""
+    with mpmath.workdps(DIGITS):
+        if gaussian_delta(0, rho) <= delta:
+            return mpmath.mpf(0)
+
+        # The logarithm of delta is smooth and steep in epsilon, delta itself vanishes.
+        def excess(epsilon: mpmath.mpf) -> mpmath.mpf:
+            return mpmath.log(gaussian_delta(epsilon, rho)) - mpmath.log(mpmath.mpf(delta))
+
+        # The paper's lemma bounds the root from above; bisection cannot leave that bracket.
+        bracket = (0, epsilon_paper(rho, delta))
+        return mpmath.findroot(excess, bracket, solver="bisect", tol=1e-45, maxsteps=300, verify=False)
