@@ -6,12 +6,12 @@ Exit codes: 0 done, 2 bad input, 1 failure. Heavy imports wait until a command n
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
-from mu2mpi.options import Parser, add_experiment_options, given_settings, merged_settings
+from mu2mpi.options import Parser, add_experiment_options, merged_settings
 
 __all__ = ["main"]
 
@@ -28,7 +28,7 @@ Each command has its own --help."""
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parser().parse(argv)
         code: int = arguments.command(arguments)
         return code
     except InputError as error:
@@ -59,6 +59,7 @@ def _parser() -> Parser:
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"mu2mpi {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -70,8 +71,15 @@ def _parser() -> Parser:
 Commands = argparse._SubParsersAction  # the type that add_subparsers returns has no public name
 
 
-def _add_command(commands: "Commands[Parser]", name: str, command: object, summary: str, more: str = "") -> Parser:
-    parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {more}")
+def _add_command(
+    commands: "Commands[Parser]",
+    name: str,
+    command: Callable[[argparse.Namespace], int],
+    summary: str,
+    more: str = "",
+) -> Parser:
+    description = f"{summary[0].upper()}{summary[1:]}. {more}"
+    parser = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
     parser.set_defaults(command=command, parser=parser)
     return parser
 
@@ -81,7 +89,7 @@ def _add_data_dir(parser: Parser) -> None:
         "--data-dir",
         type=Path,
         metavar="FOLDER",
-        help="folder with a folder for each data set, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]",
+        help="holds one folder for each data set, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]",
     )
 
 
@@ -91,7 +99,10 @@ def _add_run(commands: "Commands[Parser]") -> None:
     )
     parser.add_argument("--config", type=Path, metavar="TOML", help="settings; options override them")
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="result file [default: runs/ and a name made of the settings]"
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="result file [default: runs/ and a name made of the settings]",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     _add_data_dir(parser)
@@ -101,7 +112,7 @@ def _add_run(commands: "Commands[Parser]") -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from mu2mpi.experiment import Experiment, result_name
     from mu2mpi.parallel import world
-    from mu2mpi.progress import for_stream
+    from mu2mpi.progress import for_standard_error
     from mu2mpi.simulation import run
 
     communicator = world()
@@ -117,7 +128,7 @@ def _run(arguments: argparse.Namespace) -> int:
         output=output,
         data_dir=arguments.data_dir,
         overwrite=arguments.overwrite,
-        progress=for_stream(),
+        progress=for_standard_error(),
     )
     if communicator.rank == 0:
         loss, accuracy = result.history.test_loss[-1], result.history.test_accuracy[-1]
@@ -134,9 +145,15 @@ def _add_sweep(commands: "Commands[Parser]") -> None:
         "Any key may hold a list; an option replaces it. Finished runs are skipped.",
     )
     parser.add_argument("config", type=Path, metavar="TOML", help="settings, of which any may be a list")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", default=Path("runs"), help="[default: runs/]")
-    parser.add_argument("--index", type=int, metavar="I", help="run only the I-th combination, from 0 (array jobs)")
-    parser.add_argument("--list", action="store_true", help="print the combinations and their indices, run nothing")
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER", default=Path("runs"), help="[default: runs/]"
+    )
+    parser.add_argument(
+        "--index", type=int, metavar="I", help="run only the I-th combination, from 0 (array jobs)"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="print the combinations and their indices, run nothing"
+    )
     parser.add_argument("--overwrite", action="store_true", help="run again what is finished")
     _add_data_dir(parser)
     add_experiment_options(parser)
@@ -168,7 +185,9 @@ def _add_table(commands: "Commands[Parser]") -> None:
         "print results in the layout of the paper's tables",
         "Servers and rho down, M across; mean and standard deviation over seeds, the paper's value beside.",
     )
-    parser.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="result files, or folders of them")
+    parser.add_argument(
+        "paths", type=Path, nargs="+", metavar="PATH", help="result files, or folders of them"
+    )
     parser.add_argument("--format", choices=("text", "csv", "markdown", "latex"), default="text")
 
 

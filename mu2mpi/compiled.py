@@ -30,7 +30,8 @@ def _use_widest_vectors() -> None:
         return
     features = llvmlite.binding.get_host_cpu_features()
     if features.get("avx512f") and features.get("avx512dq"):
-        numba.config.CPU_FEATURES = features.flatten() + ",-prefer-256-bit"
+        wide = features.flatten() + ",-prefer-256-bit"
+        numba.config.CPU_FEATURES = wide  # type: ignore[attr-defined]
 
 
 _use_widest_vectors()

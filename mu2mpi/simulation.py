@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from mu2mpi.algorithm.machine import HostedSamples, Machines
 from mu2mpi.algorithm.schedule import Schedule, make_schedule
 from mu2mpi.algorithm.server import make_server
 from mu2mpi.data import open_source
-from mu2mpi.data.partition import machine_rows
+from mu2mpi.data.partition import check_rounds, machine_rows
 from mu2mpi.data.source import Source
 from mu2mpi.evaluation import Evaluator, affordable_evaluations, evaluation_rounds
 from mu2mpi.experiment import Experiment
@@ -95,10 +96,15 @@ def shared_source(experiment: Experiment, data_dir: Path | None, communicator: C
 
 
 def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
-    """Return the experiment with M and T filled in: one machine a rank, and as many rounds as samples."""
-    machines = experiment.machines or ranks
-    rounds = experiment.rounds or max(1, source.training_samples // machines)
+    """Return the experiment with M and T filled in."""
+    machines, rounds = _size(experiment, source, ranks)
     return experiment.model_copy(update={"machines": machines, "rounds": rounds})
+
+
+def _size(experiment: Experiment, source: Source, ranks: int) -> tuple[int, int]:
+    """Return M and T: by default one machine a rank, and a round for each sample of a machine."""
+    machines = experiment.machines or ranks
+    return machines, experiment.rounds or max(1, source.training_samples // machines)
 
 
 def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
@@ -107,18 +113,19 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
     Raises
     ------
     InputError
-        If no grid of messages can hold the sum of all of them.
+        If there are too few samples, or no grid of messages can hold the sum of all of them.
     """
-    whole = complete(experiment, source, ranks)
+    machines, rounds = _size(experiment, source, ranks)
+    check_rounds(source.training_samples, machines, rounds)
     return make_schedule(
-        server=whole.server,
-        machines=whole.machines or ranks,
-        rounds=whole.rounds or 1,
+        server=experiment.server,
+        machines=machines,
+        rounds=rounds,
         classes=source.classes,
         features=source.dimension + 1,
-        diameter=whole.diameter,
-        rho=whole.rho,
-        clip_norm=whole.clip_norm,
+        diameter=experiment.diameter,
+        rho=experiment.rho,
+        clip_norm=experiment.clip_norm,
     )
 
 
@@ -225,9 +232,7 @@ class Simulation:
                     rows.append(self._row(t, *measured, perf_counter() - started))
                     progress.measured(t, *measured, rows[-1][5])
             progress.advance()
-        columns = zip(*rows, strict=True) if rows else [()] * len(History.columns())
-        types = (np.int64, np.float64, np.float64, np.int64, np.int64, np.float64, np.float64)
-        return History(*(np.array(c, dtype=kind) for c, kind in zip(columns, types, strict=True)))
+        return _history(rows)
 
     def _row(self, t: int, loss: float, accuracy: float, elapsed: float) -> tuple[float, ...]:
         """Return a row of the history: each machine has spent t samples and 2t gradients by round t."""
@@ -251,7 +256,7 @@ class Simulation:
         )
 
     def _diagnostics(self) -> Diagnostics:
-        """Combine what the ranks saw of their increments; only rank 0 learns it."""
+        """Combine what the ranks saw of their increments; the answer is whole on rank 0 alone."""
         mine = (self.machines.largest_squared_norm, self.machines.clipped)
         largest, clipped = zip(*(self.communicator.gather(mine) or [mine]), strict=True)
         share = sum(clipped) / (self.schedule.machines * self.schedule.rounds)
@@ -260,3 +265,14 @@ class Simulation:
     def _timing(self) -> dict[str, NDArray[np.float64]]:
         seconds = self.communicator.allgather(self.clock.seconds)
         return {phase: np.array([of_rank[phase] for of_rank in seconds]) for phase in PHASES}
+
+
+def _history(rows: list[tuple[float, ...]]) -> History:
+    """Turn rows in the order of the history's columns into columns."""
+    names = History.columns()
+    counts = ("round", "samples", "gradient_evaluations")
+    columns: dict[str, Any] = {
+        name: np.array([row[k] for row in rows], dtype=np.int64 if name in counts else np.float64)
+        for k, name in enumerate(names)
+    }
+    return History(**columns)

@@ -7,7 +7,7 @@ from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment, Sweep
 from mu2mpi.parallel import Communicator, world
-from mu2mpi.progress import for_stream
+from mu2mpi.progress import for_standard_error
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.writer import check_output, write_result
 from mu2mpi.simulation import Simulation, complete, plan, shared_source
@@ -52,7 +52,7 @@ def run_sweep(sweep: Sweep, chosen: Chosen, folder: Path, data_dir: Path | None,
         path = folder / sweep.file_name(experiment)
         _say(communicator, f"[{count}/{len(todo)}] {path}")
         source = opened[data_key(experiment)]
-        result = Simulation(experiment, source, communicator).run(for_stream())
+        result = Simulation(experiment, source, communicator).run(for_standard_error())
         with communicator.together():
             if communicator.rank == 0:
                 write_result(result, path, overwrite)
@@ -61,7 +61,9 @@ def run_sweep(sweep: Sweep, chosen: Chosen, folder: Path, data_dir: Path | None,
 
 def data_key(experiment: Experiment) -> tuple[object, ...]:
     """Return what tells the experiment's data set from others."""
-    return tuple(getattr(experiment, name) for name in ("data", "samples", "features", "classes", "data_seed"))
+    return tuple(
+        getattr(experiment, name) for name in ("data", "samples", "features", "classes", "data_seed")
+    )
 
 
 def _unfinished(

@@ -12,8 +12,6 @@ seeds = st.integers(0, 2**32 - 1)
 shapes = st.tuples(st.integers(2, 6), st.integers(2, 9))
 
 
-
-
 def random_problem(rng, T, M, K, F, extreme=False):
     """Return features (T, M, F-1) within [-1, 1], at its corners if extreme, and labels (T, M)."""
     features = rng.uniform(-1, 1, (T, M, F - 1))

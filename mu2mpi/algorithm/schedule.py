@@ -112,7 +112,9 @@ def make_schedule(
     shared = machines if server == "trusted" else math.sqrt(machines)
     eta = min(rho * diameter * shared / (2 * clip * rounds * math.sqrt(d)), 1 / (4 * L * rounds))
     if not (math.isfinite(sigma) and eta > 0):
-        raise InputError(f"rho = {rho:g} and diameter = {diameter:g} leave the range of floating-point numbers")
+        raise InputError(
+            f"rho = {rho:g} and diameter = {diameter:g} leave the range of floating-point numbers"
+        )
     resolution = choose_resolution(clip, sigma, d, machines, rounds)
     return Schedule(
         server=server,

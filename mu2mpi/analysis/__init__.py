@@ -1,0 +1,1 @@
+"""Tables and descriptions made of result files alone."""

@@ -57,13 +57,15 @@ def describe_source(name: str, data_dir: Path | None = None) -> str:
     InputError
         If data are missing or damaged.
     """
-    source = open_source(Experiment.make({"data": name}), data_dir)
+    experiment, paths = Experiment.make({"data": name}), []
+    if name == "mnist":
+        from mu2mpi.data.mnist import fetch
+
+        # First, for it also downloads into a folder that the user names.
+        paths = fetch(data_dir)
+    source = open_source(experiment, data_dir, verify=False)
     lines = [
         f"{name}: {source.training_samples} training and {source.test_samples} test samples, "
         f"{source.dimension} features and a bias, {source.classes} classes"
     ]
-    if name == "mnist":
-        from mu2mpi.data.mnist import fetch
-
-        lines += [f"  {path}" for path in fetch(data_dir)]
-    return "\n".join(lines)
+    return "\n".join(lines + [f"  {path}" for path in paths])

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
 
-__all__ = ["deal", "machine_rows", "samples_per_machine"]
+__all__ = ["check_rounds", "deal", "machine_rows", "samples_per_machine"]
 
 KEY_BYTES = 32
 
@@ -26,6 +26,23 @@ def samples_per_machine(samples: int, machines: int) -> int:
             f"give at most --machines {samples}, or more data"
         )
     return samples // machines
+
+
+def check_rounds(samples: int, machines: int, rounds: int) -> None:
+    """Make sure that there is a fresh sample for every machine in every round.
+
+    Raises
+    ------
+    InputError
+        If there are more machines than samples, or more rounds than samples for each machine.
+    """
+    each = samples_per_machine(samples, machines)
+    if rounds > each:
+        raise InputError(
+            f"{rounds} rounds are too many: each machine spends one fresh sample a round, and "
+            f"{samples} samples for {machines} machines allow at most {each} rounds; "
+            f"give at most --rounds {each}, or fewer machines"
+        )
 
 
 def deal(samples: int, machines: int, key: bytes) -> NDArray[np.int64]:
@@ -81,13 +98,7 @@ def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: ra
     InputError
         If there are more machines than samples, or more rounds than samples for each machine.
     """
-    each = samples_per_machine(samples, machines)
-    if rounds > each:
-        raise InputError(
-            f"{rounds} rounds are too many: each machine spends one fresh sample a round, and "
-            f"{samples} samples for {machines} machines allow at most {each} rounds; "
-            f"give at most --rounds {each}, or fewer machines"
-        )
+    check_rounds(samples, machines, rounds)
     if len(block) and (min(block) < 0 or max(block) >= machines):
         raise IndexError(f"machines {block} are not among the {machines}")
     return np.ascontiguousarray(deal(samples, machines, key)[np.asarray(block, np.int64), :rounds].T)

@@ -51,9 +51,10 @@ def choose_resolution(clip_norm: float, sigma: float, d: int, machines: int, rou
     # Every machine adds at most one increment a round and, in one message, one draw of noise; each of
     # the two is rounded by at most half a unit.
     largest = machines * (rounds * clip_norm + MAX_NORMAL * sigma)
-    needed = largest / (LARGEST_SUM - machines * (rounds + 1.0))
+    room = LARGEST_SUM - machines * (rounds + 1.0)
+    needed = math.ceil(math.log2(largest / room)) if room > 0 else math.inf
     top = math.floor(math.log2(scale))
-    exponent = max(math.floor(math.log2(wanted)), math.ceil(math.log2(needed)), top - MOST_BITS)
+    exponent = max(math.floor(math.log2(wanted)), needed, top - MOST_BITS)
     if exponent > top - FEWEST_BITS:
         raise InputError(
             f"the sum of the messages of {machines} machines over {rounds} rounds does not fit into 64-bit "
@@ -76,7 +77,7 @@ def clipping_bound(clip_norm: float, resolution: float, d: int) -> float:
     bound = (clip_norm - resolution * math.sqrt(d) / 2) * (1 - 2.0**-40)
     if bound < clip_norm / 2:
         raise InputError(
-            f"increments of norm {clip_norm:g} in {d} dimensions are too small for the grid of {resolution:g} "
-            "that fits this much noise; use a larger rho or clipping norm, or fewer rounds"
+            f"increments of norm {clip_norm:g} in {d} dimensions are too small for the grid of "
+            f"{resolution:g} that fits this much noise; use a larger rho or clipping norm, or fewer rounds"
         )
     return bound

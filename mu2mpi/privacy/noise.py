@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from mu2mpi.compiled import bits_to_float, float_to_bits, inline, kernel, round_to_integer
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 
-__all__ = ["MACHINE", "MAX_NORMAL", "SERVER", "add_noise", "derive_key", "key_words", "root_key", "standard_normal"]
+__all__ = [
+    "MACHINE",
+    "MAX_NORMAL",
+    "SERVER",
+    "add_noise",
+    "derive_key",
+    "key_words",
+    "root_key",
+    "standard_normal",
+]
 
 MACHINE, SERVER = 0, 1
 """First word of the nonce: whose noise it is."""

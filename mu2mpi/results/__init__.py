@@ -1,0 +1,1 @@
+"""HDF5 results: their layout, written whole or not at all, and read back."""

@@ -18,9 +18,9 @@ from mu2mpi.privacy.accountant import PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result
 from mu2mpi.results.seal import seal_is_broken
 
-__all__ = ["Summary", "find_files", "find_results", "read_experiment", "read_result", "read_summary"]
+__all__ = ["Summary", "find_files", "find_summaries", "read_experiment", "read_result", "read_summary"]
 
-OWN_ATTRIBUTES = ("schema", "mu2mpi_version", "created", "status", "experiment")
+OWN_ATTRIBUTES = ("schema", "created", "status", "experiment")
 
 Record = TypeVar("Record", PrivacyStatement, Diagnostics)
 
@@ -92,7 +92,7 @@ def read_summary(path: Path) -> Summary:
         )
 
 
-def find_results(paths: Iterable[Path]) -> tuple[list[Summary], list[str]]:
+def find_summaries(paths: Iterable[Path]) -> tuple[list[Summary], list[str]]:
     """Read the summaries of all results among files and folders.
 
     Parameters
@@ -239,6 +239,8 @@ def _record(kind: type[Record], group: h5py.Group) -> Record:
     """Rebuild a dataclass of plain values from the attributes of a group."""
     values = {}
     for field in fields(kind):
+        if field.name not in group.attrs:
+            raise KeyError(f"{group.name} has no attribute {field.name!r}")
         # str, float or bool: takes numpy's scalars back to Python's.
         plain_type: Any = field.type
         values[field.name] = plain_type(group.attrs[field.name])

@@ -121,12 +121,13 @@ def file_image(result: Result) -> memoryview:
 def _write_root(file: h5py.File, result: Result) -> None:
     ours = {
         "schema": SCHEMA,
-        "mu2mpi_version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "status": "complete",
         "experiment": result.experiment.to_toml(),
     }
-    others = {name: value for name, value in result.environment.items() if name not in ours}
+    # The version that ran the experiment counts, should another one copy its result.
+    software = {"mu2mpi_version": __version__, **result.environment}
+    others = {name: value for name, value in software.items() if name not in ours}
     file.attrs.update(_plain({**ours, **others}))
 
 
@@ -136,8 +137,8 @@ def _write_model(group: h5py.Group, result: Result) -> None:
         _put_scale(group, "class", np.arange(classes), "class label"),
         _put_scale(group, "feature", np.arange(features), "feature; the last is the bias"),
     ]
-    _put(group, "x", result.x, "output x_T of the algorithm", "1", scales)
-    _put(group, "w", result.w, "last iterate w_T", "1", scales)
+    _put(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", "1", scales)
+    _put(group, "w", np.asarray(result.w, np.float64), "last iterate w_T", "1", scales)
 
 
 def _write_history(group: h5py.Group, history: History) -> None:

@@ -1,0 +1,75 @@
+"""Grids of text as aligned text, markdown, CSV and LaTeX; knows nothing of what they say."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+__all__ = ["as_csv", "as_latex", "as_markdown", "as_text"]
+
+Row = Sequence[str]
+Block = Sequence[Row]
+
+LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$",
+    "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--",
+    "∞": r"$\infty$", "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}",
+}  # fmt: skip
+
+
+def as_text(header: Row, blocks: Sequence[Block]) -> str:
+    """Return aligned columns for a terminal, with a rule under the header and between blocks.
+
+    Parameters
+    ----------
+    header : sequence of str
+        Names of the columns.
+    blocks : sequence of sequence of rows
+        Rows that belong together; every row has as many cells as the header.
+    """
+    rows = [header, *(row for block in blocks for row in block)]
+    widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
+    rule = "  ".join("-" * width for width in widths)
+    lines = [_aligned(header, widths)]
+    for block in blocks:
+        lines += [rule, *(_aligned(row, widths) for row in block)]
+    return "\n".join(lines)
+
+
+def _aligned(row: Row, widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def as_markdown(header: Row, blocks: Sequence[Block]) -> str:
+    """Return a markdown table."""
+    rows = [header, ["---"] * len(header), *(row for block in blocks for row in block)]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)
+
+
+def as_csv(header: Row, rows: Sequence[Row]) -> str:
+    """Return comma-separated values without a line break at the end."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    return stream.getvalue().rstrip("\n")
+
+
+def as_latex(header: Row, blocks: Sequence[Block], caption: str) -> str:
+    """Return a LaTeX table that needs the package booktabs."""
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_latex(caption)}}}",
+        rf"\begin{{tabular}}{{{'l' * len(header)}}}",
+        r"\toprule",
+        _latex_row(header),
+    ]
+    for block in blocks:
+        lines += [r"\midrule", *(_latex_row(row) for row in block)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"])
+
+
+def _latex(text: str) -> str:
+    return "".join(LATEX.get(character, character) for character in text)
+
+
+def _latex_row(row: Row) -> str:
+    return " & ".join(_latex(cell) for cell in row) + r" \\"

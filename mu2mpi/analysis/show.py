@@ -1,0 +1,149 @@
+"""One result file in words: what ``mu2mpi show`` prints."""
+
+import math
+import textwrap
+from collections.abc import Iterable
+from decimal import ROUND_CEILING, Context
+from pathlib import Path
+
+import numpy as np
+
+from mu2mpi.analysis.cells import number_text
+from mu2mpi.analysis.formats import as_text
+from mu2mpi.privacy.accountant import PrivacyStatement
+from mu2mpi.results.schema import Diagnostics, History, Result
+
+__all__ = ["describe", "describe_privacy"]
+
+HISTORY_ROWS = 8
+
+WHO = {
+    "untrusted": "Whoever sees everything that leaves the machines, be it the server or another machine,",
+    "trusted": "Whoever sees everything that leaves the server, which itself sees sums without noise,",
+}
+
+
+def describe(result: Result, path: Path) -> str:
+    """Say what a result holds.
+
+    Parameters
+    ----------
+    result : Result
+        What `mu2mpi.results.reader.read_result` returned.
+    path : Path
+        The file's name, for the heading.
+
+    Returns
+    -------
+    str
+        Several paragraphs for a terminal, without a line break at the end.
+    """
+    sections = {
+        "Experiment": _experiment(result),
+        "History": _history(result.history),
+        "Privacy": describe_privacy(result.privacy),
+        "Diagnostics": _diagnostics(result.diagnostics),
+        "Time in seconds": _timing(result),
+        "Where it ran": _pairs(result.environment.items()),
+        "To repeat it": _repeat(result),
+    }
+    return "\n\n".join(
+        [str(path), *(f"{title}\n{_indented(text)}" for title, text in sections.items() if text)]
+    )
+
+
+def describe_privacy(privacy: PrivacyStatement) -> str:
+    """Say in sentences what the released messages of a run reveal at most, and to whom."""
+    if math.isinf(privacy.rho):
+        return _wrapped("No noise was added: there is no privacy guarantee at all.")
+    paragraphs = [
+        f"{WHO[privacy.server]} learns at most this about any one sample: "
+        f"when one sample of one machine is replaced ({privacy.adjacency}), the Renyi divergence of what "
+        f"is seen is at most a rho^2/2 at every order a > 1, with rho = {_up(privacy.rho)}. "
+        f"At delta = {privacy.delta:g} this is epsilon = {_up(privacy.epsilon)} by the paper's lemma, "
+        f"and epsilon = {_up(privacy.epsilon_exact)} exactly.",
+        f"Increments were clipped to norm {privacy.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
+        f"coordinate of the noise has standard deviation {privacy.sigma:.6g} for the sum over machines, "
+        f"on a grid of {privacy.resolution:.3g}.",
+    ]
+    if privacy.noise_recomputable:
+        paragraphs.append(
+            "WARNING: the noise follows from the seed, which this file states. Against anyone who knows the "
+            "seed there is no guarantee: use runs with a seed for experiments, not for private data."
+        )
+    return "\n".join(_wrapped(paragraph) for paragraph in paragraphs)
+
+
+def _experiment(result: Result) -> str:
+    settings = {name: number_text(value) for name, value in result.experiment.settings().items()}
+    classes, features = result.x.shape
+    final = {
+        "model": f"{classes} classes x {features:,} features (bias included)",
+        "final test loss": f"{result.history.test_loss[-1]:.4f}",
+        "final test accuracy": f"{result.history.test_accuracy[-1]:.1%}",
+    }
+    return _pairs([*settings.items(), *final.items()])
+
+
+def _history(history: History) -> str:
+    """Return the first, the last and some rows between them, evenly spread over the evaluations."""
+    chosen = np.unique(np.linspace(0, len(history) - 1, HISTORY_ROWS).round().astype(int))
+    rows = [
+        [
+            f"{history.round[k]:,}",
+            f"{history.samples[k]:,}",
+            f"{history.test_loss[k]:.4f}",
+            f"{history.test_accuracy[k]:.1%}",
+            f"{history.rho_spent[k]:.3g}",
+            f"{history.elapsed_seconds[k]:.2f}",
+        ]
+        for k in chosen
+    ]
+    return as_text(["round", "samples", "test loss", "accuracy", "rho spent", "seconds"], [rows])
+
+
+def _diagnostics(diagnostics: Diagnostics) -> str:
+    return _wrapped(
+        f"Largest increment norm {diagnostics.largest_increment_norm:.4g}; "
+        f"{diagnostics.clipped_share:.3%} of the increments were clipped. These two numbers are computed "
+        "from the private data and are not covered by the guarantee: do not publish them with it."
+    )
+
+
+def _timing(result: Result) -> str:
+    phases = {phase: seconds for phase, seconds in result.timing.items() if len(seconds)}
+    if not phases:
+        return ""
+    total = sum(phases.values())
+    blocks = [
+        [[phase, f"{np.mean(seconds):.3f}", f"{np.max(seconds):.3f}"] for phase, seconds in group.items()]
+        for group in (phases, {"all phases": total})
+    ]
+    return as_text(["phase", "mean over ranks", "slowest rank"], blocks)
+
+
+def _repeat(result: Result) -> str:
+    text = "Save these lines as experiment.toml and run: mu2mpi run --config experiment.toml"
+    if result.experiment.seed is None:
+        text += " (without a seed the noise will differ)"
+    return f"{_wrapped(text)}\n\n{result.experiment.to_toml().strip()}"
+
+
+def _pairs(items: Iterable[tuple[str, object]]) -> str:
+    pairs = [(str(name), str(value)) for name, value in items]
+    width = max((len(name) for name, _ in pairs), default=0)
+    return "\n".join(f"{name.ljust(width)}  {' '.join(value.split())}" for name, value in pairs)
+
+
+def _up(value: float) -> str:
+    """Return four significant digits, rounded up: a guarantee must not look stronger than it is."""
+    rounded = Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(value))
+    return f"{float(rounded):.10g}"
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, width=96, break_on_hyphens=False)
+
+
+def _indented(text: str) -> str:
+    return textwrap.indent(text, "  ")

@@ -1,0 +1,37 @@
+# Sourced by the other scripts: finds a Python, makes a virtual environment, and sets what MPI needs.
+
+say() { printf '\n== %s\n' "$*"; }
+
+# Print the first Python of at least 3.11 that can make virtual environments.
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-} python3 python3.13 python3.12 python3.11; do
+        if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    echo "mu2mpi needs Python 3.11 or newer with its venv module (on Debian: apt install python3-venv);" \
+        "set PYTHON to the one to use" >&2
+    return 1
+}
+
+# make_environment FOLDER EXTRAS: a virtual environment with this project and the given extras.
+# It is left as it is when setup.cfg has not changed since it was made.
+make_environment() {
+    local folder=$1 extras=$2 python stamp
+    stamp="$folder/.installed-$extras"
+    [ -x "$folder/bin/mu2mpi" ] && [ "$stamp" -nt setup.cfg ] && return
+    python=$(find_python)
+    say "installing mu2mpi[$extras] into $folder with $("$python" --version)"
+    "$python" -m venv "$folder"
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".[$extras]"
+    touch "$stamp"
+}
+
+# Several ranks on few cores, as root or not, with MPICH or Open MPI. MPICH ignores these.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
+export OMPI_MCA_mpi_yield_when_idle=1
+# One thread a rank.
+export OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1

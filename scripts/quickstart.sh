@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# From nothing to a table: make .venv, install mu2mpi and an MPI library, run a small version of the
+# paper's tables on handwritten digits on two ranks, and print it.
+#
+#   scripts/quickstart.sh             with MPICH
+#   scripts/quickstart.sh openmpi     with Open MPI
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/common.sh
+
+mpi=${1:-mpich}
+case $mpi in
+    mpich) folder=.venv ;;
+    openmpi) folder=.venv-openmpi ;;
+    *) echo "usage: scripts/quickstart.sh [mpich|openmpi]" >&2; exit 2 ;;
+esac
+make_environment "$folder" "$mpi,digits"
+
+say "running jobs/quickstart.toml on two ranks"
+"$folder/bin/mpirun" -n 2 "$folder/bin/mu2mpi" sweep jobs/quickstart.toml --output runs/quickstart
+
+say "the table"
+"$folder/bin/mu2mpi" table runs/quickstart
+
+cat <<END
+
+The result files are in runs/quickstart. What to run next:
+
+  source $folder/bin/activate
+  mu2mpi show runs/quickstart/trusted_machines-10_rho-4_seed-1.h5   # one run in words
+  mu2mpi data mnist                                                 # download MNIST once
+  mpirun -n 2 mu2mpi sweep jobs/tables.toml --output runs/tables    # the paper's two tables
+  mu2mpi table runs/tables
+END

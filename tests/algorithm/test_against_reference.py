@@ -1,0 +1,97 @@
+"""Whole runs against the two algorithm boxes in plain float64 numpy: no grid, dense gradients, same noise."""
+
+import numpy as np
+import pytest
+import reference as ref
+from arrays import random_source
+from hypothesis import strategies as st
+from relaxed import given
+
+from mu2mpi.data.partition import machine_rows
+from mu2mpi.experiment import Experiment
+from mu2mpi.parallel import Communicator
+from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key, standard_normal
+from mu2mpi.progress import Progress
+from mu2mpi.simulation import Simulation
+
+shapes = st.tuples(
+    st.integers(1, 6),  # machines
+    st.integers(2, 25),  # rounds
+    st.integers(2, 7),  # classes
+    st.integers(1, 40),  # features
+)
+
+
+def reference_run(experiment, source):
+    """Return x_T and w_T of the reference, on the same samples in the same order."""
+    M, T = experiment.machines, experiment.rounds
+    root = root_key(experiment.seed)
+    rows = machine_rows(source.training_samples, M, T, derive_key(root, "dealing"), range(M))
+    samples = source.training(rows.ravel())
+    features = samples.features.reshape(T, M, -1).astype(float) * source.scale
+    labels = samples.labels.reshape(T, M)
+    shape = (source.classes, source.dimension + 1)
+    key = key_words(derive_key(root, "noise"))
+
+    def by_machine(machine, t):
+        return standard_normal(key, MACHINE, machine, t, shape[0] * shape[1]).reshape(shape)
+
+    def by_server(t):
+        return standard_normal(key, SERVER, 0, t, shape[0] * shape[1]).reshape(shape)
+
+    algorithm, noise = {
+        "untrusted": (ref.untrusted_server, by_machine),
+        "trusted": (ref.trusted_server, by_server),
+    }[experiment.server]
+    return algorithm(
+        features, labels, np.zeros(shape), experiment.diameter, experiment.rho, noise, experiment.clip_norm
+    )
+
+
+def relative_difference(found, expected):
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+@given(
+    shapes,
+    st.sampled_from([0.5, 4.0, 1000.0, np.inf]),
+    st.sampled_from([0.01, 0.1, 5.0]),
+    st.sampled_from([None, 0.3, 1.0]),
+    st.integers(0, 2**31),
+    max_examples=25,
+)
+def test_run_equals_the_algorithm_box(server, dtype, shape, rho, diameter, clip_norm, seed):
+    machines, rounds, classes, dimension = shape
+    source = random_source(seed, machines * rounds + 3, dimension, classes, dtype)
+    experiment = Experiment(
+        server=server,
+        machines=machines,
+        rounds=rounds,
+        rho=rho,
+        diameter=diameter,
+        clip_norm=clip_norm,
+        seed=seed,
+    )
+    result = Simulation(experiment, source, Communicator()).run(Progress())
+    x, w = reference_run(experiment, source)
+    assert relative_difference(result.x, x) < 1e-6
+    assert relative_difference(result.w, w) < 1e-6
+    test = source.test(np.arange(source.test_samples))
+    scaled = test.features.astype(float) * source.scale
+    assert result.history.test_loss[-1] == pytest.approx(ref.mean_loss(x, scaled, test.labels), rel=1e-6)
+    assert (result.diagnostics.clipped_share > 0) == (
+        clip_norm is not None
+        and result.diagnostics.largest_increment_norm > result.privacy.clip_norm * 0.9999
+    )
+
+
+def test_one_machine_has_the_same_noise_scale_and_step_under_both_servers():
+    source = random_source(1, 50, 5, 3)
+    statements = [
+        Simulation(Experiment(server=server, machines=1, seed=2), source, Communicator()).schedule
+        for server in ("untrusted", "trusted")
+    ]
+    assert statements[0].sigma == statements[1].sigma
+    assert statements[0].eta == statements[1].eta

@@ -1,0 +1,99 @@
+"""What one replaced sample can change: at most 2 S, clipped and rounded, even when the data cheat."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from arrays import random_samples
+from hypothesis import strategies as st
+from relaxed import given
+
+from mu2mpi.algorithm.machine import HostedSamples, Machines
+from mu2mpi.algorithm.schedule import make_schedule
+
+
+def sums(schedule, features, labels, queries):
+    """Return the exact sums of increments after each round, with the query points given."""
+    machines = Machines(schedule, 0, HostedSamples(features, labels, 1.0), None)
+    found = []
+    for t in range(1, schedule.rounds + 1):
+        machines.observe(t, queries[t], queries[t - 1])
+        found.append(machines.q.copy())
+    return found, machines
+
+
+def norm(difference, resolution):
+    """Return the exact norm of a difference of messages, rounded once at the end."""
+    units = sum(int(v) ** 2 for v in difference.ravel())
+    return math.sqrt(Fraction(units) * Fraction(resolution) ** 2)
+
+
+@pytest.mark.parametrize("cheat", [1.0, 50.0, 1e6])
+@given(
+    st.integers(1, 3), st.integers(2, 8), st.integers(2, 4), st.integers(1, 30), st.sampled_from([None, 0.5]),
+    st.integers(0, 2**31), max_examples=25,
+)  # fmt: skip
+def test_replacing_one_sample_moves_no_sum_by_more_than_twice_the_bound(
+    cheat, machines, rounds, classes, dimension, clip_norm, seed
+):
+    schedule = make_schedule(
+        server="untrusted", machines=machines, rounds=rounds, classes=classes, features=dimension + 1,
+        diameter=2.0, rho=4.0, clip_norm=clip_norm,
+    )  # fmt: skip
+    rng = np.random.default_rng(seed)
+    samples = random_samples(rng, machines * rounds, dimension, classes, np.float64)
+    features = cheat * samples.features.reshape(rounds, machines, dimension)
+    labels = samples.labels.reshape(rounds, machines)
+    # Query points far outside of K, and far from each other, break the assumptions of the lemma, too.
+    queries = cheat * rng.standard_normal((rounds + 1, classes, dimension + 1))
+    t, i = int(rng.integers(rounds)), int(rng.integers(machines))
+    other_features, other_labels = features.copy(), labels.copy()
+    other_features[t, i] = -features[t, i]
+    other_labels[t, i] = (labels[t, i] + 1) % classes
+    before, _ = sums(schedule, features, labels, queries)
+    after, _ = sums(schedule, other_features, other_labels, queries)
+    for tau in range(rounds):
+        change = norm(after[tau] - before[tau], schedule.resolution)
+        assert change <= 2 * schedule.clip_norm * (1 + 1e-14)
+        assert tau >= t or change == 0
+
+
+def test_increments_of_cheating_data_are_clipped_and_counted():
+    schedule = make_schedule(
+        server="untrusted", machines=2, rounds=3, classes=2, features=3, diameter=0.1, rho=1.0
+    )
+    features, labels = np.full((3, 2, 2), 1e3), np.zeros((3, 2), np.int32)
+    found, machines = sums(schedule, features, labels, np.zeros((4, 2, 3)))
+    assert machines.clipped == 6
+    assert norm(found[0], schedule.resolution) == pytest.approx(2 * schedule.S, rel=1e-3)
+
+
+def test_opposite_clipped_increments_nearly_reach_the_bound():
+    """The bound above is no loose one: the test would notice a sensitivity of 2.2 S."""
+    schedule = make_schedule(
+        server="untrusted", machines=1, rounds=1, classes=2, features=2, diameter=0.1, rho=1.0, clip_norm=0.1
+    )
+    x = np.zeros((2, 2, 2))
+    ends = []
+    for label in (0, 1):
+        found, _ = sums(schedule, np.ones((1, 1, 1)), np.array([[label]], np.int32), x)
+        ends.append(found[0])
+    assert norm(ends[0] - ends[1], schedule.resolution) == pytest.approx(0.2, rel=1e-3)
+
+
+def test_no_increment_is_clipped_where_the_assumptions_hold():
+    schedule = make_schedule(
+        server="trusted", machines=5, rounds=40, classes=3, features=8, diameter=0.5, rho=1.0
+    )
+    rng = np.random.default_rng(3)
+    samples = random_samples(rng, 200, 7, 3, np.float64)
+    features = samples.features.reshape(40, 5, 7)
+    x = np.zeros((41, 3, 8))
+    for t in range(1, 41):
+        # alpha_{t-1} ||x_t - x_{t-1}|| <= 2 D, as along the algorithm's path.
+        step = rng.standard_normal((3, 8))
+        x[t] = x[t - 1] + step / np.linalg.norm(step) * 2 * 0.5 / max(1, t - 1) / 41
+    _, machines = sums(schedule, features, samples.labels.reshape(40, 5), x)
+    assert machines.clipped == 0
+    assert 0 < machines.largest_squared_norm <= schedule.S**2

@@ -1,0 +1,107 @@
+import math
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mu2mpi.analysis.show import describe, describe_privacy
+from mu2mpi.experiment import Experiment
+from mu2mpi.privacy.accountant import PrivacyStatement
+from mu2mpi.results.schema import Diagnostics, History, Result
+
+STATEMENT = PrivacyStatement("untrusted", 4.0, 1e-5, 27.19411, 20.12001, 118.5, 11.5, 1000.0, 2.0**-20, False)
+
+
+def make_result(rows=30, seed=None):
+    k = np.arange(1, rows + 1)
+    return Result(
+        experiment=Experiment(data="mnist", machines=2, rounds=rows, seed=seed),
+        x=np.zeros((10, 785)),
+        w=np.zeros((10, 785)),
+        history=History(k, 2.3 - 0.001 * k, 0.5 + 0.005 * k, 2 * k, 4 * k, 0.1 * k, 0.5 * k),
+        privacy=replace(STATEMENT, noise_recomputable=seed is not None),
+        diagnostics=Diagnostics(16.75, 0.125),
+        timing={"compute": np.array([1.0, 3.0]), "noise": np.array([2.0, 0.5])},
+        environment={"hosts": "node1 (2)", "mpi_library": "MPICH\nVersion 4.2"},
+    )
+
+
+def paragraph(text, title):
+    """Return the lines below a title, without their indent."""
+    part = next(p for p in text.split("\n\n") if p.splitlines()[0] == title)
+    return [line.strip() for line in part.splitlines()[1:]]
+
+
+def test_final_numbers_and_settings():
+    lines = paragraph(describe(make_result(), Path("runs/a.h5")), "Experiment")
+    pairs = dict(line.split("  ", 1) for line in lines)
+    pairs = {name: value.strip() for name, value in pairs.items()}
+    assert pairs["machines"] == "2"
+    assert pairs["rho"] == "4"
+    assert pairs["model"] == "10 classes x 785 features (bias included)"
+    assert pairs["final test loss"] == "2.2700"
+    assert pairs["final test accuracy"] == "65.0%"
+
+
+@pytest.mark.parametrize(("rows", "shown"), [(1, 1), (3, 3), (8, 8), (30, 8), (1000, 8)])
+def test_history_is_short_and_has_both_ends(rows, shown):
+    lines = paragraph(describe(make_result(rows), Path("a.h5")), "History")
+    assert len(lines) == 2 + shown
+    assert lines[2].split()[:3] == ["1", "2", "2.2990"]
+    assert lines[-1].split()[0] == f"{rows:,}"
+
+
+def test_privacy_names_who_sees_what():
+    untrusted = " ".join(describe_privacy(STATEMENT).split())
+    assert "everything that leaves the machines" in untrusted
+    trusted = " ".join(describe_privacy(replace(STATEMENT, server="trusted")).split())
+    assert "everything that leaves the server, which itself sees sums without noise" in trusted
+    for text in (untrusted, trusted):
+        assert "delta = 1e-05" in text
+        assert "replace-one" in text
+        assert "WARNING" not in text
+
+
+def test_epsilon_is_rounded_to_the_private_side():
+    text = " ".join(describe_privacy(STATEMENT).split())
+    assert "epsilon = 27.2 by the paper's lemma, and epsilon = 20.13 exactly" in text
+
+
+def test_recomputable_noise_is_a_warning():
+    text = describe(make_result(seed=1), Path("a.h5"))
+    assert "WARNING: the noise follows from the seed" in text
+    assert "without a seed" not in text
+
+
+def test_no_noise_no_guarantee():
+    none = replace(STATEMENT, rho=math.inf, epsilon=math.inf, epsilon_exact=math.inf, noise_recomputable=True)
+    assert describe_privacy(none) == "No noise was added: there is no privacy guarantee at all."
+
+
+def test_diagnostics_say_that_they_are_not_covered():
+    lines = " ".join(paragraph(describe(make_result(), Path("a.h5")), "Diagnostics"))
+    assert "16.75" in lines
+    assert "12.500%" in lines
+    assert "not covered by the guarantee" in lines
+
+
+def test_timing_by_phase():
+    lines = paragraph(describe(make_result(), Path("a.h5")), "Time in seconds")
+    assert lines[2].split() == ["compute", "2.000", "3.000"]
+    assert lines[3].split() == ["noise", "1.250", "2.000"]
+    # Rank 0 took 1 + 2 seconds, rank 1 took 3 + 0.5.
+    assert lines[5].split() == ["all", "phases", "3.250", "3.500"]
+    untimed = replace(make_result(), timing={})
+    assert "Time in seconds" not in describe(untimed, Path("a.h5"))
+
+
+def test_environment_and_toml_that_repeats_it():
+    result = make_result(seed=None)
+    text = describe(result, Path("runs/a.h5"))
+    assert text.splitlines()[0] == "runs/a.h5"
+    assert "mpi_library  MPICH Version 4.2" in text
+    assert "without a seed" in text
+    toml = text.split("\n\n")[-1]
+    assert Experiment.make(tomllib.loads(toml)) == result.experiment

@@ -1,0 +1,41 @@
+"""A source of data made of arrays, for problems of any shape."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.data.source import Samples, Source
+
+
+class ArraySource(Source):
+    """A source whose training and test sets are given."""
+
+    name = "arrays"
+
+    def __init__(self, training: Samples, test: Samples, classes: int, scale: float) -> None:
+        self._training, self._test = training, test
+        self.classes, self.scale = classes, scale
+        self.dimension = training.features.shape[1]
+        self.training_samples, self.test_samples = len(training), len(test)
+
+    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
+        return Samples(self._training.features[rows], self._training.labels[rows])
+
+    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
+        return Samples(self._test.features[rows], self._test.labels[rows])
+
+
+def random_samples(rng: np.random.Generator, n: int, dimension: int, classes: int, dtype: type) -> Samples:
+    """Return n random samples, with pixels for uint8 and uniform features in [-1, 1] otherwise."""
+    if dtype is np.uint8:
+        features = rng.integers(0, 256, (n, dimension), dtype=np.uint8)
+    else:
+        features = rng.uniform(-1, 1, (n, dimension)).astype(dtype)
+    return Samples(features, rng.integers(0, classes, n).astype(np.int32))
+
+
+def random_source(seed: int, n: int, dimension: int, classes: int, dtype: type = np.uint8) -> ArraySource:
+    """Return a source of n training and 30 test samples."""
+    rng = np.random.default_rng(seed)
+    scale = 1 / 255 if dtype is np.uint8 else 1.0
+    training = random_samples(rng, n, dimension, classes, dtype)
+    return ArraySource(training, random_samples(rng, 30, dimension, classes, dtype), classes, scale)

@@ -1,0 +1,16 @@
+"""Fixtures that every folder of tests may use."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def mnist_dir() -> Path:
+    """Return the folder that holds mnist/; only continuous integration must have it."""
+    folder = os.environ.get("MU2MPI_DATA_DIR")
+    if not folder:
+        message = "MU2MPI_DATA_DIR does not name a folder that holds mnist/"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    return Path(folder)

@@ -1,0 +1,41 @@
+"""Start ranks with the mpirun that belongs to a Python environment."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+# More ranks than cores, as root or not: MPICH ignores what Open MPI needs.
+SETTINGS = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+    "NUMBA_NUM_THREADS": "1",
+}
+
+
+def mpirun(
+    ranks: int, *arguments: str | Path, python: str = sys.executable, timeout: float = 240, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python ARGUMENTS`` on some ranks and return what came of it."""
+    command = [Path(python).parent / "mpirun", "-n", str(ranks), python, *arguments]
+    return run_command(command, timeout, variables)
+
+
+def mu2mpi(
+    *arguments: str | Path, timeout: float = 240, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line in one process without a launcher."""
+    return run_command([sys.executable, "-m", "mu2mpi", *arguments], timeout, variables)
+
+
+def run_command(
+    command: list[str | Path], timeout: float, variables: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **SETTINGS, **variables}
+    texts = [str(part) for part in command]
+    return subprocess.run(
+        texts, capture_output=True, text=True, timeout=timeout, env=environment, check=False
+    )

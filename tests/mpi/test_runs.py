@@ -1,0 +1,64 @@
+"""Runs on all ranks of this job against the same runs on one."""
+
+import numpy as np
+import pytest
+from arrays import random_source
+
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.parallel import Communicator
+from mu2mpi.progress import Progress
+from mu2mpi.simulation import Simulation, run
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@pytest.mark.parametrize("machines", [1, 2, 5, 12])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+def test_bits_equal_those_of_one_process(communicator, server, machines, dtype):
+    source = random_source(machines, 20 * machines, 13, 5, dtype)
+    experiment = Experiment(server=server, machines=machines, seed=machines)
+    ours = Simulation(experiment, source, communicator).run(Progress())
+    alone = Simulation(experiment, source, Communicator()).run(Progress())
+    assert ours.x.tobytes() == alone.x.tobytes()
+    assert ours.w.tobytes() == alone.w.tobytes()
+    for name in ours.history.columns():
+        if name != "elapsed_seconds":
+            np.testing.assert_array_equal(getattr(ours.history, name), getattr(alone.history, name))
+    assert ours.diagnostics == alone.diagnostics
+    assert ours.privacy == alone.privacy
+    assert ours.timing["compute"].shape == (communicator.size,)
+
+
+def test_every_rank_gets_the_same_result_and_holds_only_its_samples(communicator):
+    source = random_source(1, 60, 4, 3)
+    simulation = Simulation(Experiment(machines=6, seed=1), source, communicator)
+    held = communicator.allgather(simulation.machines.samples.features.size)
+    assert sum(held) == 60 * 4
+    assert max(held) - min(held) <= 10 * 4
+    assert sum(communicator.allgather(len(simulation.evaluator.samples))) == 30
+    result = simulation.run(Progress())
+    assert len(set(communicator.allgather(result.x.tobytes()))) == 1
+
+
+def test_machines_default_to_ranks(communicator):
+    result = Simulation(Experiment(seed=1), random_source(1, 60, 4, 3), communicator).run(Progress())
+    assert result.experiment.machines == communicator.size
+    assert result.experiment.rounds == 60 // communicator.size
+
+
+def test_without_a_seed_all_ranks_share_what_they_must(communicator):
+    for server in ("untrusted", "trusted"):
+        experiment = Experiment(server=server, machines=2 * communicator.size)
+        simulation = Simulation(experiment, random_source(1, 200, 4, 3), communicator)
+        result = simulation.run(Progress())
+        assert np.isfinite(result.x).all()
+        if server == "untrusted":
+            points = communicator.allgather(simulation.server.iterates.x.tobytes())
+            assert len(set(points)) == 1
+
+
+def test_bad_input_is_an_error_on_every_rank(communicator, tmp_path):
+    for experiment in (Experiment(machines=10**6), Experiment(machines=2, rounds=10**6)):
+        with pytest.raises(InputError):
+            run(experiment, output=tmp_path / "a.h5")
+    assert not (tmp_path / "a.h5").exists()

@@ -1,0 +1,118 @@
+"""What crosses the wire: a communicator that records every message that a run sends or receives.
+
+It stands in for mpi4py's communicator itself, so that no other way out of a rank goes unseen.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from arrays import random_source
+
+from mu2mpi.experiment import Experiment
+from mu2mpi.parallel import Communicator, MpiCommunicator
+from mu2mpi.privacy.noise import MACHINE, SERVER, add_noise, derive_key, key_words, root_key
+from mu2mpi.progress import Progress
+from mu2mpi.simulation import Simulation
+
+pytestmark = pytest.mark.several_ranks
+ROUNDS, SEED = 12, 5
+
+
+class Recorder:
+    """Passes everything on to a real communicator and keeps copies of all arrays and their direction."""
+
+    def __init__(self, comm: Any) -> None:
+        self._comm = comm
+        self.log: list[tuple[str, Any, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._comm, name)
+        if not callable(attribute) or name.startswith(("Get_", "Split", "Ibarrier", "Free", "Abort")):
+            return attribute
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            sent = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+            answer = attribute(*arguments, **options)
+            received = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+            self.log.append((name, sent, [*received, answer]))
+            return answer
+
+        return call
+
+
+def recorded_run(communicator: Communicator, server: str, machines: int, rho: float = 4.0):
+    recorder = Recorder(communicator._comm)  # type: ignore[attr-defined]
+    source = random_source(3, machines * ROUNDS, 9, 4)
+    experiment = Experiment(server=server, machines=machines, rounds=ROUNDS, rho=rho, seed=SEED)
+    simulation = Simulation(experiment, source, MpiCommunicator(recorder))
+    sums = []
+    observe = simulation.machines.observe
+
+    def remember(*arguments: Any) -> None:
+        observe(*arguments)
+        sums.append(simulation.machines.q.copy())
+
+    simulation.machines.observe = remember  # type: ignore[method-assign]
+    before = len(recorder.log)
+    simulation._take_rounds(Progress())
+    return simulation, [entry for entry in recorder.log[before:] if entry[0] != "gather"], sums
+
+
+def noise_units(simulation: Simulation, who: int, first: int, count: int, t: int) -> np.ndarray:
+    schedule = simulation.schedule
+    out = np.empty(schedule.d, np.int64)
+    key = key_words(derive_key(root_key(SEED), "noise"))
+    zero = np.zeros(schedule.d, np.int64)
+    add_noise(out, zero, key, who, first, count, t, schedule.sigma / schedule.resolution)
+    return out.reshape(schedule.classes, schedule.features)
+
+
+@pytest.mark.parametrize("machines_per_rank", [1, 3])
+def test_untrusted_nothing_leaves_a_machine_without_its_own_noise(communicator, machines_per_rank):
+    machines = machines_per_rank * communicator.size
+    simulation, log, sums = recorded_run(communicator, "untrusted", machines)
+    assert [name for name, _, _ in log] == ["Allreduce"] * ROUNDS
+    first = communicator.rank * machines_per_rank
+    for t, (_, sent, _) in enumerate(log, 1):
+        noise = noise_units(simulation, MACHINE, first, machines_per_rank, t)
+        np.testing.assert_array_equal(sent[0] - sums[t - 1], noise)
+        # Every machine's noise is there with its full weight, and none of it is small.
+        measured = noise.std() / (simulation.schedule.sigma / simulation.schedule.resolution)
+        assert measured == pytest.approx(np.sqrt(machines_per_rank), rel=0.5)
+
+
+@pytest.mark.parametrize("machines_per_rank", [1, 3])
+def test_trusted_no_rank_but_0_receives_a_sum_without_noise(communicator, machines_per_rank):
+    simulation, log, _ = recorded_run(communicator, "trusted", machines_per_rank * communicator.size)
+    # The last round's sum moves nothing, so nothing is sent back.
+    assert [name for name, _, _ in log] == ["Reduce", "Bcast"] * (ROUNDS - 1) + ["Reduce"]
+    for name, sent, received in log:
+        if name == "Reduce" and communicator.rank != 0:
+            assert sent[1] is None
+            assert received[1] is None
+    if communicator.rank != 0:
+        # Nothing that this rank holds could remove the noise, or is a sum of others' increments.
+        assert simulation.machines.key is None
+        assert simulation.server._key is None
+        assert simulation.server._total is None
+        return
+    iterates = [received[0] for name, _, received in log if name == "Bcast"]
+    totals = [received[1] for name, _, received in log if name == "Reduce"]
+    w, x = np.zeros_like(iterates[0]), np.zeros_like(iterates[0])
+    schedule = simulation.schedule
+    for t, sent_x in enumerate(iterates, 1):
+        noised = totals[t - 1] + noise_units(simulation, SERVER, 0, 1, t)
+        w -= schedule.eta * noised * schedule.resolution / schedule.machines
+        w *= min(1, schedule.radius / np.linalg.norm(w))
+        x += 2 / (t + 2) * (w - x)
+        np.testing.assert_allclose(sent_x, x, rtol=1e-9, atol=1e-15)
+        x = sent_x.copy()
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_without_noise_the_sums_themselves_are_sent(communicator, server):
+    _, log, sums = recorded_run(communicator, server, communicator.size, rho=float("inf"))
+    sent = [entry[1][0] for entry in log if entry[0] in ("Allreduce", "Reduce")]
+    for message, expected in zip(sent, sums, strict=True):
+        np.testing.assert_array_equal(message, expected)

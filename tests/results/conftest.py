@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+
+from mu2mpi.experiment import Experiment
+from mu2mpi.privacy.accountant import PrivacyStatement
+from mu2mpi.results.schema import Diagnostics, History, Result
+
+
+def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
+    draw = np.random.default_rng(0)
+    rounds = np.arange(1, rows + 1)
+    return Result(
+        experiment=Experiment(data="mnist", machines=2, rounds=rows, rho=rho, seed=seed),
+        x=draw.normal(size=(classes, features)),
+        w=draw.normal(size=(classes, features)),
+        history=History(
+            rounds,
+            draw.random(rows),
+            draw.random(rows),
+            2 * rounds,
+            4 * rounds,
+            draw.random(rows),
+            draw.random(rows),
+        ),
+        privacy=PrivacyStatement(
+            "untrusted",
+            rho,
+            1e-5,
+            2 * rho,
+            rho,
+            118.5,
+            11.5,
+            1000.0,
+            2.0**-20,
+            noise_recomputable=seed is not None,
+        ),
+        diagnostics=Diagnostics(16.75, 0.125),
+        timing={phase: draw.random(ranks) for phase in ("compute", "noise", "communication", "evaluation")},
+        environment={"mu2mpi_version": "0.1", "hosts": "nöde (2)", "ranks": ranks, "mpi_library": "MPICH"},
+    )
+
+
+@pytest.fixture
+def result():
+    return make_result()
+
+
+@pytest.fixture
+def build_result():
+    return make_result
+
+
+@pytest.fixture
+def same():
+    return results_agree
+
+
+def results_agree(one, other):
+    """Compare every field, types included."""
+    assert one.experiment == other.experiment
+    assert one.privacy == other.privacy
+    assert {k: type(v) for k, v in vars(one.privacy).items()} == {
+        k: type(v) for k, v in vars(other.privacy).items()
+    }
+    assert one.diagnostics == other.diagnostics
+    assert one.environment == other.environment
+    assert list(one.timing) == list(other.timing)
+    pairs = [(one.x, other.x), (one.w, other.w)]
+    pairs += [(one.timing[phase], other.timing[phase]) for phase in one.timing]
+    pairs += [(getattr(one.history, name), getattr(other.history, name)) for name in History.columns()]
+    for a, b in pairs:
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+    return True

@@ -1,0 +1,223 @@
+import datetime
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from mu2mpi import _version
+from mu2mpi.errors import InputError
+from mu2mpi.results import writer
+from mu2mpi.results.reader import read_result
+from mu2mpi.results.schema import SCHEMA, History
+from mu2mpi.results.writer import check_output, write_result
+
+
+def test_layout_with_plain_h5py(result, tmp_path):
+    write_result(result, tmp_path / "a.h5")
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert list(file) == ["model", "history", "privacy", "diagnostics", "timing"]
+        assert file.attrs["schema"] == SCHEMA
+        assert file.attrs["status"] == "complete"
+        assert file.attrs["experiment"] == result.experiment.to_toml()
+        assert file.attrs["hosts"] == "nöde (2)"
+        assert file.attrs["ranks"] == 2
+        created = datetime.datetime.fromisoformat(file.attrs["created"])
+        assert abs(datetime.datetime.now(datetime.UTC) - created) < datetime.timedelta(minutes=5)
+        assert file["privacy"].attrs["adjacency"] == "replace-one"
+        assert file["privacy"].attrs["sigma"] == 1000.0
+        assert file["privacy"].attrs["noise_recomputable"] == 1
+        assert file["diagnostics"].attrs["clipped_share"] == 0.125
+        assert "not covered by the privacy guarantee" in file["diagnostics"].attrs["note"]
+
+
+def test_version_is_written_where_the_environment_lacks_it(result, tmp_path):
+    del result.environment["mu2mpi_version"]
+    write_result(result, tmp_path / "a.h5")
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file.attrs["mu2mpi_version"] == _version.__version__
+
+
+def test_every_array_has_named_dimensions_and_units(result, tmp_path):
+    write_result(result, tmp_path / "a.h5")
+    expected = {"model": ["class", "feature"], "history": ["round"], "timing": ["rank"]}
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file["model/x"].shape == (3, 5)
+        assert file["model/x"].dtype == np.float64
+        np.testing.assert_array_equal(file["model/feature"][()], range(5))
+        assert [name for name in file["history"]] == History.columns()
+        for group, scales in expected.items():
+            for name, dataset in file[group].items():
+                assert dataset.attrs["units"], name
+                assert dataset.attrs["long_name"], name
+                if name in scales:
+                    assert dataset.is_scale
+                else:
+                    assert [dimension[0].name for dimension in dataset.dims] == [
+                        f"/{group}/{s}" for s in scales
+                    ]
+        assert file["timing/noise"].attrs["units"] == "s"
+        assert file["history/test_loss"].attrs["units"] == "nat"
+
+
+@pytest.mark.skipif(shutil.which("h5dump") is None, reason="h5dump is not installed")
+def test_h5dump_reads_it(result, tmp_path):
+    write_result(result, tmp_path / "a.h5")
+    dump = subprocess.run(["h5dump", tmp_path / "a.h5"], capture_output=True, text=True, check=True).stdout
+    assert 'GROUP "history"' in dump
+    assert "DIMENSION_LIST" in dump
+
+
+def test_mnist_result_is_small(build_result, tmp_path):
+    write_result(build_result(classes=10, features=785, rows=20, ranks=10), tmp_path / "a.h5")
+    assert (tmp_path / "a.h5").stat().st_size < 200_000
+
+
+def test_infinite_rho_and_zero_byte_in_a_text(build_result, tmp_path):
+    result = build_result(rho=math.inf)
+    result.environment["mpi_library"] = "Intel MPI\0"
+    write_result(result, tmp_path / "a.h5")
+    back = read_result(tmp_path / "a.h5")
+    assert back.privacy.rho == math.inf
+    assert back.experiment.rho == math.inf
+    assert back.environment["mpi_library"] == "Intel MPI"
+
+
+@pytest.mark.parametrize("name", ["a.h5", "no suffix", "a.result.xyz", "deep/er/a.h5", "ä" * 80])
+def test_check_leaves_nothing_but_the_folder(tmp_path, name):
+    check_output(tmp_path / name, overwrite=False)
+    assert (tmp_path / name).parent.is_dir()
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
+
+
+def test_check_refuses_what_exists(tmp_path):
+    path = tmp_path / "a.h5"
+    path.write_text("old")
+    with pytest.raises(InputError, match="--overwrite"):
+        check_output(path, overwrite=False)
+    check_output(path, overwrite=True)
+    assert path.read_text() == "old"
+
+
+def unwritable(tmp_path, kind):
+    (tmp_path / "file").write_text("")
+    return {
+        "folder": tmp_path,
+        "below a file": tmp_path / "file" / "a.h5",
+        "far below a file": tmp_path / "file" / "b" / "a.h5",
+        "name too long": tmp_path / ("a" * 300),
+        "device": Path("/dev/null"),
+        "read-only file system": Path("/proc/a.h5"),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", ["folder", "below a file", "far below a file", "name too long", "device", "read-only file system"]
+)
+def test_check_refuses_what_cannot_be_written(result, tmp_path, kind):
+    path = unwritable(tmp_path, kind)
+    with pytest.raises(InputError, match="output"):
+        check_output(path, overwrite=True)
+    with pytest.raises(InputError, match="output"):
+        write_result(result, path, overwrite=True)
+    assert [found.name for found in tmp_path.iterdir()] == ["file"]
+
+
+def test_overwrite_replaces_and_follows_a_link(build_result, tmp_path, same):
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "link.h5").symlink_to(tmp_path / "scratch" / "a.h5")
+    write_result(build_result(), tmp_path / "link.h5")
+    new = build_result(classes=4)
+    with pytest.raises(InputError, match="--overwrite"):
+        write_result(new, tmp_path / "link.h5")
+    write_result(new, tmp_path / "link.h5", overwrite=True)
+    assert (tmp_path / "link.h5").is_symlink()
+    assert same(new, read_result(tmp_path / "scratch" / "a.h5"))
+
+
+@pytest.mark.parametrize("links_work", [True, False])
+def test_file_that_appears_meanwhile_is_kept(result, tmp_path, monkeypatch, links_work):
+    path = tmp_path / "a.h5"
+
+    def link_late(source, target):
+        path.write_text("someone else's")
+        if not links_work:
+            raise PermissionError("no hard links here")
+        return link(source, target)
+
+    link = os.link
+    monkeypatch.setattr(writer.os, "link", link_late)
+    with pytest.raises(InputError, match="exists"):
+        write_result(result, path)
+    assert path.read_text() == "someone else's"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_works_without_hard_links(result, tmp_path, monkeypatch, same):
+    def no_links(source, target):
+        raise PermissionError("no hard links here")
+
+    monkeypatch.setattr(writer.os, "link", no_links)
+    write_result(result, tmp_path / "a.h5")
+    assert same(result, read_result(tmp_path / "a.h5"))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.h5"]
+
+
+@pytest.mark.parametrize("old", [None, "old"])
+@pytest.mark.parametrize("step", ["file_image", "seal_of", "_move"])
+def test_failure_leaves_all_as_it_was(result, tmp_path, monkeypatch, step, old):
+    path = tmp_path / "a.h5"
+    if old:
+        path.write_text(old)
+
+    def fail(*_):
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr(writer, step, fail)
+    with pytest.raises(RuntimeError, match="injected"):
+        write_result(result, path, overwrite=True)
+    assert [found.read_text() for found in tmp_path.iterdir()] == ([old] if old else [])
+
+
+CHILD = """
+import os, resource, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from conftest import make_result
+from mu2mpi.results.writer import write_result
+result = make_result(classes=10, features=785)
+{before}
+write_result(result, Path(sys.argv[2]), overwrite=True)
+"""
+
+
+def run_child(before, path):
+    script = CHILD.format(before=before)
+    here = str(Path(__file__).parent)
+    return subprocess.run([sys.executable, "-c", script, here, str(path)], capture_output=True, text=True)
+
+
+def test_full_disk_leaves_all_as_it_was(tmp_path):
+    path = tmp_path / "a.h5"
+    path.write_text("old")
+    child = run_child("resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))", path)
+    assert child.returncode == 1
+    assert f"the result was not written: '{path}'" in child.stderr
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_text() == "old"
+
+
+def test_killed_before_the_rename_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.h5"
+    path.write_text("old")
+    child = run_child("os.fsync = lambda _: os._exit(9)", path)
+    assert child.returncode == 9
+    assert path.read_text() == "old"
+    left = [found.name for found in tmp_path.iterdir() if found != path]
+    assert len(left) == 1
+    assert left[0].startswith(".a.h5.")

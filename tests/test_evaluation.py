@@ -1,0 +1,65 @@
+"""When the loss is measured, and that it does not depend on who measures it."""
+
+import numpy as np
+import pytest
+import reference as ref
+from arrays import random_samples, random_source
+from hypothesis import strategies as st
+from relaxed import given
+
+from mu2mpi.algorithm.schedule import make_schedule
+from mu2mpi.evaluation import PIECE, Evaluator, affordable_evaluations, evaluation_rounds
+from mu2mpi.parallel import Communicator
+
+
+@given(st.integers(1, 10**6), st.integers(1, 200))
+def test_rounds_are_increasing_and_end_with_the_last(rounds, count):
+    found = evaluation_rounds(rounds, count)
+    assert found[-1] == rounds
+    assert len(found) <= count
+    assert np.all(np.diff(found) > 0)
+    assert found[0] >= 1
+
+
+def test_rounds_are_logarithmically_spaced():
+    np.testing.assert_array_equal(evaluation_rounds(10_000, 5), [1, 10, 100, 1000, 10_000])
+    np.testing.assert_array_equal(evaluation_rounds(10_000, 1), [10_000])
+    assert len(evaluation_rounds(60_000, 20)) == 20
+
+
+class Part(Communicator):
+    """One of several ranks, asked one after the other."""
+
+    def __init__(self, rank: int, size: int, gathered: list) -> None:
+        self.rank, self.size, self.gathered = rank, size, gathered
+
+    def gather(self, thing):
+        self.gathered.append(thing)
+        return self.gathered if len(self.gathered) == self.size else None
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 40])
+def test_loss_has_the_same_bits_for_any_number_of_ranks(size):
+    rng = np.random.default_rng(0)
+    source = random_source(1, 10, 6, 4)
+    source._test = random_samples(rng, 6 * PIECE + 17, 6, 4, np.uint8)
+    source.test_samples = len(source._test)
+    x = rng.standard_normal((4, 7))
+    gathered: list = []
+    found = [Evaluator(source, Part(rank, size, gathered)).measure(x) for rank in range(size)][-1]
+    scaled = source._test.features * source.scale
+    assert found == Evaluator(source, Communicator()).measure(x)
+    assert found[0] == pytest.approx(ref.mean_loss(x, scaled, source._test.labels), rel=1e-12)
+    assert found[1] == ref.accuracy(x, scaled, source._test.labels)
+
+
+def schedule_of(server, machines, rounds):
+    return make_schedule(
+        server=server, machines=machines, rounds=rounds, classes=10, features=785, diameter=0.1, rho=4.0
+    )
+
+
+def test_evaluations_take_a_small_share():
+    assert affordable_evaluations(schedule_of("untrusted", 10, 6000), 10_000) == 20
+    assert 3 <= affordable_evaluations(schedule_of("trusted", 100, 600), 10_000) < 20
+    assert affordable_evaluations(schedule_of("trusted", 100, 600), 300) == 20

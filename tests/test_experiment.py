@@ -1,0 +1,117 @@
+"""An experiment: defaults, TOML there and back, messages that say what is allowed, sweeps."""
+
+import math
+import tomllib
+
+import pytest
+from hypothesis import strategies as st
+from relaxed import given
+
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment, Sweep, read_toml, result_name
+
+optional_counts = st.none() | st.integers(1, 10**6)
+experiments = st.builds(
+    Experiment,
+    data=st.sampled_from(["digits", "mnist", "synthetic"]),
+    server=st.sampled_from(["untrusted", "trusted"]),
+    machines=optional_counts,
+    rounds=optional_counts,
+    rho=st.floats(1e-6, 1e6) | st.just(math.inf),
+    delta=st.floats(1e-300, 0.99),
+    diameter=st.floats(1e-6, 1e6),
+    clip_norm=st.none() | st.floats(1e-6, 1e6),
+    seed=st.none() | st.integers(0, 2**63 - 1),
+    evaluations=optional_counts,
+)
+
+
+@given(experiments)
+def test_toml_repeats_the_experiment(experiment):
+    assert Experiment.make(tomllib.loads(experiment.to_toml())) == experiment
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"rho": 0}, ["rho", "greater than 0"]),
+        ({"rho": -1}, ["rho", "greater than 0"]),
+        ({"rho": "nan"}, ["rho", "greater than 0"]),
+        ({"rho": "four"}, ["rho", "four", "number"]),
+        ({"delta": 0}, ["delta", "greater than 0"]),
+        ({"delta": 1}, ["delta", "less than 1"]),
+        ({"diameter": 0}, ["diameter"]),
+        ({"diameter": math.inf}, ["diameter"]),
+        ({"machines": 0}, ["machines", "greater than or equal to 1"]),
+        ({"machines": 2.5}, ["machines"]),
+        ({"rounds": 0}, ["rounds"]),
+        ({"seed": -1}, ["seed"]),
+        ({"evaluations": 0}, ["evaluations"]),
+        ({"server": "honest"}, ["server", "honest", "'untrusted' or 'trusted'"]),
+        ({"data": "cifar"}, ["data", "cifar", "mnist"]),
+        ({"clip_norm": 0}, ["clip_norm"]),
+        ({"machnies": 3}, ["unknown option 'machnies'", "machines", "rho", "seed"]),
+        ({"data": "mnist", "classes": 5}, ["classes", "synthetic only", "mnist"]),
+        ({"rho": 0, "delta": 2}, ["rho", "delta"]),
+    ],
+)
+def test_bad_settings_are_named_with_what_is_allowed(settings, words):
+    with pytest.raises(InputError) as caught:
+        Experiment.make(settings, "a.toml")
+    for word in [*words, "a.toml"]:
+        assert word in str(caught.value)
+
+
+def test_experiments_cannot_be_changed():
+    with pytest.raises(ValueError, match="frozen"):
+        Experiment().rho = 3.0  # type: ignore[misc]
+
+
+def test_first_difference_is_named():
+    assert Experiment(rho=4).difference(Experiment(rho=4)) is None
+    assert Experiment(rho=4).difference(Experiment(rho=8)) == "rho is 4.0 here and 8.0 there"
+    assert "unset" in str(Experiment().difference(Experiment(seed=1)))
+
+
+def test_sweep_is_the_product_of_its_lists():
+    sweep = Sweep({"server": ["untrusted", "trusted"], "rho": [4, 8.0, math.inf], "machines": 3, "seed": [1]})
+    assert len(sweep.experiments) == 6
+    assert [e.rho for e in sweep.experiments[:3]] == [4, 8, math.inf]
+    names = [sweep.file_name(e) for e in sweep.experiments]
+    assert names[0] == "untrusted_rho-4_seed-1.h5"
+    assert names[5] == "trusted_rho-inf_seed-1.h5"
+    assert len(set(names)) == 6
+    assert sweep.choose(5) == [(5, sweep.experiments[5])]
+
+
+def test_close_values_of_a_sweep_get_different_names():
+    sweep = Sweep({"rho": [4.0, 4.0000001], "clip_norm": [1e-7, 2e-7]})
+    assert len({sweep.file_name(e) for e in sweep.experiments}) == 4
+
+
+@pytest.mark.parametrize("bad", [[], [1, 1], [[1]]])
+def test_bad_lists(bad):
+    with pytest.raises(InputError):
+        Sweep({"seed": bad}, "a.toml")
+
+
+@pytest.mark.parametrize("index", [-1, 6])
+def test_index_out_of_range(index):
+    with pytest.raises(InputError, match=r"0 \.\. 5"):
+        Sweep({"seed": [1, 2, 3], "rho": [1, 2]}).choose(index)
+
+
+def test_default_name():
+    experiment = Experiment(machines=2, seed=5)
+    assert result_name(experiment) == "digits_untrusted_machines-2_rho-4_seed-5.h5"
+
+
+def test_unreadable_configurations(tmp_path):
+    with pytest.raises(InputError, match=r"none\.toml"):
+        read_toml(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("rho = = 3")
+    with pytest.raises(InputError, match=r"bad\.toml is not valid TOML"):
+        read_toml(tmp_path / "bad.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"binary\.toml"):
+        read_toml(tmp_path / "binary.toml")
