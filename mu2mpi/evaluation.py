@@ -20,7 +20,7 @@ DEFAULT_EVALUATIONS = 20
 
 # Rough costs in nanoseconds on one core, measured on MNIST: they decide how many evaluations a run can
 # afford, and come from its size alone so that the same experiment always has the same history.
-PER_NORMAL, PER_GRADIENT_WEIGHT, PER_TEST_WEIGHT = 2.5, 0.4, 0.06
+PER_NORMAL, PER_GRADIENT_WEIGHT, PER_TEST_WEIGHT = 4.0, 0.6, 0.2
 PER_ROUND, PER_EVALUATION, FREE = 10_000, 100_000, 20_000_000
 
 
