@@ -114,8 +114,10 @@ def _run(arguments: argparse.Namespace) -> int:
     from mu2mpi.parallel import world
     from mu2mpi.progress import for_standard_error
     from mu2mpi.simulation import run
+    from mu2mpi.warmup import start_compiler_without_scipy
 
     communicator = world()
+    start_compiler_without_scipy()
     with communicator.together():
         where = "" if arguments.config is None else str(arguments.config)
         experiment = Experiment.make(merged_settings(arguments.config, arguments), where)
@@ -163,6 +165,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     from mu2mpi.experiment import Sweep
     from mu2mpi.parallel import world
     from mu2mpi.sweeping import run_sweep
+    from mu2mpi.warmup import start_compiler_without_scipy
 
     communicator = world()
     with communicator.together():
@@ -173,6 +176,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
             for index, experiment in chosen:
                 print(index, sweep.file_name(experiment))
         return 0
+    start_compiler_without_scipy()
     run_sweep(sweep, chosen, arguments.output, arguments.data_dir, arguments.overwrite)
     return 0
 

@@ -1,6 +1,5 @@
 """What a result file and a bug report say of where something ran."""
 
-import importlib.metadata
 import os
 import platform
 from pathlib import Path
@@ -15,10 +14,12 @@ PACKAGES = ("numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich",
 
 def _package_versions() -> dict[str, str]:
     """Return the version of every installed package that can matter to a result."""
+    import importlib.metadata
+
     versions = {}
     for name in PACKAGES:
         try:
-            versions[name] = importlib.metadata.version(name)
+            versions[f"{name.replace('-', '_')}_version"] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
     return versions
@@ -32,7 +33,7 @@ def _processor() -> str:
 
 
 def describe(communicator: Communicator) -> dict[str, str | int]:
-    """Return what is known of the ranks, their hosts and the software; all ranks must call this."""
+    """Return facts of the ranks, their hosts and, on rank 0, the software; all ranks must call this."""
     hosts = communicator.allgather(communicator.host)
     facts: dict[str, str | int] = {
         "ranks": communicator.size,
@@ -43,9 +44,9 @@ def describe(communicator: Communicator) -> dict[str, str | int]:
         "python_version": platform.python_version(),
         "mu2mpi_version": __version__,
     }
-    facts.update(
-        {f"{name.replace('-', '_')}_version": version for name, version in _package_versions().items()}
-    )
+    if communicator.rank == 0:
+        # The other ranks run the same software; they are spared the search.
+        facts.update(_package_versions())
     return facts
 
 

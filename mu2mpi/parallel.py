@@ -118,6 +118,7 @@ class Communicator:
             yield
         except InputError as error:
             message = str(error)
+        self.wait_for_all()
         for found in self.allgather(message):
             if found is not None:
                 raise InputError(found)

@@ -1,6 +1,7 @@
 """How a run tells of itself: a bar on a terminal, a plain line for each evaluation in a log."""
 
 import sys
+from time import monotonic
 from typing import Any, TextIO
 
 from mu2mpi.algorithm.schedule import Schedule
@@ -35,19 +36,33 @@ def headline(experiment: Experiment, schedule: Schedule) -> str:
 
 
 class LogProgress(Progress):
-    """Plain lines, for log files and pipes."""
+    """Plain lines, for log files and pipes.
 
-    def __init__(self, stream: TextIO) -> None:
+    Parameters
+    ----------
+    stream : TextIO
+        Where the lines go.
+    interval : float, optional
+        Seconds that must lie between two lines about the same run.
+    """
+
+    def __init__(self, stream: TextIO, interval: float = 0.0) -> None:
         self._stream = stream
+        self._interval = interval
         self._rounds = 0
+        self._told = 0.0
 
     def start(self, experiment: Experiment, schedule: Schedule) -> None:
         """Print what is about to run."""
         self._rounds = schedule.rounds
+        self._told = monotonic()
         print(headline(experiment, schedule), file=self._stream, flush=True)
 
     def measured(self, t: int, loss: float, accuracy: float, spent: float) -> None:
-        """Print what was measured."""
+        """Print what was measured, unless the last line is too young."""
+        if monotonic() - self._told < self._interval:
+            return
+        self._told = monotonic()
         line = (
             f"  round {t} of {self._rounds}: loss {loss:.4f}, accuracy {accuracy:.1%}, rho spent {spent:.3g}"
         )
@@ -81,7 +96,7 @@ class TerminalProgress(Progress):
         self._bar.close()
 
 
-def for_standard_error() -> Progress:
-    """Return the kind of progress that suits what standard error is."""
+def for_standard_error(interval: float = 0.0) -> Progress:
+    """Return the kind of progress that suits what standard error is; `interval` is that of a log."""
     stream = sys.stderr
-    return TerminalProgress(stream) if stream.isatty() else LogProgress(stream)
+    return TerminalProgress(stream) if stream.isatty() else LogProgress(stream, interval)

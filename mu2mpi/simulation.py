@@ -24,9 +24,8 @@ from mu2mpi.privacy.accountant import PrivacyStatement, epsilon_exact, epsilon_p
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
 from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Diagnostics, History, Result
-from mu2mpi.results.writer import check_output, write_result
 from mu2mpi.timing import PHASES, Stopwatch
-from mu2mpi.warmup import warm_up
+from mu2mpi.warmup import start_compiler, warm_up
 
 __all__ = ["Simulation", "complete", "plan", "run"]
 
@@ -72,14 +71,19 @@ def run(
     (10, 65)
     """
     communicator = world()
-    path = None if output is None else Path(output)
+    # Rank 0 alone writes, so it alone imports HDF5.
+    path = Path(output) if output is not None and communicator.rank == 0 else None
     with communicator.together():
-        if path is not None and communicator.rank == 0:
+        if path is not None:
+            from mu2mpi.results.writer import check_output
+
             check_output(path, overwrite)
     source = shared_source(experiment, None if data_dir is None else Path(data_dir), communicator)
     result = Simulation(experiment, source, communicator).run(progress or Progress())
     with communicator.together():
-        if path is not None and communicator.rank == 0:
+        if path is not None:
+            from mu2mpi.results.writer import write_result
+
             write_result(result, path, overwrite)
     return result
 
@@ -186,6 +190,7 @@ class Simulation:
         self.evaluation_rounds = evaluation_rounds(self.schedule.rounds, count)
         self.clock = Stopwatch()
         feature_type = self.machines.samples.features.dtype
+        start_compiler()
         communicator.one_rank_first(lambda: warm_up(feature_type))
 
     def _host_machines(self, source: Source, dealing: bytes, noise: NDArray[np.uint32] | None) -> Machines:

@@ -14,6 +14,9 @@ from mu2mpi.simulation import Simulation, complete, plan, shared_source
 
 __all__ = ["run_sweep"]
 
+LOG_SECONDS = 30.0
+"""A log hears of a run at most this often: a sweep may have hundreds of short ones."""
+
 Chosen = list[tuple[int, Experiment]]
 
 
@@ -52,10 +55,12 @@ def run_sweep(sweep: Sweep, chosen: Chosen, folder: Path, data_dir: Path | None,
         path = folder / sweep.file_name(experiment)
         _say(communicator, f"[{count}/{len(todo)}] {path}")
         source = opened[data_key(experiment)]
-        result = Simulation(experiment, source, communicator).run(for_standard_error())
+        result = Simulation(experiment, source, communicator).run(for_standard_error(LOG_SECONDS))
         with communicator.together():
             if communicator.rank == 0:
                 write_result(result, path, overwrite)
+        history = result.history
+        _say(communicator, f"  loss {history.test_loss[-1]:.4f}, accuracy {history.test_accuracy[-1]:.1%}")
     _say(communicator, f"all {len(chosen)} runs are in {folder}; next: mu2mpi table {folder}")
 
 
@@ -93,7 +98,8 @@ def _check_same(path: Path, experiment: Experiment) -> None:
     difference = experiment.difference(read_experiment(path))
     if difference is not None:
         raise InputError(
-            f"{path} holds another experiment: {difference}; use another --output, or --overwrite to replace it"
+            f"{path} holds another experiment: {difference}; "
+            "use another --output, or --overwrite to replace it"
         )
 
 
