@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.cache import cache_folder, write_whole
+from mu2mpi.data.cache import cache_folder
 from mu2mpi.errors import InputError
+from mu2mpi.files import write_whole
 
 __all__ = ["IdxFile", "check_content", "open_idx"]
 
@@ -179,6 +180,7 @@ def _open_packed(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint
     unpacked = cache_folder() / "unpacked" / f"{expected.name}-{archive}"
     try:
         if not _is_good(unpacked, expected, verify):
+            unpacked.parent.mkdir(parents=True, exist_ok=True)
             write_whole(unpacked, check_content(path, expected, verify, str(path)))
         return _map(unpacked, expected)
     except OSError:

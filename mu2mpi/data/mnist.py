@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.cache import cache_folder, write_whole
+from mu2mpi.data.cache import cache_folder
 from mu2mpi.data.idx import IdxFile, check_content, open_idx
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.errors import InputError
+from mu2mpi.files import write_whole
 
 __all__ = ["FILES", "MIRRORS", "Mnist", "fetch"]
 

@@ -1,9 +1,7 @@
 """Writes a result file whole or not at all."""
 
-import contextlib
 import io
 import os
-import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
@@ -15,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
+from mu2mpi.files import temporary_name, write_whole
 from mu2mpi.results.schema import SCHEMA, History, Result
 from mu2mpi.results.seal import seal_of
 
@@ -50,7 +49,7 @@ def check_output(path: Path, overwrite: bool) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # Only trying tells: permission bits say nothing of a read-only or full file system.
-        probe = _temporary(target)
+        probe = temporary_name(target)
         probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
@@ -84,22 +83,12 @@ def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
     # HDF5 writes to memory and plain Python writes to the disk: when a disk fills up, HDF5 cannot
     # close its file and may end the process.
     image = file_image(result)
-    target = _target(path)
-    temporary = _temporary(target)
     try:
-        with open(temporary, "xb") as file:
-            file.write(image)
-            file.write(seal_of(image))
-            file.flush()
-            os.fsync(file.fileno())
-        _move(temporary, target, overwrite)
+        write_whole(_target(path), (image, seal_of(image)), replace=overwrite)
     except FileExistsError:
         raise InputError(_exists(path)) from None
     except OSError as error:
         raise OSError(error.errno, f"{error.strerror}; the result was not written", str(path)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    _flush_folder(target.parent)
 
 
 def file_image(result: Result) -> memoryview:
@@ -203,36 +192,5 @@ def _target(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _temporary(target: Path) -> Path:
-    # Ranks in containers often share a process number, so it alone is not unique.
-    return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-
-
 def _exists(path: Path) -> str:
     return f"the output {path} exists; give --overwrite to replace it, or name another file"
-
-
-def _move(temporary: Path, target: Path, overwrite: bool) -> None:
-    if overwrite:
-        os.replace(temporary, target)
-        return
-    try:
-        # Unlike a rename, a link fails if the name is taken, with no moment in between.
-        os.link(temporary, target)
-    except FileExistsError:
-        raise
-    except OSError:
-        # A file system without hard links: check just before the rename.
-        if os.path.lexists(target):
-            raise FileExistsError(target) from None
-        os.replace(temporary, target)
-
-
-def _flush_folder(folder: Path) -> None:
-    # Some network file systems cannot do this; the file is in its place all the same.
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

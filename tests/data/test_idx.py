@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mu2mpi import files
 from mu2mpi.data import cache, idx
 from mu2mpi.data.idx import IdxFile, open_idx
 from mu2mpi.errors import InputError
@@ -186,12 +187,13 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
         raise KeyboardInterrupt
 
     target = tmp_path / "folder" / "file"
+    target.parent.mkdir()
     with pytest.raises(KeyboardInterrupt):
-        cache.write_whole(target, chunks())
+        files.write_whole(target, chunks())
     assert list(target.parent.iterdir()) == []
-    cache.write_whole(target, [b"old"])
+    files.write_whole(target, [b"old"])
     with pytest.raises(KeyboardInterrupt):
-        cache.write_whole(target, chunks())
+        files.write_whole(target, chunks())
     assert [path.read_bytes() for path in target.parent.iterdir()] == [b"old"]
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from mu2mpi import _version
 from mu2mpi.errors import InputError
-from mu2mpi.results import writer
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import SCHEMA, History
 from mu2mpi.results.writer import check_output, write_result
@@ -151,7 +150,7 @@ def test_file_that_appears_meanwhile_is_kept(result, tmp_path, monkeypatch, link
         return link(source, target)
 
     link = os.link
-    monkeypatch.setattr(writer.os, "link", link_late)
+    monkeypatch.setattr(os, "link", link_late)
     with pytest.raises(InputError, match="exists"):
         write_result(result, path)
     assert path.read_text() == "someone else's"
@@ -162,14 +161,14 @@ def test_works_without_hard_links(result, tmp_path, monkeypatch, same):
     def no_links(source, target):
         raise PermissionError("no hard links here")
 
-    monkeypatch.setattr(writer.os, "link", no_links)
+    monkeypatch.setattr(os, "link", no_links)
     write_result(result, tmp_path / "a.h5")
     assert same(result, read_result(tmp_path / "a.h5"))
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5"]
 
 
 @pytest.mark.parametrize("old", [None, "old"])
-@pytest.mark.parametrize("step", ["file_image", "seal_of", "_move"])
+@pytest.mark.parametrize("step", ["results.writer.file_image", "results.writer.seal_of", "files._move"])
 def test_failure_leaves_all_as_it_was(result, tmp_path, monkeypatch, step, old):
     path = tmp_path / "a.h5"
     if old:
@@ -178,7 +177,7 @@ def test_failure_leaves_all_as_it_was(result, tmp_path, monkeypatch, step, old):
     def fail(*_):
         raise RuntimeError("injected")
 
-    monkeypatch.setattr(writer, step, fail)
+    monkeypatch.setattr(f"mu2mpi.{step}", fail)
     with pytest.raises(RuntimeError, match="injected"):
         write_result(result, path, overwrite=True)
     assert [found.read_text() for found in tmp_path.iterdir()] == ([old] if old else [])

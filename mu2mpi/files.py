@@ -1,0 +1,82 @@
+"""Files that are written whole or not at all."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["temporary_name", "write_whole"]
+
+
+def write_whole(
+    path: Path, chunks: Iterable[bytes | memoryview], *, mode: int = 0o666, replace: bool = True
+) -> None:
+    """Write a file such that no reader, and no crash, ever meets a part of it.
+
+    The file gets its name once its content is on the disk. Several processes may write the same file at
+    once: each has a temporary file of its own. Whoever has an older file open or mapped keeps it.
+
+    Parameters
+    ----------
+    path : Path
+        File to write; its folder must exist.
+    chunks : iterable of bytes
+        The content. If it raises, nothing is left behind.
+    mode : int, optional
+        Permissions of the file, from which the user's mask is taken.
+    replace : bool, optional
+        Whether a file that is already there may be replaced. If not, one that appears during the call
+        is not replaced either.
+
+    Raises
+    ------
+    FileExistsError
+        If the file is there and may not be replaced.
+    OSError
+        If the file cannot be written.
+    """
+    temporary = temporary_name(path)
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(handle, "wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        _move(temporary, path, replace)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _flush_folder(path.parent)
+
+
+def temporary_name(path: Path) -> Path:
+    """Return a hidden name beside a file that no other process has."""
+    # Ranks in containers often share a process number, so it alone is not unique.
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+
+
+def _move(temporary: Path, path: Path, replace: bool) -> None:
+    if replace:
+        os.replace(temporary, path)
+        return
+    try:
+        # Unlike a rename, a link fails if the name is taken, with no moment in between.
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without hard links: check just before the rename.
+        if os.path.lexists(path):
+            raise FileExistsError(path) from None
+        os.replace(temporary, path)
+
+
+def _flush_folder(folder: Path) -> None:
+    # Some network file systems cannot do this; the file is in its place all the same.
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
