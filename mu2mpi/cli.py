@@ -1,17 +1,20 @@
 """The command line: one subcommand each, thin layers over the package.
 
-Exit codes: 0 done, 2 bad input, 1 failure. Heavy imports wait until a command needs them.
+Exit codes: 0 done, 2 bad input, 1 failure, 75 stopped by a signal with a checkpoint written. Heavy imports
+wait until a command needs them.
 """
 
 import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from mu2mpi._version import __version__
-from mu2mpi.errors import InputError
+from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted
 from mu2mpi.options import Parser, add_experiment_options, merged_settings
+from mu2mpi.signals import stop_requests
 
 __all__ = ["main"]
 
@@ -29,10 +32,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     try:
         arguments = _parser().parse(argv)
-        code: int = arguments.command(arguments)
+        # From here on a signal is kept for the run to come, not died of.
+        with stop_requests() if arguments.command in (_run, _sweep) else nullcontext():
+            code: int = arguments.command(arguments)
         return code
     except InputError as error:
-        return _refuse(str(error))
+        return _refuse(str(error), 2)
+    except OSError as error:
+        return _refuse(str(error), 1)
+    except Interrupted as stop:
+        return _say_how_to_go_on(stop)
     except BrokenPipeError:
         # The reader of our output, such as `head`, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -42,15 +51,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _refuse(message: str) -> int:
-    """Say on rank 0 what is wrong with the input; every rank ends with code 2, and none before it is said."""
+def _say_how_to_go_on(stop: Interrupted) -> int:
+    from mu2mpi import parallel
+
+    if parallel.world().rank == 0:
+        print(
+            f"mu2mpi: stopped after round {stop.rounds_done} with a checkpoint; "
+            "the same command goes on from it",
+            file=sys.stderr,
+            flush=True,
+        )
+    return EXIT_INTERRUPTED
+
+
+def _refuse(message: str, code: int) -> int:
+    """Say on rank 0 what is wrong; every rank ends with this code, and none before it is said."""
     from mu2mpi import parallel
 
     communicator = parallel.world_if_parallel()
     if communicator.rank == 0:
         print(f"mu2mpi: error: {message}", file=sys.stderr, flush=True)
     communicator.wait_for_all()
-    return 2
+    return code
 
 
 def _parser() -> Parser:
@@ -93,6 +115,24 @@ def _add_data_dir(parser: Parser) -> None:
     )
 
 
+def _add_checkpoint_every(parser: Parser) -> None:
+    parser.add_argument(
+        "--checkpoint-every",
+        type=_positive_seconds,
+        default=300.0,
+        metavar="SECONDS",
+        help="time between two checkpoints, from which the same command goes on after a kill [default: 300]; "
+        "SIGUSR1, SIGUSR2 or SIGTERM makes one at once and ends the run with code 75",
+    )
+
+
+def _positive_seconds(text: str) -> float:
+    seconds = float(text)
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
+    return seconds
+
+
 def _add_run(commands: "Commands[Parser]") -> None:
     parser = _add_command(
         commands, "run", _run, "run one experiment and write its result", "Under mpirun, on all ranks."
@@ -106,6 +146,7 @@ def _add_run(commands: "Commands[Parser]") -> None:
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     _add_data_dir(parser)
+    _add_checkpoint_every(parser)
     add_experiment_options(parser)
 
 
@@ -113,7 +154,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from mu2mpi.experiment import Experiment, result_name
     from mu2mpi.parallel import world
     from mu2mpi.progress import for_standard_error
-    from mu2mpi.simulation import run
+    from mu2mpi.running import run
     from mu2mpi.warmup import start_compiler_without_scipy
 
     communicator = world()
@@ -131,6 +172,7 @@ def _run(arguments: argparse.Namespace) -> int:
         data_dir=arguments.data_dir,
         overwrite=arguments.overwrite,
         progress=for_standard_error(),
+        checkpoint_every=arguments.checkpoint_every,
     )
     if communicator.rank == 0:
         loss, accuracy = result.history.test_loss[-1], result.history.test_accuracy[-1]
@@ -158,6 +200,7 @@ def _add_sweep(commands: "Commands[Parser]") -> None:
     )
     parser.add_argument("--overwrite", action="store_true", help="run again what is finished")
     _add_data_dir(parser)
+    _add_checkpoint_every(parser)
     add_experiment_options(parser)
 
 
@@ -177,7 +220,9 @@ def _sweep(arguments: argparse.Namespace) -> int:
                 print(index, sweep.file_name(experiment))
         return 0
     start_compiler_without_scipy()
-    run_sweep(sweep, chosen, arguments.output, arguments.data_dir, arguments.overwrite)
+    run_sweep(
+        sweep, chosen, arguments.output, arguments.data_dir, arguments.overwrite, arguments.checkpoint_every
+    )
     return 0
 
 

@@ -1,6 +1,9 @@
-"""What a user can cause, told apart from what is our fault."""
+"""Ends of a run that are no failures of the program: what a user can cause, and stops at a request."""
 
-__all__ = ["InputError"]
+__all__ = ["EXIT_INTERRUPTED", "InputError", "Interrupted"]
+
+EXIT_INTERRUPTED = 75
+"""Exit code of a run that stopped with a checkpoint; the same command goes on from it."""
 
 
 class InputError(ValueError):
@@ -9,3 +12,11 @@ class InputError(ValueError):
     Its message is shown as it is, without a traceback, and the program ends with code 2.
     A message says what is wrong, where, and the way out.
     """
+
+
+class Interrupted(SystemExit):
+    """A run stopped at a request and left a checkpoint; unless caught, it ends the program with code 75."""
+
+    def __init__(self, rounds_done: int) -> None:
+        super().__init__(EXIT_INTERRUPTED)
+        self.rounds_done = rounds_done

@@ -104,24 +104,27 @@ class Communicator:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Make an `InputError` that any rank meets inside the block an error of all ranks.
+        """Make an `InputError` or `OSError` that any rank meets inside the block an error of all ranks.
 
         Every rank must enter and leave the block; nothing in it may wait for other ranks.
 
         Raises
         ------
-        InputError
+        InputError, OSError
             On every rank, with the message of the first rank that met one.
         """
-        message = None
+        failure: tuple[type[Exception], str] | None = None
         try:
             yield
         except InputError as error:
-            message = str(error)
+            failure = InputError, str(error)
+        except OSError as error:
+            failure = OSError, str(error)
         self.wait_for_all()
-        for found in self.allgather(message):
+        for found in self.allgather(failure):
             if found is not None:
-                raise InputError(found)
+                kind, message = found
+                raise kind(message)
 
 
 class MpiCommunicator(Communicator):

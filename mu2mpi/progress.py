@@ -13,8 +13,8 @@ __all__ = ["LogProgress", "Progress", "TerminalProgress", "for_standard_error"]
 class Progress:
     """What a run reports on rank 0 while it goes on; this one says nothing."""
 
-    def start(self, experiment: Experiment, schedule: Schedule) -> None:
-        """Hear of the run before its first round."""
+    def start(self, experiment: Experiment, schedule: Schedule, rounds_done: int) -> None:
+        """Hear of the run before its first round, or before the one after a checkpoint."""
 
     def advance(self) -> None:
         """Hear that a round is over."""
@@ -26,12 +26,13 @@ class Progress:
         """Hear that the last round is over."""
 
 
-def headline(experiment: Experiment, schedule: Schedule) -> str:
+def headline(experiment: Experiment, schedule: Schedule, rounds_done: int) -> str:
     """Say in a line what is about to run."""
+    going_on = f"; going on after round {rounds_done}" if rounds_done else ""
     noise = "no noise" if schedule.sigma == 0 else f"rho = {schedule.rho:g}"
     return (
         f"{experiment.data}, {schedule.server} server, {noise}: M = {schedule.machines} machines, "
-        f"T = {schedule.rounds} rounds, d = {schedule.d}"
+        f"T = {schedule.rounds} rounds, d = {schedule.d}{going_on}"
     )
 
 
@@ -52,11 +53,11 @@ class LogProgress(Progress):
         self._rounds = 0
         self._told = 0.0
 
-    def start(self, experiment: Experiment, schedule: Schedule) -> None:
+    def start(self, experiment: Experiment, schedule: Schedule, rounds_done: int) -> None:
         """Print what is about to run."""
         self._rounds = schedule.rounds
         self._told = monotonic()
-        print(headline(experiment, schedule), file=self._stream, flush=True)
+        print(headline(experiment, schedule, rounds_done), file=self._stream, flush=True)
 
     def measured(self, t: int, loss: float, accuracy: float, spent: float) -> None:
         """Print what was measured, unless the last line is too young."""
@@ -76,12 +77,19 @@ class TerminalProgress(Progress):
         self._stream = stream
         self._bar: Any = None
 
-    def start(self, experiment: Experiment, schedule: Schedule) -> None:
+    def start(self, experiment: Experiment, schedule: Schedule, rounds_done: int) -> None:
         """Print what is about to run and open the bar."""
         from tqdm import tqdm
 
-        print(headline(experiment, schedule), file=self._stream, flush=True)
-        self._bar = tqdm(total=schedule.rounds, unit="round", file=self._stream, leave=False, mininterval=0.2)
+        print(headline(experiment, schedule, rounds_done), file=self._stream, flush=True)
+        self._bar = tqdm(
+            total=schedule.rounds,
+            initial=rounds_done,
+            unit="round",
+            file=self._stream,
+            leave=False,
+            mininterval=0.2,
+        )
 
     def advance(self) -> None:
         """Move the bar on."""

@@ -18,7 +18,16 @@ from mu2mpi.privacy.accountant import PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result
 from mu2mpi.results.seal import seal_is_broken
 
-__all__ = ["Summary", "find_files", "find_summaries", "read_experiment", "read_result", "read_summary"]
+__all__ = [
+    "Summary",
+    "find_files",
+    "find_summaries",
+    "open_sealed",
+    "read_experiment",
+    "read_result",
+    "read_summary",
+    "stored_experiment",
+]
 
 OWN_ATTRIBUTES = ("schema", "created", "status", "experiment")
 
@@ -60,7 +69,7 @@ def read_result(path: Path) -> Result:
     with _open(path) as file:
         model, history, timing = (_group(file, path, name) for name in ("model", "history", "timing"))
         return Result(
-            experiment=_experiment(file, path),
+            experiment=stored_experiment(file, path),
             x=_matrix(model, "x"),
             w=_matrix(model, "w"),
             history=History(**_columns(history)),
@@ -76,7 +85,7 @@ def read_result(path: Path) -> Result:
 def read_experiment(path: Path) -> Experiment:
     """Read only which experiment a file holds; raises like `read_result`."""
     with _open(path) as file:
-        return _experiment(file, path)
+        return stored_experiment(file, path)
 
 
 def read_summary(path: Path) -> Summary:
@@ -85,7 +94,7 @@ def read_summary(path: Path) -> Summary:
         history = _group(file, path, "history")
         return Summary(
             path=path,
-            experiment=_experiment(file, path),
+            experiment=stored_experiment(file, path),
             created=_text(file, "created"),
             test_loss=float(history["test_loss"][-1]),
             test_accuracy=float(history["test_accuracy"][-1]),
@@ -161,18 +170,20 @@ def _walk(folder: Path, warnings: list[str]) -> list[Path]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[h5py.File]:
-    """Open a result file, and turn whatever goes wrong with it into an InputError that names it."""
+def open_sealed(path: Path) -> Iterator[h5py.File]:
+    """Open an HDF5 file of ours, and turn whatever goes wrong with it into an InputError that names it.
+
+    That includes what goes wrong in the block that reads from it.
+    """
     try:
         # Plain Python gives the better message for a file that is missing or may not be read.
         with open(path, "rb"):
             pass
         if not h5py.is_hdf5(path):
-            raise InputError(f"{path} is not an HDF5 file, so not a result of mu2mpi")
+            raise InputError(f"{path} is not an HDF5 file, so not one of mu2mpi")
         if seal_is_broken(path):
             raise InputError(_damaged(path, "its checksum does not match"))
         with h5py.File(path, "r") as file:
-            _check_schema(file, path)
             yield file
     except InputError:
         raise
@@ -183,6 +194,14 @@ def _open(path: Path) -> Iterator[h5py.File]:
     except Exception as error:
         # Where HDF5 meets damage decides which of half a dozen exceptions it raises.
         raise InputError(_damaged(path, error)) from error
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[h5py.File]:
+    """Open a result file of this schema."""
+    with open_sealed(path) as file:
+        _check_schema(file, path)
+        yield file
 
 
 def _damaged(path: Path, error: Exception | str) -> str:
@@ -200,7 +219,8 @@ def _check_schema(file: h5py.File, path: Path) -> None:
         raise InputError(f"{path} is not a finished run: its status is {status!r}")
 
 
-def _experiment(file: h5py.File, path: Path) -> Experiment:
+def stored_experiment(file: h5py.File, path: Path) -> Experiment:
+    """Return the experiment that an open file holds; its machines and rounds are known."""
     experiment = Experiment.make(tomllib.loads(_text(file, "experiment")), str(path))
     if experiment.machines is None or experiment.rounds is None:
         raise InputError(f"{path} is incomplete: its experiment lacks the number of machines or of rounds")

@@ -1,4 +1,4 @@
-"""What a result file holds: the layout of schema "mu2mpi-1", shared by the writer and the reader."""
+"""What result files (schema "mu2mpi-1") and checkpoints hold, shared by what writes and reads them."""
 
 from dataclasses import dataclass, field, fields
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mu2mpi.experiment import Experiment
 from mu2mpi.privacy.accountant import PrivacyStatement
 
-__all__ = ["SCHEMA", "Diagnostics", "History", "Result"]
+__all__ = ["SCHEMA", "Checkpoint", "Diagnostics", "History", "Result"]
 
 SCHEMA = "mu2mpi-1"
 
@@ -99,3 +99,42 @@ class Result:
     diagnostics: Diagnostics
     timing: dict[str, NDArray[np.float64]]
     environment: dict[str, str | int]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a run between two rounds.
+
+    Attributes
+    ----------
+    experiment : Experiment
+        What is run, with machines and rounds filled in.
+    rounds_done : int
+        Rounds whose messages were sent.
+    key : bytes or None
+        The 32-byte root key of a run without a seed; None if it follows from the seed.
+    w, x, x_previous : ndarray of float64, shape (classes, features)
+        The iterate, the query point of the next round, and the query point before it.
+    q : ndarray of int64, shape (classes, features)
+        Sum over all machines of their q_{t,i}, without noise, in units of the grid.
+    history : History
+        What was measured so far.
+    elapsed_seconds : float
+        Wall-clock time of the rounds so far.
+    largest_squared_norm : float
+        Largest squared norm of an increment so far.
+    clipped : int
+        Number of increments clipped so far.
+    """
+
+    experiment: Experiment
+    rounds_done: int
+    key: bytes | None
+    w: NDArray[np.float64]
+    x: NDArray[np.float64]
+    x_previous: NDArray[np.float64]
+    q: NDArray[np.int64]
+    history: History
+    elapsed_seconds: float
+    largest_squared_norm: float
+    clipped: int

@@ -11,4 +11,4 @@ if __name__ == "__main__":
     if world().rank != 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     here = os.path.dirname(os.path.abspath(__file__))
-    sys.exit(pytest.main(["-p", "no:cacheprovider", here, *sys.argv[1:]]))
+    sys.exit(pytest.main(["-p", "no:cacheprovider", "--color=no", here, *sys.argv[1:]]))

@@ -8,7 +8,8 @@ from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator
 from mu2mpi.progress import Progress
-from mu2mpi.simulation import Simulation, run
+from mu2mpi.running import run
+from mu2mpi.simulation import Simulation
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])

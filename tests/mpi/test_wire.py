@@ -13,7 +13,7 @@ from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator, MpiCommunicator
 from mu2mpi.privacy.noise import MACHINE, SERVER, add_noise, derive_key, key_words, root_key
 from mu2mpi.progress import Progress
-from mu2mpi.simulation import Simulation
+from mu2mpi.simulation import Keeper, Simulation
 
 pytestmark = pytest.mark.several_ranks
 ROUNDS, SEED = 12, 5
@@ -55,7 +55,7 @@ def recorded_run(communicator: Communicator, server: str, machines: int, rho: fl
 
     simulation.machines.observe = remember  # type: ignore[method-assign]
     before = len(recorder.log)
-    simulation._take_rounds(Progress())
+    simulation._take_rounds(Progress(), Keeper())
     return simulation, [entry for entry in recorder.log[before:] if entry[0] != "gather"], sums
 
 

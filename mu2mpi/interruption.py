@@ -1,0 +1,73 @@
+"""When a run writes a checkpoint, and when it stops: agreed by all ranks."""
+
+import enum
+from time import monotonic
+
+import numpy as np
+
+from mu2mpi.parallel import Communicator
+from mu2mpi.signals import StopRequests
+
+__all__ = ["Verdict", "Watch"]
+
+LOOK_SECONDS = 0.2
+"""About how often the ranks ask each other: often enough for a signal, rarely enough to cost nothing."""
+
+FASTER = 4
+"""The number of rounds between two looks grows by at most this factor: rounds may become slower."""
+
+
+class Verdict(enum.Enum):
+    """What all ranks do before the next round."""
+
+    GO_ON = enum.auto()
+    SAVE = enum.auto()
+    STOP = enum.auto()
+
+
+class Watch:
+    """Decides together with the other ranks, every so many rounds, whether to save or to stop.
+
+    Parameters
+    ----------
+    communicator : Communicator
+        The ranks.
+    requests : StopRequests
+        What signals have asked of this rank.
+    every : float
+        Seconds between two checkpoints, by the clock of rank 0.
+    """
+
+    def __init__(self, communicator: Communicator, requests: StopRequests, every: float) -> None:
+        self._communicator = communicator
+        self._requests = requests
+        self._every = every
+        self._next_round = 0
+        self._stride = 1
+        self._looked = self._saved = monotonic()
+        self._sums = np.zeros(3, dtype=np.int64)
+
+    def look(self, t: int) -> Verdict:
+        """Say what all ranks do before round t; every rank must ask before every round."""
+        if t < self._next_round:
+            return Verdict.GO_ON
+        now = monotonic()
+        leads = self._communicator.rank == 0
+        mine = np.array(
+            [
+                self._requests.pending,
+                leads and now - self._saved >= self._every,
+                self._rounds_until_next_look(now) if leads else 0,
+            ],
+            dtype=np.int64,
+        )
+        stop, save, stride = self._communicator.allreduce(mine, self._sums).tolist()
+        self._stride, self._looked = stride, now
+        self._next_round = t + stride
+        if save:
+            self._saved = now
+        return Verdict.STOP if stop else Verdict.SAVE if save else Verdict.GO_ON
+
+    def _rounds_until_next_look(self, now: float) -> int:
+        seconds_a_round = max(1e-7, (now - self._looked) / self._stride)
+        return max(1, min(int(LOOK_SECONDS / seconds_a_round), FASTER * self._stride))

@@ -1,0 +1,105 @@
+"""What comes before the first round: data on every rank, the size of the run, its constants and keys."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.algorithm.schedule import Schedule, make_schedule
+from mu2mpi.data import open_source
+from mu2mpi.data.partition import check_rounds
+from mu2mpi.data.source import Source
+from mu2mpi.experiment import Experiment
+from mu2mpi.parallel import Communicator
+from mu2mpi.privacy.noise import derive_key, key_words, root_key
+
+__all__ = ["Keys", "complete", "plan", "shared_source"]
+
+
+def shared_source(experiment: Experiment, data_dir: Path | None, communicator: Communicator) -> Source:
+    """Open the experiment's data on every rank; rank 0 goes first and checks the content."""
+    with communicator.together():
+        if communicator.rank == 0:
+            source = open_source(experiment, data_dir)
+    with communicator.together():
+        if communicator.rank != 0:
+            source = open_source(experiment, data_dir, verify=False)
+    return source
+
+
+def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
+    """Return the experiment with M and T filled in."""
+    machines, rounds = _size(experiment, source, ranks)
+    return experiment.model_copy(update={"machines": machines, "rounds": rounds})
+
+
+def _size(experiment: Experiment, source: Source, ranks: int) -> tuple[int, int]:
+    """Return M and T: by default one machine a rank, and a round for each sample of a machine."""
+    machines = experiment.machines or ranks
+    return machines, experiment.rounds or max(1, source.training_samples // machines)
+
+
+def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
+    """Return the constants of an experiment on a source of data.
+
+    Raises
+    ------
+    InputError
+        If there are too few samples, or no grid of messages can hold the sum of all of them.
+    """
+    machines, rounds = _size(experiment, source, ranks)
+    check_rounds(source.training_samples, machines, rounds)
+    return make_schedule(
+        server=experiment.server,
+        machines=machines,
+        rounds=rounds,
+        classes=source.classes,
+        features=source.dimension + 1,
+        diameter=experiment.diameter,
+        rho=experiment.rho,
+        clip_norm=experiment.clip_norm,
+    )
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What of a run's randomness this rank holds.
+
+    Attributes
+    ----------
+    root : bytes or None
+        What the others follow from; known to rank 0 alone.
+    dealing : bytes
+        Decides which machine gets which samples; known to all ranks.
+    noise : ndarray of uint32, shape (8,), or None
+        Known to every rank if the machines draw the noise, and to rank 0 alone if the server does.
+    """
+
+    root: bytes | None
+    dealing: bytes
+    noise: NDArray[np.uint32] | None
+
+    @classmethod
+    def draw(cls, experiment: Experiment, communicator: Communicator, root: bytes | None = None) -> "Keys":
+        """Make the keys on rank 0, and give the other ranks those that they need.
+
+        Parameters
+        ----------
+        experiment : Experiment
+            Its seed, if it has one, is what everything follows from.
+        communicator : Communicator
+            The ranks.
+        root : bytes, optional
+            On rank 0: the root of a run that goes on. By default that of the seed, or without a seed a
+            new one from the operating system's secure generator.
+        """
+        is_rank_0 = communicator.rank == 0
+        if is_rank_0 and root is None:
+            root = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
+        dealing = communicator.share(derive_key(root, "dealing") if root else None)
+        noise = derive_key(root, "noise") if root else None
+        if experiment.server == "untrusted":
+            noise = communicator.share(noise)
+        return cls(root if is_rank_0 else None, dealing, key_words(noise) if noise else None)
