@@ -85,7 +85,7 @@ def _parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"mu2mpi {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_add_run, _add_sweep, _add_table, _add_show, _add_data, _add_info):
+    for add in (_add_run, _add_sweep, _add_table, _add_show, _add_job, _add_launch, _add_data, _add_info):
         add(commands)
     return parser
 
@@ -264,6 +264,84 @@ def _show(arguments: argparse.Namespace) -> int:
 
     print(describe(read_result(arguments.path), arguments.path))
     return 0
+
+
+def _add_job(commands: "Commands[Parser]") -> None:
+    parser = _add_command(
+        commands,
+        "job",
+        _job,
+        "print a SLURM script for an experiment or a sweep",
+        "A file with lists becomes an array job with one task for each combination.",
+    )
+    parser.add_argument("config", type=Path, metavar="TOML", help="an experiment, or a sweep")
+    parser.add_argument("--output", type=Path, metavar="PATH", help="result file, or folder of a sweep")
+    parser.add_argument("--ntasks", type=int, default=2, metavar="N", help="ranks of a run [default: 2]")
+    parser.add_argument("--time", default="01:00:00", metavar="LIMIT", help="time limit [default: 01:00:00]")
+    parser.add_argument("--partition", metavar="NAME")
+    parser.add_argument("--account", metavar="NAME")
+    parser.add_argument("--submit", action="store_true", help="hand the script to sbatch as well")
+
+
+def _job(arguments: argparse.Namespace) -> int:
+    from mu2mpi.experiment import Sweep, read_toml
+    from mu2mpi.slurm import JobOptions, render_job, submit
+
+    config, output = arguments.config, arguments.output
+    sweep = Sweep(read_toml(config), str(config))
+    options = JobOptions(
+        name=config.stem,
+        ntasks=arguments.ntasks,
+        time=arguments.time,
+        partition=arguments.partition,
+        account=arguments.account,
+        array=len(sweep.experiments) if sweep.swept else None,
+    )
+    if sweep.swept:
+        what = [
+            "sweep",
+            config,
+            "--index",
+            "$SLURM_ARRAY_TASK_ID",
+            "--output",
+            output or f"runs/{config.stem}",
+        ]
+    else:
+        what = ["run", "--config", config, "--output", output or f"runs/{config.stem}.h5"]
+    active = None if sys.prefix == sys.base_prefix else sys.prefix
+    script = render_job(options, [str(word) for word in what], active)
+    print(script, end="")
+    if arguments.submit:
+        submit(script)
+    return 0
+
+
+def _add_launch(commands: "Commands[Parser]") -> None:
+    parser = _add_command(
+        commands,
+        "launch",
+        _launch,
+        "start another command on all ranks of a job and see it through",
+        "Finds out whether mpirun or srun starts ranks that find each other, passes signals on to them, and "
+        "requeues the SLURM job when they stopped with a checkpoint.",
+    )
+    parser.add_argument("--ranks", type=int, metavar="N", help="[default: those of the SLURM job, or 1]")
+    parser.add_argument(
+        "--requeues", type=int, default=20, metavar="N", help="at most so often [default: 20]"
+    )
+    parser.add_argument(
+        "words", nargs=argparse.REMAINDER, metavar="COMMAND ...", help="such as: run --seed 1"
+    )
+
+
+def _launch(arguments: argparse.Namespace) -> int:
+    from mu2mpi.slurm import launch
+
+    if not arguments.words:
+        arguments.parser.error("name the command to start, such as: mu2mpi launch run --seed 1")
+    if arguments.ranks is not None and arguments.ranks < 1:
+        arguments.parser.error(f"--ranks {arguments.ranks} is not a positive number")
+    return launch(arguments.words, arguments.ranks, arguments.requeues)
 
 
 def _add_data(commands: "Commands[Parser]") -> None:

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts: finds a Python, makes a virtual environment, and sets what MPI needs.
 
 say() { printf '\n== %s\n' "$*"; }

@@ -25,17 +25,22 @@ def mpirun(
 
 
 def mu2mpi(
-    *arguments: str | Path, timeout: float = 240, **variables: str
+    *arguments: str | Path, timeout: float = 240, cwd: Path | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line in one process without a launcher."""
-    return run_command([sys.executable, "-m", "mu2mpi", *arguments], timeout, variables)
+    return run_command([sys.executable, "-m", "mu2mpi", *arguments], timeout, variables, cwd)
 
 
 def run_command(
-    command: list[str | Path], timeout: float, variables: dict[str, str]
+    command: list[str | Path], timeout: float, variables: dict[str, str], cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **SETTINGS, **variables}
     texts = [str(part) for part in command]
     return subprocess.run(
-        texts, capture_output=True, text=True, timeout=timeout, env=environment, check=False
+        texts,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, **SETTINGS, **variables},
+        cwd=cwd,
+        check=False,
     )

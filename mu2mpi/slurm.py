@@ -1,0 +1,256 @@
+"""Jobs: the script of a job, and what starts the ranks inside of it."""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from mu2mpi.errors import EXIT_INTERRUPTED, InputError
+from mu2mpi.signals import SIGNALS
+
+__all__ = ["JobOptions", "launch", "render_job", "submit"]
+
+LAUNCHER_VARIABLE = "MU2MPI_LAUNCHER"
+PROBE = "from mpi4py import MPI; print(MPI.COMM_WORLD.Get_size())"
+PROBE_SECONDS = 60
+
+# Open MPI from PyPI binds ranks to cores that a job may not have, and waits for messages in a busy loop.
+RANK_VARIABLES = {
+    "OMP_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What a job asks of SLURM.
+
+    Attributes
+    ----------
+    name : str
+        Name of the job and of its log.
+    ntasks : int
+        Number of ranks.
+    time : str
+        Time limit, as SLURM writes it.
+    partition, account : str or None
+        Left to the site's default if None.
+    array : int or None
+        Number of tasks of an array job, or None for a single run.
+    """
+
+    name: str
+    ntasks: int = 2
+    time: str = "01:00:00"
+    partition: str | None = None
+    account: str | None = None
+    array: int | None = None
+
+
+def render_job(options: JobOptions, arguments: Sequence[str], environment: str | None = None) -> str:
+    """Return the script of a job that runs ``mu2mpi ARGUMENTS`` on its ranks; a function of its input alone.
+
+    Parameters
+    ----------
+    options : JobOptions
+        What the job asks for.
+    arguments : sequence of str
+        Arguments of the command; the index of an array's task may be written ``$SLURM_ARRAY_TASK_ID``.
+    environment : str, optional
+        Folder of the virtual environment to activate; the line is left to edit without it.
+    """
+    log = "%x-%A_%a.log" if options.array is not None else "%x-%j.log"
+    settings = {
+        "job-name": options.name,
+        "ntasks": options.ntasks,
+        "cpus-per-task": 1,
+        "time": options.time,
+        "array": None if options.array is None else f"0-{options.array - 1}",
+        "output": log,
+        "open-mode": "append",
+        "signal": "B:USR1@120",
+        "requeue": "",
+        "partition": options.partition,
+        "account": options.account,
+    }
+    lines = ["#!/bin/bash"]
+    for name, value in settings.items():
+        if value is not None:
+            lines.append(f"#SBATCH --{name}={value}" if value != "" else f"#SBATCH --{name}")
+        elif name in ("partition", "account"):
+            lines.append(f"##SBATCH --{name}=...   # edit, if your site asks for it")
+    activate = f"source {shlex.quote(f'{environment}/bin/activate')}" if environment else ""
+    lines += [
+        "",
+        "# Edit: modules, and the virtual environment in which mu2mpi is installed.",
+        "# module load ...",
+        "# shellcheck source=/dev/null",
+        activate or "source .venv/bin/activate",
+        "",
+        "export OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1",
+        "",
+        "# Starts the ranks with what works here (mpirun or srun), passes signals on to them, and requeues",
+        "# the job when they stopped with a checkpoint, 120 seconds before its time is up or on preemption.",
+        f"exec mu2mpi launch {' '.join(_quoted(argument) for argument in arguments)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(argument: str) -> str:
+    return f'"{argument}"' if argument == "$SLURM_ARRAY_TASK_ID" else shlex.quote(argument)
+
+
+def submit(script: str) -> None:
+    """Hand a script to sbatch.
+
+    Raises
+    ------
+    InputError
+        If there is no sbatch here, or it refuses.
+    """
+    try:
+        subprocess.run(["sbatch"], input=script, text=True, check=True)
+    except FileNotFoundError:
+        raise InputError("there is no sbatch here; submit the script where there is") from None
+    except subprocess.CalledProcessError as error:
+        raise InputError(f"sbatch ended with code {error.returncode}") from None
+
+
+def launch(arguments: Sequence[str], ranks: int | None = None, requeues: int = 20) -> int:
+    """Start ``mu2mpi ARGUMENTS`` on the ranks of this job and see it through.
+
+    SIGUSR1, SIGUSR2 and SIGTERM are passed on to the ranks as SIGUSR1. If the ranks stop with a
+    checkpoint, and not because of SIGTERM, the SLURM job is put back into the queue.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        Arguments of the command.
+    ranks : int, optional
+        Number of ranks; by default that of the SLURM job, or 1.
+    requeues : int, optional
+        How often the job may be requeued.
+
+    Returns
+    -------
+    int
+        The exit code of the ranks.
+
+    Raises
+    ------
+    InputError
+        If no launcher starts ranks that find each other.
+    """
+    ranks = ranks or int(os.environ.get("SLURM_NTASKS", "1"))
+    environment = {**os.environ, **{k: v for k, v in RANK_VARIABLES.items() if k not in os.environ}}
+    if os.getuid() == 0:
+        environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    launcher = find_launcher(ranks, environment)
+    command = [*launcher, sys.executable, "-m", "mu2mpi", *arguments]
+    _say(f"starting {ranks} ranks: {shlex.join(command)}")
+    pending: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        pending.append(number)
+        if process is not None:
+            process.send_signal(signal.SIGUSR1)
+
+    process: subprocess.Popen[bytes] | None = None
+    for number in SIGNALS:
+        signal.signal(number, note)
+    process = subprocess.Popen(command, env=environment)
+    if pending:
+        process.send_signal(signal.SIGUSR1)
+    code = process.wait()
+    # SIGTERM means that the job was cancelled, or that SLURM requeues it on its own.
+    if code == EXIT_INTERRUPTED and signal.SIGTERM not in pending:
+        _requeue(requeues)
+    return code if code >= 0 else 128 - code
+
+
+def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
+    """Return the command that starts this many ranks which find each other, tried in turn.
+
+    Raises
+    ------
+    InputError
+        If none does.
+    """
+    if ranks == 1:
+        return []
+    tried = []
+    for candidate in _candidates(ranks):
+        problem = _problem(candidate, ranks, environment)
+        if problem is None:
+            return candidate
+        tried.append(f"  {shlex.join(candidate)}: {problem}")
+        _say(f"not with {shlex.join(candidate)}: {problem}")
+    raise InputError(
+        f"no launcher starts {ranks} ranks that find each other:\n"
+        + "\n".join(tried)
+        + f"\nSet {LAUNCHER_VARIABLE} to the command that does, such as 'srun --mpi=pmix -n {ranks}'"
+    )
+
+
+def _candidates(ranks: int) -> list[list[str]]:
+    chosen = os.environ.get(LAUNCHER_VARIABLE)
+    if chosen:
+        return [shlex.split(chosen)]
+    candidates = []
+    ours = Path(sys.executable).parent / "mpirun"
+    mpirun = str(ours) if ours.exists() else shutil.which("mpirun")
+    if mpirun:
+        candidates.append([mpirun, "-n", str(ranks)])
+    if shutil.which("srun") and "SLURM_JOB_ID" in os.environ:
+        kinds = ("--mpi=pmix", "--mpi=pmi2", "--mpi=none")
+        candidates += [["srun", kind, "--kill-on-bad-exit=1", "-n", str(ranks)] for kind in kinds]
+    return candidates
+
+
+def _problem(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]) -> str | None:
+    """Try a launcher on a tiny program; return what is wrong with it, or None."""
+    try:
+        probe = subprocess.run(
+            [*launcher, sys.executable, "-c", PROBE],
+            capture_output=True,
+            text=True,
+            timeout=PROBE_SECONDS,
+            env=dict(environment),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if probe.returncode != 0:
+        return f"it ends with code {probe.returncode}"
+    sizes = probe.stdout.split()
+    if sizes != [str(ranks)] * ranks:
+        return f"its ranks see {', '.join(sorted(set(sizes))) or 'no'} ranks"
+    return None
+
+
+def _requeue(limit: int) -> None:
+    """Put this SLURM job back into the queue, unless it was there often enough."""
+    job = os.environ.get("SLURM_JOB_ID")
+    if job is None:
+        return
+    # The last task of an array has the array's number, and would take the others along.
+    if "SLURM_ARRAY_TASK_ID" in os.environ:
+        job = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
+    if restarts >= limit:
+        _say(f"job {job} was requeued {restarts} times, which is enough; submit it again to go on")
+        return
+    _say(f"requeueing job {job} ({restarts + 1} of at most {limit} times)")
+    subprocess.run(["scontrol", "requeue", job], check=False)
+
+
+def _say(message: str) -> None:
+    print(f"mu2mpi launch: {message}", file=sys.stderr, flush=True)

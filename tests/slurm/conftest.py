@@ -1,0 +1,81 @@
+"""A project folder as a user has it, with spaces in its path, and a SLURM to submit to."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+
+
+def works() -> bool:
+    try:
+        return subprocess.run(["sinfo", "-h"], capture_output=True, timeout=10, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+class Cluster:
+    """Commands of SLURM as tests need them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def command(self, *words: str | Path) -> str:
+        done = subprocess.run(
+            [str(word) for word in words],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def submit(self, *words: str | Path) -> str:
+        """Submit a job and return its number."""
+        return self.command("sbatch", "--parsable", *words).split(";")[0].strip()
+
+    def show(self, job: str) -> dict[str, str]:
+        text = self.command("scontrol", "show", "job", "-o", job).splitlines()[0]
+        return dict(word.split("=", 1) for word in text.split() if "=" in word)
+
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float = 90) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, f"waited {seconds} s for {what}\n{self.logs()}"
+            time.sleep(0.2)
+
+    def finish(self, job: str) -> None:
+        """Wait until a job is over; one that waits to start again is started at once."""
+
+        def over() -> bool:
+            state = self.command("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").split()
+            if state and all(s in ("PENDING", "REQUEUED") for s in state) and self.show(job).get("Restarts") != "0":
+                subprocess.run(["scontrol", "update", f"JobId={job}", "StartTime=now"], check=False)
+            return all(s in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL") for s in state)
+
+        self.wait(over, f"job {job}")
+
+    def logs(self) -> str:
+        return "\n".join(f"== {path.name}\n{path.read_text()}" for path in sorted(self.folder.glob("*.log")))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    if not works():
+        message = "no SLURM answers here: eval \"$(scripts/slurm-single-node.sh start)\" starts one"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    folder = tmp_path / "a project"
+    shutil.copytree(PROJECT / "jobs", folder / "jobs")
+    (folder / ".venv").symlink_to(sys.prefix)
+    cluster = Cluster(folder)
+    yield cluster
+    subprocess.run(["scancel", "--user", "root", "--full"], check=False, capture_output=True)
+    cluster.wait(lambda: not cluster.command("squeue", "-h").strip(), "an empty queue")

@@ -1,0 +1,178 @@
+"""The shipped job scripts, submitted to a real SLURM."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launch import mu2mpi
+
+from mu2mpi.results.reader import read_result
+
+LONG = 'data = "synthetic"\nsamples = 400_000\nserver = "{server}"\nmachines = 2\nseed = 3\n'
+
+
+def write_long_experiment(cluster, server="trusted") -> Path:
+    path = cluster.folder / "long.toml"
+    path.write_text(LONG.format(server=server))
+    return path
+
+
+def long_job(cluster) -> list[str | Path]:
+    """Write the script of a job of some seconds on two ranks, and return what to submit."""
+    config = write_long_experiment(cluster)
+    script = mu2mpi("job", config.name, "--output", "out put/long.h5", cwd=cluster.folder)
+    assert script.returncode == 0, script.stderr
+    (cluster.folder / "long.sbatch").write_text(script.stdout)
+    return ["long.sbatch"]
+
+
+def unbroken(cluster) -> Path:
+    path = cluster.folder / "unbroken.h5"
+    done = mu2mpi("run", "--config", cluster.folder / "long.toml", "--output", path)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def same_history(a, b) -> bool:
+    names = [name for name in a.history.columns() if name != "elapsed_seconds"]
+    return all(getattr(a.history, n).tobytes() == getattr(b.history, n).tobytes() for n in names)
+
+
+def is_running(cluster, job: str) -> bool:
+    """Whether the rounds of a job have begun."""
+    return "round 1 of" in cluster.logs() and cluster.show(job)["JobState"] == "RUNNING"
+
+
+def test_one_run(cluster):
+    job = cluster.submit("jobs/run.sbatch")
+    cluster.finish(job)
+    assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
+    result = read_result(cluster.folder / "runs" / "experiment.h5")
+    assert result.environment["ranks"] == 2
+    assert (cluster.folder / f"experiment-{job}.log").exists()
+
+
+@pytest.mark.parametrize("launcher", ["srun --mpi=pmi2 --kill-on-bad-exit=1 -n 2", "srun --mpi=none -n 2"])
+def test_a_launcher_of_the_users_choice(cluster, launcher, monkeypatch):
+    monkeypatch.setenv("MU2MPI_LAUNCHER", launcher)
+    job = cluster.submit("jobs/run.sbatch")
+    cluster.finish(job)
+    if "none" in launcher:
+        # Silently, this would have been two runs on one rank each.
+        assert cluster.show(job)["ExitCode"] == "2:0"
+        assert "its ranks see 1 ranks" in cluster.logs()
+        assert not (cluster.folder / "runs").exists()
+    else:
+        assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
+
+
+def test_signal_requeue_and_resume(cluster):
+    job = cluster.submit(*long_job(cluster))
+    cluster.wait(lambda: is_running(cluster, job), "the first rounds")
+    cluster.command("scancel", "--signal=USR1", "--batch", job)
+    cluster.wait(lambda: "requeueing job" in cluster.logs(), "the requeue")
+    assert (cluster.folder / "out put" / "long.h5.checkpoint").stat().st_mode & 0o777 == 0o600
+    cluster.finish(job)
+    assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
+    assert "going on after round" in cluster.logs()
+    found, expected = read_result(cluster.folder / "out put" / "long.h5"), read_result(unbroken(cluster))
+    assert found.x.tobytes() == expected.x.tobytes()
+    assert same_history(found, expected)
+    assert [path.name for path in (cluster.folder / "out put").iterdir()] == ["long.h5"]
+
+
+def test_preemption(cluster):
+    job = cluster.submit("--partition=low", "--exclusive", *long_job(cluster))
+    cluster.wait(lambda: is_running(cluster, job), "the first rounds")
+    other = cluster.submit("--partition=high", "--exclusive", "--wrap=true")
+    cluster.finish(other)
+    assert cluster.show(other)["JobState"] == "COMPLETED"
+    cluster.finish(job)
+    assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
+    assert cluster.show(job)["Restarts"] == "1"
+    assert "going on after round" in cluster.logs()
+    found, expected = read_result(cluster.folder / "out put" / "long.h5"), read_result(unbroken(cluster))
+    assert found.x.tobytes() == expected.x.tobytes()
+
+
+def test_requeues_are_bounded(cluster):
+    script = cluster.folder / long_job(cluster)[0]
+    script.write_text(script.read_text().replace("mu2mpi launch", "mu2mpi launch --requeues 0"))
+    job = cluster.submit(script)
+    cluster.wait(lambda: is_running(cluster, job), "the first rounds")
+    cluster.command("scancel", "--signal=USR1", "--batch", job)
+    cluster.finish(job)
+    assert cluster.show(job)["ExitCode"] == "75:0"
+    assert "which is enough" in cluster.logs()
+
+
+def test_cancelling_leaves_no_half_written_file(cluster):
+    job = cluster.submit(*long_job(cluster))
+    cluster.wait(lambda: is_running(cluster, job), "the first rounds")
+    cluster.command("scancel", job)
+    cluster.finish(job)
+    names = {path.name for path in (cluster.folder / "out put").iterdir()}
+    assert names <= {"long.h5.checkpoint"}
+
+
+SWEEP = 'machines = 2\nrounds = 20\nserver = ["untrusted", "trusted"]\nseed = [1, 2]\n'
+
+
+def test_array_with_one_failing_task_and_a_second_submission(cluster):
+    (cluster.folder / "sweep.toml").write_text(SWEEP)
+    results = cluster.folder / "my results"
+    results.mkdir()
+    obstacle = results / "untrusted_seed-2.h5"
+    obstacle.write_text("not a result")
+    arguments = ["--array=0-3", "jobs/tables.sbatch", "sweep.toml", "my results"]
+    job = cluster.submit(*arguments)
+    table = cluster.folder / f"table-{job}.txt"
+    cluster.wait(lambda: table.exists() and "Test loss" in table.read_text(), "the table")
+    assert sorted(path.name for path in results.glob("*.h5")) == [
+        "trusted_seed-1.h5",
+        "trusted_seed-2.h5",
+        "untrusted_seed-1.h5",
+        "untrusted_seed-2.h5",
+    ]
+    assert "untrusted_seed-2.h5 is not an HDF5 file" in (cluster.folder / f"tables-{job}_1.log").read_text()
+    states = cluster.command("squeue", "-h", "-t", "all", "-r", "-j", job, "-o", "%K %T").split("\n")
+    assert sorted(line for line in states if line) == ["0 COMPLETED", "1 FAILED", "2 COMPLETED", "3 COMPLETED"]
+    obstacle.unlink()
+    before = {path: path.stat().st_mtime_ns for path in results.glob("*.h5")}
+    again = cluster.submit(*arguments)
+    second = cluster.folder / f"table-{again}.txt"
+    cluster.wait(lambda: second.exists() and "Test loss" in second.read_text(), "the second table")
+    assert read_result(obstacle).experiment.seed == 2
+    assert all(path.stat().st_mtime_ns == at for path, at in before.items())
+    assert "0 to go" in (cluster.folder / f"tables-{again}_0.log").read_text()
+
+
+def test_scaling(cluster, monkeypatch):
+    monkeypatch.setenv("ROUNDS", "3")
+    job = cluster.submit("--ntasks=2", "jobs/scaling.sbatch", "runs/sc aling")
+    cluster.finish(job)
+    assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
+    ranks = {
+        path.name: read_result(path).environment["ranks"]
+        for path in (cluster.folder / "runs" / "sc aling").iterdir()
+    }
+    assert ranks == {
+        "strong-64-machines-on-1-ranks.h5": 1,
+        "strong-64-machines-on-2-ranks.h5": 2,
+        "weak-4-machines-on-1-ranks.h5": 1,
+        "weak-8-machines-on-2-ranks.h5": 2,
+    }
+
+
+def test_job_submit(cluster):
+    done = subprocess.run(
+        [sys.executable, "-m", "mu2mpi", "job", "jobs/experiment.toml", "--submit", "--time=00:05:00"],
+        cwd=cluster.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    job = done.stdout.split("Submitted batch job ")[1].split()[0]
+    cluster.finish(job)
+    assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
