@@ -10,19 +10,18 @@ from mu2mpi._version import __version__
 
 if TYPE_CHECKING:
     from mu2mpi.errors import InputError, Interrupted
-    from mu2mpi.experiment import Experiment, Sweep
+    from mu2mpi.experiment import Experiment
     from mu2mpi.results.reader import read_result
     from mu2mpi.results.schema import Result
     from mu2mpi.running import run
 
-__all__ = ["Experiment", "InputError", "Interrupted", "Result", "Sweep", "__version__", "read_result", "run"]
+__all__ = ["Experiment", "InputError", "Interrupted", "Result", "__version__", "read_result", "run"]
 
 _HOMES = {
     "Experiment": "mu2mpi.experiment",
     "InputError": "mu2mpi.errors",
     "Interrupted": "mu2mpi.errors",
     "Result": "mu2mpi.results.schema",
-    "Sweep": "mu2mpi.experiment",
     "read_result": "mu2mpi.results.reader",
     "run": "mu2mpi.running",
 }

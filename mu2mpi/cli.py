@@ -5,6 +5,7 @@ wait until a command needs them.
 """
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -30,6 +31,10 @@ Each command has its own --help."""
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a letter gets a question mark instead of an error.
+            stream.reconfigure(errors="replace")
     try:
         arguments = _parser().parse(argv)
         # From here on a signal is kept for the run to come, not died of.

@@ -11,6 +11,8 @@ functions it uses: after an edit to those, remove the ``__pycache__`` folders.
 
 import os
 import platform
+from collections.abc import Callable
+from typing import Any
 
 import llvmlite.binding
 import numba
@@ -36,8 +38,19 @@ def _use_widest_vectors() -> None:
 
 _use_widest_vectors()
 
-kernel = numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
-inline = numba.njit(forceinline=True, error_model="numpy", fastmath={"contract"})
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function, and keep it on disk where any folder for that can be written."""
+    try:
+        return numba.njit(cache=True, **OPTIONS)(function)
+    except RuntimeError:
+        # numba found no such folder: each process compiles for itself.
+        return numba.njit(**OPTIONS)(function)
+
+
+inline = numba.njit(forceinline=True, **OPTIONS)
 reduction = numba.njit(forceinline=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 
 # Adding 1.5 * 2^52 to a float64 below 2^51 leaves the nearest integer in its last bits. Unlike a

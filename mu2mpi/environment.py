@@ -2,7 +2,6 @@
 
 import os
 import platform
-from pathlib import Path
 
 from mu2mpi._version import __version__
 from mu2mpi.parallel import Communicator
@@ -52,14 +51,11 @@ def describe(communicator: Communicator) -> dict[str, str | int]:
 
 def folders() -> dict[str, str]:
     """Return the folders that hold data sets and compiled kernels."""
-    import numba
-
-    from mu2mpi import compiled
     from mu2mpi.data.cache import cache_folder
+    from mu2mpi.privacy.noise import add_noise
 
-    package = Path(compiled.__file__).parent
     return {
         "data_dir": os.environ.get("MU2MPI_DATA_DIR") or "unset (MU2MPI_DATA_DIR)",
         "data_cache": str(cache_folder()),
-        "kernel_cache": getattr(numba.config, "CACHE_DIR", "") or f"{package}/**/__pycache__",
+        "kernel_cache": add_noise.stats.cache_path or "none can be written (set NUMBA_CACHE_DIR)",
     }

@@ -5,7 +5,7 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -29,7 +29,7 @@ class Experiment(BaseModel):
     Raises
     ------
     InputError
-        From `make`, which is how user input should become an experiment.
+        With one line per problem: the option, what is wrong with it, and what is allowed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
@@ -89,9 +89,17 @@ class Experiment(BaseModel):
                     raise ValueError(f"{name} applies to data = synthetic only, and data is {self.data}")
         return self
 
+    if not TYPE_CHECKING:  # type checkers know the fields better than this signature tells
+
+        def __init__(self, **settings: Any) -> None:
+            try:
+                super().__init__(**settings)
+            except ValidationError as error:
+                raise InputError("\n".join(_explain(problem) for problem in error.errors())) from None
+
     @classmethod
     def make(cls, settings: Mapping[str, Any], where: str = "") -> Self:
-        """Build an experiment from user input.
+        """Build an experiment from settings of which messages say where they come from.
 
         Parameters
         ----------
@@ -106,11 +114,10 @@ class Experiment(BaseModel):
             With one line per problem: the option, what is wrong with it, and what is allowed.
         """
         try:
-            return cls.model_validate(dict(settings))
-        except ValidationError as error:
-            lines = [_explain(problem) for problem in error.errors()]
+            return cls(**settings)
+        except InputError as error:
             prefix = f"{where}: " if where else ""
-            raise InputError("\n".join(prefix + line for line in lines)) from None
+            raise InputError("\n".join(prefix + line for line in str(error).splitlines())) from None
 
     def to_toml(self) -> str:
         """Return the TOML that repeats this experiment; options left to their meaning "unset" are absent."""
@@ -141,6 +148,8 @@ def _explain(problem: Mapping[str, Any]) -> str:
         return f"unknown option {location!r}; the options are {', '.join(Experiment.model_fields)}"
     if not location:
         return str(problem["msg"]).removeprefix("Value error, ")
+    if isinstance(problem["input"], list):
+        return f"{location} is a list; lists of values are for `mu2mpi sweep`"
     message = str(problem["msg"]).removeprefix("Input ")
     return f"{location} = {problem['input']!r} {message}"
 
@@ -220,7 +229,7 @@ class Sweep:
 
 
 def result_name(experiment: Experiment, names: Sequence[str] = NAMED) -> str:
-    """Return a file name such as ``trusted_machines-100_rho-4_seed-1.h5`` made of the named settings."""
+    """Return a file name such as ``trusted_rho-4_machines-100_seed-1.h5`` made of the named settings."""
     parts = []
     for name in names:
         value = getattr(experiment, name)

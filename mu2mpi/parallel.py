@@ -120,6 +120,8 @@ class Communicator:
             failure = InputError, str(error)
         except OSError as error:
             failure = OSError, str(error)
+        except MemoryError as error:
+            failure = OSError, f"not enough memory: {error}; use fewer samples or features, or more ranks"
         self.wait_for_all()
         for found in self.allgather(failure):
             if found is not None:

@@ -16,7 +16,7 @@ from mu2mpi.results.schema import Checkpoint, Result
 from mu2mpi.signals import StopRequests, stop_requests
 from mu2mpi.simulation import Keeper, Simulation
 
-__all__ = ["CHECKPOINT_SECONDS", "Job", "run"]
+__all__ = ["CHECKPOINT_SECONDS", "Job", "holds", "run"]
 
 CHECKPOINT_SECONDS = 300.0
 """Seconds between two checkpoints unless the user says otherwise."""
@@ -127,12 +127,30 @@ class Job:
         result = simulation.run(progress, keeper)
         with communicator.together():
             if communicator.rank == 0:
-                from mu2mpi.results.checkpoint import checkpoint_path
-                from mu2mpi.results.writer import write_result
-
-                write_result(result, path, self.overwrite)
-                checkpoint_path(path).unlink(missing_ok=True)
+                self._write(result, path)
         return result
+
+    def _write(self, result: Result, path: Path) -> None:
+        """Write the result and remove the checkpoint; the same result from another job is as good."""
+        from mu2mpi.results.checkpoint import checkpoint_path
+        from mu2mpi.results.writer import write_result
+
+        try:
+            write_result(result, path, self.overwrite)
+        except InputError:
+            if not holds(path, result.experiment):
+                raise
+        checkpoint_path(path).unlink(missing_ok=True)
+
+
+def holds(path: Path, experiment: Experiment) -> bool:
+    """Return whether a file is the finished result of this experiment."""
+    from mu2mpi.results.reader import read_experiment
+
+    try:
+        return read_experiment(path) == experiment
+    except InputError:
+        return False
 
 
 def _find_checkpoint(path: Path, experiment: Experiment) -> Checkpoint | None:

@@ -11,7 +11,7 @@ from mu2mpi.preparation import complete, plan, shared_source
 from mu2mpi.progress import for_standard_error
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.writer import check_output
-from mu2mpi.running import Job
+from mu2mpi.running import Job, holds
 from mu2mpi.signals import stop_requests
 
 __all__ = ["run_sweep"]
@@ -73,10 +73,15 @@ def _run_all(job: Job, sweep: Sweep, chosen: Chosen, folder: Path, data_dir: Pat
     todo = communicator.share(todo)
     _say(communicator, f"{len(chosen) - len(todo)} of {len(chosen)} runs are finished; {len(todo)} to go")
     for count, (_index, experiment) in enumerate(todo, 1):
-        path = folder / sweep.file_name(experiment)
+        path, source = folder / sweep.file_name(experiment), sources[data_key(experiment)]
         _say(communicator, f"[{count}/{len(todo)}] {path}")
+        # Another job may have been at work in the same folder meanwhile.
+        completed = complete(experiment, source, communicator.size)
+        if not job.overwrite and communicator.share(communicator.rank == 0 and holds(path, completed)):
+            _say(communicator, "  finished by another job")
+            continue
         progress = for_standard_error(LOG_SECONDS)
-        history = job.run_to_file(experiment, sources[data_key(experiment)], path, progress).history
+        history = job.run_to_file(experiment, source, path, progress).history
         _say(communicator, f"  loss {history.test_loss[-1]:.4f}, accuracy {history.test_accuracy[-1]:.1%}")
     _say(communicator, f"all {len(chosen)} runs are in {folder}; next: mu2mpi table {folder}")
 

@@ -6,14 +6,15 @@ say() { printf '\n== %s\n' "$*"; }
 # Print the first Python of at least 3.11 that can make virtual environments.
 find_python() {
     local candidate
-    for candidate in ${PYTHON:-} python3 python3.13 python3.12 python3.11; do
+    for candidate in "${PYTHON:-python3}" python3.13 python3.12 python3.11; do
         if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             printf '%s\n' "$candidate"
             return
         fi
+        [ -n "${PYTHON:-}" ] && break
     done
     echo "mu2mpi needs Python 3.11 or newer with its venv module (on Debian: apt install python3-venv);" \
-        "set PYTHON to the one to use" >&2
+        "set PYTHON to the one to use${PYTHON:+, which $PYTHON is not}" >&2
     return 1
 }
 

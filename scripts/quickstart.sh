@@ -27,8 +27,11 @@ cat <<END
 The result files are in runs/quickstart. What to run next:
 
   source $folder/bin/activate
-  mu2mpi show runs/quickstart/trusted_machines-10_rho-4_seed-1.h5   # one run in words
+  mu2mpi show runs/quickstart/trusted_rho-4_machines-10_seed-1.h5   # one run in words
   mu2mpi data mnist                                                 # download MNIST once
   mpirun -n 2 mu2mpi sweep jobs/tables.toml --output runs/tables    # the paper's two tables
   mu2mpi table runs/tables
 END
+if [ "$mpi" = openmpi ] && [ "$(id -u)" = 0 ]; then
+    echo "As root, Open MPI wants: export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+fi

@@ -18,7 +18,7 @@ def described(long_name: str, units: str) -> dict[str, str]:
     return {"long_name": long_name, "units": units}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class History:
     """What was measured at the rounds of evaluation; all columns have one entry for each.
 
@@ -69,7 +69,7 @@ class Diagnostics:
     clipped_share: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """One finished run.
 
@@ -100,8 +100,13 @@ class Result:
     timing: dict[str, NDArray[np.float64]]
     environment: dict[str, str | int]
 
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value!r}" for name, value in self.experiment.settings().items())
+        loss, accuracy = self.history.test_loss[-1], self.history.test_accuracy[-1]
+        return f"<Result of {settings}: test loss {loss:.4f}, accuracy {accuracy:.1%}>"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Checkpoint:
     """The state of a run between two rounds.
 

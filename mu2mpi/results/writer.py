@@ -193,4 +193,4 @@ def _target(path: Path) -> Path:
 
 
 def _exists(path: Path) -> str:
-    return f"the output {path} exists; give --overwrite to replace it, or name another file"
+    return f"the output {path} exists; give --overwrite to replace it, or another --output"

@@ -57,7 +57,11 @@ class Cluster:
 
         def over() -> bool:
             state = self.command("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").split()
-            if state and all(s in ("PENDING", "REQUEUED") for s in state) and self.show(job).get("Restarts") != "0":
+            if (
+                state
+                and all(s in ("PENDING", "REQUEUED") for s in state)
+                and self.show(job).get("Restarts") != "0"
+            ):
                 subprocess.run(["scontrol", "update", f"JobId={job}", "StartTime=now"], check=False)
             return all(s in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL") for s in state)
 
@@ -70,7 +74,7 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     if not works():
-        message = "no SLURM answers here: eval \"$(scripts/slurm-single-node.sh start)\" starts one"
+        message = 'no SLURM answers here: eval "$(scripts/slurm-single-node.sh start)" starts one'
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
     folder = tmp_path / "a project"
     shutil.copytree(PROJECT / "jobs", folder / "jobs")

@@ -137,7 +137,12 @@ def test_array_with_one_failing_task_and_a_second_submission(cluster):
     ]
     assert "untrusted_seed-2.h5 is not an HDF5 file" in (cluster.folder / f"tables-{job}_1.log").read_text()
     states = cluster.command("squeue", "-h", "-t", "all", "-r", "-j", job, "-o", "%K %T").split("\n")
-    assert sorted(line for line in states if line) == ["0 COMPLETED", "1 FAILED", "2 COMPLETED", "3 COMPLETED"]
+    assert sorted(line for line in states if line) == [
+        "0 COMPLETED",
+        "1 FAILED",
+        "2 COMPLETED",
+        "3 COMPLETED",
+    ]
     obstacle.unlink()
     before = {path: path.stat().st_mtime_ns for path in results.glob("*.h5")}
     again = cluster.submit(*arguments)

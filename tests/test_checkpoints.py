@@ -1,0 +1,438 @@
+"""Runs that stop and go on: the same bits, the same messages, and nothing lost whatever fails."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from arrays import random_source
+from launch import SETTINGS, mpirun, mu2mpi
+
+from mu2mpi.errors import InputError, Interrupted
+from mu2mpi.experiment import Experiment
+from mu2mpi.interruption import Verdict
+from mu2mpi.parallel import Communicator
+from mu2mpi.progress import Progress
+from mu2mpi.results.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint
+from mu2mpi.results.reader import read_result
+from mu2mpi.running import Job, _find_checkpoint
+from mu2mpi.signals import StopRequests
+from mu2mpi.simulation import Keeper, Simulation
+
+SERVERS = pytest.mark.parametrize("server", ["untrusted", "trusted"])
+
+
+class StopAt(Keeper):
+    """Stops a run before some round and remembers its state."""
+
+    def __init__(self, t: int) -> None:
+        self.t, self.state = t, None
+
+    def look(self, t):
+        return Verdict.STOP if t == self.t else Verdict.GO_ON
+
+    def keep(self, verdict, state):
+        self.state = state
+        raise Interrupted(state.rounds_done)
+
+
+def assert_same(found, expected):
+    assert found.x.tobytes() == expected.x.tobytes()
+    assert found.w.tobytes() == expected.w.tobytes()
+    assert found.diagnostics == expected.diagnostics
+    for name in found.history.columns():
+        if name != "elapsed_seconds":
+            np.testing.assert_array_equal(getattr(found.history, name), getattr(expected.history, name))
+
+
+def stopped_state(experiment, source, t):
+    keeper = StopAt(t)
+    with pytest.raises(Interrupted):
+        Simulation(experiment, source, Communicator()).run(Progress(), keeper)
+    return keeper.state
+
+
+@SERVERS
+@pytest.mark.parametrize("t", [1, 2, 7, 24, 25])
+def test_going_on_gives_the_bits_of_an_unbroken_run(server, t, tmp_path):
+    source = random_source(1, 100, 6, 3)
+    experiment = Experiment(server=server, machines=4, seed=9, clip_norm=0.9)
+    unbroken = Simulation(experiment, source, Communicator()).run(Progress())
+    write_checkpoint(stopped_state(experiment, source, t), tmp_path / "checkpoint")
+    state = read_checkpoint(tmp_path / "checkpoint")
+    assert state.rounds_done == t - 1
+    resumed = Simulation(experiment, source, Communicator(), state).run(Progress())
+    assert_same(resumed, unbroken)
+    assert np.all(np.diff(resumed.history.elapsed_seconds) > 0)
+
+
+@SERVERS
+def test_a_restart_sends_the_very_same_messages(server, tmp_path, monkeypatch):
+    """A run without a seed, so that its key lives in the checkpoint alone: no second noisy copy leaves."""
+    source = random_source(1, 100, 6, 3)
+    experiment = Experiment(server=server, machines=4)
+    sent: dict[int, list[bytes]] = {}
+    module = sys.modules["mu2mpi.algorithm.machine" if server == "untrusted" else "mu2mpi.algorithm.server"]
+    add_noise = module.add_noise
+
+    def recorded(noised, message, key, who, first, count, t, scale):
+        add_noise(noised, message, key, who, first, count, t, scale)
+        sent.setdefault(t, []).append(noised.tobytes())
+
+    monkeypatch.setattr(module, "add_noise", recorded)
+    write_checkpoint(stopped_state(experiment, source, 10), tmp_path / "checkpoint")
+    for _ in range(2):
+        Simulation(experiment, source, Communicator(), read_checkpoint(tmp_path / "checkpoint")).run(
+            Progress()
+        )
+    last = 25 if server == "untrusted" else 24  # the server's last message would move nothing
+    assert sorted(sent) == list(range(1, last + 1))
+    assert all(len(sent[t]) == (1 if t < 10 else 2) for t in sent)
+    assert all(len(set(messages)) == 1 for messages in sent.values())
+
+
+def test_the_key_is_kept_before_the_first_message(tmp_path, monkeypatch):
+    """A run without a seed that dies in its first round starts again with the same noise."""
+    source = random_source(1, 100, 6, 3)
+    job = Job(Communicator(), StopRequests(), False, 1e9)
+    path = tmp_path / "a.h5"
+
+    def fail(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mu2mpi.algorithm.server.UntrustedServer.round", fail)
+        with pytest.raises(MemoryError):
+            job.run_to_file(Experiment(machines=4), source, path, Progress())
+    kept = read_checkpoint(checkpoint_path(path))
+    assert kept.rounds_done == 0
+    expected = Simulation(Experiment(machines=4), source, Communicator(), kept).run(Progress())
+    found = job.run_to_file(Experiment(machines=4), source, path, Progress())
+    assert_same(found, expected)
+    assert_same(read_result(path), expected)
+    assert not checkpoint_path(path).exists()
+
+
+@pytest.fixture
+def state():
+    return stopped_state(Experiment(machines=4, seed=1), random_source(1, 100, 6, 3), 10)
+
+
+def test_only_the_owner_can_read_a_checkpoint(state, tmp_path):
+    write_checkpoint(state, tmp_path / "c")
+    assert (tmp_path / "c").stat().st_mode & 0o777 == 0o600
+    assert os.path.getsize(tmp_path / "c") < 50_000
+
+
+def test_the_key_of_a_seed_is_not_in_the_checkpoint(state, tmp_path):
+    assert state.key is None
+    write_checkpoint(state, tmp_path / "c")
+    with h5py.File(tmp_path / "c") as file:
+        assert "key" not in file.attrs
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (Experiment(machines=4, seed=2), "seed is 2 here and 1 there"),
+        (Experiment(machines=5, seed=1), "machines is 5 here and 4 there"),
+        (Experiment(machines=4, seed=1, server="trusted"), "server is trusted here and untrusted there"),
+        (Experiment(machines=4, seed=1, rounds=24), "rounds is 24 here and 25 there"),
+    ],
+)
+def test_a_checkpoint_of_another_experiment_is_refused(state, tmp_path, other, words):
+    path = checkpoint_path(tmp_path / "a.h5")
+    write_checkpoint(state, path)
+    content = path.read_bytes()
+    with pytest.raises(InputError, match=words):
+        _find_checkpoint(tmp_path / "a.h5", other)
+    assert path.read_bytes() == content
+
+
+def test_what_the_experiment_leaves_open_was_settled_before(state, tmp_path):
+    write_checkpoint(state, checkpoint_path(tmp_path / "a.h5"))
+    assert _find_checkpoint(tmp_path / "a.h5", Experiment(seed=1)).experiment.machines == 4
+
+
+@pytest.mark.parametrize("name", ["schema", "mu2mpi_version"])
+def test_a_checkpoint_of_another_version_is_refused(state, tmp_path, name):
+    write_checkpoint(state, tmp_path / "c")
+    with h5py.File(tmp_path / "c", "a") as file:
+        file.attrs[name] = "0.0.1-other"
+    with pytest.raises(InputError, match=rf"{name} is '0\.0\.1-other'"):
+        read_checkpoint(tmp_path / "c")
+
+
+def test_a_damaged_checkpoint_is_refused(state, tmp_path):
+    write_checkpoint(state, tmp_path / "c")
+    content = (tmp_path / "c").read_bytes()
+    rng = random.Random(3)
+    for _ in range(60):
+        damaged = bytearray(content)
+        if rng.random() < 0.5:
+            del damaged[rng.randrange(1, len(damaged)) :]
+        else:
+            damaged[rng.randrange(len(damaged) - 80)] ^= 1 << rng.randrange(8)
+        (tmp_path / "c").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"damaged|not an HDF5 file"):
+            read_checkpoint(tmp_path / "c")
+
+
+# Real processes from here on: they are killed, starved of disk, and signalled.
+
+LONG = ["--data", "synthetic", "--samples", "60000", "--machines", "3", "--seed", "4", "--evaluations", "8"]
+
+FORKED = """
+import os, sys
+from pathlib import Path
+from mu2mpi.parallel import Communicator
+from mu2mpi.progress import Progress
+from mu2mpi.running import Job
+from mu2mpi.signals import StopRequests
+from mu2mpi.experiment import Experiment
+from mu2mpi.preparation import shared_source
+import random, signal, time
+experiment = Experiment(data="synthetic", samples=30_000, machines=3, seed=4, server=sys.argv[2])
+serial = Communicator()
+source = shared_source(experiment, None, serial)
+job = Job(serial, StopRequests(), False, 0.01)
+job.run_to_file(experiment, source, Path(sys.argv[1], "unbroken.h5"), Progress())
+rng = random.Random(sys.argv[2])
+kills = finished = 0
+while kills < 25:
+    path = Path(sys.argv[1], f"{finished}.h5")
+    child = os.fork()
+    if child == 0:
+        job.run_to_file(experiment, source, path, Progress())
+        os._exit(0)
+    time.sleep(rng.random() * 0.5)
+    os.kill(child, signal.SIGKILL)
+    killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    kills += killed
+    print("kill" if killed else "done", path, flush=True)
+    finished += not killed
+child = os.fork()
+if child == 0:
+    job.run_to_file(experiment, source, path, Progress()) if not path.exists() else None
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@SERVERS
+def test_25_kills_at_random_moments(server, tmp_path):
+    """With both servers, 50 kills: every time, the next start goes on to the same bits."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, tmp_path, server],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sum(line.startswith("kill ") for line in done.stdout.splitlines()) == 25
+    expected = read_result(tmp_path / "unbroken.h5")
+    results = [path for path in tmp_path.glob("*.h5") if path.name != "unbroken.h5"]
+    assert results
+    for path in results:
+        assert_same(read_result(path), expected)
+    assert not list(tmp_path.glob("*.checkpoint"))
+
+
+@pytest.mark.mpi
+@SERVERS
+def test_one_killed_rank_ends_the_job_and_any_ranks_go_on(server, tmp_path):
+    path = tmp_path / "a.h5"
+    command = [
+        Path(sys.executable).parent / "mpirun",
+        "-n",
+        "3",
+        sys.executable,
+        "-m",
+        "mu2mpi",
+        "run",
+        *LONG,
+    ]
+    command += ["--server", server, "--checkpoint-every", "0.2", "--output", path]
+    job = subprocess.Popen(
+        [str(c) for c in command], env={**os.environ, **SETTINGS}, stderr=subprocess.DEVNULL
+    )
+    wait_for(checkpoint_path(path).exists, 60)
+    time.sleep(0.3)
+    children = subprocess.run(
+        ["pgrep", "-f", f"mu2mpi run.*{path}"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    ranks = [int(p) for p in children if int(p) != job.pid]
+    os.kill(max(ranks), signal.SIGKILL)
+    assert job.wait(timeout=20) != 0
+    assert not path.exists()
+    assert read_checkpoint(checkpoint_path(path)).rounds_done > 0
+    resumed = mpirun(2, "-m", "mu2mpi", "run", *LONG, "--server", server, "--output", path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "going on after round" in resumed.stderr
+    other = tmp_path / "unbroken.h5"
+    assert mu2mpi("run", *LONG, "--server", server, "--output", other).returncode == 0
+    assert_same(read_result(path), read_result(other))
+
+
+def wait_for(condition, seconds):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2", "SIGTERM"])
+def test_a_signal_stops_all_ranks_with_a_checkpoint(name, tmp_path):
+    """Sent to one rank alone: the others agree."""
+    script = tmp_path / "signalled.py"
+    script.write_text(
+        "import os, signal, sys, time\n"
+        "from mu2mpi.cli import main\n"
+        "from mu2mpi.algorithm.machine import Machines\n"
+        "from mu2mpi.parallel import world\n"
+        "observe = Machines.observe\n"
+        "def signalled(self, t, *points):\n"
+        "    if t == 200 and world().rank == 1:\n"
+        f"        os.kill(os.getpid(), signal.{name})\n"
+        "        print('SENT', time.time(), flush=True)\n"
+        "    observe(self, t, *points)\n"
+        "Machines.observe = signalled\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    path = tmp_path / "a.h5"
+    job = mpirun(3, script, "run", *LONG, "--output", path)
+    ended = time.time()
+    assert job.returncode == 75, job.stderr
+    assert ended - float(job.stdout.split("SENT")[1].split()[0]) < 5  # includes the end of all processes
+    assert "the same command goes on from it" in job.stderr
+    assert checkpoint_path(path).exists()
+    assert not path.exists()
+    resumed = mu2mpi("run", *LONG, "--output", path)
+    assert resumed.returncode == 0, resumed.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "code"),
+    [
+        ("mu2mpi.simulation", "warm_up", 75),
+        ("mu2mpi.evaluation", "sum_losses", 75),
+        ("mu2mpi.results.writer", "file_image", 0),
+        ("mu2mpi.running", "shared_source", 75),
+    ],
+)
+def test_a_signal_at_an_awkward_moment(module, name, code, tmp_path):
+    """While kernels are compiled, the loss is measured, the result is written, and data are read."""
+    script = (
+        f"import os, signal, sys, {module} as module\n"
+        "from mu2mpi.cli import main\n"
+        f"original = module.{name}\n"
+        "def signalled(*a, **k):\n"
+        "    os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "    return original(*a, **k)\n"
+        f"module.{name} = signalled\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    path = tmp_path / "a.h5"
+    command = [sys.executable, "-c", script, "run", *LONG, "--output", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stderr
+    assert path.exists() == (code == 0)
+    assert checkpoint_path(path).exists() == (code == 75)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mount a file system of 200 kB; a full disk of another kind would need the same rights."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("a small file system can be mounted by root only")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def fill(folder):
+    with open(folder / "filler", "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def test_a_disk_that_fills_up(small_disk):
+    """Checkpoints that fail do not stop the run; a result that fails is told; room brings all back."""
+    path = small_disk / "a.h5"
+    arguments = ["run", *LONG, "--checkpoint-every", "0.05", "--output", path]
+    started = mu2mpi(*arguments, "--checkpoint-every", "1e9", "--rounds", "5")
+    assert started.returncode == 0
+    path.unlink()
+    fill(small_disk)
+    done = mu2mpi(*arguments)
+    assert done.returncode in (1, 2), done.stderr
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not path.exists()
+    (small_disk / "filler").unlink()
+    assert mu2mpi(*arguments).returncode == 0
+    assert [p.name for p in small_disk.iterdir()] == ["a.h5"]
+
+
+FILLING = """
+import sys
+from pathlib import Path
+import mu2mpi.results.{module} as module
+from mu2mpi.cli import main
+original = module.{name}
+def filling(*arguments, **options):
+    with open(Path(sys.argv[-1]).parent / "filler", "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    return original(*arguments, **options)
+module.{name} = filling
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "words"),
+    [
+        ("checkpoint", "write_checkpoint", "warning: cannot write the checkpoint"),
+        ("writer", "write_result", "No space left on device; the result was not written"),
+    ],
+)
+def test_a_disk_that_is_full_at_the_wrong_moment(small_disk, module, name, words):
+    path = small_disk / "a.h5"
+    arguments = ["run", *LONG, "--checkpoint-every", "0.1", "--output", str(path)]
+    script = FILLING.format(module=module, name=name)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not path.exists()
+    (small_disk / "filler").unlink()
+    assert mu2mpi(*arguments).returncode == 0
+    assert [p.name for p in small_disk.iterdir()] == ["a.h5"]
+
+
+def test_a_folder_that_cannot_be_written_is_found_out_before_the_run(small_disk):
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    done = mu2mpi("run", *LONG, "--output", small_disk / "a.h5")
+    assert done.returncode == 2
+    assert "cannot write the output" in done.stderr
+    assert "round" not in done.stderr
