@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from mu2mpi._version import __version__
-from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted
+from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
 from mu2mpi.options import Parser, add_experiment_options, merged_settings
 from mu2mpi.signals import stop_requests
 
@@ -41,19 +41,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         with stop_requests() if arguments.command in (_run, _sweep) else nullcontext():
             code: int = arguments.command(arguments)
         return code
-    except InputError as error:
-        return _refuse(str(error), 2)
-    except OSError as error:
-        return _refuse(str(error), 1)
-    except Interrupted as stop:
-        return _say_how_to_go_on(stop)
     except BrokenPipeError:
         # The reader of our output, such as `head`, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _end_alone("nobody reads the output any more", 1)
+    except (SharedInputError, SharedOSError) as error:
+        return _end_together(f"error: {error}", 2 if isinstance(error, InputError) else 1)
+    except (InputError, OSError) as error:
+        return _end_alone(f"error: {error}", 2 if isinstance(error, InputError) else 1)
+    except Interrupted as stop:
+        return _say_how_to_go_on(stop)
     except KeyboardInterrupt:
-        print("mu2mpi: interrupted", file=sys.stderr)
-        return 130
+        return _end_alone("interrupted", 130)
 
 
 def _say_how_to_go_on(stop: Interrupted) -> int:
@@ -69,14 +68,26 @@ def _say_how_to_go_on(stop: Interrupted) -> int:
     return EXIT_INTERRUPTED
 
 
-def _refuse(message: str, code: int) -> int:
-    """Say on rank 0 what is wrong; every rank ends with this code, and none before it is said."""
+def _end_together(message: str, code: int) -> int:
+    """Say on rank 0 what every rank knows; every rank ends with this code, and none before it is said."""
     from mu2mpi import parallel
 
     communicator = parallel.world_if_parallel()
     if communicator.rank == 0:
-        print(f"mu2mpi: error: {message}", file=sys.stderr, flush=True)
+        print(f"mu2mpi: {message}", file=sys.stderr, flush=True)
     communicator.wait_for_all()
+    return code
+
+
+def _end_alone(message: str, code: int) -> int:
+    """Say what this rank alone may know, and end the other ranks, which would wait for it for ever."""
+    from mu2mpi import parallel
+
+    communicator = parallel.world_if_parallel()
+    who = f"rank {communicator.rank}: " if communicator.size > 1 else ""
+    print(f"mu2mpi: {who}{message}", file=sys.stderr, flush=True)
+    if communicator.size > 1:
+        communicator.abort(code)
     return code
 
 

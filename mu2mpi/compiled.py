@@ -5,13 +5,16 @@ fuse a product with a sum. Neither makes a result depend on how machines are lai
 the small functions marked `reduction` may add up in another order than written; that order is fixed
 when they are compiled, and so depends on the processor alone.
 
-numba finds a stale cache by the date of the file that defines a kernel, not of the files whose inlined
-functions it uses: after an edit to those, remove the ``__pycache__`` folders.
+numba takes a kernel from its cache on disk if the file that defines the kernel has not changed, even if
+functions that it uses from other files have. Kernels older than any file of the package are therefore
+removed first.
 """
 
+import contextlib
 import os
 import platform
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
@@ -36,7 +39,19 @@ def _use_widest_vectors() -> None:
         numba.config.CPU_FEATURES = wide  # type: ignore[attr-defined]
 
 
+def _discard_stale_kernels() -> None:
+    """Remove compiled kernels that are older than the newest source file of the package."""
+    package = Path(__file__).parent
+    newest = max(path.stat().st_mtime for path in package.rglob("*.py"))
+    for index in package.rglob("__pycache__/*.nbi"):
+        # Other processes may do the same at once, and the folder may be read-only.
+        with contextlib.suppress(OSError):
+            if index.stat().st_mtime < newest:
+                index.unlink()
+
+
 _use_widest_vectors()
+_discard_stale_kernels()
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
 

@@ -1,6 +1,6 @@
 """Ends of a run that are no failures of the program: what a user can cause, and stops at a request."""
 
-__all__ = ["EXIT_INTERRUPTED", "InputError", "Interrupted"]
+__all__ = ["EXIT_INTERRUPTED", "InputError", "Interrupted", "SharedInputError", "SharedOSError"]
 
 EXIT_INTERRUPTED = 75
 """Exit code of a run that stopped with a checkpoint; the same command goes on from it."""
@@ -12,6 +12,14 @@ class InputError(ValueError):
     Its message is shown as it is, without a traceback, and the program ends with code 2.
     A message says what is wrong, where, and the way out.
     """
+
+
+class SharedInputError(InputError):
+    """An `InputError` that every rank raises, whichever rank met it."""
+
+
+class SharedOSError(OSError):
+    """An `OSError` that every rank raises, whichever rank met it."""
 
 
 class Interrupted(SystemExit):

@@ -1,14 +1,13 @@
 """Every choice that determines a run, in one validated, immutable object."""
 
 import itertools
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mu2mpi.errors import InputError
 
@@ -59,10 +58,10 @@ class Experiment(BaseModel):
     )
     delta: float = Field(1e-5, gt=0, lt=1, description="the delta at which epsilon is reported")
     diameter: float = Field(
-        0.1, gt=0, lt=math.inf, description="diameter D of the ball K around the starting point 0"
+        0.1, ge=1e-100, le=1e100, description="diameter D of the ball K around the starting point 0"
     )
     clip_norm: float | None = Field(
-        None, gt=0, lt=math.inf, description="clip increments to this norm instead of to S = G + 2LD"
+        None, ge=1e-100, le=1e100, description="clip increments to this norm instead of to S = G + 2LD"
     )
     seed: int | None = Field(
         None,
@@ -77,6 +76,13 @@ class Experiment(BaseModel):
         description="rounds, logarithmically spaced, at which loss and accuracy are measured "
         "[default: 20, or fewer so as to take under a tenth of the time]",
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_booleans(cls, value: object) -> object:
+        if isinstance(value, bool):
+            raise ValueError("should be a number or a name, not a boolean")
+        return value
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -150,7 +156,7 @@ def _explain(problem: Mapping[str, Any]) -> str:
         return str(problem["msg"]).removeprefix("Value error, ")
     if isinstance(problem["input"], list):
         return f"{location} is a list; lists of values are for `mu2mpi sweep`"
-    message = str(problem["msg"]).removeprefix("Input ")
+    message = str(problem["msg"]).removeprefix("Input ").removeprefix("Value error, ")
     return f"{location} = {problem['input']!r} {message}"
 
 

@@ -20,7 +20,7 @@ def write_whole(
     Parameters
     ----------
     path : Path
-        File to write; its folder must exist.
+        File to write; its folder is made if need be.
     chunks : iterable of bytes
         The content. If it raises, nothing is left behind.
     mode : int, optional
@@ -36,6 +36,7 @@ def write_whole(
     OSError
         If the file cannot be written.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_name(path)
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

@@ -7,21 +7,21 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from mu2mpi.errors import InputError
+from mu2mpi.errors import SharedInputError
 from mu2mpi.experiment import Experiment, read_toml
 
 __all__ = ["Parser", "add_experiment_options", "given_settings", "merged_settings"]
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises `InputError` for bad usage."""
+    """A parser that raises `InputError` for bad usage, on every rank since all have the same arguments."""
 
     def error(self, message: str) -> NoReturn:
         """Raise the message, with the valid options where one was not known."""
         if message.startswith("unrecognized arguments"):
             options = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
             message += f"\nthe options are {', '.join(options)}"
-        raise InputError(f"{message}\nSee: {self.prog} --help")
+        raise SharedInputError(f"{message}\nSee: {self.prog} --help")
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
         """Parse, and let the subcommand that was given complain of an unknown option."""

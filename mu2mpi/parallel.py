@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.errors import InputError
+from mu2mpi.errors import InputError, SharedInputError, SharedOSError
 
 __all__ = ["Communicator", "block", "world", "world_if_parallel"]
 
@@ -110,18 +110,21 @@ class Communicator:
 
         Raises
         ------
-        InputError, OSError
+        SharedInputError, SharedOSError
             On every rank, with the message of the first rank that met one.
         """
-        failure: tuple[type[Exception], str] | None = None
+        failure: tuple[type[SharedInputError | SharedOSError], str] | None = None
         try:
             yield
         except InputError as error:
-            failure = InputError, str(error)
+            failure = SharedInputError, str(error)
         except OSError as error:
-            failure = OSError, str(error)
+            failure = SharedOSError, str(error)
         except MemoryError as error:
-            failure = OSError, f"not enough memory: {error}; use fewer samples or features, or more ranks"
+            failure = (
+                SharedOSError,
+                f"not enough memory: {error}; use fewer samples or features",
+            )
         self.wait_for_all()
         for found in self.allgather(failure):
             if found is not None:

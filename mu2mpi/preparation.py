@@ -81,6 +81,16 @@ class Keys:
     dealing: bytes
     noise: NDArray[np.uint32] | None
 
+    @staticmethod
+    def noise_key(root: bytes, experiment: Experiment) -> bytes:
+        """Return the key of the noise of a completed experiment.
+
+        It depends on everything that changes what is sent. If runs with the same secret seed and, say,
+        different rho drew the same normals, a difference of their messages would hold no noise.
+        """
+        unsent = {"seed": None, "delta": Experiment.model_fields["delta"].default, "evaluations": None}
+        return derive_key(root, "noise", experiment.model_copy(update=unsent).to_toml())
+
     @classmethod
     def draw(cls, experiment: Experiment, communicator: Communicator, root: bytes | None = None) -> "Keys":
         """Make the keys on rank 0, and give the other ranks those that they need.
@@ -88,7 +98,7 @@ class Keys:
         Parameters
         ----------
         experiment : Experiment
-            Its seed, if it has one, is what everything follows from.
+            Completed. Its seed, if it has one, is what everything follows from.
         communicator : Communicator
             The ranks.
         root : bytes, optional
@@ -99,7 +109,7 @@ class Keys:
         if is_rank_0 and root is None:
             root = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
         dealing = communicator.share(derive_key(root, "dealing") if root else None)
-        noise = derive_key(root, "noise") if root else None
+        noise = cls.noise_key(root, experiment) if root else None
         if experiment.server == "untrusted":
             noise = communicator.share(noise)
         return cls(root if is_rank_0 else None, dealing, key_words(noise) if noise else None)

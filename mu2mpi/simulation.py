@@ -66,7 +66,7 @@ class Simulation:
     ) -> None:
         self.communicator = communicator
         self.experiment = complete(experiment, source, communicator.size)
-        self.keys = Keys.draw(experiment, communicator, checkpoint.key if checkpoint else None)
+        self.keys = Keys.draw(self.experiment, communicator, checkpoint.key if checkpoint else None)
         is_trusted = experiment.server == "trusted"
         with communicator.together():
             self.schedule = plan(experiment, source, communicator.size)

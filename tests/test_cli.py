@@ -11,7 +11,7 @@ import pytest
 from launch import mu2mpi
 
 from mu2mpi import cli
-from mu2mpi.experiment import Experiment
+from mu2mpi.experiment import Experiment, Sweep, read_toml
 from mu2mpi.results.reader import read_result
 
 SMALL = ["--machines", "3", "--rounds", "20", "--seed", "1"]
@@ -89,6 +89,7 @@ def test_configuration_file_and_options_that_override_it(capsys, tmp_path):
             ["/nonexistent", "train-images-idx3-ubyte"],
         ),
         (["run", "--output", "/proc/nothing/a.h5"], ["/proc/nothing"]),
+        (["run", "--machines", "99999", "--output", "new/folder/a.h5"], ["99999"]),
         (["fly"], ["fly", "run", "sweep"]),
         ([], ["COMMAND"]),
         (["show", "/nonexistent.h5"], ["/nonexistent.h5"]),
@@ -104,7 +105,16 @@ def test_bad_input_is_explained_and_writes_nothing(capsys, tmp_path, monkeypatch
     assert "Traceback" not in err + out
     for word in words:
         assert word in err
-    assert list(tmp_path.rglob("*.h5")) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_that_quickstart_suggests_names_a_file_that_it_makes():
+    project = Path(__file__).parents[1]
+    sweep = Sweep(read_toml(project / "jobs" / "quickstart.toml"))
+    names = {sweep.file_name(experiment) for experiment in sweep.experiments}
+    suggested = re.findall(r"runs/quickstart/(\S+\.h5)", (project / "scripts" / "quickstart.sh").read_text())
+    assert suggested
+    assert set(suggested) <= names
 
 
 def test_an_existing_output_is_kept_unless_told_otherwise(capsys, tmp_path):

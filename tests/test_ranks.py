@@ -77,6 +77,35 @@ run(Experiment(machines=3, server={server!r}), output=sys.argv[1])
 """
 
 
+@pytest.mark.parametrize("command", ["-m mu2mpi run --machines 3 --output", "-c"])
+@pytest.mark.parametrize(
+    ("error", "words", "code"),
+    [
+        ("InputError('bad luck')", "bad luck", 2),
+        ("OSError('no luck')", "no luck", 1),
+        ("KeyboardInterrupt", "", 130),
+    ],
+)
+def test_an_expected_error_on_one_rank_alone_ends_the_job_too(error, words, code, command, tmp_path):
+    """From the command line, and from a script of the user's that calls run()."""
+    script = tmp_path / "failing.py"
+    text = FAILING.format(rank=1, server="untrusted", error=error)
+    if command != "-c":
+        text = text.replace("run(Experiment", "from mu2mpi.cli import main\nsys.exit(main(sys.argv[2:]))\n#")
+    script.write_text("from mu2mpi import InputError\n" + text)
+    path = tmp_path / "a.h5"
+    arguments = [path, *command.removeprefix("-m mu2mpi ").split(), path] if command != "-c" else [path]
+    started = time.monotonic()
+    job = mpirun(3, script, *arguments, timeout=60)
+    assert time.monotonic() - started < 10
+    assert job.returncode != 0
+    if command != "-c":
+        assert job.returncode == code
+        assert "rank 1: " in job.stderr
+    assert words in job.stderr
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_an_exception_on_one_rank_ends_the_job(server, rank, tmp_path):

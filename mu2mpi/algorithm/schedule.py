@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution, clipping_bound
+from mu2mpi.privacy.noise import MAX_COORDINATES, MAX_NUMBER
 from mu2mpi.problem.logistic import gradient_bound, smoothness
 
 __all__ = ["Schedule", "averaging_weight", "make_schedule"]
@@ -98,7 +99,8 @@ def make_schedule(
     Raises
     ------
     InputError
-        If no grid of messages exists, or some constant is not a finite number.
+        If no grid of messages exists, some constant is not a finite number, or something has more
+        parts than the noise can tell apart.
 
     References
     ----------
@@ -111,11 +113,16 @@ def make_schedule(
     sigma = 2 * clip * math.sqrt(rounds) / rho
     shared = machines if server == "trusted" else math.sqrt(machines)
     eta = min(rho * diameter * shared / (2 * clip * rounds * math.sqrt(d)), 1 / (4 * L * rounds))
+    if d > MAX_COORDINATES or max(machines, rounds) > MAX_NUMBER:
+        raise InputError(
+            f"{d} coordinates, {machines} machines and {rounds} rounds are more than the noise has numbers "
+            f"for: at most {MAX_COORDINATES}, {MAX_NUMBER} and {MAX_NUMBER}"
+        )
     if not (math.isfinite(sigma) and eta > 0):
         raise InputError(
             f"rho = {rho:g} and diameter = {diameter:g} leave the range of floating-point numbers"
         )
-    resolution = choose_resolution(clip, sigma, d, machines, rounds)
+    resolution = choose_resolution(clip, G, sigma, d, machines, rounds)
     return Schedule(
         server=server,
         machines=machines,

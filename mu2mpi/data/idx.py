@@ -180,7 +180,6 @@ def _open_packed(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint
     unpacked = cache_folder() / "unpacked" / f"{expected.name}-{archive}"
     try:
         if not _is_good(unpacked, expected, verify):
-            unpacked.parent.mkdir(parents=True, exist_ok=True)
             write_whole(unpacked, check_content(path, expected, verify, str(path)))
         return _map(unpacked, expected)
     except OSError:

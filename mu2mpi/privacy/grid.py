@@ -16,17 +16,24 @@ NOISY_BITS, NOISELESS_BITS = 30, 40
 CLIPPING_BITS = 10
 """Rounding may take at most a share 2^-11 of the norm to which increments are clipped."""
 
-FEWEST_BITS, MOST_BITS = 12, 44
-"""A grid coarser than the first is refused; one finer than the second is never needed nor exact."""
+FEWEST_BITS = 12
+"""A grid that must be coarser than this many bits below the scale is refused."""
+
+LARGEST_UNITS_BITS = 50
+"""Numbers to be rounded to the grid stay below 2^50 units, half of what `round_to_integer` takes."""
 
 
-def choose_resolution(clip_norm: float, sigma: float, d: int, machines: int, rounds: int) -> float:
+def choose_resolution(
+    clip_norm: float, gradient_norm: float, sigma: float, d: int, machines: int, rounds: int
+) -> float:
     """Return the spacing g of the grid: a power of two, as fine as it may be.
 
     Parameters
     ----------
     clip_norm : float
         Largest norm of an increment, S or the user's C.
+    gradient_norm : float
+        Largest norm of a gradient, G.
     sigma : float
         Standard deviation of each draw of noise; 0 without noise.
     d : int
@@ -37,28 +44,29 @@ def choose_resolution(clip_norm: float, sigma: float, d: int, machines: int, rou
     Returns
     -------
     float
-        About sigma 2^-30 (without noise, clip_norm 2^-40); finer where increments are so small beside
-        the noise that rounding them would cost much of their norm; coarser where the sum of all
-        machines' messages could otherwise leave int64.
+        About sigma 2^-30, or without noise 2^-40 times the size of an increment; finer where increments
+        are so small beside the noise that rounding them would cost much of their norm; coarser where
+        a number, or the sum of all machines' messages, could otherwise leave its integers.
 
     Raises
     ------
     InputError
         If no useful grid exists.
     """
-    scale, bits = (sigma, NOISY_BITS) if sigma > 0 else (clip_norm, NOISELESS_BITS)
+    scale, bits = (sigma, NOISY_BITS) if sigma > 0 else (min(clip_norm, gradient_norm), NOISELESS_BITS)
     wanted = min(scale * 2.0**-bits, clip_norm * 2.0**-CLIPPING_BITS / math.sqrt(d))
     # Every machine adds at most one increment a round and, in one message, one draw of noise; each of
     # the two is rounded by at most half a unit.
     largest = machines * (rounds * clip_norm + MAX_NORMAL * sigma)
     room = LARGEST_SUM - machines * (rounds + 1.0)
     needed = math.ceil(math.log2(largest / room)) if room > 0 else math.inf
-    top = math.floor(math.log2(scale))
-    exponent = max(math.floor(math.log2(wanted)), needed, top - MOST_BITS)
-    if exponent > top - FEWEST_BITS:
+    holds = math.ceil(math.log2(max(clip_norm, MAX_NORMAL * sigma))) - LARGEST_UNITS_BITS
+    exponent = max(math.floor(math.log2(wanted)), needed, holds)
+    if exponent > math.floor(math.log2(scale)) - FEWEST_BITS:
         raise InputError(
-            f"the sum of the messages of {machines} machines over {rounds} rounds does not fit into 64-bit "
-            "integers on a grid that is fine enough; use fewer machines or rounds, or a smaller rho"
+            f"the messages of {machines} machines over {rounds} rounds do not fit into 64-bit integers on a "
+            "grid that is fine enough; use fewer machines or rounds, a smaller diameter, or a smaller rho "
+            "(or rho = inf)"
         )
     return 2.0**exponent
 
@@ -67,14 +75,14 @@ def clipping_bound(clip_norm: float, resolution: float, d: int) -> float:
     """Return the norm to which increments are clipped so that they keep to `clip_norm` once rounded.
 
     Rounding moves each of d coordinates by at most half the resolution. The last factor covers the
-    rounding of the norm and of the product by which an increment is clipped.
+    rounding errors of the norm, a sum of d squares, and of the product by which an increment is clipped.
 
     Raises
     ------
     InputError
         If the grid is too coarse for increments of this norm.
     """
-    bound = (clip_norm - resolution * math.sqrt(d) / 2) * (1 - 2.0**-40)
+    bound = (clip_norm - resolution * math.sqrt(d) / 2) * (1 - max(2.0**-40, d * 2.0**-52))
     if bound < clip_norm / 2:
         raise InputError(
             f"increments of norm {clip_norm:g} in {d} dimensions are too small for the grid of "

@@ -17,7 +17,9 @@ from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 
 __all__ = [
     "MACHINE",
+    "MAX_COORDINATES",
     "MAX_NORMAL",
+    "MAX_NUMBER",
     "SERVER",
     "add_noise",
     "derive_key",
@@ -28,6 +30,9 @@ __all__ = [
 
 MACHINE, SERVER = 0, 1
 """First word of the nonce: whose noise it is."""
+
+MAX_COORDINATES, MAX_NUMBER = 2**35, 2**32 - 1
+"""The counter of blocks, and the words of the nonce for machine and round, have 32 bits each."""
 
 MAX_NORMAL = 8.6
 """No draw is larger: sqrt(2 * 53 log 2) = 8.572."""
@@ -207,9 +212,9 @@ def root_key(seed: int) -> bytes:
     return hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=32, person=b"mu2mpi seed").digest()
 
 
-def derive_key(root: bytes, purpose: str) -> bytes:
-    """Return the 32-byte key for one purpose; keys for different purposes tell nothing of each other."""
-    return hashlib.blake2b(key=root, digest_size=32, person=purpose.encode()).digest()
+def derive_key(root: bytes, purpose: str, context: str = "") -> bytes:
+    """Return the 32-byte key for a purpose in a context; different keys tell nothing of each other."""
+    return hashlib.blake2b(context.encode(), key=root, digest_size=32, person=purpose.encode()).digest()
 
 
 def key_words(key: bytes) -> NDArray[np.uint32]:

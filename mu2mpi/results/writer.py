@@ -23,7 +23,7 @@ DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy gu
 
 
 def check_output(path: Path, overwrite: bool) -> None:
-    """Find out before a run whether its result can be written, and create the folder for it.
+    """Find out before a run whether its result can be written, and leave everything as it is.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ def check_output(path: Path, overwrite: bool) -> None:
     Raises
     ------
     InputError
-        If the file exists and may not be replaced, if it is a folder or a device, or if its folder
-        cannot be created or written.
+        If the file exists and may not be replaced, if it is a folder or a device, or if its folder, or
+        the nearest one that exists, cannot be written.
     """
     target = _target(path)
     if os.path.isdir(target):
@@ -46,10 +46,10 @@ def check_output(path: Path, overwrite: bool) -> None:
             raise InputError(f"the output {path} is not an ordinary file; name another")
         if not overwrite:
             raise InputError(_exists(path))
+    folder = next(parent for parent in target.parents if os.path.lexists(parent))
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         # Only trying tells: permission bits say nothing of a read-only or full file system.
-        probe = temporary_name(target)
+        probe = temporary_name(folder / target.name)
         probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:

@@ -10,6 +10,7 @@ from relaxed import given
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator
+from mu2mpi.preparation import Keys
 from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key, standard_normal
 from mu2mpi.progress import Progress
 from mu2mpi.simulation import Simulation
@@ -22,8 +23,8 @@ shapes = st.tuples(
 )
 
 
-def reference_run(experiment, source):
-    """Return x_T and w_T of the reference, on the same samples in the same order."""
+def reference_run(experiment, source, record):
+    """Return x_T and w_T of the reference, on the same samples in the same order, and record its rounds."""
     M, T = experiment.machines, experiment.rounds
     root = root_key(experiment.seed)
     rows = machine_rows(source.training_samples, M, T, derive_key(root, "dealing"), range(M))
@@ -31,7 +32,7 @@ def reference_run(experiment, source):
     features = samples.features.reshape(T, M, -1).astype(float) * source.scale
     labels = samples.labels.reshape(T, M)
     shape = (source.classes, source.dimension + 1)
-    key = key_words(derive_key(root, "noise"))
+    key = key_words(Keys.noise_key(root, experiment))
 
     def by_machine(machine, t):
         return standard_normal(key, MACHINE, machine, t, shape[0] * shape[1]).reshape(shape)
@@ -44,7 +45,14 @@ def reference_run(experiment, source):
         "trusted": (ref.trusted_server, by_server),
     }[experiment.server]
     return algorithm(
-        features, labels, np.zeros(shape), experiment.diameter, experiment.rho, noise, experiment.clip_norm
+        features,
+        labels,
+        np.zeros(shape),
+        experiment.diameter,
+        experiment.rho,
+        noise,
+        experiment.clip_norm,
+        record,
     )
 
 
@@ -56,7 +64,7 @@ def relative_difference(found, expected):
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
 @given(
     shapes,
-    st.sampled_from([0.5, 4.0, 1000.0, np.inf]),
+    st.sampled_from([0.5, 4.0, 1000.0, 1e9, np.inf]),
     st.sampled_from([0.01, 0.1, 5.0]),
     st.sampled_from([None, 0.3, 1.0]),
     st.integers(0, 2**31),
@@ -73,14 +81,17 @@ def test_run_equals_the_algorithm_box(server, dtype, shape, rho, diameter, clip_
         diameter=diameter,
         clip_norm=clip_norm,
         seed=seed,
+        evaluations=rounds,
     )
     result = Simulation(experiment, source, Communicator()).run(Progress())
-    x, w = reference_run(experiment, source)
+    record: list[ref.Round] = []
+    x, w = reference_run(experiment, source, record)
     assert relative_difference(result.x, x) < 1e-6
     assert relative_difference(result.w, w) < 1e-6
     test = source.test(np.arange(source.test_samples))
     scaled = test.features.astype(float) * source.scale
-    assert result.history.test_loss[-1] == pytest.approx(ref.mean_loss(x, scaled, test.labels), rel=1e-6)
+    losses = [ref.mean_loss(record[t - 1].x, scaled, test.labels) for t in result.history.round]
+    np.testing.assert_allclose(result.history.test_loss, losses, rtol=1e-6)
     assert (result.diagnostics.clipped_share > 0) == (
         clip_norm is not None
         and result.diagnostics.largest_increment_norm > result.privacy.clip_norm * 0.9999
@@ -95,3 +106,24 @@ def test_one_machine_has_the_same_noise_scale_and_step_under_both_servers():
     ]
     assert statements[0].sigma == statements[1].sigma
     assert statements[0].eta == statements[1].eta
+
+
+def test_a_clipping_norm_beyond_the_bound_changes_nothing():
+    source = random_source(1, 50, 5, 3)
+    plain, wide = (
+        Simulation(Experiment(machines=2, seed=2, clip_norm=clip), source, Communicator()).schedule
+        for clip in (None, 1e9)
+    )
+    assert wide == plain
+
+
+def test_the_same_seed_does_not_give_the_same_noise_to_different_experiments():
+    """Else the messages of two runs with one secret seed and different rho would give it away."""
+    root = root_key(1)
+    experiment = Experiment(machines=2, rounds=10, seed=1)
+    keys = {Keys.noise_key(root, experiment)}
+    for changed in ({"rho": 8.0}, {"machines": 3}, {"rounds": 9}, {"diameter": 0.2}, {"clip_norm": 1.0}):
+        keys.add(Keys.noise_key(root, experiment.model_copy(update=changed)))
+    assert len(keys) == 6
+    for unsent in ({"delta": 1e-6}, {"evaluations": 3}):
+        assert Keys.noise_key(root, experiment.model_copy(update=unsent)) in keys

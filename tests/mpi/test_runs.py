@@ -54,6 +54,7 @@ def test_without_a_seed_all_ranks_share_what_they_must(communicator):
         result = simulation.run(Progress())
         assert np.isfinite(result.x).all()
         if server == "untrusted":
+            assert len(set(communicator.allgather(simulation.machines.key.tobytes()))) == 1
             points = communicator.allgather(simulation.server.iterates.x.tobytes())
             assert len(set(points)) == 1
 

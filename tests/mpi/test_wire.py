@@ -11,7 +11,8 @@ from arrays import random_source
 
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator, MpiCommunicator
-from mu2mpi.privacy.noise import MACHINE, SERVER, add_noise, derive_key, key_words, root_key
+from mu2mpi.preparation import Keys
+from mu2mpi.privacy.noise import MACHINE, SERVER, add_noise, key_words, root_key
 from mu2mpi.progress import Progress
 from mu2mpi.simulation import Keeper, Simulation
 
@@ -62,7 +63,7 @@ def recorded_run(communicator: Communicator, server: str, machines: int, rho: fl
 def noise_units(simulation: Simulation, who: int, first: int, count: int, t: int) -> np.ndarray:
     schedule = simulation.schedule
     out = np.empty(schedule.d, np.int64)
-    key = key_words(derive_key(root_key(SEED), "noise"))
+    key = key_words(Keys.noise_key(root_key(SEED), simulation.experiment))
     zero = np.zeros(schedule.d, np.int64)
     add_noise(out, zero, key, who, first, count, t, schedule.sigma / schedule.resolution)
     return out.reshape(schedule.classes, schedule.features)

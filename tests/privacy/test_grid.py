@@ -5,6 +5,7 @@ import math
 import numba
 import numpy as np
 import pytest
+from hypothesis import example
 from hypothesis import strategies as st
 from relaxed import given
 
@@ -31,14 +32,19 @@ def test_rounding_of_ties():
     np.testing.assert_array_equal(rounded(np.array([0.5, 1.5, 2.5, -0.5, -1.5])), [0, 2, 2, 0, -2])
 
 
-@given(norms, st.floats(1e-2, 1e3), sizes, sizes, sizes)
-def test_no_sum_of_messages_can_leave_int64(clip, rho, d, machines, rounds):
+@given(norms, st.floats(1e-2, 1e12), sizes, sizes, sizes)
+@example(1.0, 1e9, 1, 1, 5)
+@example(118.0, 1e12, 7850, 1, 1)
+def test_nothing_can_leave_its_integers(clip, rho, d, machines, rounds):
     sigma = 2 * clip * math.sqrt(rounds) / rho
     try:
-        g = choose_resolution(clip, sigma, d, machines, rounds)
+        g = choose_resolution(clip, clip, sigma, d, machines, rounds)
     except InputError:
-        # Refused only where the whole range of int64 could not hold twelve bits below the noise.
-        assert machines * (rounds * clip + MAX_NORMAL * sigma) > sigma * 2.0**48
+        # Refused only where twelve bits below the noise are more than the integers hold.
+        assert (
+            machines * (rounds * clip + MAX_NORMAL * sigma) > sigma * 2.0**48
+            or clip > sigma * 2.0**37  # of a single increment
+        )
         return
     assert math.log2(g).is_integer()
     largest = math.ceil(clip / g + 0.5) * rounds + math.ceil(MAX_NORMAL * sigma / g + 0.5)
@@ -55,29 +61,59 @@ def test_no_sum_of_messages_can_leave_int64(clip, rho, d, machines, rounds):
 )
 def test_resolution_is_far_below_the_noise(clip, rho, d, machines, rounds):
     sigma = 2 * clip * math.sqrt(rounds) / rho
-    assert sigma * 2.0**-45 <= choose_resolution(clip, sigma, d, machines, rounds) <= sigma * 2.0**-29
+    assert sigma * 2.0**-47 <= choose_resolution(clip, clip, sigma, d, machines, rounds) <= sigma * 2.0**-29
 
 
 def test_paper_scale_uses_thirty_bits():
     sigma = 2 * 118.1 * math.sqrt(600) / 4
-    assert choose_resolution(118.1, sigma, 7850, 100, 600) == 2.0 ** (math.floor(math.log2(sigma)) - 30)
+    expected = 2.0 ** (math.floor(math.log2(sigma)) - 30)
+    assert choose_resolution(118.1, 39.6, sigma, 7850, 100, 600) == expected
+
+
+def test_without_noise_forty_bits_below_a_gradient():
+    assert choose_resolution(118.1, 39.6, 0.0, 7850, 100, 600) == 2.0 ** (5 - 40)
+    # A diameter so large that increments could be 10^12 times a gradient.
+    with pytest.raises(InputError, match="diameter"):
+        choose_resolution(39.6e12, 39.6, 0.0, 7850, 1, 10)
 
 
 def test_too_many_machine_rounds_are_refused():
     with pytest.raises(InputError, match="64-bit"):
-        choose_resolution(1.0, 1e-3, 10, 2**32 - 1, 2**32 - 1)
+        choose_resolution(1.0, 1.0, 1e-3, 10, 2**32 - 1, 2**32 - 1)
 
 
 @given(norms, st.floats(1e-2, 1e3), st.integers(1, 2000), sizes, st.integers(0, 2**32 - 1))
 def test_a_clipped_increment_keeps_its_norm_when_rounded(clip, rho, d, rounds, seed):
     sigma = 2 * clip * math.sqrt(rounds) / rho
-    g = choose_resolution(clip, sigma, d, 10, rounds)
+    g = choose_resolution(clip, clip, sigma, d, 10, rounds)
     bound = clipping_bound(clip, g, d)
     assert clip * 0.999 <= bound < clip
     direction = np.random.default_rng(seed).standard_normal(d)
     s = direction * (bound / np.linalg.norm(direction))
-    units = [int(v) for v in np.rint(s / g)]
-    assert sum(u * u for u in units) * g * g <= clip * clip * (1 + 1e-15)
+    assert exact_norm_squared(np.rint(s / g)) * g * g <= clip * clip * (1 + 1e-15)
+
+
+def exact_norm_squared(units):
+    return sum(int(u) ** 2 for u in units)
+
+
+@pytest.mark.parametrize("d", [1, 10, 1000])
+@pytest.mark.parametrize("n", [3, 1000])
+def test_rounding_that_lengthens_an_increment_the_most(d, n):
+    """Every coordinate just above half a unit, so that all of them are rounded away from 0."""
+    g = 0.25
+    clip = g * math.sqrt(d) * (n + 1)  # the norm after rounding, exactly
+    bound = clipping_bound(clip, g, d)
+    s = np.full(d, (n + 0.5 + 1e-9) * g)
+    s *= min(1, bound / np.linalg.norm(s))
+    assert exact_norm_squared(np.rint(s / g)) * g * g <= clip * clip
+    # The test would notice a smaller slack: this increment has less than the norm allowed before rounding.
+    clip = g * math.sqrt(d) * (n + 0.75)
+    s = np.full(d, (n + 0.5 + 1e-9) * g)
+    assert np.linalg.norm(s) < clip
+    assert exact_norm_squared(np.rint(s / g)) * g * g > clip * clip
+    s *= min(1, clipping_bound(clip, g, d) / np.linalg.norm(s))
+    assert exact_norm_squared(np.rint(s / g)) * g * g <= clip * clip
 
 
 def test_a_grid_coarser_than_the_increments_is_refused():

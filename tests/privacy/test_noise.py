@@ -133,6 +133,28 @@ def test_keys_for_different_purposes_differ():
     assert len(derive_key(root_key(1), "noise")) == 32
 
 
+def test_the_stream_of_a_seed_is_for_ever():
+    """Vectors that pin seeds to bits: if they change, every seeded run changes, and the changelog says so."""
+    root = root_key(2**62 + 12345)
+    assert root.hex() == "e22e238af03fbf9777ddf240dc203a264d683c19204d68884567ba9d9628e75c"
+    assert (
+        derive_key(root, "noise", "context").hex()
+        == "e0c83efed28e216b473fb81ec805c6ec7f17da6bc23801efd46d3ae01ccda064"
+    )
+    found = standard_normal(key_words(root), MACHINE, 70_000, 80_000, 300)[[0, 1, 255, 256, 299]]
+    np.testing.assert_allclose(
+        found,
+        [
+            0.33270173340572246,
+            1.1257996262048855,
+            -2.79099187021266,
+            -0.7514655525424347,
+            -0.9368592477650284,
+        ],
+        rtol=1e-13,
+    )
+
+
 # Statistics of fixed draws: they pass or fail for good, and a correct generator with other keys would
 # fail each check with the probability stated there.
 
