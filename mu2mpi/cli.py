@@ -270,15 +270,22 @@ def _table(arguments: argparse.Namespace) -> int:
 
 
 def _add_show(commands: "Commands[Parser]") -> None:
-    parser = _add_command(commands, "show", _show, "print what one result file holds")
-    parser.add_argument("path", type=Path, metavar="FILE", help="a result file")
+    parser = _add_command(commands, "show", _show, "print what a result file or a checkpoint holds")
+    parser.add_argument("path", type=Path, metavar="FILE", help="a result file, which may not be finished")
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from mu2mpi.analysis.show import describe
+    from mu2mpi.analysis.show import describe, describe_checkpoint
+    from mu2mpi.results.checkpoint import SUFFIX, checkpoint_path, read_checkpoint
     from mu2mpi.results.reader import read_result
 
-    print(describe(read_result(arguments.path), arguments.path))
+    path = arguments.path
+    if path.suffix != SUFFIX and not path.exists() and checkpoint_path(path).exists():
+        path = checkpoint_path(path)
+    if path.suffix == SUFFIX:
+        print(describe_checkpoint(read_checkpoint(path), path))
+    else:
+        print(describe(read_result(path), path))
     return 0
 
 

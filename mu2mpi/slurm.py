@@ -1,6 +1,7 @@
 """Jobs: the script of a job, and what starts the ranks inside of it."""
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -36,7 +37,7 @@ class JobOptions:
     Attributes
     ----------
     name : str
-        Name of the job and of its log.
+        Name of the job and of its log; what SLURM would stumble over is replaced.
     ntasks : int
         Number of ranks.
     time : str
@@ -69,7 +70,7 @@ def render_job(options: JobOptions, arguments: Sequence[str], environment: str |
     """
     log = "%x-%A_%a.log" if options.array is not None else "%x-%j.log"
     settings = {
-        "job-name": options.name,
+        "job-name": re.sub(r"[^\w.-]", "-", options.name),
         "ntasks": options.ntasks,
         "cpus-per-task": 1,
         "time": options.time,

@@ -15,6 +15,7 @@ import pytest
 from arrays import random_source
 from launch import SETTINGS, mpirun, mu2mpi
 
+from mu2mpi.cli import main
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.experiment import Experiment
 from mu2mpi.interruption import Verdict
@@ -136,6 +137,22 @@ def test_the_key_of_a_seed_is_not_in_the_checkpoint(state, tmp_path):
     write_checkpoint(state, tmp_path / "c")
     with h5py.File(tmp_path / "c") as file:
         assert "key" not in file.attrs
+
+
+def test_show_tells_how_far_a_run_is(state, tmp_path, capsys):
+    write_checkpoint(state, checkpoint_path(tmp_path / "a.h5"))
+    for path in (tmp_path / "a.h5", checkpoint_path(tmp_path / "a.h5")):
+        assert main(["show", str(path)]) == 0
+        out = capsys.readouterr().out
+        assert "9 of 25 rounds" in out
+        assert f"{state.history.test_loss[-1]:.4f}" in out
+
+
+def test_show_does_not_tell_the_key(tmp_path, capsys):
+    state = stopped_state(Experiment(machines=4), random_source(1, 100, 6, 3), 1)
+    write_checkpoint(state, checkpoint_path(tmp_path / "a.h5"))
+    assert main(["show", str(tmp_path / "a.h5")]) == 0
+    assert state.key.hex()[:8] not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

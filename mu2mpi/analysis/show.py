@@ -11,9 +11,9 @@ import numpy as np
 from mu2mpi.analysis.cells import number_text
 from mu2mpi.analysis.formats import as_text
 from mu2mpi.privacy.accountant import PrivacyStatement
-from mu2mpi.results.schema import Diagnostics, History, Result
+from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result
 
-__all__ = ["describe", "describe_privacy"]
+__all__ = ["describe", "describe_checkpoint", "describe_privacy"]
 
 HISTORY_ROWS = 8
 
@@ -50,6 +50,19 @@ def describe(result: Result, path: Path) -> str:
     return "\n\n".join(
         [str(path), *(f"{title}\n{_indented(text)}" for title, text in sections.items() if text)]
     )
+
+
+def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
+    """Say how far a run was when it last wrote a checkpoint; nothing of what is confidential in it."""
+    done, rounds = checkpoint.rounds_done, checkpoint.experiment.rounds or 0
+    settings = {name: number_text(value) for name, value in checkpoint.experiment.settings().items()}
+    sections = {
+        "Not finished": f"{done:,} of {rounds:,} rounds in {checkpoint.elapsed_seconds:.0f} seconds; "
+        "the same command goes on from here",
+        "Experiment": _pairs(settings.items()),
+        "History": _history(checkpoint.history) if len(checkpoint.history) else "nothing measured yet",
+    }
+    return "\n\n".join([str(path), *(f"{title}\n{_indented(text)}" for title, text in sections.items())])
 
 
 def describe_privacy(privacy: PrivacyStatement) -> str:

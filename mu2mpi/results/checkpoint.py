@@ -18,9 +18,12 @@ from mu2mpi.results.reader import open_sealed, stored_experiment
 from mu2mpi.results.schema import Checkpoint, History
 from mu2mpi.results.seal import seal_of
 
-__all__ = ["CHECKPOINT_SCHEMA", "checkpoint_path", "read_checkpoint", "write_checkpoint"]
+__all__ = ["CHECKPOINT_SCHEMA", "SUFFIX", "checkpoint_path", "read_checkpoint", "write_checkpoint"]
 
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-1"
+
+SUFFIX = ".checkpoint"
+"""What follows the name of the output."""
 
 
 ARRAYS = ("w", "x", "x_previous", "q")
@@ -29,7 +32,7 @@ SCALARS = ("rounds_done", "elapsed_seconds", "largest_squared_norm", "clipped")
 
 def checkpoint_path(output: Path) -> Path:
     """Return where the checkpoint of a run with this output lies."""
-    return output.with_name(f"{output.name}.checkpoint")
+    return output.with_name(output.name + SUFFIX)
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:

@@ -1,0 +1,93 @@
+"""What can be told of jobs without a SLURM: the script that is rendered, and the choice of a launcher."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launch import SETTINGS
+
+from mu2mpi import cli
+from mu2mpi.errors import InputError
+from mu2mpi.slurm import JobOptions, find_launcher, render_job
+
+PROJECT = Path(__file__).parents[1]
+
+
+def test_the_shipped_script_is_what_the_command_prints():
+    """jobs/run.sbatch is the golden file."""
+    arguments = ["run", "--config", "jobs/experiment.toml", "--output", "runs/experiment.h5"]
+    rendered = render_job(JobOptions(name="experiment"), arguments)
+    assert rendered == (PROJECT / "jobs" / "run.sbatch").read_text()
+
+
+def test_every_option_is_in_the_script():
+    options = JobOptions("my sweep", 16, "02:00:00", "short", "physics", 90)
+    lines = render_job(options, ["sweep", "a b.toml", "--index", "$SLURM_ARRAY_TASK_ID"], "/a b").splitlines()
+    for line in (
+        "#SBATCH --job-name=my-sweep",
+        "#SBATCH --ntasks=16",
+        "#SBATCH --time=02:00:00",
+        "#SBATCH --partition=short",
+        "#SBATCH --account=physics",
+        "#SBATCH --array=0-89",
+        "#SBATCH --output=%x-%A_%a.log",
+        "source '/a b/bin/activate'",
+        "exec mu2mpi launch sweep 'a b.toml' --index \"$SLURM_ARRAY_TASK_ID\"",
+    ):
+        assert line in lines
+
+
+def test_a_sweep_becomes_an_array(capsys, tmp_path):
+    config = tmp_path / "two lists.toml"
+    config.write_text("seed = [1, 2, 3]\nrho = [1.0, 2.0]\n")
+    assert cli.main(["job", str(config), "--ntasks", "4"]) == 0
+    out = capsys.readouterr().out
+    assert "#SBATCH --array=0-5" in out
+    assert f"sweep '{config}' --index \"$SLURM_ARRAY_TASK_ID\" --output 'runs/two lists'" in out
+
+
+def test_a_wrong_configuration_makes_no_script(capsys, tmp_path):
+    (tmp_path / "a.toml").write_text("rho = -1\n")
+    assert cli.main(["job", str(tmp_path / "a.toml")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "rho" in err
+
+
+@pytest.mark.mpi
+def test_our_own_mpirun_is_found(monkeypatch):
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+
+    found = find_launcher(2, os.environ)
+    assert found == [str(Path(sys.executable).parent / "mpirun"), "-n", "2"]
+
+
+def test_a_launcher_whose_ranks_are_alone_is_refused(monkeypatch, tmp_path):
+    twice = tmp_path / "twice"
+    twice.write_text('#!/bin/sh\n"$@"\n"$@"\n')
+    twice.chmod(0o755)
+    monkeypatch.setenv("MU2MPI_LAUNCHER", str(twice))
+
+    with pytest.raises(InputError, match="its ranks see 1 ranks"):
+        find_launcher(2, os.environ)
+
+
+def test_a_launcher_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setenv("MU2MPI_LAUNCHER", "/nonexistent/srun -n 2")
+
+    with pytest.raises(InputError, match="/nonexistent/srun"):
+        find_launcher(2, os.environ)
+
+
+def test_launch_returns_the_code_of_the_ranks(tmp_path):
+    for arguments, code in ((["info"], 0), (["run", "--rho", "0"], 2)):
+        done = subprocess.run(
+            [sys.executable, "-m", "mu2mpi", "launch", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
