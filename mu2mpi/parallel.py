@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError, SharedInputError, SharedOSError
 
-__all__ = ["Communicator", "block", "world", "world_if_parallel"]
+__all__ = ["TURNS", "Communicator", "block", "world", "world_if_parallel"]
 
 # What launchers tell each process about the number of ranks that they started.
 LAUNCHER_SIZES = (
@@ -29,6 +29,8 @@ LAUNCHER_SIZES = (
     "MV2_COMM_WORLD_SIZE",
     "PALS_SIZE",
 )
+
+TURNS = 3
 
 POLL_SECONDS, ABORT_SECONDS = 0.002, 0.5
 
@@ -51,10 +53,14 @@ class Communicator:
     ----------
     rank, size : int
         This rank's number and how many there are.
+    turn : int
+        0 on rank 0, 1 on the first rank of every other node, 2 on the rest: the order in which ranks do
+        what fills a cache that those after them use. Nodes may share a file system or not.
     """
 
     rank = 0
     size = 1
+    turn = 0
 
     def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum of all ranks' arrays, on every rank; `receive` may be used to hold it."""
@@ -87,7 +93,10 @@ class Communicator:
 
         numba's cache on disk can crash when several processes fill it at once (numba issue 4807).
         """
-        action()
+        for turn in range(TURNS):
+            if self.turn == turn:
+                action()
+            self.wait_for_all()
 
     def library(self) -> str:
         """Return the name and version of the MPI library."""
@@ -148,6 +157,9 @@ class MpiCommunicator(Communicator):
         self._comm = comm
         self.rank = comm.Get_rank()
         self.size = comm.Get_size()
+        node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self.turn = 0 if self.rank == 0 else 1 if node.Get_rank() == 0 else 2
+        node.Free()
 
     def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum of all ranks' arrays, on every rank, in `receive`."""
@@ -182,16 +194,6 @@ class MpiCommunicator(Communicator):
         request = self._comm.Ibarrier()
         while not request.Test():
             time.sleep(POLL_SECONDS)
-
-    def one_rank_first(self, action: Callable[[], None]) -> None:
-        """Run an action that fills a shared cache: on rank 0, then on one rank a node, then on the rest."""
-        node = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED)
-        leads_node = node.Get_rank() == 0
-        node.Free()
-        for turn in (self.rank == 0, leads_node and self.rank != 0, not leads_node):
-            if turn:
-                action()
-            self.wait_for_all()
 
     def library(self) -> str:
         """Return the name and version of the MPI library."""

@@ -12,20 +12,21 @@ from mu2mpi.data import open_source
 from mu2mpi.data.partition import check_rounds
 from mu2mpi.data.source import Source
 from mu2mpi.experiment import Experiment
-from mu2mpi.parallel import Communicator
+from mu2mpi.parallel import TURNS, Communicator
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
 
 __all__ = ["Keys", "complete", "plan", "shared_source"]
 
 
 def shared_source(experiment: Experiment, data_dir: Path | None, communicator: Communicator) -> Source:
-    """Open the experiment's data on every rank; rank 0 goes first and checks the content."""
-    with communicator.together():
-        if communicator.rank == 0:
-            source = open_source(experiment, data_dir)
-    with communicator.together():
-        if communicator.rank != 0:
-            source = open_source(experiment, data_dir, verify=False)
+    """Open the experiment's data on every rank; the first rank of each node checks the content before."""
+    source: Source | None = None
+    for turn in range(TURNS):
+        with communicator.together():
+            if communicator.turn == turn:
+                source = open_source(experiment, data_dir, verify=turn < TURNS - 1)
+    if source is None:
+        raise RuntimeError("this rank had no turn")
     return source
 
 

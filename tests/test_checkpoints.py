@@ -453,3 +453,35 @@ def test_a_folder_that_cannot_be_written_is_found_out_before_the_run(small_disk)
     assert done.returncode == 2
     assert "cannot write the output" in done.stderr
     assert "round" not in done.stderr
+
+
+@pytest.mark.mpi
+@SERVERS
+def test_all_ranks_killed_at_random_moments(server, tmp_path):
+    rng = random.Random(server)
+    path, kills = tmp_path / "a.h5", 0
+    arguments = ["run", *LONG, "--server", server, "--checkpoint-every", "0.05", "--output", path]
+    command = [Path(sys.executable).parent / "mpirun", "-n", "2", sys.executable, "-m", "mu2mpi", *arguments]
+    while kills < 4:
+        log = tmp_path / "log"
+        with log.open("w") as stream:
+            job = subprocess.Popen(
+                [str(c) for c in command],
+                env={**os.environ, **SETTINGS},
+                stderr=stream,
+                start_new_session=True,
+            )
+        wait_for(lambda log=log, job=job: "T = " in log.read_text() or job.poll() is not None, 60)
+        time.sleep(rng.random() * 0.4)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        subprocess.run(["pkill", "-KILL", "-f", str(path)], check=False)
+        job.wait(timeout=20)
+        if path.exists():
+            path.rename(tmp_path / f"finished-{kills}.h5")
+        kills += 1
+    assert mu2mpi(*arguments).returncode == 0
+    other = tmp_path / "unbroken.h5"
+    assert mu2mpi("run", *LONG, "--server", server, "--output", other).returncode == 0
+    for finished in (path, *tmp_path.glob("finished-*.h5")):
+        assert_same(read_result(finished), read_result(other))
