@@ -17,8 +17,10 @@ from mu2mpi.signals import SIGNALS
 
 __all__ = ["JobOptions", "launch", "render_job", "submit"]
 
+KILLED = (signal.SIGKILL, signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 LAUNCHER_VARIABLE = "MU2MPI_LAUNCHER"
-PROBE = "from mpi4py import MPI; print(MPI.COMM_WORLD.Get_size())"
+# One write a rank, since launchers mix what ranks write in pieces.
+PROBE = "import os; from mpi4py import MPI; os.write(1, b'%d\\n' % MPI.COMM_WORLD.Get_size())"
 PROBE_SECONDS = 60
 
 # Open MPI from PyPI binds ranks to cores that a job may not have, and waits for messages in a busy loop.
@@ -171,10 +173,14 @@ def launch(arguments: Sequence[str], ranks: int | None = None, requeues: int = 2
     if pending:
         process.send_signal(signal.SIGUSR1)
     code = process.wait()
+    code = code if code >= 0 else 128 - code
+    # A launcher may kill the last ranks once the first has ended with code 75, and tell of that instead.
+    stopped = code == EXIT_INTERRUPTED or (pending and code in KILLED)
     # SIGTERM means that the job was cancelled, or that SLURM requeues it on its own.
-    if code == EXIT_INTERRUPTED and signal.SIGTERM not in pending:
+    if stopped and signal.SIGTERM not in pending:
         _requeue(requeues)
-    return code if code >= 0 else 128 - code
+        return EXIT_INTERRUPTED
+    return code
 
 
 def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:

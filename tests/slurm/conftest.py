@@ -54,18 +54,17 @@ class Cluster:
 
     def finish(self, job: str) -> None:
         """Wait until a job is over; one that waits to start again is started at once."""
+        self.wait(lambda: self._is_over(job), f"job {job}")
+        # Between its end and its return to the queue a job looks as if it had failed.
+        time.sleep(2)
+        self.wait(lambda: self._is_over(job), f"job {job} after its requeue")
 
-        def over() -> bool:
-            state = self.command("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").split()
-            if (
-                state
-                and all(s in ("PENDING", "REQUEUED") for s in state)
-                and self.show(job).get("Restarts") != "0"
-            ):
-                subprocess.run(["scontrol", "update", f"JobId={job}", "StartTime=now"], check=False)
-            return all(s in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL") for s in state)
-
-        self.wait(over, f"job {job}")
+    def _is_over(self, job: str) -> bool:
+        states = self.command("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").split()
+        if set(states) <= {"PENDING", "REQUEUED"} and self.show(job)["Restarts"] != "0":
+            start = ["scontrol", "update", f"JobId={job}", "StartTime=now"]
+            subprocess.run(start, check=False, capture_output=True)
+        return set(states) <= {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"}
 
     def logs(self) -> str:
         return "\n".join(f"== {path.name}\n{path.read_text()}" for path in sorted(self.folder.glob("*.log")))
