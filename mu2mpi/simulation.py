@@ -187,6 +187,7 @@ class Simulation:
             elapsed_seconds=elapsed,
             largest_squared_norm=largest,
             clipped=clipped,
+            processor=environment.processor(),
         )
 
     def _restore(self, checkpoint: Checkpoint | None) -> None:

@@ -27,7 +27,7 @@ SUFFIX = ".checkpoint"
 
 
 ARRAYS = ("w", "x", "x_previous", "q")
-SCALARS = ("rounds_done", "elapsed_seconds", "largest_squared_norm", "clipped")
+SCALARS = ("rounds_done", "elapsed_seconds", "largest_squared_norm", "clipped", "processor")
 
 
 def checkpoint_path(output: Path) -> Path:
@@ -81,6 +81,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             elapsed_seconds=float(file.attrs["elapsed_seconds"]),
             largest_squared_norm=float(file.attrs["largest_squared_norm"]),
             clipped=int(file.attrs["clipped"]),
+            processor=str(file.attrs["processor"]),
             **arrays,
         )
 

@@ -130,6 +130,8 @@ class Checkpoint:
         Largest squared norm of an increment so far.
     clipped : int
         Number of increments clipped so far.
+    processor : str
+        Kind of processor that rank 0 ran on, which the bits of a run depend on.
     """
 
     experiment: Experiment
@@ -143,3 +145,4 @@ class Checkpoint:
     elapsed_seconds: float
     largest_squared_norm: float
     clipped: int
+    processor: str
