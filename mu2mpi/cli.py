@@ -15,7 +15,7 @@ from pathlib import Path
 from mu2mpi._version import __version__
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
 from mu2mpi.options import Parser, add_experiment_options, merged_settings
-from mu2mpi.signals import stop_requests
+from mu2mpi.signals import CHECKPOINT_SECONDS, stop_requests
 
 __all__ = ["main"]
 
@@ -122,23 +122,27 @@ def _add_command(
     return parser
 
 
+def _add_running_options(parser: Parser) -> None:
+    """Add what `run` and `sweep` share."""
+    _add_data_dir(parser)
+    parser.add_argument(
+        "--checkpoint-every",
+        type=_positive_seconds,
+        default=CHECKPOINT_SECONDS,
+        metavar="SECONDS",
+        help="time between two checkpoints, from which the same command goes on after a kill "
+        f"[default: {CHECKPOINT_SECONDS:g}]; SIGUSR1, SIGUSR2 or SIGTERM makes one at once and ends the run "
+        f"with code {EXIT_INTERRUPTED}",
+    )
+    add_experiment_options(parser)
+
+
 def _add_data_dir(parser: Parser) -> None:
     parser.add_argument(
         "--data-dir",
         type=Path,
         metavar="FOLDER",
         help="holds one folder for each data set, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]",
-    )
-
-
-def _add_checkpoint_every(parser: Parser) -> None:
-    parser.add_argument(
-        "--checkpoint-every",
-        type=_positive_seconds,
-        default=300.0,
-        metavar="SECONDS",
-        help="time between two checkpoints, from which the same command goes on after a kill [default: 300]; "
-        "SIGUSR1, SIGUSR2 or SIGTERM makes one at once and ends the run with code 75",
     )
 
 
@@ -161,9 +165,7 @@ def _add_run(commands: "Commands[Parser]") -> None:
         help="result file [default: runs/ and a name made of the settings]",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
-    _add_data_dir(parser)
-    _add_checkpoint_every(parser)
-    add_experiment_options(parser)
+    _add_running_options(parser)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -215,9 +217,7 @@ def _add_sweep(commands: "Commands[Parser]") -> None:
         "--list", action="store_true", help="print the combinations and their indices, run nothing"
     )
     parser.add_argument("--overwrite", action="store_true", help="run again what is finished")
-    _add_data_dir(parser)
-    _add_checkpoint_every(parser)
-    add_experiment_options(parser)
+    _add_running_options(parser)
 
 
 def _sweep(arguments: argparse.Namespace) -> int:

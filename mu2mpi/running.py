@@ -14,13 +14,10 @@ from mu2mpi.parallel import Communicator, world
 from mu2mpi.preparation import shared_source
 from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Checkpoint, Result
-from mu2mpi.signals import StopRequests, stop_requests
+from mu2mpi.signals import CHECKPOINT_SECONDS, StopRequests, stop_requests
 from mu2mpi.simulation import Keeper, Simulation
 
-__all__ = ["CHECKPOINT_SECONDS", "Job", "holds", "run"]
-
-CHECKPOINT_SECONDS = 300.0
-"""Seconds between two checkpoints unless the user says otherwise."""
+__all__ = ["Job", "holds", "run"]
 
 
 def run(

@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop."""
+"""When a run is asked to keep its state: by signals, and how often by the clock."""
 
 import signal
 import threading
@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["StopRequests", "stop_requests"]
+__all__ = ["CHECKPOINT_SECONDS", "SIGNALS", "StopRequests", "stop_requests"]
+
+CHECKPOINT_SECONDS = 300.0
+"""Seconds between two checkpoints unless the user says otherwise."""
 
 SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 

@@ -10,8 +10,6 @@ from mu2mpi.errors import InputError
 
 __all__ = ["Samples", "Source"]
 
-FEATURE_TYPES = (np.dtype(np.uint8), np.dtype(np.float32), np.dtype(np.float64))
-
 
 @dataclass(frozen=True)
 class Samples:

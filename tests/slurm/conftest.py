@@ -1,6 +1,5 @@
 """A project folder as a user has it, with spaces in its path, and a SLURM to submit to."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from missing import missing
 
 PROJECT = Path(__file__).parents[2]
 
@@ -73,8 +73,7 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     if not works():
-        message = 'no SLURM answers here: eval "$(scripts/slurm-single-node.sh start)" starts one'
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+        missing('no SLURM answers here: eval "$(scripts/slurm-single-node.sh start)" starts one')
     folder = tmp_path / "a project"
     shutil.copytree(PROJECT / "jobs", folder / "jobs")
     (folder / ".venv").symlink_to(sys.prefix)
