@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn
@@ -56,18 +56,24 @@ class Communicator:
     turn : int
         0 on rank 0, 1 on the first rank of every other node, 2 on the rest: the order in which ranks do
         what fills a cache that those after them use. Nodes may share a file system or not.
+    place : int or None
+        This rank's number among the ranks on rank 0's node; None on other nodes.
+    neighbours : int
+        How many ranks share this rank's node.
     """
 
     rank = 0
     size = 1
     turn = 0
+    place: int | None = 0
+    neighbours = 1
 
     def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum of all ranks' arrays, on every rank; `receive` may be used to hold it."""
         return send
 
     def reduce(self, send: NDArray[np.int64], receive: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-        """Return the sum of all ranks' arrays on rank 0, where `receive` may hold it, and None elsewhere."""
+        """Return the sum of all ranks' arrays on rank 0, and None elsewhere; `receive` may hold it there."""
         return send
 
     def bcast(self, array: NDArray[np.float64]) -> None:
@@ -88,15 +94,20 @@ class Communicator:
     def wait_for_all(self) -> None:
         """Return when all ranks have called this, leaving the processor to others meanwhile."""
 
-    def one_rank_first(self, action: Callable[[], None]) -> None:
-        """Run an action that fills a shared cache: on rank 0, then on one rank a node, then on the rest.
+    def fill_cache(self, actions: Sequence[Callable[[], object]]) -> None:
+        """Run actions of which each fills an entry of a shared cache, so that none is filled by two ranks.
 
-        numba's cache on disk can crash when several processes fill it at once (numba issue 4807).
+        The ranks of rank 0's node share the actions out among them. Then every rank runs all: rank 0,
+        then one rank a node, then the rest. numba's cache on disk can crash when several processes fill
+        an entry at once (numba issue 4807).
         """
+        for action in actions[self.place :: self.neighbours] if self.place is not None else ():
+            action()
         for turn in range(TURNS):
-            if self.turn == turn:
-                action()
             self.wait_for_all()
+            if self.turn == turn:
+                for action in actions:
+                    action()
 
     def library(self) -> str:
         """Return the name and version of the MPI library."""
@@ -159,15 +170,21 @@ class MpiCommunicator(Communicator):
         self.size = comm.Get_size()
         node = comm.Split_type(MPI.COMM_TYPE_SHARED)
         self.turn = 0 if self.rank == 0 else 1 if node.Get_rank() == 0 else 2
+        self.place = node.Get_rank() if node.bcast(self.rank, root=0) == 0 else None
+        self.neighbours = node.Get_size()
         node.Free()
 
     def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sum of all ranks' arrays, on every rank, in `receive`."""
+        """Return the sum of all ranks' arrays, on every rank; that of one array is that array."""
+        if self.size == 1:
+            return send
         self._comm.Allreduce(send, receive, self._mpi.SUM)
         return receive
 
     def reduce(self, send: NDArray[np.int64], receive: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-        """Return the sum of all ranks' arrays in `receive` on rank 0, and None elsewhere."""
+        """Return the sum of all ranks' arrays on rank 0, and None elsewhere."""
+        if self.size == 1:
+            return send
         self._comm.Reduce(send, receive, self._mpi.SUM, root=0)
         return receive if self.rank == 0 else None
 

@@ -21,7 +21,7 @@ from mu2mpi.privacy.accountant import PrivacyStatement, epsilon_exact, epsilon_p
 from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result
 from mu2mpi.timing import PHASES, Stopwatch
-from mu2mpi.warmup import start_compiler, warm_up
+from mu2mpi.warmup import kernel_calls, start_compiler
 
 __all__ = ["Keeper", "Simulation"]
 
@@ -82,7 +82,7 @@ class Simulation:
         self._restore(checkpoint)
         feature_type = self.machines.samples.features.dtype
         start_compiler()
-        communicator.one_rank_first(lambda: warm_up(feature_type))
+        communicator.fill_cache(kernel_calls(feature_type))
 
     def _host_machines(self, source: Source, noise: NDArray[np.uint32] | None) -> Machines:
         """Read the samples of this rank's block of machines, in the order of their use."""

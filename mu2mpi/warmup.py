@@ -1,16 +1,17 @@
 """Compile every kernel before the first round, so that no rank does it in the middle of one."""
 
 import sys
+from collections.abc import Callable
 
 import numpy as np
 from numba.core.registry import cpu_target
 
 from mu2mpi.algorithm.machine import add_increments
 from mu2mpi.algorithm.server import take_step
-from mu2mpi.privacy.noise import MACHINE, SERVER, add_noise
+from mu2mpi.privacy.noise import MACHINE, add_noise, padded_zeros
 from mu2mpi.problem.logistic import sum_losses
 
-__all__ = ["start_compiler", "start_compiler_without_scipy", "warm_up"]
+__all__ = ["kernel_calls", "start_compiler", "start_compiler_without_scipy"]
 
 
 def start_compiler() -> None:
@@ -37,13 +38,21 @@ def start_compiler_without_scipy() -> None:
         del sys.modules[name]
 
 
-def warm_up(feature_type: np.dtype[np.generic]) -> None:
-    """Call every kernel once on the smallest arrays with the types of a run."""
+def kernel_calls(feature_type: np.dtype[np.generic]) -> list[Callable[[], object]]:
+    """Return a call of every kernel with the types of a run, the slowest to compile first.
+
+    Parameters
+    ----------
+    feature_type : dtype
+        The type of stored features.
+    """
     x = np.zeros((2, 2))
-    q, noised = np.zeros((2, 2), dtype=np.int64), np.zeros((2, 2), dtype=np.int64)
+    (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=np.int32)
-    add_increments(q, x, x, features, labels, 1.0, 1, 1.0, 1.0)
-    add_noise(noised.ravel(), q.ravel(), np.zeros(8, dtype=np.uint32), MACHINE, 0, 1, 1, 1.0)
-    add_noise(noised.ravel(), q.ravel(), np.zeros(8, dtype=np.uint32), SERVER, 0, 1, 1, 1.0)
-    take_step(np.zeros(4), np.zeros(4), np.zeros(4), q.ravel(), 1.0, 1.0, 0.5)
-    sum_losses(x, features, labels, 1.0)
+    key = np.zeros(8, dtype=np.uint32)
+    return [
+        lambda: add_noise(noised, message, key, MACHINE, 0, 1, 1, 1.0),
+        lambda: add_increments(q, x, x, features, labels, 1.0, 1, 1.0, 1.0, 1),
+        lambda: sum_losses(x, features, labels, 1.0),
+        lambda: take_step(x, x, x, q, 1.0, 1.0, 0.5),
+    ]

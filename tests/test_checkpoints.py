@@ -353,7 +353,7 @@ def test_a_signal_stops_all_ranks_with_a_checkpoint(name, tmp_path):
 @pytest.mark.parametrize(
     ("module", "name", "code"),
     [
-        ("mu2mpi.simulation", "warm_up", 75),
+        ("mu2mpi.simulation", "kernel_calls", 75),
         ("mu2mpi.evaluation", "sum_losses", 75),
         ("mu2mpi.results.writer", "file_image", 0),
         ("mu2mpi.running", "shared_source", 75),

@@ -6,16 +6,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.algorithm.schedule import Schedule
-from mu2mpi.compiled import kernel, round_to_integer
-from mu2mpi.privacy.noise import MACHINE, add_noise
+from mu2mpi.compiled import inline, kernel, round_to_integer
+from mu2mpi.privacy.noise import MACHINE, add_noise, padded_zeros
 from mu2mpi.problem.ball import shrinkage, squared_norm
-from mu2mpi.problem.logistic import load_sample, residual, two_logits
+from mu2mpi.problem.logistic import BATCH, TILE, batch_logits, empty_batch, load_sample, residual, two_logits
 
 __all__ = ["HostedSamples", "Machines", "add_increments"]
 
 
+@inline
+def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
+    """Add the outer products c_i z_i^T of one sample or of a batch to q, each rounded on its own."""
+    if z.shape[0] == 1:
+        for k in range(q.shape[0]):
+            row = q[k]
+            for j in range(row.size):
+                row[j] += round_to_integer(c[0, k] * z[0, j])
+        return
+    for first in range(0, q.shape[1], TILE):
+        stop = min(first + TILE, q.shape[1])
+        z0, z1, z2, z3 = z[0, first:stop], z[1, first:stop], z[2, first:stop], z[3, first:stop]
+        for k in range(q.shape[0]):
+            row, c0, c1, c2, c3 = q[k, first:stop], c[0, k], c[1, k], c[2, k], c[3, k]
+            for j in range(row.size):
+                pair = round_to_integer(c0 * z0[j]) + round_to_integer(c1 * z1[j])
+                row[j] += pair + round_to_integer(c2 * z2[j]) + round_to_integer(c3 * z3[j])
+
+
 @kernel
-def add_increments(q, x, x_previous, features, labels, scale, t, bound, resolution):  # type: ignore[no-untyped-def]
+def add_increments(q, x, x_previous, features, labels, scale, t, bound, resolution, batch):  # type: ignore[no-untyped-def]
     """Add the increments s_{t,i} of some machines, clipped and rounded to the grid, to the sum of q_{t,i}.
 
     The gradients of a sample z at x_t and x_{t-1} are r z^T and r~ z^T, so its increment is c z^T with
@@ -39,6 +58,9 @@ def add_increments(q, x, x_previous, features, labels, scale, t, bound, resoluti
         Norm to which increments are clipped.
     resolution : float
         Spacing of the grid, a power of two.
+    batch : {1, BATCH}
+        Samples that are computed together. It decides in which order sums are taken, and so must be the
+        same for the same experiment on any number of ranks.
 
     Returns
     -------
@@ -49,26 +71,35 @@ def add_increments(q, x, x_previous, features, labels, scale, t, bound, resoluti
     ----------
     Lemma 4.1: q_{t,i} is the sum of s_{tau,i} for tau <= t. Lemma 4.2: ||s_{t,i}|| <= S.
     """
-    z = np.empty(x.shape[1])
-    r = np.empty(x.shape[0])
-    r_previous = np.empty(x.shape[0])
+    classes, width = x.shape
+    z = empty_batch(batch, width)
+    at_x, at_x_previous = np.empty((batch, classes)), np.empty((batch, classes))
     largest = 0.0
     clipped = 0
-    for i in range(labels.size):
-        load_sample(features[i], scale, z)
-        two_logits(x, x_previous, z, r, r_previous)
-        residual(r, labels[i])
-        residual(r_previous, labels[i])
-        for k in range(r.size):
-            r[k] += (t - 1.0) * (r[k] - r_previous[k])
-        squared = squared_norm(r) * squared_norm(z)
-        factor = shrinkage(squared, bound)
-        largest = max(largest, squared)
-        clipped += factor < 1.0
-        for k in range(r.size):
-            c = r[k] * factor / resolution
-            for j in range(z.size):
-                q[k, j] += round_to_integer(c * z[j])
+    for start in range(0, labels.size, batch):
+        count = min(batch, labels.size - start)
+        for i in range(count):
+            load_sample(features[start + i], scale, z[i])
+        if batch == 1:
+            two_logits(x, x_previous, z[0, :width], at_x[0], at_x_previous[0])
+        else:
+            batch_logits(x, x_previous, z, at_x, at_x_previous)
+        for i in range(count):
+            r, r_previous = at_x[i], at_x_previous[i]
+            residual(r, labels[start + i])
+            residual(r_previous, labels[start + i])
+            for k in range(classes):
+                r[k] += (t - 1.0) * (r[k] - r_previous[k])
+            squared = squared_norm(r) * squared_norm(z[i, :width])
+            factor = shrinkage(squared, bound)
+            largest = max(largest, squared)
+            clipped += factor < 1.0
+            for k in range(classes):
+                r[k] *= factor / resolution
+        for i in range(count, batch):
+            for k in range(classes):
+                at_x[i, k] = 0.0
+        _add_outer_products(q, at_x, z)
     return largest, clipped
 
 
@@ -112,6 +143,8 @@ class Machines:
     ----------
     q : ndarray of int64, shape (K, F)
         Sum of the hosted q_{t,i}, not noised, in units of the grid.
+    flat_q : ndarray of int64
+        The same numbers as `add_noise` takes them.
     largest_squared_norm : float
         Largest squared norm of an increment so far, before clipping.
     clipped : int
@@ -125,11 +158,13 @@ class Machines:
         self.first = first
         self.count = samples.labels.shape[1]
         self.samples = samples
+        # Two machines gain less from sharing a batch than they lose by its empty places.
+        self._batch = BATCH if schedule.machines > 2 else 1
         self.key = key
-        self.q = np.zeros((schedule.classes, schedule.features), dtype=np.int64)
+        self.flat_q, self.q = padded_zeros((schedule.classes, schedule.features))
         self.largest_squared_norm = 0.0
         self.clipped = 0
-        self._noised = np.empty_like(self.q)
+        self._flat_noised, self._noised = padded_zeros(self.q.shape)
 
     def observe(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:
         """Spend each machine's sample z_{t,i}: q_{t,i} = q_{t-1,i} + s_{t,i}."""
@@ -144,6 +179,7 @@ class Machines:
             t,
             schedule.bound,
             schedule.resolution,
+            self._batch,
         )
         self.largest_squared_norm = max(self.largest_squared_norm, largest)
         self.clipped += clipped
@@ -153,10 +189,10 @@ class Machines:
 
         The array is reused by the next call.
         """
-        if self.schedule.sigma == 0:
+        if self.schedule.sigma == 0 or self.count == 0:
             return self.q
         if self.key is None:
             raise RuntimeError("these machines hold no noise key")
         scale = self.schedule.sigma / self.schedule.resolution
-        add_noise(self._noised.ravel(), self.q.ravel(), self.key, MACHINE, self.first, self.count, t, scale)
+        add_noise(self._flat_noised, self.flat_q, self.key, MACHINE, self.first, self.count, t, scale)
         return self._noised

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from mu2mpi.algorithm.machine import Machines
 from mu2mpi.algorithm.schedule import Schedule, averaging_weight
-from mu2mpi.compiled import kernel, reduction
+from mu2mpi.compiled import aligned_zeros, kernel, reduction
 from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.noise import SERVER, add_noise
+from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
 from mu2mpi.problem.ball import shrinkage
 from mu2mpi.timing import Stopwatch
 
@@ -36,11 +36,11 @@ def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-unt
 
     Parameters
     ----------
-    w : ndarray of float64, shape (d,)
+    w : ndarray of float64, shape (K, F)
         w_t, made w_{t+1}.
-    x, x_next : ndarray of float64, shape (d,)
+    x, x_next : ndarray of float64, shape (K, F)
         x_t; and where to put x_{t+1}.
-    total : ndarray of int64, shape (d,)
+    total : ndarray of int64, shape (K, F)
         The noised sum over machines, in units of the grid.
     step : float
         eta times the resolution over M: what takes the sum to the step.
@@ -49,6 +49,7 @@ def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-unt
     weight : float
         alpha_{t+1} / alpha_{1:t+1}.
     """
+    w, x, x_next, total = w.ravel(), x.ravel(), x_next.ravel(), total.ravel()
     factor = shrinkage(_descend(w, total, step), radius)
     for j in range(w.size):
         w[j] *= factor
@@ -66,15 +67,14 @@ class Iterates:
 
     def __init__(self, schedule: Schedule) -> None:
         shape = (schedule.classes, schedule.features)
-        self.w, self.x, self.x_previous = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
         self._step = schedule.eta * schedule.resolution / schedule.machines
         self._radius = schedule.radius
 
     def step(self, t: int, total: NDArray[np.int64]) -> None:
         """Move from round t to round t + 1 with the noised sum of the machines' messages."""
         weight = averaging_weight(t + 1)
-        w, x, x_next = self.w.ravel(), self.x.ravel(), self.x_previous.ravel()
-        take_step(w, x, x_next, total.ravel(), self._step, self._radius, weight)
+        take_step(self.w, self.x, self.x_previous, total, self._step, self._radius, weight)
         self.advance()
 
     def advance(self) -> None:
@@ -104,7 +104,7 @@ class UntrustedServer:
         self.iterates = Iterates(schedule)
         self._rounds = schedule.rounds
         self._communicator = communicator
-        self._total = np.empty((schedule.classes, schedule.features), dtype=np.int64)
+        self._total = aligned_zeros((schedule.classes, schedule.features), np.int64)
 
     def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
         """Take round t: noise, Allreduce, the step on every rank."""
@@ -139,9 +139,11 @@ class TrustedServer:
         self._schedule = schedule
         self._communicator = communicator
         self._key = key
-        is_server = communicator.rank == 0
-        self._total = np.empty((schedule.classes, schedule.features), dtype=np.int64) if is_server else None
-        self._noised = np.empty_like(self._total) if is_server else None
+        self._total: NDArray[np.int64] | None = None
+        if communicator.rank == 0:
+            shape = (schedule.classes, schedule.features)
+            self._flat_total, self._total = padded_zeros(shape)
+            self._flat_message, self._message = padded_zeros(shape)
 
     def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
         """Take round t: Reduce to rank 0, noise and the step there, Bcast of x_{t+1}."""
@@ -153,9 +155,11 @@ class TrustedServer:
         if t == self._schedule.rounds:
             return
         if total is not None:
-            total = self._noise_added(t, total)
+            # A lone rank gets its own array back.
+            flat = self._flat_total if total is self._total else machines.flat_q
+            message = self._noised(t, flat) if self._schedule.sigma > 0 else total
             clock.lap("noise")
-            iterates.step(t, total)
+            iterates.step(t, message)
             clock.lap("compute")
             self._communicator.bcast(iterates.x)
         else:
@@ -163,14 +167,12 @@ class TrustedServer:
             iterates.advance()
         clock.lap("communication")
 
-    def _noise_added(self, t: int, total: NDArray[np.int64]) -> NDArray[np.int64]:
-        if self._schedule.sigma == 0:
-            return total
-        if self._key is None or self._noised is None:
+    def _noised(self, t: int, flat_total: NDArray[np.int64]) -> NDArray[np.int64]:
+        if self._key is None:
             raise RuntimeError("the server holds no noise key")
         scale = self._schedule.sigma / self._schedule.resolution
-        add_noise(self._noised.ravel(), total.ravel(), self._key, SERVER, 0, 1, t, scale)
-        return self._noised
+        add_noise(self._flat_message, flat_total, self._key, SERVER, 0, 1, t, scale)
+        return self._message
 
 
 def make_server(schedule: Schedule, communicator: Communicator, key: NDArray[np.uint32] | None) -> Server:

@@ -1,8 +1,9 @@
 """The ChaCha20 block function of RFC 8439, many blocks side by side.
 
 The loop over blocks keeps the whole state in sixteen scalars and writes out the ten double rounds, so
-that LLVM turns each scalar into a vector with one block a lane. Sums and shifts are cast back to uint32
-at once: numba would widen them to 64 bits otherwise.
+that LLVM turns each scalar into a vector with one block a lane. Each step of a quarter round waits for
+the one before it; the steps of four quarter rounds therefore alternate. Sums and shifts are cast back to
+uint32 at once: numba would widen them to 64 bits otherwise.
 """
 
 from numba import uint32
@@ -24,30 +25,34 @@ def _rotate(value, bits):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _quarter_round(a, b, c, d):  # type: ignore[no-untyped-def]
-    a = uint32(a + b)
-    d = _rotate(uint32(d ^ a), 16)
-    c = uint32(c + d)
-    b = _rotate(uint32(b ^ c), 12)
-    a = uint32(a + b)
-    d = _rotate(uint32(d ^ a), 8)
-    c = uint32(c + d)
-    b = _rotate(uint32(b ^ c), 7)
+def _add_xor_rotate(a, b, d, bits):  # type: ignore[no-untyped-def]
+    """Return a + b and (d ^ (a + b)) <<< bits for four columns: a quarter of four quarter rounds."""
+    a0, a1, a2, a3 = a
+    b0, b1, b2, b3 = b
+    d0, d1, d2, d3 = d
+    a0, a1, a2, a3 = uint32(a0 + b0), uint32(a1 + b1), uint32(a2 + b2), uint32(a3 + b3)
+    d0, d1 = _rotate(uint32(d0 ^ a0), bits), _rotate(uint32(d1 ^ a1), bits)
+    d2, d3 = _rotate(uint32(d2 ^ a2), bits), _rotate(uint32(d3 ^ a3), bits)
+    return (a0, a1, a2, a3), (d0, d1, d2, d3)
+
+
+@inline
+def _quarter_rounds(a, b, c, d):  # type: ignore[no-untyped-def]
+    """Take a quarter round in each of the four columns of the rows a, b, c and d."""
+    a, d = _add_xor_rotate(a, b, d, 16)
+    c, b = _add_xor_rotate(c, d, b, 12)
+    a, d = _add_xor_rotate(a, b, d, 8)
+    c, b = _add_xor_rotate(c, d, b, 7)
     return a, b, c, d
 
 
 @inline
-def _double_round(state):  # type: ignore[no-untyped-def]
-    s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15 = state
-    s0, s4, s8, s12 = _quarter_round(s0, s4, s8, s12)
-    s1, s5, s9, s13 = _quarter_round(s1, s5, s9, s13)
-    s2, s6, s10, s14 = _quarter_round(s2, s6, s10, s14)
-    s3, s7, s11, s15 = _quarter_round(s3, s7, s11, s15)
-    s0, s5, s10, s15 = _quarter_round(s0, s5, s10, s15)
-    s1, s6, s11, s12 = _quarter_round(s1, s6, s11, s12)
-    s2, s7, s8, s13 = _quarter_round(s2, s7, s8, s13)
-    s3, s4, s9, s14 = _quarter_round(s3, s4, s9, s14)
-    return s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15
+def _double_round(a, b, c, d):  # type: ignore[no-untyped-def]
+    """Take quarter rounds in the columns, then in the diagonals: columns of rows turned by 1, 2 and 3."""
+    a, b, c, d = _quarter_rounds(a, b, c, d)
+    b, c, d = (b[1], b[2], b[3], b[0]), (c[2], c[3], c[0], c[1]), (d[3], d[0], d[1], d[2])
+    a, b, c, d = _quarter_rounds(a, b, c, d)
+    return a, (b[3], b[0], b[1], b[2]), (c[2], c[3], c[0], c[1]), (d[1], d[2], d[3], d[0])
 
 
 @inline
@@ -69,26 +74,18 @@ def fill_keystream(words, key, counter, nonce0, nonce1, nonce2):  # type: ignore
     ----------
     RFC 8439, "ChaCha20 and Poly1305 for IETF Protocols", sections 2.1 to 2.4.
     """
-    c0, c1, c2, c3 = uint32(C0), uint32(C1), uint32(C2), uint32(C3)
-    k0, k1, k2, k3, k4, k5, k6, k7 = key[0], key[1], key[2], key[3], key[4], key[5], key[6], key[7]
-    for b in range(BLOCKS):
-        count = uint32(counter + uint32(b))
-        s = (c0, c1, c2, c3, k0, k1, k2, k3, k4, k5, k6, k7, count, nonce0, nonce1, nonce2)
-        s = _double_round(_double_round(_double_round(_double_round(_double_round(s)))))
-        s = _double_round(_double_round(_double_round(_double_round(_double_round(s)))))
-        words[0 * BLOCKS + b] = uint32(s[0] + c0)
-        words[1 * BLOCKS + b] = uint32(s[1] + c1)
-        words[2 * BLOCKS + b] = uint32(s[2] + c2)
-        words[3 * BLOCKS + b] = uint32(s[3] + c3)
-        words[4 * BLOCKS + b] = uint32(s[4] + k0)
-        words[5 * BLOCKS + b] = uint32(s[5] + k1)
-        words[6 * BLOCKS + b] = uint32(s[6] + k2)
-        words[7 * BLOCKS + b] = uint32(s[7] + k3)
-        words[8 * BLOCKS + b] = uint32(s[8] + k4)
-        words[9 * BLOCKS + b] = uint32(s[9] + k5)
-        words[10 * BLOCKS + b] = uint32(s[10] + k6)
-        words[11 * BLOCKS + b] = uint32(s[11] + k7)
-        words[12 * BLOCKS + b] = uint32(s[12] + count)
-        words[13 * BLOCKS + b] = uint32(s[13] + nonce0)
-        words[14 * BLOCKS + b] = uint32(s[14] + nonce1)
-        words[15 * BLOCKS + b] = uint32(s[15] + nonce2)
+    a0, b0, c0 = (
+        (uint32(C0), uint32(C1), uint32(C2), uint32(C3)),
+        (key[0], key[1], key[2], key[3]),
+        (key[4], key[5], key[6], key[7]),
+    )
+    for lane in range(BLOCKS):
+        d0 = uint32(counter + uint32(lane)), nonce0, nonce1, nonce2
+        a, b, c, d = a0, b0, c0, d0
+        a, b, c, d = _double_round(*_double_round(*_double_round(*_double_round(*_double_round(a, b, c, d)))))
+        a, b, c, d = _double_round(*_double_round(*_double_round(*_double_round(*_double_round(a, b, c, d)))))
+        for column in range(4):
+            words[column * BLOCKS + lane] = uint32(a[column] + a0[column])
+            words[(4 + column) * BLOCKS + lane] = uint32(b[column] + b0[column])
+            words[(8 + column) * BLOCKS + lane] = uint32(c[column] + c0[column])
+            words[(12 + column) * BLOCKS + lane] = uint32(d[column] + d0[column])

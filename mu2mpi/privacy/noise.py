@@ -1,18 +1,28 @@
 """Gaussian noise as a function of (key, who, round, coordinate): no state, the same on any rank.
 
 ChaCha20 is keyed by the noise key; its nonce holds who draws and in which round, its counter the
-coordinate. Box and Muller's transform turns two 64-bit words into two normals. Whoever lacks the key
+coordinate. Box and Muller's transform turns two 64-bit words into two normals: in each chunk of 256,
+words i and 128 + i into normals i and 128 + i. Whoever lacks the key
 cannot tell the words from random ones, and whoever holds it can recompute any draw anywhere, so a
 restarted run sends the same messages again instead of a second noisy copy of the same secret.
 """
 
 import hashlib
+import math
 
 import numpy as np
 from numba import int64, uint32, uint64
 from numpy.typing import NDArray
 
-from mu2mpi.compiled import bits_to_float, float_to_bits, inline, kernel, round_to_integer
+from mu2mpi.compiled import (
+    aligned_zeros,
+    bits_to_float,
+    float_to_bits,
+    inline,
+    kernel,
+    round_to_integer,
+    scratch,
+)
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 
 __all__ = [
@@ -24,6 +34,7 @@ __all__ = [
     "add_noise",
     "derive_key",
     "key_words",
+    "padded_zeros",
     "root_key",
     "standard_normal",
 ]
@@ -34,48 +45,67 @@ MACHINE, SERVER = 0, 1
 MAX_COORDINATES, MAX_NUMBER = 2**35, 2**32 - 1
 """The counter of blocks, and the words of the nonce for machine and round, have 32 bits each."""
 
-MAX_NORMAL = 8.6
-"""No draw is larger: sqrt(2 * 53 log 2) = 8.572."""
+MAX_NORMAL = 8.5
+"""No draw is larger: sqrt(2 * 52 log 2) = 8.490."""
 
-CHUNK = 8 * BLOCKS  # normals that one call of the keystream yields
+PAIRS = 4 * BLOCKS
+CHUNK = 2 * PAIRS
+"""Normals, and 64-bit words, that one call of the keystream yields."""
 
-# Offset that moves the exponent's step from 1 to sqrt(1/2), so that mantissas lie in [sqrt(1/2), sqrt 2).
-HALF_ROOT = int(np.float64(np.sqrt(0.5)).view(np.int64))
-ONE = int(np.float64(1.0).view(np.int64))
-LOG_2 = float(np.log(2.0))
+
+def _bits(value: float) -> int:
+    return int(np.float64(value).view(np.int64))
+
+
+ONE, TWO_52, SIGN = _bits(1.0), _bits(2.0**52), -(2**63)
+MANTISSA = 2**52 - 1
+# Moves the exponent's step from 1 to sqrt(1/2), so that mantissas lie in [sqrt(1/2), sqrt 2).
+HALF_ROOT = _bits(float(np.sqrt(0.5)))
+MINUS_2_LOG_2 = -2 * float(np.log(2.0))
 
 
 @inline
-def _log(u):  # type: ignore[no-untyped-def]
-    """Natural logarithm of a float64 in (0, 1], to 3e-15 relative.
+def _uniform(word):  # type: ignore[no-untyped-def]
+    """Return the number in [1, 2) whose mantissa is the upper 52 bits of a random word."""
+    return bits_to_float(int64(word >> uint64(12)) | int64(ONE))
 
-    With u = (1 + v) 2^e, log(1 + v) = v P(v), where P is the Chebyshev interpolant of degree 17: longer
-    than what follows a division, but faster than the division. Its even and odd terms are added up
-    apart, so that they do not wait for each other.
-    """
+
+@inline
+def _split(u):  # type: ignore[no-untyped-def]
+    """Return e and v with u = (1 + v) 2^e, 1 + v in [sqrt(1/2), sqrt 2), for u in (0, 1]."""
     bits = float_to_bits(u) + int64(ONE - HALF_ROOT)
-    exponent = (bits >> int64(52)) - int64(1023)
-    v = bits_to_float((bits & int64(0x000FFFFFFFFFFFFF)) + int64(HALF_ROOT)) - 1.0
+    # Integers to floating-point numbers without an instruction that not every processor has for vectors.
+    e = bits_to_float((bits >> int64(52)) | int64(TWO_52)) - (2.0**52 + 1023)
+    return e, bits_to_float((bits & int64(MANTISSA)) + int64(HALF_ROOT)) - 1.0
+
+
+@inline
+def _minus_2_log_1p(v):  # type: ignore[no-untyped-def]
+    """Return -2 log(1 + v) for 1 + v in [sqrt(1/2), sqrt 2), to 3e-15 relative.
+
+    v times the Chebyshev interpolant of degree 17: longer than what follows a division, but faster than
+    the division. Its even and odd terms are added up apart, so that they do not wait for each other.
+    """
     z = v * v
-    odd = -0.03253855332837162
-    even = 0.06999188890512222
-    odd = odd * z - 0.0742774141525569
-    even = even * z + 0.0672671996026464
-    odd = odd * z - 0.06962422860954641
-    even = even * z + 0.07660269933848152
-    odd = odd * z - 0.08346792322588518
-    even = even * z + 0.09094245643118994
-    odd = odd * z - 0.09999461251094016
-    even = even * z + 0.11110946732564925
-    odd = odd * z - 0.12500011471341066
-    even = even * z + 0.142857184516011
-    odd = odd * z - 0.16666666547716802
-    even = even * z + 0.1999999994927493
-    odd = odd * z - 0.250000000004906
-    even = even * z + 0.3333333333356651
-    odd = odd * z - 0.4999999999999949
-    even = even * z + 0.9999999999999982
-    return np.float64(exponent) * LOG_2 + v * (odd * v + even)
+    odd = 0.06507710665674324
+    even = -0.13998377781024443
+    odd = odd * z + 0.1485548283051138
+    even = even * z - 0.1345343992052928
+    odd = odd * z + 0.13924845721909282
+    even = even * z - 0.15320539867696304
+    odd = odd * z + 0.16693584645177037
+    even = even * z - 0.18188491286237987
+    odd = odd * z + 0.19998922502188032
+    even = even * z - 0.2222189346512985
+    odd = odd * z + 0.2500002294268213
+    even = even * z - 0.285714369032022
+    odd = odd * z + 0.33333333095433604
+    even = even * z - 0.3999999989854986
+    odd = odd * z + 0.500000000009812
+    even = even * z - 0.6666666666713302
+    odd = odd * z + 0.9999999999999898
+    even = even * z - 1.9999999999999964
+    return v * (odd * v + even)
 
 
 @inline
@@ -106,32 +136,71 @@ def _cos_quarter(f):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _normal_pair(a, b):  # type: ignore[no-untyped-def]
-    """Turn two random 64-bit words into two independent standard normals.
+def _squared_radii(words, squares, mantissas):  # type: ignore[no-untyped-def]
+    """Turn the first half of a chunk's words into squared radii -2 log u, u uniform in (0, 1].
 
-    The radius takes the upper 53 bits of `a`. The angle takes the upper 53 bits of `b` for its place in
-    one quarter of the circle and the lowest two for the quarter.
+    In two loops: the steps for one pair wait for each other, and a processor looks only so far ahead for
+    others to work on meanwhile.
+    """
+    for i in range(PAIRS):
+        squares[i], mantissas[i] = _split(2.0 - _uniform(words[i]))
+    for i in range(PAIRS):
+        squares[i] = squares[i] * MINUS_2_LOG_2 + _minus_2_log_1p(mantissas[i])
+
+
+@inline
+def _normal_pair(square, word):  # type: ignore[no-untyped-def]
+    """Return the two coordinates of a point at a squared radius and a random angle.
+
+    The upper 52 bits of the word say where the angle lies in a quarter of the circle, and its lowest two
+    in which quarter.
 
     References
     ----------
     Box and Muller, "A note on the generation of random normal deviates", 1958.
     """
-    radius = np.sqrt(-2.0 * _log(np.float64(int64(a >> uint64(11)) + int64(1)) * 2.0**-53))
-    f = np.float64(int64(b >> uint64(11))) * 2.0**-53 - 0.5
-    sign = int64((b & uint64(2)) << uint64(62))
-    signed_radius = bits_to_float(float_to_bits(radius) ^ sign)
-    cosine = signed_radius * _cos_quarter(f)
-    sine = signed_radius * _sin_quarter(f)
-    swap = (b & uint64(1)) != uint64(0)
+    f = _uniform(word) - 1.5
+    sign = int64(word << uint64(62)) & int64(SIGN)
+    radius = bits_to_float(float_to_bits(np.sqrt(square)) ^ sign)
+    cosine, sine = radius * _cos_quarter(f), radius * _sin_quarter(f)
+    swap = (word & uint64(1)) != uint64(0)
     return (sine if swap else cosine), (cosine if swap else sine)
 
 
 @inline
-def _word_pair(words, p, b):  # type: ignore[no-untyped-def]
-    """Return the 64-bit words 2p and 2p + 1 of block b."""
-    first = uint64(words[(4 * p + 1) * BLOCKS + b]) << uint64(32) | uint64(words[4 * p * BLOCKS + b])
-    second = uint64(words[(4 * p + 3) * BLOCKS + b]) << uint64(32) | uint64(words[(4 * p + 2) * BLOCKS + b])
-    return first, second
+def _add_draw(noised, message, squares, words, scale):  # type: ignore[no-untyped-def]
+    for i in range(PAIRS):
+        g, h = _normal_pair(squares[i], words[PAIRS + i])
+        noised[i] = message[i] + round_to_integer(scale * g)
+        noised[PAIRS + i] = message[PAIRS + i] + round_to_integer(scale * h)
+
+
+@inline
+def _add_another_draw(noised, squares, words, scale):  # type: ignore[no-untyped-def]
+    for i in range(PAIRS):
+        g, h = _normal_pair(squares[i], words[PAIRS + i])
+        noised[i] += round_to_integer(scale * g)
+        noised[PAIRS + i] += round_to_integer(scale * h)
+
+
+def padded_zeros(shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return zeros in units of the grid twice: flat as `add_noise` takes them, and in their shape.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        Shape of the model.
+
+    Returns
+    -------
+    flat : ndarray of int64, shape (padded,)
+        The numbers, padded to a whole number of chunks of the noise.
+    shaped : ndarray of int64, shape `shape`
+        A view of the start of `flat`.
+    """
+    d = math.prod(shape)
+    flat = aligned_zeros((-(-d // CHUNK) * CHUNK,), np.int64)
+    return flat, flat[:d].reshape(shape)
 
 
 @kernel
@@ -140,50 +209,48 @@ def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignor
 
     Parameters
     ----------
-    noised : ndarray of int64, shape (d,)
+    noised : ndarray of int64, shape (padded,)
         Overwritten with the sum, in units of the grid.
-    message : ndarray of int64, shape (d,)
-        What is to be hidden, in units of the grid; may not overlap `noised`.
+    message : ndarray of int64, shape (padded,)
+        What is to be hidden, in units of the grid; may not overlap `noised`. Both come from
+        `padded_zeros`; what is behind the first d numbers means nothing.
     key : ndarray of uint32, shape (8,)
         The noise key.
     who : int
         `MACHINE` or `SERVER`.
     first, count : int
-        The draws of machines ``first .. first + count - 1`` are added, each rounded on its own.
+        The draws of machines ``first .. first + count - 1``, at least one, are added, each rounded on
+        its own.
     t : int
         The round.
     scale : float
         Standard deviation of a coordinate of one draw, in units of the grid.
     """
-    d = message.size
-    words = np.empty(16 * BLOCKS, np.uint32)
-    sums = np.empty(CHUNK, np.int64)
-    for chunk in range((d + CHUNK - 1) // CHUNK):
-        sums[:] = 0
+    words = scratch(CHUNK).view(np.uint64)
+    halves, squares, mantissas = words.view(np.uint32), scratch(PAIRS), scratch(PAIRS)
+    for chunk in range(message.size // CHUNK):
+        part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
         for machine in range(first, first + count):
-            fill_keystream(words, key, uint32(chunk * BLOCKS), uint32(who), uint32(machine), uint32(t))
-            for p in range(4):
-                for b in range(BLOCKS):
-                    u, v = _word_pair(words, p, b)
-                    g, h = _normal_pair(u, v)
-                    sums[2 * p * BLOCKS + b] += round_to_integer(scale * g)
-                    sums[(2 * p + 1) * BLOCKS + b] += round_to_integer(scale * h)
-        start = chunk * CHUNK
-        for j in range(min(CHUNK, d - start)):
-            noised[start + j] = message[start + j] + sums[j]
+            fill_keystream(halves, key, uint32(chunk * BLOCKS), uint32(who), uint32(machine), uint32(t))
+            _squared_radii(words, squares, mantissas)
+            if machine == first:
+                _add_draw(noised[part], message[part], squares, words, scale)
+            else:
+                _add_another_draw(noised[part], squares, words, scale)
 
 
 @kernel
 def _fill_normals(out, key, who, number, t):  # type: ignore[no-untyped-def]
-    words = np.empty(16 * BLOCKS, np.uint32)
+    words = scratch(CHUNK).view(np.uint64)
+    halves, squares, mantissas = words.view(np.uint32), scratch(PAIRS), scratch(PAIRS)
     for chunk in range(out.size // CHUNK):
-        fill_keystream(words, key, uint32(chunk * BLOCKS), uint32(who), uint32(number), uint32(t))
-        for p in range(4):
-            for b in range(BLOCKS):
-                u, v = _word_pair(words, p, b)
-                g, h = _normal_pair(u, v)
-                out[chunk * CHUNK + 2 * p * BLOCKS + b] = g
-                out[chunk * CHUNK + (2 * p + 1) * BLOCKS + b] = h
+        fill_keystream(halves, key, uint32(chunk * BLOCKS), uint32(who), uint32(number), uint32(t))
+        _squared_radii(words, squares, mantissas)
+        part = out[chunk * CHUNK : (chunk + 1) * CHUNK]
+        for i in range(PAIRS):
+            g, h = _normal_pair(squares[i], words[PAIRS + i])
+            part[i] = g
+            part[PAIRS + i] = h
 
 
 def standard_normal(key: NDArray[np.uint32], who: int, number: int, t: int, d: int) -> NDArray[np.float64]:

@@ -10,9 +10,20 @@ import math
 
 import numpy as np
 
-from mu2mpi.compiled import inline, kernel, reduction
+from mu2mpi.compiled import inline, kernel, reduction, scratch
 
-__all__ = ["gradient_bound", "load_sample", "residual", "smoothness", "sum_losses", "two_logits"]
+__all__ = [
+    "BATCH",
+    "TILE",
+    "batch_logits",
+    "empty_batch",
+    "gradient_bound",
+    "load_sample",
+    "residual",
+    "smoothness",
+    "sum_losses",
+    "two_logits",
+]
 
 
 def gradient_bound(features: int) -> float:
@@ -25,25 +36,99 @@ def smoothness(features: int) -> float:
     return features / 2
 
 
+BATCH = 4
+"""Samples whose inner products with the model are computed together, sharing each read of it."""
+
+TILE = 400
+"""Features for which a batch of samples and two rows of models fit into the fastest cache."""
+
+
+@inline
+def empty_batch(samples, features):  # type: ignore[no-untyped-def]
+    """Return room for some samples, zeros at first, each at the start of a cache line."""
+    padded = (features + 7) // 8 * 8
+    z = scratch(samples * padded)
+    for j in range(z.size):
+        z[j] = 0.0
+    return z.reshape(samples, padded)
+
+
 @inline
 def load_sample(row, scale, z):  # type: ignore[no-untyped-def]
-    """Fill `z` with a stored row of features, scaled, and the bias feature 1."""
+    """Fill the start of `z` with a stored row of features, scaled, and the bias feature 1."""
     for j in range(row.size):
         z[j] = scale * np.float64(row[j])
     z[row.size] = 1.0
 
 
 @reduction
+def _eight_products(x, y, z0, z1, z2, z3):  # type: ignore[no-untyped-def]
+    """Return the inner products of x with four vectors, then those of y, reading each vector once."""
+    x0 = x1 = x2 = x3 = 0.0
+    y0 = y1 = y2 = y3 = 0.0
+    for j in range(x.size):
+        x0 += x[j] * z0[j]
+        y0 += y[j] * z0[j]
+        x1 += x[j] * z1[j]
+        y1 += y[j] * z1[j]
+        x2 += x[j] * z2[j]
+        y2 += y[j] * z2[j]
+        x3 += x[j] * z3[j]
+        y3 += y[j] * z3[j]
+    return (x0, x1, x2, x3), (y0, y1, y2, y3)
+
+
+@reduction
+def _two_products(x, y, z):  # type: ignore[no-untyped-def]
+    """Return the inner products of x and of y with a vector."""
+    of_x = of_y = 0.0
+    for j in range(x.size):
+        of_x += x[j] * z[j]
+        of_y += y[j] * z[j]
+    return of_x, of_y
+
+
+@inline
 def two_logits(x, y, z, at_x, at_y):  # type: ignore[no-untyped-def]
-    """Compute the logits x z and y z of one sample in one pass over it."""
+    """Compute the logits x z and y z of one sample.
+
+    Parameters
+    ----------
+    x, y : ndarray of float64, shape (K, F)
+        Two models.
+    z : ndarray of float64, shape (F,)
+        The sample.
+    at_x, at_y : ndarray of float64, shape (K,)
+        Overwritten with the logits.
+    """
     for k in range(x.shape[0]):
-        a = 0.0
-        b = 0.0
-        for j in range(z.size):
-            a += x[k, j] * z[j]
-            b += y[k, j] * z[j]
-        at_x[k] = a
-        at_y[k] = b
+        at_x[k], at_y[k] = _two_products(x[k], y[k], z)
+
+
+@inline
+def batch_logits(x, y, z, at_x, at_y):  # type: ignore[no-untyped-def]
+    """Compute the logits x z and y z of a batch of samples.
+
+    Parameters
+    ----------
+    x, y : ndarray of float64, shape (K, F)
+        Two models, or two parts of one.
+    z : ndarray of float64, shape (BATCH, >= F)
+        The samples.
+    at_x, at_y : ndarray of float64, shape (BATCH, >= K)
+        Overwritten with the logits.
+    """
+    for i in range(BATCH):
+        for k in range(x.shape[0]):
+            at_x[i, k] = at_y[i, k] = 0.0
+    for first in range(0, x.shape[1], TILE):
+        stop = min(first + TILE, x.shape[1])
+        z0, z1, z2, z3 = z[0, first:stop], z[1, first:stop], z[2, first:stop], z[3, first:stop]
+        for k in range(x.shape[0]):
+            of_x, of_y = _eight_products(x[k, first:stop], y[k, first:stop], z0, z1, z2, z3)
+            for i in range(BATCH):
+                at_x[i, k] += of_x[i]
+                at_y[i, k] += of_y[i]
 
 
 @inline
@@ -74,25 +159,6 @@ def _loss_and_class(logits, label):  # type: ignore[no-untyped-def]
     return np.log(total) + logits[best] - logits[label], best
 
 
-@reduction
-def _four_logits(x, z, logits):  # type: ignore[no-untyped-def]
-    """Compute the logits of four samples, which share each read of x."""
-    for k in range(x.shape[0]):
-        a = 0.0
-        b = 0.0
-        c = 0.0
-        d = 0.0
-        for j in range(x.shape[1]):
-            a += x[k, j] * z[0, j]
-            b += x[k, j] * z[1, j]
-            c += x[k, j] * z[2, j]
-            d += x[k, j] * z[3, j]
-        logits[0, k] = a
-        logits[1, k] = b
-        logits[2, k] = c
-        logits[3, k] = d
-
-
 @kernel
 def sum_losses(x, features, labels, scale):  # type: ignore[no-untyped-def]
     """Return the summed loss and the number of correctly classified samples.
@@ -114,16 +180,20 @@ def sum_losses(x, features, labels, scale):  # type: ignore[no-untyped-def]
         Sum of losses in nats, and number of samples whose largest logit (the first, on ties) is that
         of their label.
     """
-    z = np.zeros((4, x.shape[1]))
-    logits = np.empty((4, x.shape[0]))
+    classes, width = x.shape
+    # The model in two halves, which share each sample; with an odd number of classes they share a class.
+    half, rest = (classes + 1) // 2, classes // 2
+    z, logits, of_rest = empty_batch(BATCH, width), np.empty((BATCH, classes)), np.empty((BATCH, half))
     loss = 0.0
     correct = 0
-    for start in range(0, labels.size, 4):
-        count = min(4, labels.size - start)
+    for start in range(0, labels.size, BATCH):
+        count = min(BATCH, labels.size - start)
         for i in range(count):
             load_sample(features[start + i], scale, z[i])
-        _four_logits(x, z, logits)
+        batch_logits(x[:half], x[rest:], z, logits, of_rest)
         for i in range(count):
+            for k in range(half):
+                logits[i, rest + k] = of_rest[i, k]
             value, best = _loss_and_class(logits[i], labels[start + i])
             loss += value
             correct += best == labels[start + i]

@@ -46,17 +46,27 @@ def test_an_input_error_of_any_rank_is_one_of_all(communicator: Communicator):
 
 
 @pytest.mark.several_ranks
-def test_one_rank_goes_first(communicator: Communicator):
-    times: list[float] = []
+def test_no_entry_of_a_cache_is_filled_by_two_ranks_at_once(communicator: Communicator):
+    calls: list[tuple[int, float, float]] = []
 
-    def action() -> None:
+    def action(number: int) -> None:
         begun = time.monotonic()
-        time.sleep(0.05)
-        times.extend((begun, time.monotonic()))
+        time.sleep(0.02)
+        calls.append((number, begun, time.monotonic()))
 
-    communicator.one_rank_first(action)
-    spans = communicator.allgather(times)
-    assert all(begun >= spans[0][1] for begun, _ in spans[1:])
+    communicator.fill_cache([lambda n=n: action(n) for n in range(3)])
+    everyones = communicator.allgather(calls)
+    for number in range(3):
+        spans = [
+            (begun, ended, rank)
+            for rank, of_rank in enumerate(everyones)
+            for n, begun, ended in of_rank
+            if n == number
+        ]
+        # One rank fills it; all come back to it later, when it is only read.
+        (_, filled, _), *later = sorted(spans)
+        assert all(begun >= filled for begun, _, _ in later)
+        assert {rank for _, _, rank in later} == set(range(communicator.size))
 
 
 def test_blocks_are_a_partition(communicator: Communicator):

@@ -12,7 +12,7 @@ from arrays import random_source
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator, MpiCommunicator
 from mu2mpi.preparation import Keys
-from mu2mpi.privacy.noise import MACHINE, SERVER, add_noise, key_words, root_key
+from mu2mpi.privacy.noise import MACHINE, SERVER, add_noise, key_words, padded_zeros, root_key
 from mu2mpi.progress import Progress
 from mu2mpi.simulation import Keeper, Simulation
 
@@ -62,11 +62,11 @@ def recorded_run(communicator: Communicator, server: str, machines: int, rho: fl
 
 def noise_units(simulation: Simulation, who: int, first: int, count: int, t: int) -> np.ndarray:
     schedule = simulation.schedule
-    out = np.empty(schedule.d, np.int64)
+    zeros, _ = padded_zeros((schedule.classes, schedule.features))
+    flat, noise = padded_zeros((schedule.classes, schedule.features))
     key = key_words(Keys.noise_key(root_key(SEED), simulation.experiment))
-    zero = np.zeros(schedule.d, np.int64)
-    add_noise(out, zero, key, who, first, count, t, schedule.sigma / schedule.resolution)
-    return out.reshape(schedule.classes, schedule.features)
+    add_noise(flat, zeros, key, who, first, count, t, schedule.sigma / schedule.resolution)
+    return noise
 
 
 @pytest.mark.parametrize("machines_per_rank", [1, 3])

@@ -8,19 +8,24 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.algorithm.machine import add_increments
-from mu2mpi.problem.logistic import gradient_bound, smoothness, sum_losses
+from mu2mpi.problem.logistic import BATCH, TILE, gradient_bound, smoothness, sum_losses
 
 seeds = st.integers(0, 2**31)
+batches = st.sampled_from([1, BATCH])
+# Numbers of samples, classes and features, some of which need more than one tile.
+shapes = st.tuples(
+    st.integers(1, 9), st.integers(2, 12), st.integers(1, 70) | st.integers(TILE - 2, 2 * TILE + 2)
+)
 RESOLUTION = 2.0**-40
 TYPES = pytest.mark.parametrize(
     ("dtype", "scale"), [(np.uint8, 1 / 255), (np.float32, 1.0), (np.float64, 0.5)]
 )
 
 
-def increment(x, x_previous, features, labels, scale, t):
-    """Return the increment of one sample as the kernel makes it, never clipped."""
+def increments(x, x_previous, features, labels, scale, t, batch):
+    """Return the sum of the increments of some samples as the kernel makes it, never clipped."""
     q = np.zeros(x.shape, np.int64)
-    add_increments(q, x, x_previous, features, labels, scale, t, np.inf, RESOLUTION)
+    add_increments(q, x, x_previous, features, labels, scale, t, np.inf, RESOLUTION, batch)
     return q * RESOLUTION
 
 
@@ -29,12 +34,12 @@ def with_bias(features, scale):
 
 
 @TYPES
-@given(st.integers(2, 12), st.integers(1, 70), seeds, max_examples=30)
-def test_gradient_against_finite_differences(dtype, scale, classes, dimension, seed):
+@given(st.integers(2, 12), st.integers(1, 70), batches, seeds, max_examples=30)
+def test_gradient_against_finite_differences(dtype, scale, classes, dimension, batch, seed):
     rng = np.random.default_rng(seed)
     sample = random_samples(rng, 1, dimension, classes, dtype)
     x = rng.standard_normal((classes, dimension + 1))
-    found = increment(x, x, sample.features, sample.labels, scale, 1)
+    found = increments(x, x, sample.features, sample.labels, scale, 1, batch)
     z = with_bias(sample.features, scale)[0]
     direction = rng.standard_normal(x.shape)
     step = 1e-5
@@ -44,21 +49,48 @@ def test_gradient_against_finite_differences(dtype, scale, classes, dimension, s
 
 
 @TYPES
-@given(st.integers(2, 12), st.integers(1, 70), st.integers(1, 10_000), seeds, max_examples=30)
-def test_increment_against_dense_gradients(dtype, scale, classes, dimension, t, seed):
+@given(shapes, st.integers(1, 10_000), batches, seeds, max_examples=30)
+def test_increments_against_dense_gradients(dtype, scale, shape, t, batch, seed):
+    n, classes, dimension = shape
     rng = np.random.default_rng(seed)
-    sample = random_samples(rng, 1, dimension, classes, dtype)
+    samples = random_samples(rng, n, dimension, classes, dtype)
     x = rng.standard_normal((classes, dimension + 1))
     x_previous = x + rng.standard_normal(x.shape) / t
-    z = with_bias(sample.features, scale)[0]
-    g, previous = ref.gradient(x, z, sample.labels[0]), ref.gradient(x_previous, z, sample.labels[0])
-    found = increment(x, x_previous, sample.features, sample.labels, scale, t)
-    np.testing.assert_allclose(found, g + (t - 1) * (g - previous), rtol=0, atol=1e-10)
+    expected = np.zeros(x.shape)
+    for z, label in zip(with_bias(samples.features, scale), samples.labels, strict=True):
+        g, previous = ref.gradient(x, z, label), ref.gradient(x_previous, z, label)
+        expected += g + (t - 1) * (g - previous)
+    found = increments(x, x_previous, samples.features, samples.labels, scale, t, batch)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * n)
 
 
 @TYPES
-@given(st.integers(1, 30), st.integers(2, 12), st.integers(1, 70), st.sampled_from([0.01, 1.0, 300.0]), seeds)
-def test_loss_and_accuracy(dtype, scale, n, classes, dimension, size, seed):
+@given(shapes, seeds, max_examples=30)
+def test_an_increment_has_the_same_bits_in_any_company(dtype, scale, shape, seed):
+    n, classes, dimension = shape
+    rng = np.random.default_rng(seed)
+    samples = random_samples(rng, n, dimension, classes, dtype)
+    x, x_previous = rng.standard_normal((2, classes, dimension + 1))
+    together = np.zeros(x.shape, np.int64)
+    # So fine a grid that it shows nearly every bit of an increment.
+    fine = 2.0**-50
+
+    def add(q, part):
+        features, labels = samples.features[part], samples.labels[part]
+        add_increments(q, x, x_previous, features, labels, scale, 2, 1.0, fine, BATCH)
+
+    add(together, slice(0, n))
+    apart, cut = np.zeros(x.shape, np.int64), int(rng.integers(n + 1))
+    add(apart, slice(cut, n))
+    for i in range(cut):
+        add(apart, slice(i, i + 1))
+    np.testing.assert_array_equal(together, apart)
+
+
+@TYPES
+@given(shapes, st.sampled_from([0.01, 1.0, 300.0]), seeds)
+def test_loss_and_accuracy(dtype, scale, shape, size, seed):
+    n, classes, dimension = shape
     rng = np.random.default_rng(seed)
     samples = random_samples(rng, n, dimension, classes, dtype)
     x = size * rng.standard_normal((classes, dimension + 1))
