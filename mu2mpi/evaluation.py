@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.algorithm.schedule import Schedule
+from mu2mpi.cost import evaluation_cost, run_cost
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.problem.logistic import sum_losses
@@ -18,10 +19,8 @@ the pieces, and not the ranks, determine the bits of the result."""
 
 DEFAULT_EVALUATIONS = 20
 
-# Rough costs in nanoseconds on one core, measured on MNIST: they decide how many evaluations a run can
-# afford, and come from its size alone so that the same experiment always has the same history.
-PER_NORMAL, PER_GRADIENT_WEIGHT, PER_TEST_WEIGHT = 4.0, 0.6, 0.2
-PER_ROUND, PER_EVALUATION, FREE = 10_000, 100_000, 20_000_000
+FREE = 20_000_000
+"""Nanoseconds that a run of any size may spend on evaluations."""
 
 
 def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
@@ -35,14 +34,10 @@ def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
 def affordable_evaluations(schedule: Schedule, test_samples: int) -> int:
     """Return how many evaluations take under about a tenth of a run's time: 20, or fewer but at least 3.
 
-    A run of any size may spend 20 milliseconds on them.
+    Decided by the run's size alone, so that the same experiment always has the same history.
     """
-    d, machine_rounds = schedule.d, schedule.machines * schedule.rounds
-    draws = machine_rounds if schedule.server == "untrusted" else schedule.rounds
-    run = d * (PER_GRADIENT_WEIGHT * machine_rounds + PER_NORMAL * draws * (schedule.sigma > 0))
-    run += PER_ROUND * schedule.rounds
-    one = PER_TEST_WEIGHT * d * test_samples + PER_EVALUATION
-    return int(max(3, min(DEFAULT_EVALUATIONS, max(0.1 * run, FREE) / one)))
+    affordable = max(0.1 * run_cost(schedule), FREE) / evaluation_cost(schedule, test_samples)
+    return int(max(3, min(DEFAULT_EVALUATIONS, affordable)))
 
 
 class Evaluator:

@@ -6,7 +6,7 @@ from time import monotonic
 import numpy as np
 
 from mu2mpi.parallel import Communicator
-from mu2mpi.signals import StopRequests
+from mu2mpi.signals import Requests
 
 __all__ = ["Verdict", "Watch"]
 
@@ -32,13 +32,13 @@ class Watch:
     ----------
     communicator : Communicator
         The ranks.
-    requests : StopRequests
-        What signals have asked of this rank.
+    requests : Requests
+        What has been asked of this rank.
     every : float
         Seconds between two checkpoints, by the clock of rank 0.
     """
 
-    def __init__(self, communicator: Communicator, requests: StopRequests, every: float) -> None:
+    def __init__(self, communicator: Communicator, requests: Requests, every: float) -> None:
         self._communicator = communicator
         self._requests = requests
         self._every = every

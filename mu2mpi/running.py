@@ -14,7 +14,7 @@ from mu2mpi.parallel import Communicator, world
 from mu2mpi.preparation import shared_source
 from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Checkpoint, Result
-from mu2mpi.signals import CHECKPOINT_SECONDS, StopRequests, stop_requests
+from mu2mpi.signals import CHECKPOINT_SECONDS, Requests, StopRequests, stop_requests
 from mu2mpi.simulation import Keeper, Simulation
 
 __all__ = ["Job", "holds", "run"]
@@ -97,8 +97,8 @@ class Job:
     ----------
     communicator : Communicator
         The ranks; rank 0 reads and writes, so that it alone imports HDF5.
-    requests : StopRequests
-        What signals have asked of this rank.
+    requests : Requests
+        What has been asked of this rank.
     overwrite : bool
         Whether results that exist are replaced.
     checkpoint_every : float
@@ -106,7 +106,7 @@ class Job:
     """
 
     communicator: Communicator
-    requests: StopRequests
+    requests: Requests
     overwrite: bool
     checkpoint_every: float
 

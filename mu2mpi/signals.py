@@ -5,13 +5,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Protocol
 
-__all__ = ["CHECKPOINT_SECONDS", "SIGNALS", "StopRequests", "stop_requests"]
+__all__ = ["CHECKPOINT_SECONDS", "SIGNALS", "Requests", "StopRequests", "stop_requests"]
 
 CHECKPOINT_SECONDS = 300.0
 """Seconds between two checkpoints unless the user says otherwise."""
 
 SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
+
+
+class Requests(Protocol):
+    """Whether this rank has been asked to stop."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether it has."""
 
 
 class StopRequests:

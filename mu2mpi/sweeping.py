@@ -1,14 +1,17 @@
 """Run the experiments of a sweep one after the other, skipping what is finished."""
 
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mu2mpi.cost import run_cost
 from mu2mpi.data.source import Source
-from mu2mpi.errors import InputError
+from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.experiment import Experiment, Sweep
+from mu2mpi.lanes import Wave, waves
 from mu2mpi.parallel import Communicator, world
 from mu2mpi.preparation import complete, plan, shared_source
-from mu2mpi.progress import for_standard_error
+from mu2mpi.progress import LogProgress, Progress, for_standard_error
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.writer import check_output
 from mu2mpi.running import Job, holds
@@ -32,6 +35,8 @@ def run_sweep(
 ) -> None:
     """Run experiments of a sweep on all ranks and write one result file for each.
 
+    Runs with fewer machines than there are ranks are done side by side, the longest first.
+
     Parameters
     ----------
     sweep : Sweep
@@ -53,7 +58,7 @@ def run_sweep(
         On every rank, before anything is run: if an experiment does not fit its data, or a file in the
         folder holds another experiment than the sweep would write there.
     Interrupted
-        On every rank, if a signal stopped the sweep; the run that it was at has a checkpoint.
+        On every rank, if a signal stopped the sweep; the runs that it was at have checkpoints.
     """
     communicator = world()
     with stop_requests() as requests:
@@ -72,18 +77,85 @@ def _run_all(job: Job, sweep: Sweep, chosen: Chosen, folder: Path, data_dir: Pat
         todo = _unfinished(job, sweep, chosen, folder, sources)
     todo = communicator.share(todo)
     _say(communicator, f"{len(chosen) - len(todo)} of {len(chosen)} runs are finished; {len(todo)} to go")
-    for count, (_index, experiment) in enumerate(todo, 1):
-        path, source = folder / sweep.file_name(experiment), sources[data_key(experiment)]
-        _say(communicator, f"[{count}/{len(todo)}] {path}")
-        # Another job may have been at work in the same folder meanwhile.
-        completed = complete(experiment, source, communicator.size)
-        if not job.overwrite and communicator.share(communicator.rank == 0 and holds(path, completed)):
-            _say(communicator, "  finished by another job")
-            continue
-        progress = for_standard_error(LOG_SECONDS)
-        history = job.run_to_file(experiment, source, path, progress).history
-        _say(communicator, f"  loss {history.test_loss[-1]:.4f}, accuracy {history.test_accuracy[-1]:.1%}")
+    runs = [
+        Run(experiment, sources[data_key(experiment)], folder / sweep.file_name(experiment))
+        for _, experiment in todo
+    ]
+    schedules = [plan(run.experiment, run.source, communicator.size) for run in runs]
+    machines, costs = [s.machines for s in schedules], [run_cost(s) for s in schedules]
+    done = 0
+    for wave in waves(machines, costs, communicator.size):
+        order = wave.runs()
+        labels = {number: f"[{done + k}/{len(runs)}]" for k, number in enumerate(order, 1)}
+        _run_wave(job, wave, runs, labels)
+        done += len(order)
     _say(communicator, f"all {len(chosen)} runs are in {folder}; next: mu2mpi table {folder}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the sweep: what, on which data, and where its result goes."""
+
+    experiment: Experiment
+    source: Source
+    path: Path
+
+
+def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str]) -> None:
+    """Take the runs of a wave, each lane on its own ranks, and wait for all lanes.
+
+    Raises
+    ------
+    Interrupted
+        On every rank, if any lane was stopped: the others stop as soon as they hear of it.
+    """
+    everyone = job.communicator
+    if len(wave.lanes) == 1:
+        for number in wave.lanes[0]:
+            _take(job, runs[number], labels[number], for_standard_error(LOG_SECONDS))
+        return
+    lane = wave.lane_of(everyone.rank)
+    group = everyone.split(lane)
+    stopped_after = None
+    # An error of one lane is raised on every rank once the others are done.
+    with everyone.together():
+        if lane is not None and group is not None:
+            of_lane = replace(job, communicator=group, requests=_CallsToo(job))
+            try:
+                for number in wave.lanes[lane]:
+                    _take(of_lane, runs[number], labels[number], LogProgress(sys.stderr, LOG_SECONDS))
+            except Interrupted as stop:
+                stopped_after = stop.rounds_done
+                if group.rank == 0 and not everyone.called():
+                    everyone.call()
+    stops = [rounds for rounds in everyone.allgather(stopped_after) if rounds is not None]
+    everyone.forget_calls()
+    if stops:
+        raise Interrupted(max(stops))
+
+
+class _CallsToo:
+    """Asks this rank to stop also when a rank that works on another run has been asked to."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    @property
+    def pending(self) -> bool:
+        """Whether a signal has come, or another rank has called."""
+        return self._job.requests.pending or self._job.communicator.called()
+
+
+def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
+    communicator = job.communicator
+    _say(communicator, f"{label} {run.path}")
+    # Another job may have been at work in the same folder meanwhile.
+    completed = complete(run.experiment, run.source, world().size)
+    if not job.overwrite and communicator.share(communicator.rank == 0 and holds(run.path, completed)):
+        _say(communicator, f"{label} finished by another job")
+        return
+    history = job.run_to_file(completed, run.source, run.path, progress).history
+    _say(communicator, f"{label} loss {history.test_loss[-1]:.4f}, accuracy {history.test_accuracy[-1]:.1%}")
 
 
 def data_key(experiment: Experiment) -> tuple[object, ...]:

@@ -1,0 +1,69 @@
+"""Which runs of a sweep are done side by side: those that have fewer machines than there are ranks."""
+
+import heapq
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Wave", "waves"]
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Runs that share the ranks at the same time.
+
+    Attributes
+    ----------
+    width : int
+        Ranks that work together on one run.
+    lanes : tuple of tuple of int
+        For each group of `width` ranks, the indices of its runs in their order.
+    """
+
+    width: int
+    lanes: tuple[tuple[int, ...], ...]
+
+    def runs(self) -> list[int]:
+        """Return the runs of all lanes, in about the order in which they begin."""
+        rows = itertools.zip_longest(*self.lanes)
+        return [run for row in rows for run in row if run is not None]
+
+    def lane_of(self, rank: int) -> int | None:
+        """Return the lane that a rank works in, or None if there is none left for it."""
+        lane = rank // self.width
+        return lane if lane < len(self.lanes) else None
+
+
+def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[Wave]:
+    """Arrange runs so that no rank hosts no machine while there is something else to do.
+
+    Runs of the same width make a wave. In each, the longest run that is left goes to the lane that will
+    be free first; the wave with the longest run goes first.
+
+    Parameters
+    ----------
+    machines : sequence of int
+        M of each run.
+    costs : sequence of float
+        About how long each takes on one core, in any unit.
+    ranks : int
+        How many there are.
+    """
+    widths: dict[int, list[int]] = {}
+    for run in sorted(range(len(machines)), key=lambda run: (-costs[run], run)):
+        widths.setdefault(min(machines[run], ranks), []).append(run)
+    return [_fill(width, runs, costs, ranks) for width, runs in widths.items()]
+
+
+def _fill(width: int, runs: list[int], costs: Sequence[float], ranks: int) -> Wave:
+    count = min(ranks // width, len(runs))
+    if count == 1:
+        # Ranks without machines still take their part in evaluations.
+        return Wave(ranks, (tuple(runs),))
+    lanes: list[list[int]] = [[] for _ in range(count)]
+    free = [(0.0, lane) for lane in range(count)]
+    for run in runs:
+        busy, lane = heapq.heappop(free)
+        lanes[lane].append(run)
+        heapq.heappush(free, (busy + costs[run], lane))
+    return Wave(width, tuple(map(tuple, lanes)))
