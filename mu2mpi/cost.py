@@ -12,7 +12,8 @@ PER_ROUND, PER_EVALUATION = 10_000, 100_000
 def run_cost(schedule: Schedule) -> float:
     """Return the rough time of all rounds on one core, in nanoseconds, without evaluations."""
     machine_rounds = schedule.machines * schedule.rounds
-    draws = machine_rounds if schedule.server == "untrusted" else schedule.rounds
+    separate = schedule.server == "untrusted" and not schedule.aggregate_noise
+    draws = machine_rounds if separate else schedule.rounds
     noise = PER_NORMAL * draws if schedule.sigma > 0 else 0.0
     return schedule.d * (PER_GRADIENT_WEIGHT * machine_rounds + noise) + PER_ROUND * schedule.rounds
 

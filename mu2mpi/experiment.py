@@ -56,6 +56,12 @@ class Experiment(BaseModel):
     rho: float = Field(
         4.0, gt=0, description="privacy: every order a has Renyi divergence a*rho^2/2; inf for no noise"
     )
+    noise: Literal["aggregate"] | None = Field(
+        None,
+        description="untrusted server only: aggregate draws one N(0, M sigma^2) a round for all machines, "
+        "a shortcut to simulate many: results have the same distribution, but single messages are not "
+        "protected [default: every machine draws its own, as the protocol says]",
+    )
     delta: float = Field(1e-5, gt=0, lt=1, description="the delta at which epsilon is reported")
     diameter: float = Field(
         0.1, ge=1e-100, le=1e100, description="diameter D of the ball K around the starting point 0"
@@ -93,6 +99,10 @@ class Experiment(BaseModel):
                     and getattr(self, name) != type(self).model_fields[name].default
                 ):
                     raise ValueError(f"{name} applies to data = synthetic only, and data is {self.data}")
+        if self.noise == "aggregate" and self.server == "trusted":
+            raise ValueError(
+                "noise = aggregate applies to server = untrusted only: a trusted server draws but one"
+            )
         return self
 
     if not TYPE_CHECKING:  # type checkers know the fields better than this signature tells

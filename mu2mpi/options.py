@@ -35,14 +35,23 @@ def add_experiment_options(parser: argparse.ArgumentParser) -> None:
     """Add one option for each field of `Experiment`; options that are not given leave no trace."""
     group = parser.add_argument_group("the experiment (also the keys of a configuration file)")
     for name, field in Experiment.model_fields.items():
+        choices = _choices(field.annotation)
         group.add_argument(
             f"--{name.replace('_', '-')}",
             dest=name,
             default=argparse.SUPPRESS,
-            choices=get_args(field.annotation) if get_origin(field.annotation) is Literal else None,
-            metavar=None if get_origin(field.annotation) is Literal else _metavar(field),
+            choices=choices,
+            metavar=None if choices else _metavar(field),
             help=_help(field),
         )
+
+
+def _choices(annotation: Any) -> tuple[str, ...] | None:
+    """Return the values of a literal type, which may be optional, and None for other types."""
+    literal = next(
+        (kind for kind in (annotation, *get_args(annotation)) if get_origin(kind) is Literal), None
+    )
+    return get_args(literal) if literal else None
 
 
 def _metavar(field: FieldInfo) -> str:

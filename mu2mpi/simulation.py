@@ -223,6 +223,7 @@ class Simulation:
             sigma=schedule.sigma,
             resolution=schedule.resolution,
             noise_recomputable=self.experiment.seed is not None,
+            noise=self.experiment.noise or "protocol",
         )
 
     def _increments_so_far(self) -> tuple[float, int]:

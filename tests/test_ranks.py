@@ -34,17 +34,21 @@ def bits(path: Path) -> tuple[bytes, ...]:
     )
 
 
-@pytest.mark.parametrize("server", ["untrusted", "trusted"])
-def test_the_same_bits_on_any_number_of_ranks(server, tmp_path):
+@pytest.mark.parametrize(
+    "options",
+    [("--server", "untrusted"), ("--server", "trusted"), ("--noise", "aggregate")],
+    ids=lambda options: options[1],
+)
+def test_the_same_bits_on_any_number_of_ranks(options, tmp_path):
     found = set()
     for ranks in (1, 2, 3, 5, 10):
         path = tmp_path / f"{ranks}.h5"
-        job = mpirun(ranks, *RUN, "--server", server, "--output", path)
+        job = mpirun(ranks, *RUN, *options, "--output", path)
         assert job.returncode == 0, job.stderr
         assert read_result(path).environment["ranks"] == ranks
         found.add(bits(path))
     path = tmp_path / "serial.h5"
-    assert mu2mpi(*RUN[2:], "--server", server, "--output", path).returncode == 0
+    assert mu2mpi(*RUN[2:], *options, "--output", path).returncode == 0
     assert found == {bits(path)}
 
 

@@ -1,5 +1,6 @@
 """What the machines of one rank do in a round: compute increments, keep their sum, hide it."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.compiled import inline, kernel, round_to_integer
-from mu2mpi.privacy.noise import MACHINE, add_noise, padded_zeros
+from mu2mpi.privacy.noise import AGGREGATE, MACHINE, add_noise, padded_zeros
 from mu2mpi.problem.ball import shrinkage, squared_norm
 from mu2mpi.problem.logistic import BATCH, TILE, batch_logits, empty_batch, load_sample, residual, two_logits
 
@@ -187,12 +188,18 @@ class Machines:
     def noised(self, t: int) -> NDArray[np.int64]:
         """Return the sum of q~_{t,i} = q_{t,i} + Y_{t,i}, every machine with noise of its own.
 
-        The array is reused by the next call.
+        With aggregate noise, the host of the first machine adds a draw for all machines of the run, and
+        nobody else adds any. The array is reused by the next call.
         """
-        if self.schedule.sigma == 0 or self.count == 0:
+        aggregate = self.schedule.aggregate_noise
+        if self.schedule.sigma == 0 or self.count == 0 or (aggregate and self.first > 0):
             return self.q
         if self.key is None:
             raise RuntimeError("these machines hold no noise key")
         scale = self.schedule.sigma / self.schedule.resolution
+        if aggregate:
+            scale *= math.sqrt(self.schedule.machines)
+            add_noise(self._flat_noised, self.flat_q, self.key, AGGREGATE, 0, 1, t, scale)
+            return self._noised
         add_noise(self._flat_noised, self.flat_q, self.key, MACHINE, self.first, self.count, t, scale)
         return self._noised

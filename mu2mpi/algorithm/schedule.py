@@ -46,6 +46,8 @@ class Schedule:
         Spacing of the grid of messages.
     bound : float
         Norm to which increments are clipped before they are rounded to the grid.
+    aggregate_noise : bool
+        Whether the noise of all machines is drawn as one, which simulates an untrusted server.
     """
 
     server: str
@@ -63,6 +65,7 @@ class Schedule:
     eta: float
     resolution: float
     bound: float
+    aggregate_noise: bool
 
     @property
     def d(self) -> int:
@@ -80,6 +83,7 @@ def make_schedule(
     diameter: float,
     rho: float,
     clip_norm: float | None = None,
+    aggregate_noise: bool = False,
 ) -> Schedule:
     """Compute the constants of a run.
 
@@ -95,6 +99,8 @@ def make_schedule(
         Privacy of all releases together; infinite for no noise.
     clip_norm : float, optional
         Norm C <= S to which increments are clipped; S by default.
+    aggregate_noise : bool, optional
+        Whether the noise of all machines is drawn as one.
 
     Raises
     ------
@@ -122,7 +128,8 @@ def make_schedule(
         raise InputError(
             f"rho = {rho:g} and diameter = {diameter:g} leave the range of floating-point numbers"
         )
-    resolution = choose_resolution(clip, G, sigma, d, machines, rounds)
+    draws = machines if aggregate_noise else 1
+    resolution = choose_resolution(clip, G, sigma, d, machines, rounds, draws)
     return Schedule(
         server=server,
         machines=machines,
@@ -139,4 +146,5 @@ def make_schedule(
         eta=eta,
         resolution=resolution,
         bound=clipping_bound(clip, resolution, d),
+        aggregate_noise=aggregate_noise,
     )

@@ -79,6 +79,12 @@ def describe_privacy(privacy: PrivacyStatement) -> str:
         f"coordinate of the noise has standard deviation {privacy.sigma:.6g} for the sum over machines, "
         f"on a grid of {privacy.resolution:.3g}.",
     ]
+    if privacy.noise == "aggregate":
+        paragraphs.append(
+            "SIMULATION SHORTCUT: the noise of all machines was drawn as one and added once. Results have "
+            "the same distribution, but this is the guarantee of the protocol that was simulated, not of "
+            "the messages that this run sent."
+        )
     if privacy.noise_recomputable:
         paragraphs.append(
             "WARNING: the noise follows from the seed, which this file states. Against anyone who knows the "

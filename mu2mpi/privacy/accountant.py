@@ -37,6 +37,9 @@ class PrivacyStatement:
         whoever knows it.
     adjacency : str
         Always ``"replace-one"``.
+    noise : str
+        ``"protocol"``; or ``"aggregate"`` if the noise of all machines was drawn as one: then this is the
+        guarantee of the protocol that was simulated, and not of the messages that were sent.
     """
 
     server: str
@@ -50,6 +53,7 @@ class PrivacyStatement:
     resolution: float
     noise_recomputable: bool
     adjacency: str = "replace-one"
+    noise: str = "protocol"
 
 
 def rho_spent(rho: float, rounds_done: int, rounds: int) -> float:

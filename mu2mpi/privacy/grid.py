@@ -24,7 +24,7 @@ LARGEST_UNITS_BITS = 50
 
 
 def choose_resolution(
-    clip_norm: float, gradient_norm: float, sigma: float, d: int, machines: int, rounds: int
+    clip_norm: float, gradient_norm: float, sigma: float, d: int, machines: int, rounds: int, draws: int = 1
 ) -> float:
     """Return the spacing g of the grid: a power of two, as fine as it may be.
 
@@ -40,6 +40,8 @@ def choose_resolution(
         Number of coordinates.
     machines, rounds : int
         M and T.
+    draws : int, optional
+        Machines whose noise is drawn as one.
 
     Returns
     -------
@@ -60,7 +62,8 @@ def choose_resolution(
     largest = machines * (rounds * clip_norm + MAX_NORMAL * sigma)
     room = LARGEST_SUM - machines * (rounds + 1.0)
     needed = math.ceil(math.log2(largest / room)) if room > 0 else math.inf
-    holds = math.ceil(math.log2(max(clip_norm, MAX_NORMAL * sigma))) - LARGEST_UNITS_BITS
+    drawn = MAX_NORMAL * math.sqrt(draws) * sigma
+    holds = math.ceil(math.log2(max(clip_norm, drawn))) - LARGEST_UNITS_BITS
     exponent = max(math.floor(math.log2(wanted)), needed, holds)
     if exponent > math.floor(math.log2(scale)) - FEWEST_BITS:
         raise InputError(

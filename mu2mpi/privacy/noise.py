@@ -26,6 +26,7 @@ from mu2mpi.compiled import (
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 
 __all__ = [
+    "AGGREGATE",
     "MACHINE",
     "MAX_COORDINATES",
     "MAX_NORMAL",
@@ -39,7 +40,7 @@ __all__ = [
     "standard_normal",
 ]
 
-MACHINE, SERVER = 0, 1
+MACHINE, SERVER, AGGREGATE = 0, 1, 2
 """First word of the nonce: whose noise it is."""
 
 MAX_COORDINATES, MAX_NUMBER = 2**35, 2**32 - 1
@@ -217,7 +218,7 @@ def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignor
     key : ndarray of uint32, shape (8,)
         The noise key.
     who : int
-        `MACHINE` or `SERVER`.
+        `MACHINE`, `SERVER` or `AGGREGATE`.
     first, count : int
         The draws of machines ``first .. first + count - 1``, at least one, are added, each rounded on
         its own.
@@ -261,7 +262,7 @@ def standard_normal(key: NDArray[np.uint32], who: int, number: int, t: int, d: i
     key : ndarray of uint32, shape (8,)
         The noise key.
     who, number, t : int
-        `MACHINE` or `SERVER`, the machine's number (0 for the server), and the round.
+        `MACHINE`, `SERVER` or `AGGREGATE`, the machine's number (else 0), and the round.
     d : int
         Number of coordinates.
 

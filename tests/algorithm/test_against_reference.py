@@ -11,7 +11,7 @@ from mu2mpi.data.partition import machine_rows
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator
 from mu2mpi.preparation import Keys
-from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key, standard_normal
+from mu2mpi.privacy.noise import AGGREGATE, MACHINE, SERVER, derive_key, key_words, root_key, standard_normal
 from mu2mpi.progress import Progress
 from mu2mpi.simulation import Simulation
 
@@ -35,6 +35,10 @@ def reference_run(experiment, source, record):
     key = key_words(Keys.noise_key(root, experiment))
 
     def by_machine(machine, t):
+        if experiment.noise == "aggregate":
+            # The first machine adds the noise of all.
+            weight = np.sqrt(M) if machine == 0 else 0.0
+            return weight * standard_normal(key, AGGREGATE, 0, t, shape[0] * shape[1]).reshape(shape)
         return standard_normal(key, MACHINE, machine, t, shape[0] * shape[1]).reshape(shape)
 
     def by_server(t):
@@ -60,7 +64,7 @@ def relative_difference(found, expected):
     return np.linalg.norm(found - expected) / np.linalg.norm(expected)
 
 
-@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@pytest.mark.parametrize("server", ["untrusted", "trusted", "aggregate"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
 @given(
     shapes,
@@ -74,7 +78,8 @@ def test_run_equals_the_algorithm_box(server, dtype, shape, rho, diameter, clip_
     machines, rounds, classes, dimension = shape
     source = random_source(seed, machines * rounds + 3, dimension, classes, dtype)
     experiment = Experiment(
-        server=server,
+        server="trusted" if server == "trusted" else "untrusted",
+        noise="aggregate" if server == "aggregate" else None,
         machines=machines,
         rounds=rounds,
         rho=rho,

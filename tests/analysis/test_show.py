@@ -75,6 +75,11 @@ def test_recomputable_noise_is_a_warning():
     assert "without a seed" not in text
 
 
+def test_a_shortcut_is_called_one():
+    assert "SHORTCUT" not in describe_privacy(STATEMENT)
+    assert "SIMULATION SHORTCUT" in describe_privacy(replace(STATEMENT, noise="aggregate"))
+
+
 def test_no_noise_no_guarantee():
     none = replace(STATEMENT, rho=math.inf, epsilon=math.inf, epsilon_exact=math.inf, noise_recomputable=True)
     assert describe_privacy(none) == "No noise was added: there is no privacy guarantee at all."

@@ -1,0 +1,84 @@
+"""Which runs of a sweep are done side by side."""
+
+import pytest
+from hypothesis import strategies as st
+from launch import mpirun, mu2mpi
+from relaxed import given
+
+from mu2mpi.lanes import waves
+from mu2mpi.results.checkpoint import SUFFIX
+from mu2mpi.results.reader import read_result
+
+sweeps = st.lists(st.tuples(st.integers(1, 20), st.floats(0.1, 100)), max_size=30)
+
+
+@given(sweeps, st.integers(1, 12))
+def test_every_run_is_done_once_on_ranks_that_are_there(runs, ranks):
+    machines, costs = [m for m, _ in runs], [c for _, c in runs]
+    arranged = waves(machines, costs, ranks)
+    assert sorted(run for wave in arranged for lane in wave.lanes for run in lane) == list(range(len(runs)))
+    for wave in arranged:
+        assert wave.width * len(wave.lanes) <= ranks
+        assert sorted(wave.runs()) == sorted(run for lane in wave.lanes for run in lane)
+        assert [wave.lane_of(rank) for rank in range(ranks)].count(0) == wave.width
+        if len(wave.lanes) > 1:
+            assert all(machines[run] == wave.width for run in wave.runs())
+            # The lane that is busy longest would be free first without its last run.
+            busy = [sum(costs[run] for run in lane) for lane in wave.lanes]
+            longest = wave.lanes[busy.index(max(busy))]
+            assert max(busy) - costs[longest[-1]] <= min(busy) + 1e-9
+    firsts = [max(costs[run] for run in wave.runs()) for wave in arranged]
+    assert firsts == sorted(firsts, reverse=True)
+
+
+CONFIG = 'machines = [1, 2, 3]\nseed = [1, 2, 3]\nserver = ["untrusted", "trusted"]\nrounds = 20\n'
+
+
+@pytest.mark.mpi
+def test_side_by_side_or_not_the_results_are_the_same(tmp_path):
+    config = tmp_path / "sweep.toml"
+    config.write_text(CONFIG)
+    assert mu2mpi("sweep", config, "--output", tmp_path / "serial").returncode == 0
+    job = mpirun(4, "-m", "mu2mpi", "sweep", config, "--output", tmp_path / "lanes")
+    assert job.returncode == 0, job.stderr
+    assert "[18/18]" in job.stderr
+    paths = sorted((tmp_path / "serial").glob("*.h5"))
+    assert len(paths) == 18
+    for path in paths:
+        here, there = read_result(path), read_result(tmp_path / "lanes" / path.name)
+        assert here.x.tobytes() == there.x.tobytes()
+        assert there.environment["ranks"] == {1: 1, 2: 2, 3: 4}[there.experiment.machines]
+
+
+@pytest.mark.mpi
+def test_a_signal_to_one_lane_stops_all(tmp_path):
+    """Only the last rank hears of it; each lane leaves a checkpoint, and the same command finishes all."""
+    config, folder = tmp_path / "sweep.toml", tmp_path / "runs"
+    config.write_text(
+        'data = "synthetic"\nsamples = 400000\nfeatures = 40\n'
+        "machines = [1]\nseed = [1, 2, 3, 4]\nevaluations = 2\n"
+    )
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import os, signal, sys, threading, time\n"
+        "from mu2mpi.algorithm.machine import Machines\n"
+        "from mu2mpi.cli import main\n"
+        "from mu2mpi.parallel import world\n"
+        "observe = Machines.observe\n"
+        "def signalled(self, t, *points):\n"
+        "    if t == 5000 and world().rank == 2:\n"
+        "        os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "    observe(self, t, *points)\n"
+        "Machines.observe = signalled\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    stopped = mpirun(3, script, "sweep", config, "--output", folder)
+    assert stopped.returncode == 75, stopped.stderr
+    left = sorted(path.name for path in folder.iterdir())
+    # Three lanes had begun their first runs; none may finish one once it has heard of the signal.
+    assert len(left) == 3, left
+    assert all(name.endswith(SUFFIX) for name in left)
+    resumed = mpirun(2, "-m", "mu2mpi", "sweep", config, "--output", folder)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "going on after round" in resumed.stderr
+    assert len(list(folder.iterdir())) == 4
