@@ -1,0 +1,266 @@
+"""Measure the speed of mu2mpi on this machine, as ratios against what runs beside it.
+
+    python scripts/benchmark                  print the tables (about 8 minutes)
+    python scripts/benchmark --write          and put them, with the figure, into docs/performance.md
+
+Everything that is compared runs in turns in the same job; numbers are medians over the repeats. With
+MU2MPI_DATA_DIR the data are MNIST, else a synthetic population of its size. Needs the extra "analysis"
+for the figure, and the mpirun beside the Python that runs this.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import model
+import numpy as np
+import roofline
+import workload
+
+from mu2mpi import Experiment
+from mu2mpi.parallel import Communicator
+from mu2mpi.warmup import start_compiler
+
+HERE = Path(__file__).parent
+DOCUMENT = HERE.parents[1] / "docs" / "performance.md"
+FIGURE = DOCUMENT.with_name("performance.svg")
+SERVERS, MACHINES = ("untrusted", "trusted"), (1, 10, 100)
+Samples = dict[str, list[float]]
+
+
+def main() -> None:
+    """Measure, print, and write if asked to."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=5, metavar="N", help="repeats [default: 5]")
+    parser.add_argument("--write", action="store_true", help="write docs/performance.md and its figure")
+    options = parser.parse_args()
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    start_compiler()
+    alone, phases = one_process(options.repeats)
+    ranks = two_ranks(options.repeats)
+    fits = scaling(options.repeats)
+    limits = workload.limits()
+    tables = {
+        "machine": machine(ranks["library"]),
+        "one-process": one_process_table(alone),
+        "two-ranks": two_ranks_table(ranks["seconds"]),
+        "roofline": roofline.table(limits, phases),
+        "scaling": scaling_table(fits),
+        "model": model.table(
+            median(alone["untrusted 1 ours"]), median(alone["ours per normal"]) * workload.D
+        ),
+    }
+    for name, table in tables.items():
+        print(f"\n{name}\n\n{table}")
+    if options.write:
+        text = DOCUMENT.read_text(encoding="utf-8")
+        for name, table in tables.items():
+            marks = f"<!-- {name} -->", f"<!-- end of {name} -->"
+            pattern = re.escape(marks[0]) + ".*?" + re.escape(marks[1])
+            text, found = re.subn(
+                pattern, lambda _, t=table, m=marks: f"{m[0]}\n{t}\n{m[1]}", text, flags=re.S
+            )
+            if found != 1:
+                sys.exit(f"{DOCUMENT} has no place marked {marks[0]}")
+        DOCUMENT.write_text(text, encoding="utf-8")
+        draw(alone, fits)
+
+
+def median(values: list[float]) -> float:
+    """Return the median."""
+    return statistics.median(values)
+
+
+def ratio(samples: Samples, upper: str, lower: str) -> float:
+    """Return the median over the repeats of the ratio of two measurements of the same repeat."""
+    return median([u / v for u, v in zip(samples[upper], samples[lower], strict=True)])
+
+
+def one_process(repeats: int) -> tuple[Samples, dict[str, dict[str, float]]]:
+    """Time all runs, generators and baselines in turns; also return the phases of the last repeat."""
+    samples: Samples = {}
+    phases = {}
+    generators = workload.generators()
+    for repeat in range(repeats + 1):
+        if repeat == 1:
+            samples.clear()
+        for server in SERVERS:
+            for machines in MACHINES:
+                key = f"{server} {machines}"
+                for name, draw in generators.items():
+                    samples.setdefault(f"{name} per normal", []).append(workload.per_normal(draw, 100))
+                    samples.setdefault(f"{key} {name} draws", []).append(samples[f"{name} per normal"][-1])
+                timed = workload.run(workload.experiment(server, machines), Communicator())
+                samples.setdefault(f"{key} ours", []).append(timed.total / workload.MACHINE_ROUNDS)
+                phases[key] = {**timed.phases, "all": timed.total}
+                beside = workload.baseline(server, machines, 2000)
+                samples.setdefault(f"{key} numpy", []).append(beside)
+        print(f"one process: repeat {repeat} of {repeats}", file=sys.stderr, flush=True)
+    return samples, phases
+
+
+def two_ranks(repeats: int) -> dict:
+    """Run ranks.py on two ranks."""
+    mpirun = Path(sys.executable).parent / "mpirun"
+    command = [str(mpirun), "-n", "2", sys.executable, str(HERE / "ranks.py"), str(repeats)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    return json.loads(done.stdout)
+
+
+def scaling(repeats: int) -> dict[str, tuple[list[int], list[float]]]:
+    """Time runs of growing T, M and d, in turns, and return the medians."""
+    base = {"data": "synthetic", "samples": 60_000, "seed": 1, "evaluations": 1, "classes": 10}
+    grids: dict[str, tuple[list[int], Callable[[int], Experiment]]] = {
+        "T": (
+            [250, 500, 1000, 2000, 4000],
+            lambda n: Experiment(**base, features=784, machines=10, rounds=n),
+        ),
+        "M": ([10, 20, 40, 80, 160], lambda n: Experiment(**base, features=784, machines=n, rounds=250)),
+        "d": (
+            [20_000, 50_000, 125_000, 300_000, 750_000],
+            lambda n: Experiment(**{**base, "samples": 400}, features=n // 10 - 1, machines=10, rounds=40),
+        ),
+    }
+    medians = {}
+    for name, (values, make) in grids.items():
+        of = {n: workload.shared_source(make(n), None, Communicator()) for n in values}
+        seconds = {n: [] for n in values}
+        for _ in range(repeats):
+            for n in values:
+                seconds[n].append(workload.run(make(n), Communicator(), of[n]).total)
+        medians[name] = values, [median(seconds[n]) for n in values]
+        print(f"scaling with {name}: done", file=sys.stderr, flush=True)
+    return medians
+
+
+def exponent(values: list[int], seconds: list[float]) -> tuple[float, float]:
+    """Return the slope of log time against log size, and its standard error."""
+    x, y = np.log(values), np.log(seconds)
+    (slope, _), covariance = np.polyfit(x, y, 1, cov=True)
+    return float(slope), float(np.sqrt(covariance[0, 0]))
+
+
+def markdown(headings: list[str], rows: list[list[str]]) -> str:
+    """Return a table."""
+    lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def machine(library: str) -> str:
+    """Say where this was measured."""
+    model_name = next(
+        (line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), "unknown"
+    )
+    return (
+        f"{model_name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, "
+        f"numpy {np.__version__}, {library}; data: {workload.data()}."
+    )
+
+
+def _cpuinfo() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def one_process_table(samples: Samples) -> str:
+    """Compare runs with the draws that they need, by three generators, and with numpy."""
+    rows = []
+    for server in SERVERS:
+        for machines in MACHINES:
+            key = f"{server} {machines}"
+            each = median(samples[f"{key} ours"])
+            # The normals of a machine-round: d for each machine, or for the server.
+            share = workload.D if server == "untrusted" else workload.D / machines
+            against = [
+                f"{ratio(samples, f'{key} ours', f'{key} {name} draws') / share:.2f}"
+                for name in ("ours", "SFC64")
+            ]
+            numpy = f"{ratio(samples, f'{key} numpy', f'{key} ours'):.1f}"
+            rows.append([server, str(machines), f"{1 / each:,.0f}", f"{each * 1e6:.1f}", *against, numpy])
+    headings = ["server", "M", "machine-rounds/s", "µs each", "time / own draws", "time / SFC64 draws"]
+    table = markdown([*headings, "times as fast as numpy"], rows)
+    nanoseconds = {name: median(samples[f"{name} per normal"]) * 1e9 for name in ("ours", "SFC64", "Philox")}
+    told = ", ".join(f"{name} {value:.2f} ns" for name, value in nanoseconds.items())
+    faster = [
+        f"{ratio(samples, f'{name} per normal', 'ours per normal'):.2f} × {name}"
+        for name in ("SFC64", "Philox")
+    ]
+    return f"{table}\n\nA normal: {told}. The stream is as fast as {' and '.join(faster)}."
+
+
+def two_ranks_table(samples: Samples) -> str:
+    """Compare two ranks with one, and with mpi4py and numpy."""
+    rows = []
+    for server in SERVERS:
+        for machines in (2, 10, 100):
+            key = f"{server} {machines}"
+            if f"{key} together" not in samples:
+                continue
+            row = [server, str(machines), f"{1 / median(samples[f'{key} together']):,.0f}"]
+            row.append(f"{ratio(samples, f'{key} alone', f'{key} together'):.2f}")
+            numpy = f"{key} numpy" in samples
+            row.append(f"{ratio(samples, f'{key} numpy', f'{key} together'):.1f}" if numpy else "")
+            rows.append(row)
+    return markdown(
+        ["server", "M", "machine-rounds/s", "times as fast as one rank", "times as fast as mpi4py + numpy"],
+        rows,
+    )
+
+
+def scaling_table(fits: dict[str, tuple[list[int], list[float]]]) -> str:
+    """Return the fitted exponents."""
+    rows = []
+    for name, (values, seconds) in fits.items():
+        slope, error = exponent(values, seconds)
+        rows.append([name, f"{values[0]:,} to {values[-1]:,}", f"{slope:.3f} ± {error:.3f}"])
+    return markdown(["time grows with", "from", "exponent"], rows)
+
+
+def draw(samples: Samples, fits: dict[str, tuple[list[int], list[float]]]) -> None:
+    """Draw speeds and scaling."""
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    names = [f"{server}\nM = {machines}" for server in SERVERS for machines in MACHINES]
+    keys = [f"{server} {machines}" for server in SERVERS for machines in MACHINES]
+    places = np.arange(len(keys))
+    for shift, (label, who, colour, hatch) in enumerate(
+        [("mu2mpi", "ours", "#0072B2", ""), ("plain numpy", "numpy", "#E69F00", "//")]
+    ):
+        heights = [1 / median(samples[f"{key} {who}"]) for key in keys]
+        left.bar(
+            places + 0.4 * shift, heights, 0.4, label=label, color=colour, hatch=hatch, edgecolor="white"
+        )
+    left.set_yscale("log")
+    left.set_xticks(places + 0.2, names, fontsize=7)
+    left.set_ylabel("machine-rounds per second")
+    left.legend(frameon=False, loc="upper left")
+    for (name, (values, seconds)), marker, colour in zip(
+        fits.items(), "os^", ("#0072B2", "#D55E00", "#009E73"), strict=True
+    ):
+        relative = np.array(values) / values[0]
+        right.loglog(
+            relative, np.array(seconds) / seconds[0], marker=marker, color=colour, label=f"with {name}"
+        )
+    right.loglog([1, 40], [1, 40], color="0.6", linestyle=":", label="linear")
+    right.set_xlabel("size (smallest = 1)")
+    right.set_ylabel("time of a run (smallest = 1)")
+    right.legend(frameon=False)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    plt.rcParams["svg.hashsalt"] = "mu2mpi"
+    figure.savefig(FIGURE, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Measure on the ranks that mpirun started, one rank alone for comparison; rank 0 prints JSON."""
+
+import json
+import sys
+
+import workload
+from mpi4py import MPI
+
+from mu2mpi.parallel import MpiCommunicator
+
+RUNS = [("untrusted", 2), ("untrusted", 10), ("untrusted", 100), ("trusted", 10), ("trusted", 100)]
+
+
+def main(repeats: int) -> None:
+    """Time every run on one rank and on all, in turns, so that both see the same machine."""
+    everyone = MpiCommunicator(MPI.COMM_WORLD)
+    alone = everyone.split(0 if everyone.rank == 0 else None)
+    measured: dict[str, list[float]] = {}
+
+    def note(name: str, seconds: float) -> None:
+        measured.setdefault(name, []).append(seconds)
+
+    for repeat in range(repeats + 1):
+        for server, machines in RUNS:
+            experiment = workload.experiment(server, machines)
+            per_round = workload.MACHINE_ROUNDS
+            if alone is not None:
+                note(f"{server} {machines} alone", workload.run(experiment, alone).total / per_round)
+            everyone.wait_for_all()
+            note(f"{server} {machines} together", workload.run(experiment, everyone).total / per_round)
+            everyone.wait_for_all()
+        for server in ("untrusted", "trusted"):
+            note(f"{server} 2 numpy", workload.baseline(server, 2, 3000, MPI.COMM_WORLD))
+        if repeat == 0:
+            measured.clear()
+    if everyone.rank == 0:
+        json.dump({"ranks": everyone.size, "library": everyone.library(), "seconds": measured}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

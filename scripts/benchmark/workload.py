@@ -1,0 +1,149 @@
+"""What is measured: runs of the package and of the baselines, generators, and limits of the machine."""
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from time import perf_counter
+from typing import Any
+
+import baselines
+import numba
+import numpy as np
+
+from mu2mpi import Experiment
+from mu2mpi.data.partition import machine_rows
+from mu2mpi.data.source import Source
+from mu2mpi.parallel import Communicator, block
+from mu2mpi.preparation import plan, shared_source
+from mu2mpi.privacy.noise import MACHINE, key_words, root_key, standard_normal
+from mu2mpi.progress import Progress
+from mu2mpi.simulation import Simulation
+
+KEY = key_words(root_key(1))
+SIZES = {"mnist": {}, "synthetic": {"samples": 60_000, "features": 784, "classes": 10}}
+D = 7850
+MACHINE_ROUNDS = 60_000
+STEPS = 8
+"""Operations on a number between its load and its store: few enough for others to be worked on meanwhile."""
+
+
+def data() -> str:
+    """Return "mnist" where the user says where it is, and else a population of the same size."""
+    return "mnist" if "MU2MPI_DATA_DIR" in os.environ else "synthetic"
+
+
+@cache
+def source(name: str) -> Source:
+    """Open the data on this rank alone."""
+    return shared_source(Experiment(data=name, **SIZES[name]), None, Communicator())
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A run: seconds in all, and by phase on rank 0 (the slowest rank in `slowest`)."""
+
+    total: float
+    phases: dict[str, float]
+
+
+def run(experiment: Experiment, communicator: Communicator, of: Source | None = None) -> Timed:
+    """Time the rounds and evaluations of a run, without what comes before its first round."""
+    simulation = Simulation(experiment, of or source(experiment.data), communicator)
+    communicator.wait_for_all()
+    started = perf_counter()
+    result = simulation.run(Progress())
+    total = perf_counter() - started
+    return Timed(total, {phase: float(seconds[0]) for phase, seconds in result.timing.items()})
+
+
+def experiment(server: str, machines: int) -> Experiment:
+    """Return the run of the paper's tables with these settings."""
+    name = data()
+    return Experiment(data=name, **SIZES[name], server=server, machines=machines, rho=4.0, seed=1)
+
+
+def baseline(server: str, machines: int, machine_rounds: int, comm: Any = None) -> float:
+    """Return the seconds that a machine-round takes in numpy, or in mpi4py and numpy."""
+    name = data()
+    of, rank, size = source(name), comm.rank if comm else 0, comm.size if comm else 1
+    schedule = plan(experiment(server, machines), of, size)
+    rounds = machine_rounds // machines
+    hosted = block(machines, size, rank)
+    rows = machine_rows(of.training_samples, machines, rounds, bytes(32), hosted)
+    samples = of.training(rows.ravel())
+    features = samples.features.reshape(*rows.shape, -1)
+    labels = samples.labels.reshape(rows.shape)
+    return baselines.seconds(schedule, features, labels, of.scale, rounds, comm) / (rounds * machines)
+
+
+def per_normal(draw: Any, count: int) -> float:
+    """Return the seconds that a normal takes, in draws of d of them."""
+    started = perf_counter()
+    for k in range(count):
+        draw(k)
+    return (perf_counter() - started) / (count * D)
+
+
+def generators() -> dict[str, Any]:
+    """Return what draws d normals, by name."""
+    sfc = np.random.Generator(np.random.SFC64(1))
+    philox = np.random.Generator(np.random.Philox(1))
+    return {
+        "ours": lambda k: standard_normal(KEY, MACHINE, 1, k, D),
+        "SFC64": lambda _: sfc.standard_normal(D),
+        "Philox": lambda _: philox.standard_normal(D),
+    }
+
+
+@numba.njit(fastmath={"contract"})
+def _multiply_add(n):  # type: ignore[no-untyped-def]
+    v = np.arange(512.0)
+    for _ in range(n):
+        for j in range(v.size):
+            a = v[j]
+            for _ in range(STEPS):
+                a = a * 0.999 + 0.5
+            v[j] = a
+    return v[0]
+
+
+@numba.njit
+def _add_xor_rotate(n):  # type: ignore[no-untyped-def]
+    v = np.arange(512).astype(np.uint32)
+    for _ in range(n):
+        for j in range(v.size):
+            a, b = v[j], numba.uint32(j)
+            for _ in range(STEPS // 2):
+                a = numba.uint32(a + b)
+                b = numba.uint32(b ^ a)
+                b = numba.uint32(numba.uint32(b << numba.uint32(7)) | numba.uint32(b >> numba.uint32(25)))
+            v[j] = a ^ b
+    return v[0]
+
+
+@numba.njit(fastmath=True)
+def _copy(x, y, n):  # type: ignore[no-untyped-def]
+    for _ in range(n):
+        for j in range(x.size):
+            y[j] = 2.0 * x[j]
+
+
+def limits() -> dict[str, float]:
+    """Return what a core does in a second: fused multiplications, integer operations, bytes of its caches."""
+    x, y = np.zeros(D), np.zeros(D)
+    timings = {}
+    for name, call, amount in (
+        ("multiplications", lambda: _multiply_add(500), 500 * 512 * STEPS),
+        ("integer operations", lambda: _add_xor_rotate(500), 500 * 512 * (STEPS // 2 * 3 + 1)),
+        ("bytes", lambda: _copy(x, y, 300), 300 * 16 * D),
+    ):
+        call()
+        best = min(_seconds(call) for _ in range(5))
+        timings[name] = amount / best
+    return timings
+
+
+def _seconds(call: Any) -> float:
+    started = perf_counter()
+    call()
+    return perf_counter() - started
