@@ -258,7 +258,7 @@ def _add_table(commands: "Commands[Parser]") -> None:
 
 def _table(arguments: argparse.Namespace) -> int:
     from mu2mpi.analysis.tables import build_table
-    from mu2mpi.results.reader import find_summaries
+    from mu2mpi.results.collection import find_summaries
 
     found, warnings = find_summaries(arguments.paths)
     for warning in warnings:

@@ -1,6 +1,8 @@
 """When and how loss and accuracy are measured: in parallel, with the same bits on any number of ranks."""
 
+import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,7 @@ from mu2mpi.data.source import Samples, Source
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.problem.logistic import sum_losses
 
-__all__ = ["Evaluator", "affordable_evaluations", "evaluation_rounds"]
+__all__ = ["Evaluator", "affordable_evaluations", "affordable_passes", "evaluation_rounds"]
 
 PIECE = 250
 """Test samples whose losses are summed by one rank in one go. Sums of pieces are combined exactly, so
@@ -21,6 +23,12 @@ DEFAULT_EVALUATIONS = 20
 
 FREE = 20_000_000
 """Nanoseconds that a run of any size may spend on evaluations."""
+
+PER_GRADIENT_PASS = 4.0
+"""What a pass that computes gradients takes, in evaluations."""
+
+GRID = 2.0**-32
+"""Spacing of the integers as which gradients of pieces are summed, exactly in any order."""
 
 
 def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
@@ -38,6 +46,15 @@ def affordable_evaluations(schedule: Schedule, test_samples: int) -> int:
     """
     affordable = max(0.1 * run_cost(schedule), FREE) / evaluation_cost(schedule, test_samples)
     return int(max(3, min(DEFAULT_EVALUATIONS, affordable)))
+
+
+def affordable_passes(schedule: Schedule, test_samples: int) -> int:
+    """Return how many gradients on the test set take under about a tenth of a run's time, but at least 20.
+
+    A run of any size may spend 100 milliseconds on them. More than 1,000 are never useful.
+    """
+    one = PER_GRADIENT_PASS * evaluation_cost(schedule, test_samples)
+    return int(max(20, min(1000, max(0.1 * run_cost(schedule), 5 * FREE) / one)))
 
 
 class Evaluator:
@@ -78,3 +95,54 @@ class Evaluator:
         pieces = [piece for of_rank in gathered for piece in of_rank]
         loss = math.fsum(loss for loss, _ in pieces) / self._size
         return loss, sum(correct for _, correct in pieces) / self._size
+
+    def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Return the mean loss of x in nats and its gradient, the same bits on every rank.
+
+        Parameters
+        ----------
+        x : ndarray of float64, shape (K, F)
+            A model that all ranks hold.
+
+        Returns
+        -------
+        tuple of float and ndarray of float64, shape (K, F)
+        """
+        total, losses = np.zeros(x.shape, dtype=np.int64), []
+        for z, labels in self._pieces():
+            loss, gradient = _loss_and_gradient(x, z, labels)
+            losses.append(loss)
+            total += np.rint(gradient / GRID).astype(np.int64)
+        communicator = self._communicator
+        summed = communicator.reduce(total, np.empty_like(total))
+        gathered = communicator.gather(losses)
+        gradient = np.empty(x.shape)
+        if summed is not None:
+            np.multiply(summed, GRID / self._size, out=gradient)
+        communicator.bcast(gradient)
+        loss = 0.0 if gathered is None else math.fsum(itertools.chain(*gathered)) / self._size
+        return communicator.share(loss), gradient
+
+    def _pieces(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int32]]]:
+        """Yield this rank's pieces: samples with the bias feature, shape (n, F), and their labels."""
+        features, labels = self.samples.features, self.samples.labels
+        for start in range(0, len(labels), PIECE):
+            piece = features[start : start + PIECE]
+            z = np.ones((len(piece), piece.shape[1] + 1))
+            np.multiply(piece, self._scale, out=z[:, :-1], casting="unsafe", dtype=np.float64)
+            yield z, labels[start : start + PIECE]
+
+
+def _loss_and_gradient(
+    x: NDArray[np.float64], z: NDArray[np.float64], labels: NDArray[np.int32]
+) -> tuple[float, NDArray[np.float64]]:
+    """Return the summed loss of some samples z, shape (n, F), and its gradient, shape (K, F)."""
+    logits = z @ x.T
+    logits -= logits.max(axis=1, keepdims=True)
+    rows = np.arange(len(labels))
+    right = logits[rows, labels]
+    residuals = np.exp(logits)
+    sums = residuals.sum(axis=1)
+    residuals /= sums[:, np.newaxis]
+    residuals[rows, labels] -= 1.0
+    return float(np.sum(np.log(sums) - right)), residuals.T @ z

@@ -19,7 +19,8 @@ from mu2mpi.parallel import Communicator, block
 from mu2mpi.preparation import Keys, complete, plan
 from mu2mpi.privacy.accountant import PrivacyStatement, epsilon_exact, epsilon_paper, rho_spent
 from mu2mpi.progress import Progress
-from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result
+from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
+from mu2mpi.theory import assess
 from mu2mpi.timing import PHASES, Stopwatch
 from mu2mpi.warmup import kernel_calls, start_compiler
 
@@ -65,6 +66,7 @@ class Simulation:
         checkpoint: Checkpoint | None = None,
     ) -> None:
         self.communicator = communicator
+        self.source = source
         self.experiment = complete(experiment, source, communicator.size)
         self.keys = Keys.draw(self.experiment, communicator, checkpoint.key if checkpoint else None)
         is_trusted = experiment.server == "trusted"
@@ -115,6 +117,7 @@ class Simulation:
             progress.finish()
         largest, clipped = self._increments_so_far()
         share = clipped / (self.schedule.machines * self.schedule.rounds)
+        theory = self._theory()
         timing, facts = self._timing(), environment.describe(self.communicator)
         result = None
         if self.communicator.rank == 0:
@@ -124,6 +127,7 @@ class Simulation:
                 w=self.server.iterates.w,
                 history=_history(self._rows),
                 privacy=self._privacy(),
+                theory=theory,
                 diagnostics=Diagnostics(math.sqrt(largest), share),
                 timing=timing,
                 environment=facts,
@@ -157,7 +161,23 @@ class Simulation:
         """Return a row of the history: each machine has spent t samples and 2t gradients by round t."""
         samples = self.schedule.machines * t
         spent = rho_spent(self.schedule.rho, t, self.schedule.rounds)
-        return t, loss, accuracy, samples, 2 * samples, spent, elapsed
+        return t, loss, accuracy, samples, 2 * samples, spent, elapsed, self._message_norm(t)
+
+    def _message_norm(self, t: int) -> float:
+        """Return the norm of q~_t, which the guarantee covers with either server, on rank 0.
+
+        The messages of the last round move nothing, and a trusted server does not even add noise to them.
+        """
+        direction, schedule = self.server.iterates.direction, self.schedule
+        if t == schedule.rounds or direction is None:
+            return math.nan
+        norm = np.linalg.norm(direction.astype(np.float64))
+        return float(norm * schedule.resolution / schedule.machines)
+
+    def _theory(self) -> Theory:
+        """Compare with theory, on every rank; rank 0 alone knows the final loss."""
+        loss = self.communicator.share(self._rows[-1][1] if self._rows else math.nan)
+        return assess(self.schedule, self.source, self.evaluator, loss, self.communicator)
 
     @property
     def needs_its_key_kept(self) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.errors import InputError
-from mu2mpi.results.reader import find_summaries
+from mu2mpi.results.collection import find_summaries
 
 CELLS, SEEDS = 18, 5
 

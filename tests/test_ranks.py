@@ -31,6 +31,8 @@ def bits(path: Path) -> tuple[bytes, ...]:
         result.w.tobytes(),
         history.test_loss.tobytes(),
         history.test_accuracy.tobytes(),
+        history.message_norm.tobytes(),
+        repr(result.theory).encode(),
     )
 
 

@@ -63,6 +63,8 @@ class Iterates:
     ----------
     w, x, x_previous : ndarray of float64, shape (K, F)
         w_t, x_t and x_{t-1}; all 0 at first (w_1 = x_1 = x_0 = 0).
+    direction : ndarray of int64, shape (K, F), or None
+        The noised sum of the last step, in units of the grid, where it is known; valid until the next round.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -70,11 +72,13 @@ class Iterates:
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
         self._step = schedule.eta * schedule.resolution / schedule.machines
         self._radius = schedule.radius
+        self.direction: NDArray[np.int64] | None = None
 
     def step(self, t: int, total: NDArray[np.int64]) -> None:
         """Move from round t to round t + 1 with the noised sum of the machines' messages."""
         weight = averaging_weight(t + 1)
         take_step(self.w, self.x, self.x_previous, total, self._step, self._radius, weight)
+        self.direction = total
         self.advance()
 
     def advance(self) -> None:

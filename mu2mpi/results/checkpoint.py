@@ -20,7 +20,7 @@ from mu2mpi.results.seal import seal_of
 
 __all__ = ["CHECKPOINT_SCHEMA", "SUFFIX", "checkpoint_path", "read_checkpoint", "write_checkpoint"]
 
-CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-1"
+CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-2"
 
 SUFFIX = ".checkpoint"
 """What follows the name of the output."""

@@ -1,10 +1,9 @@
-"""Reads result files: in full, or only what a sweep or a table needs."""
+"""Reads a result file: in full, or only what a sweep, a table or a figure needs."""
 
-import os
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,15 +14,14 @@ from numpy.typing import NDArray
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
 from mu2mpi.privacy.accountant import PrivacyStatement
-from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result
+from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken
 
 __all__ = [
     "Summary",
-    "find_files",
-    "find_summaries",
     "open_sealed",
     "read_experiment",
+    "read_history",
     "read_result",
     "read_summary",
     "stored_experiment",
@@ -31,12 +29,25 @@ __all__ = [
 
 OWN_ATTRIBUTES = ("schema", "created", "status", "experiment")
 
-Record = TypeVar("Record", PrivacyStatement, Diagnostics)
+ADDED_COLUMNS = ("message_norm",)
+"""Columns of the history that files of earlier versions lack; they are NaN there."""
+
+SUMMED_UP = {
+    "epsilon": "privacy",
+    "epsilon_exact": "privacy",
+    "sigma": "privacy",
+    "excess_loss": "theory",
+    "excess_loss_bound": "theory",
+    "minimum_loss": "theory",
+}
+"""Attributes that a summary holds, and their groups."""
+
+Record = TypeVar("Record", PrivacyStatement, Diagnostics, Theory)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a table needs of one run.
+    """What a table or a data frame needs of one run.
 
     Attributes
     ----------
@@ -48,6 +59,10 @@ class Summary:
         When the file was written: ISO 8601, UTC.
     test_loss, test_accuracy : float
         Of the output x_T on the test set; accuracy as a share in [0, 1].
+    figures : dict of str to float
+        Other numbers: ``epsilon``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
+        ``elapsed_seconds``, and for each phase its ``seconds`` as the mean over ranks. None of them is
+        computed from private data, but for the times.
     """
 
     path: Path
@@ -55,6 +70,12 @@ class Summary:
     created: str
     test_loss: float
     test_accuracy: float
+    figures: dict[str, float] = field(default_factory=dict)
+
+    def row(self) -> dict[str, Any]:
+        """Return settings and measurements by name, as one row of a tidy table."""
+        measured = {"test_loss": self.test_loss, "test_accuracy": self.test_accuracy, **self.figures}
+        return {**self.experiment.model_dump(), **measured, "created": self.created, "file": str(self.path)}
 
 
 def read_result(path: Path) -> Result:
@@ -74,6 +95,7 @@ def read_result(path: Path) -> Result:
             w=_matrix(model, "w"),
             history=History(**_columns(history)),
             privacy=_record(PrivacyStatement, _group(file, path, "privacy")),
+            theory=_record(Theory, file["theory"]) if "theory" in file else None,
             diagnostics=_record(Diagnostics, _group(file, path, "diagnostics")),
             timing={phase: timing[phase][()] for phase in timing if phase != "rank"},
             environment={
@@ -88,85 +110,33 @@ def read_experiment(path: Path) -> Experiment:
         return stored_experiment(file, path)
 
 
+def read_history(path: Path) -> History:
+    """Read only the history of a file; raises like `read_result`."""
+    with _open(path) as file:
+        return History(**_columns(_group(file, path, "history")))
+
+
 def read_summary(path: Path) -> Summary:
     """Read only what a table needs of a file; raises like `read_result`."""
     with _open(path) as file:
-        history = _group(file, path, "history")
+        history, timing = _group(file, path, "history"), _group(file, path, "timing")
+        groups = {"privacy": _group(file, path, "privacy").attrs}
+        if "theory" in file:
+            groups["theory"] = file["theory"].attrs
+        figures = {name: float(groups[of][name]) for name, of in SUMMED_UP.items() if of in groups}
+        figures["ranks"] = int(file.attrs["ranks"])
+        figures["elapsed_seconds"] = float(history["elapsed_seconds"][-1])
+        for phase in timing:
+            if phase != "rank" and timing[phase].size:
+                figures[f"{phase}_seconds"] = float(np.mean(timing[phase][()]))
         return Summary(
             path=path,
             experiment=stored_experiment(file, path),
             created=_text(file, "created"),
             test_loss=float(history["test_loss"][-1]),
             test_accuracy=float(history["test_accuracy"][-1]),
+            figures=figures,
         )
-
-
-def find_summaries(paths: Iterable[Path]) -> tuple[list[Summary], list[str]]:
-    """Read the summaries of all results among files and folders.
-
-    Parameters
-    ----------
-    paths : iterable of Path
-        Files, whatever their suffix, and folders, which are searched as `find_files` does.
-
-    Returns
-    -------
-    summaries : list of Summary
-        In the order of `find_files`.
-    warnings : list of str
-        One message for each file that was skipped because it cannot be used.
-
-    Raises
-    ------
-    InputError
-        If one of `paths` does not exist.
-    """
-    files, warnings = find_files(paths)
-    summaries = []
-    for path in files:
-        try:
-            summaries.append(read_summary(path))
-        except InputError as error:
-            warnings.append(str(error))
-    return summaries, warnings
-
-
-def find_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
-    """List the files that may be results, each once.
-
-    A folder stands for every ``*.h5`` in it and below, in sorted order; names that begin with a dot,
-    such as those of files that are still being written, are left out.
-
-    Returns
-    -------
-    files : list of Path
-    warnings : list of str
-        One message for each folder that could not be listed.
-
-    Raises
-    ------
-    InputError
-        If one of `paths` does not exist.
-    """
-    files: dict[str, Path] = {}
-    warnings: list[str] = []
-    for path in paths:
-        if not os.path.exists(path):
-            raise InputError(f"there is no file or folder {path}")
-        for file in _walk(path, warnings) if os.path.isdir(path) else [path]:
-            files.setdefault(os.path.realpath(file), file)
-    return list(files.values()), warnings
-
-
-def _walk(folder: Path, warnings: list[str]) -> list[Path]:
-    def complain(error: OSError) -> None:
-        warnings.append(f"{error.filename} cannot be listed: {error.strerror}")
-
-    found = []
-    for parent, folders, names in os.walk(folder, onerror=complain):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(parent, name) for name in names if name.endswith(".h5") and not name.startswith(".")]
-    return sorted(found)
 
 
 @contextmanager
@@ -248,7 +218,12 @@ def _matrix(model: h5py.Group, name: str) -> NDArray[np.float64]:
 
 
 def _columns(history: h5py.Group) -> dict[str, NDArray[Any]]:
-    columns = {name: history[name][()] for name in History.columns()}
+    columns = {
+        name: np.full(len(history["round"]), np.nan)
+        if name in ADDED_COLUMNS and name not in history
+        else history[name][()]
+        for name in History.columns()
+    }
     shapes = {values.shape for values in columns.values()}
     if len(shapes) > 1 or columns["round"].ndim != 1:
         raise ValueError(f"the columns of /history differ in shape: {shapes}")
@@ -258,12 +233,12 @@ def _columns(history: h5py.Group) -> dict[str, NDArray[Any]]:
 def _record(kind: type[Record], group: h5py.Group) -> Record:
     """Rebuild a dataclass of plain values from the attributes of a group."""
     values = {}
-    for field in fields(kind):
-        if field.name not in group.attrs:
-            raise KeyError(f"{group.name} has no attribute {field.name!r}")
+    for entry in fields(kind):
+        if entry.name not in group.attrs:
+            raise KeyError(f"{group.name} has no attribute {entry.name!r}")
         # str, float or bool: takes numpy's scalars back to Python's.
-        plain_type: Any = field.type
-        values[field.name] = plain_type(group.attrs[field.name])
+        plain_type: Any = entry.type
+        values[entry.name] = plain_type(group.attrs[entry.name])
     return kind(**values)
 
 

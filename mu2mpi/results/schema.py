@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mu2mpi.experiment import Experiment
 from mu2mpi.privacy.accountant import PrivacyStatement
 
-__all__ = ["SCHEMA", "Checkpoint", "Diagnostics", "History", "Result"]
+__all__ = ["SCHEMA", "Checkpoint", "Diagnostics", "History", "Result", "Theory"]
 
 SCHEMA = "mu2mpi-1"
 
@@ -43,6 +43,9 @@ class History:
     elapsed_seconds: NDArray[np.float64] = field(
         metadata=described("wall-clock time since the first round", "s")
     )
+    message_norm: NDArray[np.float64] = field(
+        metadata=described("norm of q~_t, the released average over machines; NaN in the last round", "1")
+    )
 
     def __len__(self) -> int:
         return len(self.round)
@@ -69,6 +72,29 @@ class Diagnostics:
     clipped_share: float
 
 
+@dataclass(frozen=True)
+class Theory:
+    """What theory says of a run, next to what the run did; all in nats.
+
+    Attributes
+    ----------
+    excess_loss_bound : float
+        What the expected excess loss is at most by Theorem 5.2 (untrusted) or 6.2 (trusted), with G and
+        S for the constants that are not known; NaN if increments are clipped to less than S.
+    minimum_loss : float
+        The smallest mean loss on the test set that was found in the ball K.
+    minimum_gap : float
+        No point of K has a smaller loss than ``minimum_loss - minimum_gap``.
+    excess_loss : float
+        Test loss of the output x_T minus `minimum_loss`.
+    """
+
+    excess_loss_bound: float
+    minimum_loss: float
+    minimum_gap: float
+    excess_loss: float
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """One finished run.
@@ -83,6 +109,8 @@ class Result:
         Loss, accuracy and cost along the rounds.
     privacy : PrivacyStatement
         What the released messages reveal at most.
+    theory : Theory or None
+        The theorem's bound and the smallest loss over K; None in files of versions that wrote none.
     diagnostics : Diagnostics
         Largest increment and share of clipped ones.
     timing : dict of str to ndarray of float64, shape (ranks,)
@@ -96,6 +124,7 @@ class Result:
     w: NDArray[np.float64]
     history: History
     privacy: PrivacyStatement
+    theory: Theory | None
     diagnostics: Diagnostics
     timing: dict[str, NDArray[np.float64]]
     environment: dict[str, str | int]

@@ -100,6 +100,9 @@ def file_image(result: Result) -> memoryview:
         _write_model(file.create_group("model", track_order=True), result)
         _write_history(file.create_group("history", track_order=True), result.history)
         file.create_group("privacy", track_order=True).attrs.update(_plain(asdict(result.privacy)))
+        if result.theory is not None:
+            theory = file.create_group("theory", track_order=True)
+            theory.attrs.update(_plain({**asdict(result.theory), "units": "nat"}))
         diagnostics = file.create_group("diagnostics", track_order=True)
         diagnostics.attrs.update(_plain(asdict(result.diagnostics)))
         diagnostics.attrs["note"] = DIAGNOSTICS_NOTE

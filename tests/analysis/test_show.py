@@ -9,7 +9,7 @@ import pytest
 from mu2mpi.analysis.show import describe, describe_privacy
 from mu2mpi.experiment import Experiment
 from mu2mpi.privacy.accountant import PrivacyStatement
-from mu2mpi.results.schema import Diagnostics, History, Result
+from mu2mpi.results.schema import Diagnostics, History, Result, Theory
 
 STATEMENT = PrivacyStatement("untrusted", 4.0, 1e-5, 27.19411, 20.12001, 118.5, 11.5, 1000.0, 2.0**-20, False)
 
@@ -20,8 +20,9 @@ def make_result(rows=30, seed=None):
         experiment=Experiment(data="mnist", machines=2, rounds=rows, seed=seed),
         x=np.zeros((10, 785)),
         w=np.zeros((10, 785)),
-        history=History(k, 2.3 - 0.001 * k, 0.5 + 0.005 * k, 2 * k, 4 * k, 0.1 * k, 0.5 * k),
+        history=History(k, 2.3 - 0.001 * k, 0.5 + 0.005 * k, 2 * k, 4 * k, 0.1 * k, 0.5 * k, 1e3 + k),
         privacy=replace(STATEMENT, noise_recomputable=seed is not None),
+        theory=Theory(0.3, 2.25, 1e-7, 0.02),
         diagnostics=Diagnostics(16.75, 0.125),
         timing={"compute": np.array([1.0, 3.0]), "noise": np.array([2.0, 0.5])},
         environment={"hosts": "node1 (2)", "mpi_library": "MPICH\nVersion 4.2"},

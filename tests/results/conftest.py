@@ -3,7 +3,7 @@ import pytest
 
 from mu2mpi.experiment import Experiment
 from mu2mpi.privacy.accountant import PrivacyStatement
-from mu2mpi.results.schema import Diagnostics, History, Result
+from mu2mpi.results.schema import Diagnostics, History, Result, Theory
 
 
 def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
@@ -21,6 +21,7 @@ def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
             4 * rounds,
             draw.random(rows),
             draw.random(rows),
+            draw.random(rows),
         ),
         privacy=PrivacyStatement(
             "untrusted",
@@ -34,6 +35,7 @@ def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
             2.0**-20,
             noise_recomputable=seed is not None,
         ),
+        theory=Theory(0.3, 2.25, 1e-7, 0.02),
         diagnostics=Diagnostics(16.75, 0.125),
         timing={phase: draw.random(ranks) for phase in ("compute", "noise", "communication", "evaluation")},
         environment={"mu2mpi_version": "0.1", "hosts": "nöde (2)", "ranks": ranks, "mpi_library": "MPICH"},
@@ -63,6 +65,7 @@ def results_agree(one, other):
         k: type(v) for k, v in vars(other.privacy).items()
     }
     assert one.diagnostics == other.diagnostics
+    assert one.theory == other.theory
     assert one.environment == other.environment
     assert list(one.timing) == list(other.timing)
     pairs = [(one.x, other.x), (one.w, other.w)]

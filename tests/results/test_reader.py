@@ -7,7 +7,8 @@ import pytest
 
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
-from mu2mpi.results.reader import find_files, find_summaries, read_experiment, read_result, read_summary
+from mu2mpi.results.collection import find_files, find_summaries
+from mu2mpi.results.reader import read_experiment, read_result, read_summary
 from mu2mpi.results.seal import LENGTH, seal_is_broken
 from mu2mpi.results.writer import write_result
 
@@ -192,5 +193,5 @@ def test_find_names_a_folder_that_cannot_be_listed(tmp_path, monkeypatch):
         onerror(PermissionError(13, "Permission denied", f"{folder}/locked"))
         return iter([])
 
-    monkeypatch.setattr("mu2mpi.results.reader.os.walk", walk)
+    monkeypatch.setattr("mu2mpi.results.collection.os.walk", walk)
     assert find_files([tmp_path]) == ([], [f"{tmp_path}/locked cannot be listed: Permission denied"])

@@ -20,7 +20,7 @@ from mu2mpi.results.writer import check_output, write_result
 def test_layout_with_plain_h5py(result, tmp_path):
     write_result(result, tmp_path / "a.h5")
     with h5py.File(tmp_path / "a.h5") as file:
-        assert list(file) == ["model", "history", "privacy", "diagnostics", "timing"]
+        assert list(file) == ["model", "history", "privacy", "theory", "diagnostics", "timing"]
         assert file.attrs["schema"] == SCHEMA
         assert file.attrs["status"] == "complete"
         assert file.attrs["experiment"] == result.experiment.to_toml()

@@ -1,0 +1,108 @@
+"""The minimum of a smooth convex function over the ball K, with a certificate of how close it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["TOLERANCE", "Minimum", "minimise_over_ball"]
+
+TOLERANCE = 1e-6
+"""Nats by which the value found may pass the minimum, unless the passes run out before."""
+
+FORGET = 0.95
+"""Factor by which the estimate of the smoothness shrinks in a step that did not contradict it."""
+
+FIRST_ESTIMATE = 1 / 64
+"""What share of the bound on the smoothness is tried first: real data are far from the worst case."""
+
+Function = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """What is known of the minimum of a function over K.
+
+    Attributes
+    ----------
+    value : float
+        A value that the function takes in K.
+    gap : float
+        The minimum is at least ``value - gap``.
+    passes : int
+        How often the function was evaluated.
+    """
+
+    value: float
+    gap: float
+    passes: int
+
+
+def minimise_over_ball(
+    function: Function, start: NDArray[np.float64], radius: float, smoothness: float, most_passes: int
+) -> Minimum:
+    """Minimise a convex function over a ball about 0 by projected accelerated gradient steps.
+
+    Steps have the length 1 / l, where l is an estimate of the smoothness that grows when a step
+    contradicts it and shrinks otherwise. The momentum starts afresh when it points uphill.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a point and returns value and gradient.
+    start : ndarray of float64
+        A point of the ball.
+    radius : float
+        Radius of the ball.
+    smoothness : float
+        Bound on the Lipschitz constant of the gradient.
+    most_passes : int
+        How often the function may be evaluated, at least once.
+
+    Returns
+    -------
+    Minimum
+        Its gap is at most `TOLERANCE` unless the passes ran out.
+
+    Notes
+    -----
+    The gap holds whatever the steps were: at y in K, convexity gives for every u in K that
+    f(u) >= f(y) + <f'(y), u - y> >= f(y) - (<f'(y), y> + radius ||f'(y)||).
+
+    References
+    ----------
+    Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm", 2009; O'Donoghue and Candes,
+    "Adaptive restart for accelerated gradient schemes", 2015.
+    """
+    x = y = start
+    momentum, estimate = 1.0, smoothness * FIRST_ESTIMATE
+    value, gradient = function(y)
+    highest_bound, lowest = -np.inf, np.inf
+    for passes in range(1, most_passes + 1):
+        lowest = min(lowest, value)
+        highest_bound = max(highest_bound, value - _gap(y, gradient, radius))
+        if lowest - highest_bound <= TOLERANCE or passes == most_passes:
+            break
+        x_next = _projected(y - gradient / estimate, radius)
+        uphill = np.vdot(y - x_next, x_next - x) > 0
+        momentum_next = 1.0 if uphill else (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        weight = 0.0 if uphill else (momentum - 1) / momentum_next
+        y_next = _projected(x_next + weight * (x_next - x), radius)
+        value_next, gradient_next = function(y_next)
+        step = y_next - y
+        expected = value + np.vdot(gradient, step) + estimate / 2 * np.vdot(step, step)
+        contradicted = value_next > expected + 1e-14 * abs(value)
+        estimate = min(2 * estimate, smoothness) if contradicted else FORGET * estimate
+        momentum = 1.0 if value_next > value else momentum_next
+        x, y, value, gradient = x_next, y_next, value_next, gradient_next
+    return Minimum(float(lowest), float(max(0.0, lowest - highest_bound)), passes)
+
+
+def _gap(y: NDArray[np.float64], gradient: NDArray[np.float64], radius: float) -> float:
+    return float(np.vdot(gradient, y) + radius * np.linalg.norm(gradient))
+
+
+def _projected(y: NDArray[np.float64], radius: float) -> NDArray[np.float64]:
+    norm = np.linalg.norm(y)
+    return y if norm <= radius else y * (radius / norm)

@@ -1,0 +1,100 @@
+"""Finds result files among files and folders, and reads what tables and figures need of all of them."""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mu2mpi.errors import InputError
+from mu2mpi.results.reader import Summary, read_summary
+
+__all__ = ["find_files", "find_summaries", "shown"]
+
+MANY = 100
+"""From so many files on, a log hears that they are being read."""
+
+
+def find_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Summary], list[str]]:
+    """Read the summaries of all results among files and folders, with a progress bar where it takes long.
+
+    Parameters
+    ----------
+    paths : iterable of Path
+        Files, whatever their suffix, and folders, which are searched as `find_files` does.
+    strict : bool, optional
+        Whether a file that cannot be used is an error.
+
+    Returns
+    -------
+    summaries : list of Summary
+        In the order of `find_files`.
+    warnings : list of str
+        One message for each file or folder that was skipped because it cannot be used.
+
+    Raises
+    ------
+    InputError
+        If one of `paths` does not exist; with `strict`, if anything would be skipped.
+    """
+    files, warnings = find_files(paths)
+    summaries = []
+    for path in shown(files, "reading"):
+        try:
+            summaries.append(read_summary(path))
+        except InputError as error:
+            warnings.append(str(error))
+    if strict and warnings:
+        raise InputError("\n".join(warnings))
+    return summaries, warnings
+
+
+def shown(files: Sequence[Any], action: str) -> Iterable[Any]:
+    """Return an iterator over files that says on standard error how far it is, where there are many."""
+    if len(files) < MANY:
+        return files
+    if not sys.stderr.isatty():
+        print(f"mu2mpi: {action} {len(files):,} files", file=sys.stderr, flush=True)
+        return files
+    from tqdm import tqdm
+
+    bar: Iterable[Any] = tqdm(files, desc=action, unit="file", leave=False, delay=0.5)
+    return bar
+
+
+def find_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
+    """List the files that may be results, each once.
+
+    A folder stands for every ``*.h5`` in it and below, in sorted order; names that begin with a dot,
+    such as those of files that are still being written, are left out.
+
+    Returns
+    -------
+    files : list of Path
+    warnings : list of str
+        One message for each folder that could not be listed.
+
+    Raises
+    ------
+    InputError
+        If one of `paths` does not exist.
+    """
+    files: dict[str, Path] = {}
+    warnings: list[str] = []
+    for path in paths:
+        if not os.path.exists(path):
+            raise InputError(f"there is no file or folder {path}")
+        for file in _walk(path, warnings) if os.path.isdir(path) else [path]:
+            files.setdefault(os.path.realpath(file), file)
+    return list(files.values()), warnings
+
+
+def _walk(folder: Path, warnings: list[str]) -> list[Path]:
+    def complain(error: OSError) -> None:
+        warnings.append(f"{error.filename} cannot be listed: {error.strerror}")
+
+    found = []
+    for parent, folders, names in os.walk(folder, onerror=complain):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(parent, name) for name in names if name.endswith(".h5") and not name.startswith(".")]
+    return sorted(found)

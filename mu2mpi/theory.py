@@ -1,0 +1,91 @@
+"""What theory says of a run, next to what the run did: the theorem's bound and the smallest loss over K."""
+
+import math
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from mu2mpi.algorithm.schedule import Schedule
+from mu2mpi.data.source import Source
+from mu2mpi.evaluation import Evaluator, affordable_passes
+from mu2mpi.parallel import Communicator
+from mu2mpi.problem.minimum import TOLERANCE, Minimum, minimise_over_ball
+from mu2mpi.results.schema import Theory
+
+__all__ = ["assess", "excess_loss_bound"]
+
+_found: WeakKeyDictionary[Source, dict[float, Minimum]] = WeakKeyDictionary()
+
+
+def excess_loss_bound(schedule: Schedule) -> float:
+    """Return the bound on the expected excess loss of the output, in nats.
+
+    4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)), where N is sqrt(M) for the untrusted
+    and M for the trusted server. The norm G* of the gradient at the minimum and the deviation s of the
+    increments are not known; they are replaced by what the theorem says that they are at most, G and
+    S = G + 2LD.
+
+    Returns
+    -------
+    float
+        NaN where the theorem does not apply, because increments are clipped to less than S.
+
+    References
+    ----------
+    Theorem 5.2 for the untrusted and Theorem 6.2 for the trusted server.
+    """
+    if schedule.clip_norm < schedule.S:
+        return math.nan
+    D, S, M, T = 2 * schedule.radius, schedule.S, schedule.machines, schedule.rounds
+    shared = M if schedule.server == "trusted" else math.sqrt(M)
+    noise = 2 * S * math.sqrt(schedule.d) / (schedule.rho * T * shared)
+    return 4 * D * (S / T + noise + S / math.sqrt(T * M))
+
+
+def assess(
+    schedule: Schedule, source: Source, evaluator: Evaluator, loss: float, communicator: Communicator
+) -> Theory:
+    """Compare a finished run with theory; all ranks must call this, and each gets the same.
+
+    The smallest evaluation loss over K depends on the data and on K alone, so it is found once for all
+    runs of a sweep. It takes a few passes over the test set where K is small, and never more than 20 or
+    a tenth of the run's time.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The constants of the run.
+    source : Source
+        Its data.
+    evaluator : Evaluator
+        Its test set.
+    loss : float
+        Evaluation loss of its output, in nats.
+    communicator : Communicator
+        The ranks.
+    """
+    minimum = _minimum(schedule, source, evaluator, communicator)
+    return Theory(
+        excess_loss_bound=excess_loss_bound(schedule),
+        minimum_loss=minimum.value,
+        minimum_gap=minimum.gap,
+        excess_loss=loss - minimum.value,
+    )
+
+
+def _minimum(
+    schedule: Schedule, source: Source, evaluator: Evaluator, communicator: Communicator
+) -> Minimum:
+    """Return the minimum over K as it would be found for this run, from an earlier search if that is so."""
+    most_passes = affordable_passes(schedule, source.test_samples)
+    found, radius = _found.setdefault(source, {}), schedule.radius
+    # In a sweep, ranks that worked on other runs may know other minima: all go by what rank 0 knows.
+    known: Minimum | None = communicator.share(found.get(radius))
+    is_same = known is not None and (
+        known.passes == most_passes or (known.gap <= TOLERANCE and known.passes < most_passes)
+    )
+    if known is None or not is_same:
+        start = np.zeros((schedule.classes, schedule.features))
+        known = minimise_over_ball(evaluator.gradient, start, radius, schedule.L, most_passes)
+    found[radius] = known
+    return known

@@ -1,0 +1,99 @@
+"""The theorem's bound by hand, the smallest loss against SciPy, and both in a finished run."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference as ref
+from arrays import random_source
+from scipy.optimize import minimize
+
+from mu2mpi.algorithm.schedule import make_schedule
+from mu2mpi.evaluation import Evaluator
+from mu2mpi.experiment import Experiment
+from mu2mpi.parallel import Communicator
+from mu2mpi.problem.minimum import TOLERANCE
+from mu2mpi.progress import Progress
+from mu2mpi.running import run
+from mu2mpi.simulation import Simulation
+from mu2mpi.theory import excess_loss_bound
+
+
+def paper_schedule(server, **changes):
+    settings = {"machines": 100, "rounds": 600, "classes": 10, "features": 785, "diameter": 0.1, "rho": 4.0}
+    return make_schedule(server=server, **{**settings, **changes})
+
+
+def test_bound_by_hand():
+    # MNIST with M = 100, T = 600, rho = 4: S = sqrt(1570) + 78.5 = 118.1232, sqrt(d) = 88.6002.
+    S, root_d = 118.12320, 88.60022
+    untrusted = 0.4 * (S / 600 + 2 * S * root_d / (4 * 600 * 10) + S / math.sqrt(60_000))
+    trusted = 0.4 * (S / 600 + 2 * S * root_d / (4 * 600 * 100) + S / math.sqrt(60_000))
+    assert excess_loss_bound(paper_schedule("untrusted")) == pytest.approx(untrusted, rel=1e-6)
+    assert excess_loss_bound(paper_schedule("trusted")) == pytest.approx(trusted, rel=1e-6)
+    silent = 0.4 * (S / 600 + S / math.sqrt(60_000))
+    assert excess_loss_bound(paper_schedule("trusted", rho=math.inf)) == pytest.approx(silent, rel=1e-6)
+
+
+def test_no_bound_where_increments_are_clipped_below_their_norm():
+    assert math.isnan(excess_loss_bound(paper_schedule("trusted", clip_norm=2.0)))
+    assert excess_loss_bound(paper_schedule("trusted", clip_norm=1e6)) > 0
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+def test_gradient_of_the_evaluation_loss(dtype):
+    source = random_source(2, 10, 6, 4, dtype)
+    x = np.random.default_rng(0).standard_normal((4, 7))
+    loss, gradient = Evaluator(source, Communicator()).gradient(x)
+    z, labels = ref.add_bias(source._test.features * np.float64(source.scale)), source._test.labels
+    expected = np.mean([ref.gradient(x, z[n], labels[n]) for n in range(len(z))], axis=0)
+    assert loss == pytest.approx(ref.mean_loss(x, z[:, :-1], labels), rel=1e-12)
+    np.testing.assert_allclose(gradient, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("diameter", [0.1, 2.0, 20.0])
+def test_smallest_loss_in_the_ball_against_scipy(diameter):
+    source = random_source(3, 4000, 6, 4)
+    experiment = Experiment(machines=2, seed=1, rho=8.0, diameter=diameter, evaluations=3)
+    theory = Simulation(experiment, source, Communicator()).run(Progress()).theory
+    features, labels = source._test.features * source.scale, source._test.labels
+    inside = {"type": "ineq", "fun": lambda x: (diameter / 2) ** 2 - x @ x}
+    truth = minimize(
+        lambda x: ref.mean_loss(x.reshape(4, 7), features, labels), np.zeros(28), constraints=[inside],
+        method="SLSQP", options={"ftol": 1e-12, "maxiter": 300},
+    )  # fmt: skip
+    assert theory.minimum_gap <= TOLERANCE
+    assert theory.minimum_loss == pytest.approx(truth.fun, abs=3e-6)
+
+
+def test_a_run_writes_what_it_measured(tmp_path: Path):
+    result = run(Experiment(machines=4, rounds=50, server="trusted", seed=1), output=tmp_path / "a.h5")
+    theory = result.theory
+    assert theory.minimum_gap <= TOLERANCE
+    assert theory.excess_loss == result.history.test_loss[-1] - theory.minimum_loss
+    assert 0 < theory.excess_loss < theory.excess_loss_bound
+
+
+def test_runs_of_a_sweep_share_the_search(monkeypatch):
+    source = random_source(3, 400, 6, 4)
+    first = Simulation(Experiment(machines=2, seed=1), source, Communicator()).run(Progress())
+    monkeypatch.setattr(Evaluator, "gradient", lambda *_: pytest.fail("searched again"))
+    second = Simulation(Experiment(machines=2, seed=2), source, Communicator()).run(Progress())
+    assert first.theory.minimum_loss == second.theory.minimum_loss
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_message_norm_is_that_of_what_is_released(server):
+    """Noise of a known length dominates it: ||q~||^2 = ||q||^2 + ||Y||^2 up to a few percent at d = 650."""
+    result = run(Experiment(machines=4, rounds=40, server=server, rho=0.5, seed=1, evaluations=6))
+    norms, d = result.history.message_norm, result.x.size
+    assert math.isnan(norms[-1])
+    draws = 4 if server == "untrusted" else 1
+    expected = result.privacy.sigma * math.sqrt(draws * d) / 4
+    np.testing.assert_allclose(norms[:-1], expected, rtol=0.15)
+    silent = run(Experiment(machines=4, rounds=40, server=server, rho=math.inf, seed=1, evaluations=6))
+    # Without noise: the norm of the average of q_{t,i}, which is at most t S.
+    rounds = silent.history.round[:-1]
+    assert np.all(silent.history.message_norm[:-1] <= rounds * silent.privacy.S)
+    assert silent.history.message_norm[0] > 0
