@@ -2,6 +2,7 @@
 
 >>> from mu2mpi import Experiment, run
 >>> result = run(Experiment(data="digits", machines=4, server="trusted", rho=4.0, seed=1))
+>>> runs = mu2mpi.load("runs/")
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,19 +10,34 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi._version import __version__
 
 if TYPE_CHECKING:
+    from mu2mpi.analysis.runs import Run, Runs, load
     from mu2mpi.errors import InputError, Interrupted
     from mu2mpi.experiment import Experiment
     from mu2mpi.results.reader import read_result
     from mu2mpi.results.schema import Result
     from mu2mpi.running import run
 
-__all__ = ["Experiment", "InputError", "Interrupted", "Result", "__version__", "read_result", "run"]
+__all__ = [
+    "Experiment",
+    "InputError",
+    "Interrupted",
+    "Result",
+    "Run",
+    "Runs",
+    "__version__",
+    "load",
+    "read_result",
+    "run",
+]
 
 _HOMES = {
     "Experiment": "mu2mpi.experiment",
     "InputError": "mu2mpi.errors",
     "Interrupted": "mu2mpi.errors",
     "Result": "mu2mpi.results.schema",
+    "Run": "mu2mpi.analysis.runs",
+    "Runs": "mu2mpi.analysis.runs",
+    "load": "mu2mpi.analysis.runs",
     "read_result": "mu2mpi.results.reader",
     "run": "mu2mpi.running",
 }

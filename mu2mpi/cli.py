@@ -11,11 +11,15 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mu2mpi._version import __version__
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
 from mu2mpi.options import Parser, add_experiment_options, merged_settings
 from mu2mpi.signals import CHECKPOINT_SECONDS, stop_requests
+
+if TYPE_CHECKING:
+    from mu2mpi.results.reader import Summary
 
 __all__ = ["main"]
 
@@ -247,25 +251,54 @@ def _add_table(commands: "Commands[Parser]") -> None:
         commands,
         "table",
         _table,
-        "print results in the layout of the paper's tables",
-        "Servers and rho down, M across; mean and standard deviation over seeds, the paper's value beside.",
+        "print results as a table, by default in the layout of the paper's",
+        "Mean and standard deviation over seeds, the paper's value beside. Settings that are neither row nor "
+        "column and differ make several tables.",
     )
-    parser.add_argument(
-        "paths", type=Path, nargs="+", metavar="PATH", help="result files, or folders of them"
-    )
+    _add_paths(parser)
+    for option, default, what in (
+        ("--rows", "server,rho", "settings to put down"),
+        ("--columns", "machines", "settings to put across"),
+        ("--values", "test_loss,test_accuracy", "measurements, such as excess_loss or elapsed_seconds"),
+    ):
+        parser.add_argument(
+            option, type=_names, default=default, metavar="NAMES", help=f"{what} [default: {default}]"
+        )
     parser.add_argument("--format", choices=("text", "csv", "markdown", "latex"), default="text")
 
 
-def _table(arguments: argparse.Namespace) -> int:
-    from mu2mpi.analysis.tables import build_table
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _add_paths(parser: Parser) -> None:
+    """Add what all commands share that read many results."""
+    parser.add_argument(
+        "paths", type=Path, nargs="+", metavar="PATH", help="result files, or folders of them"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="make a file that cannot be used an error, not a warning"
+    )
+
+
+def _read_paths(arguments: argparse.Namespace) -> "list[Summary]":
+    """Read what is at the paths of a command and warn of what is skipped."""
     from mu2mpi.results.collection import find_summaries
 
-    found, warnings = find_summaries(arguments.paths)
+    found, warnings = find_summaries(arguments.paths, arguments.strict)
     for warning in warnings:
-        print(f"mu2mpi: warning: {warning}", file=sys.stderr)
+        print(f"mu2mpi: warning: skipped: {warning}", file=sys.stderr)
     if not found:
         raise InputError(f"no results in {', '.join(str(path) for path in arguments.paths)}")
-    print(build_table(found).render(arguments.format))
+    return found
+
+
+def _table(arguments: argparse.Namespace) -> int:
+    from mu2mpi.analysis.cells import Layout
+    from mu2mpi.analysis.tables import build_table
+
+    layout = Layout(arguments.rows, arguments.columns, arguments.values)
+    print(build_table(_read_paths(arguments), layout).render(arguments.format))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Runs grouped as in the paper's tables: servers and rho down, machines across, one cell for all seeds."""
+"""Runs grouped by any of their settings: some down, some across, one cell for all seeds."""
 
 import csv
 import importlib.resources
@@ -14,24 +14,74 @@ from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
 from mu2mpi.results.reader import Summary
 
-__all__ = ["Cell", "Column", "Estimate", "Row", "Section", "build_sections", "number_text"]
+__all__ = [
+    "COLUMNS",
+    "ROWS",
+    "VALUES",
+    "Cell",
+    "Estimate",
+    "Layout",
+    "Section",
+    "build_sections",
+    "estimate",
+    "number_text",
+    "without_repeats",
+]
+
+ROWS, COLUMNS, VALUES = ("server", "rho"), ("machines",), ("test_loss", "test_accuracy")
+"""The layout of the paper's tables."""
 
 POOLED = ("seed", "delta", "evaluations")
 """Settings that may differ within a cell: the seed, and what changes nothing in the trained model."""
 
+PLACES = (*Experiment.model_fields, "ranks")
+"""What may be a row or a column: the settings, and the number of ranks, which changes times alone."""
 
-class Row(NamedTuple):
-    """What stands at the left of a row: server and rho."""
-
-    server: str
-    rho: float
+Key = tuple[Any, ...]
 
 
-class Column(NamedTuple):
-    """What stands above a column: M and T."""
+@dataclass(frozen=True)
+class Layout:
+    """Which settings stand where, and which measurements are shown.
 
-    machines: int
-    rounds: int
+    The number of rounds goes with the number of machines, as T = n / M by default, unless it is named.
+
+    Attributes
+    ----------
+    rows, columns : tuple of str
+        Settings.
+    values : tuple of str
+        Measurements of `mu2mpi.results.reader.Summary.row`.
+
+    Raises
+    ------
+    InputError
+        If a setting does not exist or is named twice.
+    """
+
+    rows: tuple[str, ...] = ROWS
+    columns: tuple[str, ...] = COLUMNS
+    values: tuple[str, ...] = VALUES
+
+    def __post_init__(self) -> None:
+        named = [*self.rows, *self.columns]
+        for name in named:
+            if name not in PLACES:
+                raise InputError(f"there is no setting {name!r}; the settings are {', '.join(PLACES)}")
+            if named.count(name) > 1:
+                raise InputError(f"{name} cannot stand in two places of a table")
+        if not (self.rows and self.columns and self.values):
+            raise InputError("a table needs at least one setting as rows, one as columns, and one value")
+        if "rounds" not in named and "machines" in named:
+            for place in ("rows", "columns"):
+                names = getattr(self, place)
+                if "machines" in names:
+                    at = names.index("machines") + 1
+                    object.__setattr__(self, place, (*names[:at], "rounds", *names[at:]))
+
+    def apart(self) -> tuple[str, ...]:
+        """Return the settings that do not part runs into sections."""
+        return (*self.rows, *self.columns, *POOLED)
 
 
 class Estimate(NamedTuple):
@@ -49,38 +99,38 @@ class Cell:
     ----------
     seeds : int
         Number of runs.
-    loss, accuracy : Estimate
-        Of the output on the test set; accuracy as a share in [0, 1].
+    values : dict of str to Estimate
+        By the name of the measurement; accuracy as a share in [0, 1].
     """
 
     seeds: int
-    loss: Estimate
-    accuracy: Estimate
+    values: dict[str, Estimate]
 
 
 @dataclass(frozen=True)
 class Section:
-    """Runs that differ in nothing but server, rho, M, T and the seed.
+    """Runs that differ in nothing but the settings of rows and columns, and the seed.
 
     Attributes
     ----------
+    layout : Layout
+        What the keys below mean.
     settings : dict of str to value
-        The settings that they share.
-    rows : list of Row
-        Untrusted first, then by rho.
-    columns : list of Column
-        By M, then by T.
-    cells : dict of (Row, Column) to Cell
+        The settings that all runs share.
+    rows, columns : list of tuple
+        Values of the settings; untrusted first, numbers in order.
+    cells : dict of (row, column) to Cell
         Combinations without a run are absent.
-    paper : dict of (Row, Column) to (float, float)
-        Loss and accuracy in the paper; empty unless the settings are the paper's.
+    paper : dict of (row, column) to dict of str to float
+        The paper's values, where the settings are the paper's.
     """
 
+    layout: Layout
     settings: dict[str, Any]
-    rows: list[Row]
-    columns: list[Column]
-    cells: dict[tuple[Row, Column], Cell]
-    paper: dict[tuple[Row, Column], tuple[float, float]]
+    rows: list[Key]
+    columns: list[Key]
+    cells: dict[tuple[Key, Key], Cell]
+    paper: dict[tuple[Key, Key], dict[str, float]]
 
     @property
     def heading(self) -> str:
@@ -88,7 +138,7 @@ class Section:
         return ", ".join(f"{name} = {number_text(value)}" for name, value in self.settings.items())
 
 
-def build_sections(summaries: Iterable[Summary]) -> tuple[list[Section], list[str]]:
+def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Section], list[str]]:
     """Group runs into sections and cells.
 
     Returns
@@ -97,78 +147,140 @@ def build_sections(summaries: Iterable[Summary]) -> tuple[list[Section], list[st
         One for each set of shared settings.
     notes : list of str
         One for each run that is there twice.
+
+    Raises
+    ------
+    InputError
+        If no run has one of the values.
     """
-    runs, notes = _without_repeats(summaries)
+    kept, notes = without_repeats(runs, "ranks" in (*layout.rows, *layout.columns))
+    _check_values(kept, layout.values)
     groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
-    for run in runs:
-        groups.setdefault(tuple(_shared_settings(run.experiment).items()), []).append(run)
-    return [_section(dict(key), groups[key]) for key in sorted(groups)], notes
+    for run in kept:
+        groups.setdefault(tuple(_shared_settings(run.experiment, layout).items()), []).append(run)
+    order = sorted(groups, key=lambda key: [(name, _order(value)) for name, value in key])
+    return [_section(dict(key), groups[key], layout) for key in order], notes
 
 
-def _without_repeats(summaries: Iterable[Summary]) -> tuple[list[Summary], list[str]]:
-    first: dict[tuple[Any, ...], Summary] = {}
+def without_repeats(runs: Iterable[Summary], by_ranks: bool = False) -> tuple[list[Summary], list[str]]:
+    """Return each run once, and a note for each that is there again.
+
+    Parameters
+    ----------
+    runs : iterable of Summary
+        In the order in which the first one counts.
+    by_ranks : bool, optional
+        Whether the same experiment on another number of ranks is another run.
+    """
+    first: dict[Key, Summary] = {}
     notes = []
-    for run in summaries:
+    for run in runs:
         trained = run.experiment.model_copy(update={"delta": None, "evaluations": None})
         # Without a seed every run is a new one, and only a copy of its file agrees in all of these.
         copied = () if run.experiment.seed is not None else (run.created, run.test_loss, run.test_accuracy)
-        earlier = first.setdefault((trained, *copied), run)
+        ranks = run.figures.get("ranks") if by_ranks else None
+        earlier = first.setdefault((trained, ranks, *copied), run)
         if earlier is not run:
             notes.append(f"{run.path} repeats the run of {earlier.path} and is not counted again")
     return list(first.values()), notes
 
 
-def _shared_settings(experiment: Experiment) -> dict[str, Any]:
-    apart = (*Row._fields, *Column._fields, *POOLED)
+def _check_values(runs: Sequence[Summary], values: Sequence[str]) -> None:
+    known = {
+        name: None
+        for run in runs
+        for name, value in run.row().items()
+        if isinstance(value, int | float) and name not in PLACES
+    }
+    for name in values:
+        if runs and name not in known:
+            raise InputError(f"no run has a value {name!r}; the values are {', '.join(known)}")
+
+
+def _shared_settings(experiment: Experiment, layout: Layout) -> dict[str, Any]:
+    apart = layout.apart()
     return {name: value for name, value in experiment.settings().items() if name not in apart}
 
 
-def _section(settings: dict[str, Any], runs: Sequence[Summary]) -> Section:
-    grouped: dict[tuple[Row, Column], list[Summary]] = {}
+def _section(settings: dict[str, Any], runs: Sequence[Summary], layout: Layout) -> Section:
+    grouped: dict[tuple[Key, Key], list[dict[str, Any]]] = {}
     for run in runs:
-        grouped.setdefault(_place(run.experiment), []).append(run)
+        row = run.row()
+        place = tuple(row.get(n) for n in layout.rows), tuple(row.get(n) for n in layout.columns)
+        grouped.setdefault(place, []).append(row)
+    rows, columns = (sorted({place[k] for place in grouped}, key=_order_of_key) for k in (0, 1))
+    paper = {(r, c): _paper_values(settings, layout, r, c) for r in rows for c in columns}
     return Section(
+        layout=layout,
         settings=settings,
-        rows=sorted({row for row, _ in grouped}, key=lambda row: (row.server != "untrusted", row)),
-        columns=sorted({column for _, column in grouped}),
-        cells={place: _cell(members) for place, members in grouped.items()},
-        paper=_paper() if settings == _paper_settings() else {},
+        rows=rows,
+        columns=columns,
+        cells={place: _cell(members, layout.values) for place, members in grouped.items()},
+        paper={place: values for place, values in paper.items() if values},
     )
 
 
-def _place(experiment: Experiment) -> tuple[Row, Column]:
-    if experiment.machines is None or experiment.rounds is None:
-        raise InputError("a result without its number of machines and of rounds has no place in a table")
-    return Row(experiment.server, experiment.rho), Column(experiment.machines, experiment.rounds)
+def _cell(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> Cell:
+    return Cell(len(rows), {name: estimate([row.get(name, math.nan) for row in rows]) for name in names})
 
 
-def _cell(runs: Sequence[Summary]) -> Cell:
-    losses, accuracies = [run.test_loss for run in runs], [run.test_accuracy for run in runs]
-    return Cell(len(runs), _estimate(losses), _estimate(accuracies))
+def estimate(values: Sequence[float]) -> Estimate:
+    """Return mean and sample standard deviation."""
+    if len(set(values)) == 1:
+        # Rounding would make the mean of equal numbers differ from them.
+        return Estimate(float(values[0]), 0.0 if len(values) > 1 else math.nan)
+    return Estimate(float(np.mean(values)), float(np.std(values, ddof=1)))
 
 
-def _estimate(values: Sequence[float]) -> Estimate:
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
-    return Estimate(float(np.mean(values)), deviation)
+def _order_of_key(key: Key) -> list[tuple[int, Any]]:
+    return [_order(value) for value in key]
+
+
+def _order(value: Any) -> tuple[int, Any]:
+    """Return what sorts unset values first, then numbers, then words, with untrusted before trusted."""
+    if value is None:
+        return 0, 0
+    return (1, value) if isinstance(value, int | float) else (2, (value == "trusted", value))
+
+
+PAPER_KEY = ("server", "machines", "rounds", "rho")
+
+
+def _paper_values(settings: dict[str, Any], layout: Layout, row: Key, column: Key) -> dict[str, float]:
+    """Return the paper's values at a place of a table; empty if the paper has none there."""
+    names = (*layout.rows, *layout.columns)
+    whole = settings | dict(zip(names, (*row, *column), strict=True))
+    others = {
+        name: value
+        for name, value in whole.items()
+        if name not in (*PAPER_KEY, *POOLED, "ranks") and value is not None
+    }
+    if others != _paper_settings():
+        return {}
+    return _paper().get(tuple(whole.get(name) for name in PAPER_KEY), {})
 
 
 @cache
-def _paper() -> dict[tuple[Row, Column], tuple[float, float]]:
+def _paper() -> dict[Key, dict[str, float]]:
     """Return loss and accuracy of the paper's two tables."""
     text = importlib.resources.files("mu2mpi.analysis").joinpath("paper_tables.csv").read_text("utf-8")
     return {
-        (Row(line["server"], float(line["rho"])), Column(int(line["machines"]), int(line["rounds"]))): (
-            float(line["loss"]),
-            float(line["accuracy"]),
-        )
+        (line["server"], int(line["machines"]), int(line["rounds"]), float(line["rho"])): {
+            "test_loss": float(line["loss"]),
+            "test_accuracy": float(line["accuracy"]),
+        }
         for line in csv.DictReader(text.splitlines())
     }
 
 
+@cache
 def _paper_settings() -> dict[str, Any]:
-    return _shared_settings(Experiment.make({"data": "mnist", "diameter": 0.1}))
+    settings = Experiment.make({"data": "mnist", "diameter": 0.1}).settings()
+    return {name: value for name, value in settings.items() if name not in (*PAPER_KEY, *POOLED)}
 
 
 def number_text(value: object) -> str:
     """Return a setting as short as it can be without merging two that differ."""
+    if value is None:
+        return "unset"
     return f"{value:.0f}" if isinstance(value, float) and value.is_integer() and value < 1e15 else str(value)

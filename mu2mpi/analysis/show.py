@@ -11,7 +11,7 @@ import numpy as np
 from mu2mpi.analysis.cells import number_text
 from mu2mpi.analysis.formats import as_text
 from mu2mpi.privacy.accountant import PrivacyStatement
-from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result
+from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
 __all__ = ["describe", "describe_checkpoint", "describe_privacy"]
 
@@ -42,6 +42,7 @@ def describe(result: Result, path: Path) -> str:
         "Experiment": _experiment(result),
         "History": _history(result.history),
         "Privacy": describe_privacy(result.privacy),
+        "Theory": _theory(result.theory),
         "Diagnostics": _diagnostics(result.diagnostics),
         "Time in seconds": _timing(result),
         "Where it ran": _pairs(result.environment.items()),
@@ -119,6 +120,23 @@ def _history(history: History) -> str:
         for k in chosen
     ]
     return as_text(["round", "samples", "test loss", "accuracy", "rho spent", "seconds"], [rows])
+
+
+def _theory(theory: Theory | None) -> str:
+    """Return measured excess loss and bound side by side, and what the excess is measured from."""
+    if theory is None:
+        return ""
+    bound = "none: clipped" if math.isnan(theory.excess_loss_bound) else f"{theory.excess_loss_bound:.4g}"
+    grid = as_text(
+        ["", "measured", "theorem: at most"],
+        [[["excess loss (nats)", f"{theory.excess_loss:.4g}", bound]]],
+    )
+    certain = "within 1e-6" if theory.minimum_gap <= 1e-6 else f"or up to {theory.minimum_gap:.2g} less"
+    note = _wrapped(
+        f"Measured from the smallest test loss in the ball, {theory.minimum_loss:.6f} ({certain}). The "
+        "theorem bounds the expected excess loss on fresh samples for every problem with the same constants."
+    )
+    return f"{grid}\n{note}"
 
 
 def _diagnostics(diagnostics: Diagnostics) -> str:

@@ -75,7 +75,9 @@ class Summary:
     def row(self) -> dict[str, Any]:
         """Return settings and measurements by name, as one row of a tidy table."""
         measured = {"test_loss": self.test_loss, "test_accuracy": self.test_accuracy, **self.figures}
-        return {**self.experiment.model_dump(), **measured, "created": self.created, "file": str(self.path)}
+        given = self.experiment.settings()
+        settings = {name: given.get(name) for name in Experiment.model_fields}
+        return {**settings, **measured, "created": self.created, "file": str(self.path)}
 
 
 def read_result(path: Path) -> Result:
@@ -127,8 +129,9 @@ def read_summary(path: Path) -> Summary:
         figures["ranks"] = int(file.attrs["ranks"])
         figures["elapsed_seconds"] = float(history["elapsed_seconds"][-1])
         for phase in timing:
-            if phase != "rank" and timing[phase].size:
-                figures[f"{phase}_seconds"] = float(np.mean(timing[phase][()]))
+            seconds = timing[phase][()]
+            if phase != "rank" and len(seconds):
+                figures[f"{phase}_seconds"] = float(np.mean(seconds))
         return Summary(
             path=path,
             experiment=stored_experiment(file, path),

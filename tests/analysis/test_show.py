@@ -86,6 +86,18 @@ def test_no_noise_no_guarantee():
     assert describe_privacy(none) == "No noise was added: there is no privacy guarantee at all."
 
 
+def test_theory_stands_beside_what_was_measured():
+    lines = paragraph(describe(make_result(), Path("a.h5")), "Theory")
+    assert lines[0].split("  ")[-1] == "theorem: at most"
+    assert lines[2].split()[-2:] == ["0.02", "0.3"]
+    assert "2.250000 (within 1e-6)" in " ".join(lines)
+    clipped = replace(make_result(), theory=Theory(math.nan, 2.25, 0.01, 0.02))
+    text = " ".join(paragraph(describe(clipped, Path("a.h5")), "Theory"))
+    assert "none: clipped" in text
+    assert "or up to 0.01 less" in text
+    assert "Theory" not in describe(replace(make_result(), theory=None), Path("a.h5"))
+
+
 def test_diagnostics_say_that_they_are_not_covered():
     lines = " ".join(paragraph(describe(make_result(), Path("a.h5")), "Diagnostics"))
     assert "16.75" in lines

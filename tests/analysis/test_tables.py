@@ -4,11 +4,12 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mu2mpi.analysis.cells import Column, Estimate, Row
+from mu2mpi.analysis.cells import Estimate, Layout
 from mu2mpi.analysis.formats import as_csv, as_latex, as_markdown, as_text
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.errors import InputError
@@ -38,12 +39,12 @@ def cells_of(text, word):
 
 def test_mean_and_deviation_by_hand():
     (section,) = build_table(three_seeds()).sections
-    cell = section.cells[Row("untrusted", 4.0), Column(100, 600)]
+    cell = section.cells[("untrusted", 4.0), (100, 600)]
     assert cell.seeds == 3
     # Losses 1 apart in the third decimal: sd = 0.001; accuracies 0.652, 0.662, 0.648 about 0.654:
     # squares 4e-6 + 64e-6 + 36e-6 = 104e-6, halved 52e-6.
-    assert cell.loss == pytest.approx((2.2851, 0.001))
-    assert cell.accuracy == pytest.approx((0.654, math.sqrt(52e-6)))
+    assert cell.values["test_loss"] == pytest.approx((2.2851, 0.001))
+    assert cell.values["test_accuracy"] == pytest.approx((0.654, math.sqrt(52e-6)))
 
 
 def test_cell_with_the_papers_value_beside_it():
@@ -114,9 +115,9 @@ def test_order_of_rows_and_columns_and_missing_cells():
     table = build_table(runs)
     (section,) = table.sections
     assert section.rows == [
-        Row("untrusted", 0.5), Row("untrusted", math.inf), Row("trusted", 8.0), Row("trusted", 16.0)
+        ("untrusted", 0.5), ("untrusted", math.inf), ("trusted", 8.0), ("trusted", 16.0)
     ]  # fmt: skip
-    assert section.columns == [Column(1, 60_000), Column(10, 6_000), Column(100, 600)]
+    assert section.columns == [(1, 60_000), (10, 6_000), (100, 600)]
     text = table.render()
     assert cells_of(text, "rho") == [
         ["server", "rho", "M = 1, T = 60,000", "M = 10, T = 6,000", "M = 100, T = 600"]
@@ -151,7 +152,7 @@ def test_numbers_of_seeds_that_differ_are_shown():
 )
 def test_other_settings_are_never_averaged(setting, heading):
     table = build_table([summary(2.0, seed=1), summary(3.0, seed=2, **setting)])
-    means = [cell.loss.mean for section in table.sections for cell in section.cells.values()]
+    means = [cell.values["test_loss"].mean for section in table.sections for cell in section.cells.values()]
     assert sorted(means) == [2.0, 3.0]
     for format in ("text", "markdown"):
         assert heading in table.render(format)
@@ -160,13 +161,13 @@ def test_other_settings_are_never_averaged(setting, heading):
 
 def test_other_rounds_make_another_column():
     (section,) = build_table([summary(rounds=600), summary(rounds=500)]).sections
-    assert section.columns == [Column(100, 500), Column(100, 600)]
+    assert section.columns == [(100, 500), (100, 600)]
 
 
 def test_delta_and_number_of_evaluations_do_not_part_runs():
     (section,) = build_table([summary(2.0, seed=1), summary(3.0, seed=2, delta=1e-6, evaluations=5)]).sections
     (cell,) = section.cells.values()
-    assert (cell.seeds, cell.loss.mean) == (2, 2.5)
+    assert (cell.seeds, cell.values["test_loss"].mean) == (2, 2.5)
 
 
 def test_a_run_that_is_there_twice_counts_once():
@@ -174,7 +175,7 @@ def test_a_run_that_is_there_twice_counts_once():
     table = build_table(runs)
     (cell,) = table.sections[0].cells.values()
     assert cell.seeds == 2
-    assert cell.loss == Estimate(2.5, pytest.approx(math.sqrt(0.5)))
+    assert cell.values["test_loss"] == Estimate(2.5, pytest.approx(math.sqrt(0.5)))
     assert table.notes == ["copy.h5 repeats the run of a.h5 and is not counted again"]
     assert table.notes[0] in table.render()
     assert f"% {table.notes[0]}" in table.render("latex")
@@ -192,6 +193,65 @@ def test_runs_without_a_seed_are_all_new_but_copies():
     assert len(table.notes) == 1
 
 
+def measured(run, **figures):
+    return replace(run, figures=figures)
+
+
+def test_other_rows_columns_and_values():
+    runs = [
+        measured(summary(2.0 + 0.1 * k, seed=k, rho=rho, diameter=D, server=server), elapsed_seconds=k + rho)
+        for k in (0, 1, 2)
+        for rho in (4, 8)
+        for D in (0.1, 1.0)
+        for server in ("trusted", "untrusted")
+    ]
+    layout = Layout(rows=("diameter",), columns=("rho", "server"), values=("elapsed_seconds",))
+    table = build_table(runs, layout)
+    (section,) = table.sections
+    assert section.rows == [(0.1,), (1.0,)]
+    assert section.columns == [(4.0, "untrusted"), (4.0, "trusted"), (8.0, "untrusted"), (8.0, "trusted")]
+    assert section.settings == {"data": "mnist", "machines": 100, "rounds": 600}
+    assert cells_of(table.render(), "1") == [["1", "elapsed_seconds", *["5 ± 1"] * 2, *["9 ± 1"] * 2]]
+    assert "elapsed_seconds: mean ± standard deviation over 3 seeds." in table.render()
+    assert [line["elapsed_seconds_mean"] for line in csv_lines(table)[:3]] == ["5.0", "5.0", "9.0"]
+
+
+def test_the_papers_values_are_found_in_any_layout():
+    layout = Layout(rows=("machines",), columns=("server",), values=("test_accuracy",))
+    text = build_table([*three_seeds(), *three_seeds(server="trusted")], layout).render()
+    assert cells_of(text, "100") == [["100", "600", "accuracy %", "65.4 ± 0.7 [65.4]", "65.4 ± 0.7 [69.5]"]]
+
+
+def test_rounds_go_with_machines_unless_they_are_named():
+    assert Layout(rows=("rho",), columns=("machines",)).columns == ("machines", "rounds")
+    assert Layout(rows=("rounds",), columns=("machines",)).columns == ("machines",)
+    assert Layout(rows=("rho",), columns=("server",)).columns == ("server",)
+
+
+def test_seeds_and_ranks_may_be_columns():
+    runs = [measured(summary(2.0, seed=k), ranks=r, noise_seconds=1 / r) for k in (1, 2) for r in (1, 2)]
+    text = build_table(runs, Layout(("seed",), ("ranks",), ("noise_seconds",))).render()
+    assert cells_of(text, "noise_seconds") == [
+        ["1", "noise_seconds", "1", "0.5"],
+        ["2", "noise_seconds", "1", "0.5"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layout", "word"),
+    [
+        ({"rows": ("server", "roh")}, "'roh'.*rho"),
+        ({"rows": ("server",), "columns": ("server",)}, "two places"),
+        ({"values": ("loss",)}, "'loss'.*test_loss"),
+        ({"values": ("file",)}, "'file'.*test_loss"),
+        ({"values": ()}, "at least one"),
+    ],
+)
+def test_layouts_that_cannot_be(layout, word):
+    with pytest.raises(InputError, match=word):
+        build_table([summary()], Layout(**layout))
+
+
 def test_no_runs_and_no_such_format():
     with pytest.raises(InputError, match="no results"):
         build_table([])
@@ -207,9 +267,9 @@ def test_csv_has_full_precision():
     table = two_servers()
     lines = csv_lines(table)
     assert [line["clip_norm"] for line in lines] == ["", "", "2.5"]
-    cell = table.sections[0].cells[Row("untrusted", 4.0), Column(100, 600)]
-    assert float(lines[0]["test_loss_mean"]) == cell.loss.mean
-    assert float(lines[0]["test_accuracy_sd"]) == cell.accuracy.deviation
+    cell = table.sections[0].cells[("untrusted", 4.0), (100, 600)]
+    assert float(lines[0]["test_loss_mean"]) == cell.values["test_loss"].mean
+    assert float(lines[0]["test_accuracy_sd"]) == cell.values["test_accuracy"].deviation
     assert float(lines[0]["test_accuracy_paper"]) == 0.654
 
 

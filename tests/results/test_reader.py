@@ -85,6 +85,28 @@ def test_incomplete_or_foreign_files_are_refused(path, action, message):
         read_result(path)
 
 
+def test_file_of_the_first_days_without_theory_is_read(result, path):
+    def forget(file):
+        del file["theory"], file["history/message_norm"]
+
+    change(path, forget)
+    back = read_result(path)
+    assert back.theory is None
+    assert np.isnan(back.history.message_norm).all()
+    np.testing.assert_array_equal(back.history.test_loss, result.history.test_loss)
+    assert "excess_loss" not in read_summary(path).figures
+
+
+def test_summary_is_a_row(result, path):
+    row = read_summary(path).row()
+    assert row["data"] == "mnist"
+    assert row["epsilon_exact"] == result.privacy.epsilon_exact
+    assert row["excess_loss"] == result.theory.excess_loss
+    assert row["noise_seconds"] == pytest.approx(result.timing["noise"].mean())
+    assert row["ranks"] == 2
+    assert not any(("norm" in name and name != "clip_norm") or "clipped" in name for name in row)
+
+
 def test_columns_of_different_length_are_refused(path):
     def shorten(file):
         del file["history/samples"]
@@ -172,6 +194,8 @@ def test_find_skips_and_names_what_cannot_be_used(build_result, tmp_path):
     assert len(warnings) == 2
     assert "bad.h5" in warnings[0]
     assert "half.h5" in warnings[1]
+    with pytest.raises(InputError, match=r"(?s)bad\.h5.*half\.h5"):
+        find_summaries([tmp_path], strict=True)
     found, warnings = find_summaries([tmp_path / "odd.suffix", tmp_path / "sub"])
     assert [run.path.name for run in found] == ["odd.suffix", "c.h5"]
     assert warnings == []

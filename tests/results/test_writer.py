@@ -8,7 +8,10 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pandas
 import pytest
+import xarray
+from missing import missing
 
 from mu2mpi import _version
 from mu2mpi.errors import InputError
@@ -64,12 +67,42 @@ def test_every_array_has_named_dimensions_and_units(result, tmp_path):
         assert file["history/test_loss"].attrs["units"] == "nat"
 
 
-@pytest.mark.skipif(shutil.which("h5dump") is None, reason="h5dump is not installed")
-def test_h5dump_reads_it(result, tmp_path):
+def test_h5dump_finds_names_and_units(result, tmp_path):
+    if shutil.which("h5dump") is None:
+        missing("h5dump is not installed (on Debian: apt install hdf5-tools)")
     write_result(result, tmp_path / "a.h5")
     dump = subprocess.run(["h5dump", tmp_path / "a.h5"], capture_output=True, text=True, check=True).stdout
-    assert 'GROUP "history"' in dump
-    assert "DIMENSION_LIST" in dump
+    for word in ('GROUP "history"', 'GROUP "theory"', "DIMENSION_LIST", '"nat"', '"excess_loss_bound"'):
+        assert word in dump
+
+
+def test_xarray_finds_names_coordinates_and_units(result, tmp_path):
+    write_result(result, tmp_path / "a.h5")
+    opened = {
+        group: xarray.open_dataset(tmp_path / "a.h5", engine="h5netcdf", group=group)
+        for group in ("model", "history", "timing")
+    }
+    history = opened["history"]
+    assert list(history.coords) == ["round"]
+    assert set(history.data_vars) == set(History.columns()) - {"round"}
+    assert history.test_loss.attrs["units"] == "nat"
+    assert history.test_loss.sel(round=4) == result.history.test_loss[3]
+    assert opened["model"].x.dims == ("class", "feature")
+    assert opened["timing"].noise.dims == ("rank",)
+    for dataset in opened.values():
+        for variable in dataset.variables.values():
+            assert variable.attrs["long_name"]
+            assert variable.attrs["units"]
+        dataset.close()
+
+
+def test_pandas_makes_a_frame_of_it(result, tmp_path):
+    write_result(result, tmp_path / "a.h5")
+    with h5py.File(tmp_path / "a.h5") as file:
+        frame = pandas.DataFrame({name: column[()] for name, column in file["history"].items()})
+        privacy = pandas.Series(dict(file["privacy"].attrs))
+    assert frame.set_index("round").test_loss[4] == result.history.test_loss[3]
+    assert privacy["epsilon"] == result.privacy.epsilon
 
 
 def test_mnist_result_is_small(build_result, tmp_path):

@@ -1,0 +1,198 @@
+"""Results for notebooks: one run with labelled arrays, many runs as one data frame."""
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.analysis.extra import needed
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.privacy.accountant import PrivacyStatement
+from mu2mpi.results.collection import find_summaries
+from mu2mpi.results.reader import Summary, read_result
+from mu2mpi.results.schema import Diagnostics, History, Result, Theory
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+__all__ = ["Run", "Runs", "load"]
+
+WHOLE = ("seed", "machines", "rounds", "evaluations", "samples", "features", "classes", "data_seed", "ranks")
+"""Columns of integers that may be unset, which pandas would otherwise turn into floats."""
+
+
+def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "Runs":
+    """Load all results among files and folders.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        Files, and folders that are searched for ``*.h5``, subfolders included.
+    strict : bool, optional
+        Whether a file that cannot be used is an error. By default it is skipped with a warning.
+
+    Returns
+    -------
+    Runs
+        In the order of their names. Arrays are read when they are asked for.
+
+    Raises
+    ------
+    InputError
+        If a path does not exist, there is no result, or with `strict` a file cannot be used.
+
+    Examples
+    --------
+    >>> import mu2mpi
+    >>> runs = mu2mpi.load("runs/")
+    >>> runs.to_dataframe().groupby(["server", "rho"]).test_loss.mean()
+    >>> runs[0].history.test_loss.plot()
+    """
+    given = [paths] if isinstance(paths, Path | str) else list(paths)
+    found, complaints = find_summaries([Path(path) for path in given], strict)
+    for complaint in complaints:
+        warnings.warn(f"skipped: {complaint}", stacklevel=2)
+    if not found:
+        raise InputError(f"no results in {', '.join(str(path) for path in given)}")
+    return Runs([Run(summary) for summary in found])
+
+
+class Run:
+    """One result file.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    summary : Summary
+        What tables need of it.
+    experiment : Experiment
+        What was run, with machines and rounds filled in.
+    """
+
+    def __init__(self, summary: Summary) -> None:
+        self.summary = summary
+        self.path: Path = summary.path
+        self.experiment: Experiment = summary.experiment
+
+    def __repr__(self) -> str:
+        loss, accuracy = self.summary.test_loss, self.summary.test_accuracy
+        return f"<Run {self.path}: test loss {loss:.4f}, accuracy {accuracy:.1%}>"
+
+    @cached_property
+    def result(self) -> Result:
+        """Everything that the file holds, as plain arrays."""
+        return read_result(self.path)
+
+    @property
+    def x(self) -> NDArray[np.float64]:
+        """The output x_T, shape (classes, features); the last feature is the bias."""
+        return self.result.x
+
+    @property
+    def privacy(self) -> PrivacyStatement:
+        """What the released messages reveal at most."""
+        return self.result.privacy
+
+    @property
+    def theory(self) -> Theory | None:
+        """The theorem's bound and the smallest loss over K."""
+        return self.result.theory
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """Facts about the private data that the guarantee does not cover."""
+        return self.result.diagnostics
+
+    @property
+    def history(self) -> "xarray.Dataset":
+        """Loss, accuracy and cost along ``round``, with names and units."""
+        columns = {
+            column.name: ("round", getattr(self.result.history, column.name), dict(column.metadata))
+            for column in fields(History)
+        }
+        dataset: xarray.Dataset = needed("xarray").Dataset(columns).set_coords("round")
+        return dataset
+
+    @property
+    def timing(self) -> "xarray.Dataset":
+        """Seconds by phase along ``rank``."""
+        columns = {
+            phase: ("rank", seconds, {"long_name": f"time spent on {phase}", "units": "s"})
+            for phase, seconds in self.result.timing.items()
+        }
+        ranks = len(next(iter(self.result.timing.values()), ()))
+        dataset: xarray.Dataset = needed("xarray").Dataset(columns, coords={"rank": np.arange(ranks)})
+        return dataset
+
+
+class Runs(Sequence[Run]):
+    """Runs in a fixed order.
+
+    Parameters
+    ----------
+    runs : iterable of Run
+        The runs.
+    """
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self._runs = list(runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs)
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Runs": ...
+    def __getitem__(self, index: int | slice) -> "Run | Runs":
+        return Runs(self._runs[index]) if isinstance(index, slice) else self._runs[index]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} runs>"
+
+    @property
+    def summaries(self) -> list[Summary]:
+        """What tables and figures are made of."""
+        return [run.summary for run in self]
+
+    def where(self, **settings: Any) -> "Runs":
+        """Return the runs with these settings, such as ``server="trusted", rho=4``.
+
+        Raises
+        ------
+        InputError
+            If there is no such setting.
+        """
+        for name in settings:
+            if name not in Experiment.model_fields:
+                raise InputError(
+                    f"there is no setting {name!r}; the settings are {', '.join(Experiment.model_fields)}"
+                )
+        return Runs(
+            run
+            for run in self
+            if all(getattr(run.experiment, name) == value for name, value in settings.items())
+        )
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return one row for each run: settings, final loss and accuracy, epsilon, theory, times, file.
+
+        Diagnostics, which the guarantee does not cover, are left out.
+        """
+        pandas = needed("pandas")
+        frame = pandas.DataFrame([run.summary.row() for run in self])
+        whole = {name: "Int64" for name in WHOLE if name in frame}
+        frame = frame.astype({**whole, "clip_norm": float})
+        frame["created"] = pandas.to_datetime(frame["created"], utc=True)
+        return frame
