@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mu2mpi._version import __version__
+from mu2mpi.analysis.kinds import AGAINST, KINDS, check_kind, suffix_of
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
 from mu2mpi.options import Parser, add_experiment_options, merged_settings
 from mu2mpi.signals import CHECKPOINT_SECONDS, stop_requests
@@ -105,7 +106,17 @@ def _parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"mu2mpi {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_add_run, _add_sweep, _add_table, _add_show, _add_job, _add_launch, _add_data, _add_info):
+    for add in (
+        _add_run,
+        _add_sweep,
+        _add_table,
+        _add_plot,
+        _add_show,
+        _add_job,
+        _add_launch,
+        _add_data,
+        _add_info,
+    ):
         add(commands)
     return parser
 
@@ -271,10 +282,15 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _add_paths(parser: Parser) -> None:
+def _add_paths(parser: Parser, name: str = "PATH") -> None:
     """Add what all commands share that read many results."""
+    parser.add_argument("paths", type=Path, nargs="+", metavar=name, help="result files, or folders of them")
     parser.add_argument(
-        "paths", type=Path, nargs="+", metavar="PATH", help="result files, or folders of them"
+        "--where",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="use only runs with this setting, such as rho=4; may be given several times",
     )
     parser.add_argument(
         "--strict", action="store_true", help="make a file that cannot be used an error, not a warning"
@@ -290,7 +306,9 @@ def _read_paths(arguments: argparse.Namespace) -> "list[Summary]":
         print(f"mu2mpi: warning: skipped: {warning}", file=sys.stderr)
     if not found:
         raise InputError(f"no results in {', '.join(str(path) for path in arguments.paths)}")
-    return found
+    from mu2mpi.analysis.groups import chosen
+
+    return chosen(found, arguments.where)
 
 
 def _table(arguments: argparse.Namespace) -> int:
@@ -299,6 +317,57 @@ def _table(arguments: argparse.Namespace) -> int:
 
     layout = Layout(arguments.rows, arguments.columns, arguments.values)
     print(build_table(_read_paths(arguments), layout).render(arguments.format))
+    return 0
+
+
+def _add_plot(commands: "Commands[Parser]") -> None:
+    parser = _add_command(
+        commands,
+        "plot",
+        _plot,
+        "draw a figure of results, ready for a paper",
+        "FIGURE is one of: "
+        + "; ".join(f"{kind} ({what})" for kind, what in KINDS.items())
+        + ". Without it: tradeoff for runs of several rho, history otherwise.",
+    )
+    _add_paths(parser, "[FIGURE] PATH")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE",
+        help="PNG, SVG or PDF by its suffix [default: FIGURE.png]",
+    )  # fmt: skip
+    parser.add_argument(
+        "--against",
+        choices=[axis for axes in AGAINST.values() for axis in axes],
+        help="what is across: "
+        + "; ".join(f"{' or '.join(axes)} for {kind} [default: {axes[0]}]" for kind, axes in AGAINST.items()),
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+
+
+def _plot(arguments: argparse.Namespace) -> int:
+    from mu2mpi.analysis.figures import draw, image
+    from mu2mpi.files import write_whole
+    from mu2mpi.results.writer import check_output
+
+    first, *others = arguments.paths
+    kind = str(first) if str(first) in KINDS else None
+    if kind is not None:
+        if not others:
+            arguments.parser.error(f"name the results to draw, such as: mu2mpi plot {kind} runs/")
+        arguments.paths = others
+    elif not first.exists():
+        arguments.parser.error(f"{first} is neither a figure ({', '.join(KINDS)}) nor a file or folder")
+    if kind is not None:
+        check_kind(kind, arguments.against)
+    if arguments.output is not None:
+        suffix_of(arguments.output)
+        check_output(arguments.output, arguments.overwrite)
+    runs = _read_paths(arguments)
+    kind = kind or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
+    output = arguments.output or Path(f"{kind}.png")
+    check_output(output, arguments.overwrite)
+    write_whole(output, [image(draw(kind, runs, arguments.against), suffix_of(output))])
+    print(output)
     return 0
 
 

@@ -177,7 +177,8 @@ class Simulation:
     def _theory(self) -> Theory:
         """Compare with theory, on every rank; rank 0 alone knows the final loss."""
         loss = self.communicator.share(self._rows[-1][1] if self._rows else math.nan)
-        return assess(self.schedule, self.source, self.evaluator, loss, self.communicator)
+        x = self.server.iterates.x
+        return assess(self.schedule, self.source, self.evaluator, x, loss, self.communicator)
 
     @property
     def needs_its_key_kept(self) -> bool:

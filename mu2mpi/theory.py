@@ -4,6 +4,7 @@ import math
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.data.source import Source
@@ -43,7 +44,12 @@ def excess_loss_bound(schedule: Schedule) -> float:
 
 
 def assess(
-    schedule: Schedule, source: Source, evaluator: Evaluator, loss: float, communicator: Communicator
+    schedule: Schedule,
+    source: Source,
+    evaluator: Evaluator,
+    x: NDArray[np.float64],
+    loss: float,
+    communicator: Communicator,
 ) -> Theory:
     """Compare a finished run with theory; all ranks must call this, and each gets the same.
 
@@ -59,17 +65,22 @@ def assess(
         Its data.
     evaluator : Evaluator
         Its test set.
+    x : ndarray of float64, shape (K, F)
+        Its output, which all ranks hold.
     loss : float
-        Evaluation loss of its output, in nats.
+        Evaluation loss of the output, in nats.
     communicator : Communicator
         The ranks.
     """
     minimum = _minimum(schedule, source, evaluator, communicator)
+    _, gradient = evaluator.gradient(x)
     return Theory(
         excess_loss_bound=excess_loss_bound(schedule),
         minimum_loss=minimum.value,
         minimum_gap=minimum.gap,
         excess_loss=loss - minimum.value,
+        first_slope=minimum.first_slope,
+        last_slope=float(np.linalg.norm(gradient)),
     )
 
 

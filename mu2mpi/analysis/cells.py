@@ -25,6 +25,7 @@ __all__ = [
     "build_sections",
     "estimate",
     "number_text",
+    "sort_key",
     "without_repeats",
 ]
 
@@ -208,7 +209,7 @@ def _section(settings: dict[str, Any], runs: Sequence[Summary], layout: Layout) 
         row = run.row()
         place = tuple(row.get(n) for n in layout.rows), tuple(row.get(n) for n in layout.columns)
         grouped.setdefault(place, []).append(row)
-    rows, columns = (sorted({place[k] for place in grouped}, key=_order_of_key) for k in (0, 1))
+    rows, columns = (sorted({place[k] for place in grouped}, key=sort_key) for k in (0, 1))
     paper = {(r, c): _paper_values(settings, layout, r, c) for r in rows for c in columns}
     return Section(
         layout=layout,
@@ -232,7 +233,8 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(float(np.mean(values)), float(np.std(values, ddof=1)))
 
 
-def _order_of_key(key: Key) -> list[tuple[int, Any]]:
+def sort_key(key: Key) -> list[tuple[int, Any]]:
+    """Return what sorts keys as tables show them: unset first, numbers in order, untrusted before trusted."""
     return [_order(value) for value in key]
 
 

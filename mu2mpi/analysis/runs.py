@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.analysis.cells import COLUMNS, ROWS, VALUES, Layout
 from mu2mpi.analysis.extra import needed
+from mu2mpi.analysis.tables import Format, build_table
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
 from mu2mpi.privacy.accountant import PrivacyStatement
@@ -21,6 +23,7 @@ from mu2mpi.results.schema import Diagnostics, History, Result, Theory
 if TYPE_CHECKING:
     import pandas
     import xarray
+    from matplotlib.figure import Figure
 
 __all__ = ["Run", "Runs", "load"]
 
@@ -196,3 +199,48 @@ class Runs(Sequence[Run]):
         frame = frame.astype({**whole, "clip_norm": float})
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
         return frame
+
+    def plot(self, kind: str, against: str | None = None) -> "Figure":
+        """Return a figure such as ``mu2mpi plot`` writes; save it with its `savefig`.
+
+        Parameters
+        ----------
+        kind : str
+            ``"history"``, ``"tradeoff"``, ``"weights"``, ``"noise"``, ``"timing"`` or ``"scaling"``.
+        against : str, optional
+            What is across: ``"round"`` or ``"samples"`` for a history, ``"rho"`` or ``"epsilon"`` for a
+            tradeoff.
+
+        Raises
+        ------
+        InputError
+            If there is no such figure, or the runs do not suit it.
+        """
+        from mu2mpi.analysis.figures import draw
+
+        return draw(kind, self.summaries, against)
+
+    def table(
+        self,
+        rows: Sequence[str] = ROWS,
+        columns: Sequence[str] = COLUMNS,
+        values: Sequence[str] = VALUES,
+        format: Format = "text",
+    ) -> str:
+        """Return a table such as ``mu2mpi table`` prints.
+
+        Parameters
+        ----------
+        rows, columns : sequence of str
+            Settings to put down and across.
+        values : sequence of str
+            Measurements: columns of `to_dataframe`.
+        format : {"text", "csv", "markdown", "latex"}
+            How to write it.
+
+        Raises
+        ------
+        InputError
+            If there is no such setting, measurement or format.
+        """
+        return build_table(self.summaries, Layout(tuple(rows), tuple(columns), tuple(values))).render(format)

@@ -32,11 +32,14 @@ class Minimum:
         The minimum is at least ``value - gap``.
     passes : int
         How often the function was evaluated.
+    first_slope : float
+        Norm of the gradient at the start.
     """
 
     value: float
     gap: float
     passes: int
+    first_slope: float
 
 
 def minimise_over_ball(
@@ -78,6 +81,7 @@ def minimise_over_ball(
     x = y = start
     momentum, estimate = 1.0, smoothness * FIRST_ESTIMATE
     value, gradient = function(y)
+    first_slope = float(np.linalg.norm(gradient))
     highest_bound, lowest = -np.inf, np.inf
     for passes in range(1, most_passes + 1):
         lowest = min(lowest, value)
@@ -96,7 +100,7 @@ def minimise_over_ball(
         estimate = min(2 * estimate, smoothness) if contradicted else FORGET * estimate
         momentum = 1.0 if value_next > value else momentum_next
         x, y, value, gradient = x_next, y_next, value_next, gradient_next
-    return Minimum(float(lowest), float(max(0.0, lowest - highest_bound)), passes)
+    return Minimum(float(lowest), float(max(0.0, lowest - highest_bound)), passes, first_slope)
 
 
 def _gap(y: NDArray[np.float64], gradient: NDArray[np.float64], radius: float) -> float:

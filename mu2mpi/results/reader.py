@@ -1,7 +1,7 @@
 """Reads a result file: in full, or only what a sweep, a table or a figure needs."""
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -20,10 +20,11 @@ from mu2mpi.results.seal import seal_is_broken
 __all__ = [
     "Summary",
     "open_sealed",
+    "read_columns",
     "read_experiment",
-    "read_history",
     "read_result",
     "read_summary",
+    "read_timing",
     "stored_experiment",
 ]
 
@@ -39,6 +40,8 @@ SUMMED_UP = {
     "excess_loss": "theory",
     "excess_loss_bound": "theory",
     "minimum_loss": "theory",
+    "first_slope": "theory",
+    "last_slope": "theory",
 }
 """Attributes that a summary holds, and their groups."""
 
@@ -61,8 +64,9 @@ class Summary:
         Of the output x_T on the test set; accuracy as a share in [0, 1].
     figures : dict of str to float
         Other numbers: ``epsilon``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
-        ``elapsed_seconds``, and for each phase its ``seconds`` as the mean over ranks. None of them is
-        computed from private data, but for the times.
+        ``parameters`` (the d of the paper), ``elapsed_seconds``, and for each phase its seconds as the
+        mean over ranks, such as ``noise_seconds``. None but the times depends on private data other than
+        through what is released.
     """
 
     path: Path
@@ -95,11 +99,11 @@ def read_result(path: Path) -> Result:
             experiment=stored_experiment(file, path),
             x=_matrix(model, "x"),
             w=_matrix(model, "w"),
-            history=History(**_columns(history)),
+            history=History(**_columns(history, History.columns())),
             privacy=_record(PrivacyStatement, _group(file, path, "privacy")),
             theory=_record(Theory, file["theory"]) if "theory" in file else None,
             diagnostics=_record(Diagnostics, _group(file, path, "diagnostics")),
-            timing={phase: timing[phase][()] for phase in timing if phase != "rank"},
+            timing=_timing(timing),
             environment={
                 name: _python(value) for name, value in file.attrs.items() if name not in OWN_ATTRIBUTES
             },
@@ -112,10 +116,20 @@ def read_experiment(path: Path) -> Experiment:
         return stored_experiment(file, path)
 
 
-def read_history(path: Path) -> History:
-    """Read only the history of a file; raises like `read_result`."""
+def read_columns(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Read some columns of the history of a file whose summary was read just before.
+
+    Its seal is not compared again, which matters where there are a thousand files; raises like
+    `read_result` otherwise.
+    """
+    with _open(path, sealed=False) as file:
+        return _columns(_group(file, path, "history"), names)
+
+
+def read_timing(path: Path) -> dict[str, NDArray[np.float64]]:
+    """Read only the seconds by phase and rank of a file; raises like `read_result`."""
     with _open(path) as file:
-        return History(**_columns(_group(file, path, "history")))
+        return _timing(_group(file, path, "timing"))
 
 
 def read_summary(path: Path) -> Summary:
@@ -127,11 +141,10 @@ def read_summary(path: Path) -> Summary:
             groups["theory"] = file["theory"].attrs
         figures = {name: float(groups[of][name]) for name, of in SUMMED_UP.items() if of in groups}
         figures["ranks"] = int(file.attrs["ranks"])
+        figures["parameters"] = int(_group(file, path, "model")["x"].size)
         figures["elapsed_seconds"] = float(history["elapsed_seconds"][-1])
-        for phase in timing:
-            seconds = timing[phase][()]
-            if phase != "rank" and len(seconds):
-                figures[f"{phase}_seconds"] = float(np.mean(seconds))
+        means = {f"{phase}_seconds": s.mean() for phase, s in _timing(timing).items() if s.size}
+        figures.update({name: float(mean) for name, mean in means.items()})
         return Summary(
             path=path,
             experiment=stored_experiment(file, path),
@@ -143,10 +156,11 @@ def read_summary(path: Path) -> Summary:
 
 
 @contextmanager
-def open_sealed(path: Path) -> Iterator[h5py.File]:
+def open_sealed(path: Path, sealed: bool = True) -> Iterator[h5py.File]:
     """Open an HDF5 file of ours, and turn whatever goes wrong with it into an InputError that names it.
 
-    That includes what goes wrong in the block that reads from it.
+    That includes what goes wrong in the block that reads from it. Without `sealed` the seal is not
+    looked at.
     """
     try:
         # Plain Python gives the better message for a file that is missing or may not be read.
@@ -154,7 +168,7 @@ def open_sealed(path: Path) -> Iterator[h5py.File]:
             pass
         if not h5py.is_hdf5(path):
             raise InputError(f"{path} is not an HDF5 file, so not one of mu2mpi")
-        if seal_is_broken(path):
+        if sealed and seal_is_broken(path):
             raise InputError(_damaged(path, "its checksum does not match"))
         with h5py.File(path, "r") as file:
             yield file
@@ -170,9 +184,9 @@ def open_sealed(path: Path) -> Iterator[h5py.File]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[h5py.File]:
+def _open(path: Path, sealed: bool = True) -> Iterator[h5py.File]:
     """Open a result file of this schema."""
-    with open_sealed(path) as file:
+    with open_sealed(path, sealed) as file:
         _check_schema(file, path)
         yield file
 
@@ -220,15 +234,19 @@ def _matrix(model: h5py.Group, name: str) -> NDArray[np.float64]:
     return matrix
 
 
-def _columns(history: h5py.Group) -> dict[str, NDArray[Any]]:
+def _timing(timing: h5py.Group) -> dict[str, NDArray[np.float64]]:
+    return {phase: seconds[()] for phase, seconds in timing.items() if phase != "rank"}
+
+
+def _columns(history: h5py.Group, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     columns = {
         name: np.full(len(history["round"]), np.nan)
         if name in ADDED_COLUMNS and name not in history
         else history[name][()]
-        for name in History.columns()
+        for name in names
     }
     shapes = {values.shape for values in columns.values()}
-    if len(shapes) > 1 or columns["round"].ndim != 1:
+    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise ValueError(f"the columns of /history differ in shape: {shapes}")
     return columns
 

@@ -74,7 +74,7 @@ class Diagnostics:
 
 @dataclass(frozen=True)
 class Theory:
-    """What theory says of a run, next to what the run did; all in nats.
+    """What theory says of a run, next to what the run did; losses in nats.
 
     Attributes
     ----------
@@ -87,12 +87,17 @@ class Theory:
         No point of K has a smaller loss than ``minimum_loss - minimum_gap``.
     excess_loss : float
         Test loss of the output x_T minus `minimum_loss`.
+    first_slope, last_slope : float
+        Norm of the gradient of the test loss at x_1 and at x_T. Times t, it is the norm that q_t has on
+        average, the signal in what is released.
     """
 
     excess_loss_bound: float
     minimum_loss: float
     minimum_gap: float
     excess_loss: float
+    first_slope: float
+    last_slope: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -22,7 +22,7 @@ def make_result(rows=30, seed=None):
         w=np.zeros((10, 785)),
         history=History(k, 2.3 - 0.001 * k, 0.5 + 0.005 * k, 2 * k, 4 * k, 0.1 * k, 0.5 * k, 1e3 + k),
         privacy=replace(STATEMENT, noise_recomputable=seed is not None),
-        theory=Theory(0.3, 2.25, 1e-7, 0.02),
+        theory=Theory(0.3, 2.25, 1e-7, 0.02, 1.1, 0.9),
         diagnostics=Diagnostics(16.75, 0.125),
         timing={"compute": np.array([1.0, 3.0]), "noise": np.array([2.0, 0.5])},
         environment={"hosts": "node1 (2)", "mpi_library": "MPICH\nVersion 4.2"},
@@ -91,7 +91,7 @@ def test_theory_stands_beside_what_was_measured():
     assert lines[0].split("  ")[-1] == "theorem: at most"
     assert lines[2].split()[-2:] == ["0.02", "0.3"]
     assert "2.250000 (within 1e-6)" in " ".join(lines)
-    clipped = replace(make_result(), theory=Theory(math.nan, 2.25, 0.01, 0.02))
+    clipped = replace(make_result(), theory=Theory(math.nan, 2.25, 0.01, 0.02, 1.1, 0.9))
     text = " ".join(paragraph(describe(clipped, Path("a.h5")), "Theory"))
     assert "none: clipped" in text
     assert "or up to 0.01 less" in text

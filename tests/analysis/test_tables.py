@@ -282,7 +282,7 @@ def test_markdown_has_the_same_number_of_cells_in_each_line():
 def test_latex_rows_and_escapes():
     text = two_servers().render("latex")
     assert text.count(r"\begin{tabular}{llll}") == text.count(r"\end{tabular}") == 2
-    assert text.count(r"\midrule") == 3
+    assert text.count(r"\midrule") == 2
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert len(rows) == (1 + 4) + (1 + 2)
     assert {row.count(" & ") for row in rows} == {3}

@@ -35,7 +35,7 @@ def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
             2.0**-20,
             noise_recomputable=seed is not None,
         ),
-        theory=Theory(0.3, 2.25, 1e-7, 0.02),
+        theory=Theory(0.3, 2.25, 1e-7, 0.02, 1.1, 0.9),
         diagnostics=Diagnostics(16.75, 0.125),
         timing={phase: draw.random(ranks) for phase in ("compute", "noise", "communication", "evaluation")},
         environment={"mu2mpi_version": "0.1", "hosts": "nöde (2)", "ranks": ranks, "mpi_library": "MPICH"},

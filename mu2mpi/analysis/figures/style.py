@@ -1,0 +1,125 @@
+"""How figures look: fonts, lines and colours that also tell apart in grey and to the colour-blind."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mu2mpi.analysis.extra import needed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["DARK", "LIGHT", "Theme", "add_legend", "canvas", "handle", "styled"]
+
+WIDTH = 7.0
+"""Inches: two columns of a paper."""
+
+LETTERS = 106
+"""How many letters of the legend's size fit across; the line before a label takes the place of ten."""
+
+DASHES: Sequence[Any] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)), (0, (3, 3)))
+MARKERS = "osD^v"
+HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo")
+
+SETTINGS = {
+    # The font that comes with matplotlib, so that a figure is the same everywhere.
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.linewidth": 0.5,
+    "grid.alpha": 0.25,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 3.6,
+    "legend.frameon": False,
+    "legend.handlelength": 3.0,
+    "hatch.linewidth": 0.5,
+    "savefig.dpi": 200,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "mu2mpi",
+    "pdf.fonttype": 42,
+}
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours for one kind of background.
+
+    Attributes
+    ----------
+    ink, paper : str
+        Colours of text and of the background.
+    first, last : float
+        Part of the colour map viridis, whose lightness grows steadily, that stands out from the paper.
+    """
+
+    ink: str
+    paper: str
+    first: float
+    last: float
+
+    def colours(self, count: int) -> list[Any]:
+        """Return colours whose order is that of their lightness."""
+        steps = [self.first + (self.last - self.first) * k / max(1, count - 1) for k in range(count)]
+        return list(needed("matplotlib").colormaps["viridis"](steps))
+
+
+LIGHT = Theme(ink="#1a1a1a", paper="white", first=0.0, last=0.78)
+DARK = Theme(ink="#e6e6e6", paper="#16181c", first=0.35, last=1.0)
+
+
+@contextmanager
+def styled(theme: Theme) -> Iterator[None]:
+    """Draw in this project's style inside the block, whatever the user's own settings are."""
+    matplotlib = needed("matplotlib")
+    ink = dict.fromkeys(
+        ("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor", "xtick.color", "ytick.color",
+         "grid.color", "hatch.color"), theme.ink,
+    )  # fmt: skip
+    paper = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), theme.paper)
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update({**SETTINGS, **ink, **paper})
+        yield
+
+
+def canvas(rows: int, columns: int, height: float, **options: Any) -> tuple["Figure", Any]:
+    """Return a new figure of full width and its axes, shape (rows, columns)."""
+    figure = needed("matplotlib.figure").Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def handle(label: str, **style: Any) -> Any:
+    """Return a line for a legend that stands for itself."""
+    return needed("matplotlib.lines").Line2D([], [], label=label, **style)
+
+
+def add_legend(figure: "Figure", handles: Sequence[Any]) -> None:
+    """Put a legend below the axes, where it covers no data, in as many columns as fit."""
+    labels = [handle.get_label() for handle in handles]
+    for columns in range(len(handles), 0, -1):
+        # As matplotlib fills them: one after the other, the first ones longer by one.
+        parts = np.array_split(labels, columns)
+        if columns == 1 or sum(max(map(len, part)) + 10 for part in parts) <= LETTERS:
+            figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+            return
+
+
+def plain_log_ticks(axis: Any, values: Sequence[float]) -> None:
+    """Label a logarithmic axis at the values that occur, as ordinary numbers."""
+    axis.set_major_locator(needed("matplotlib.ticker").FixedLocator(values))
+    axis.set_major_formatter(needed("matplotlib.ticker").FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    axis.set_minor_locator(needed("matplotlib.ticker").NullLocator())
+
+
+def panel_titles(axes: "Sequence[Axes]", titles: Sequence[str]) -> None:
+    """Give each panel its title, at the left."""
+    for panel, title in zip(axes, titles, strict=True):
+        panel.set_title(title, loc="left")

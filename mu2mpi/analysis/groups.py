@@ -1,0 +1,100 @@
+"""Which runs belong together in a figure, and what tells the groups apart in words."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mu2mpi.analysis.cells import POOLED, number_text, sort_key
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.results.reader import Summary
+
+__all__ = ["Group", "chosen", "grouped", "in_words", "setting_text", "varying"]
+
+SYMBOLS = {"rho": "ρ", "machines": "M", "rounds": "T", "diameter": "D", "clip_norm": "C"}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in the seed alone.
+
+    Attributes
+    ----------
+    settings : dict of str to value
+        The settings by which runs were grouped.
+    runs : list of Summary
+        At least one.
+    """
+
+    settings: dict[str, Any]
+    runs: list[Summary]
+
+
+def varying(runs: Sequence[Summary]) -> list[str]:
+    """Return the settings in which runs differ, but for the seed and what changes nothing in the model.
+
+    The number of rounds is left out where it follows from the number of machines.
+    """
+    rows = [run.row() for run in runs]
+    names = [n for n in Experiment.model_fields if n not in POOLED and len({row[n] for row in rows}) > 1]
+    if "rounds" in names and "machines" in names:
+        rounds_of = {(row["machines"], row["rounds"]) for row in rows}
+        if len(rounds_of) == len({machines for machines, _ in rounds_of}):
+            names.remove("rounds")
+    return names
+
+
+def grouped(runs: Iterable[Summary], names: Sequence[str]) -> list[Group]:
+    """Group runs by some settings (or `ranks`), in the order in which tables show them."""
+    groups: dict[tuple[Any, ...], list[Summary]] = {}
+    for run in runs:
+        row = run.row()
+        groups.setdefault(tuple(row.get(name) for name in names), []).append(run)
+    return [Group(dict(zip(names, key, strict=True)), groups[key]) for key in sorted(groups, key=sort_key)]
+
+
+def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
+    """Return the runs that fulfil conditions such as ``server=trusted`` or ``rho=4``.
+
+    Raises
+    ------
+    InputError
+        If a condition is none, names no setting, or no run is left.
+    """
+    for condition in conditions:
+        name, equals, text = condition.partition("=")
+        if not equals or name not in Experiment.model_fields:
+            raise InputError(
+                f"{condition!r} is no condition such as rho=4; the settings are "
+                f"{', '.join(Experiment.model_fields)}"
+            )
+        wanted = getattr(_experiment_with(name, text), name)
+        left = [run for run in runs if getattr(run.experiment, name) == wanted]
+        if not left:
+            there = {number_text(getattr(run.experiment, name)) for run in runs}
+            raise InputError(f"no run has {condition}; {name} is {', '.join(sorted(there))}")
+        runs = left
+    return list(runs)
+
+
+def _experiment_with(name: str, text: str) -> Experiment:
+    """Let the experiment read a value, so that 4 is the same as 4.0; `unset` stands for no value."""
+    if text == "unset":
+        return Experiment.make({})
+    synthetic = {"data": "synthetic"} if name in ("samples", "features", "classes", "data_seed") else {}
+    return Experiment.make({**synthetic, name: text})
+
+
+def setting_text(name: str, value: Any) -> str:
+    """Return a setting for a legend, such as "M = 10"; names that speak for themselves stand alone."""
+    if name == "server":
+        return f"{value} server"
+    if name == "data":
+        return str(value)
+    text = f"{value:,}" if isinstance(value, int) else "∞" if value == float("inf") else number_text(value)
+    return f"{SYMBOLS.get(name, name)} = {text}"
+
+
+def in_words(settings: dict[str, Any]) -> str:
+    """Return several settings for a legend."""
+    return ", ".join(setting_text(name, value) for name, value in settings.items())
