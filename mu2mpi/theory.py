@@ -84,9 +84,7 @@ def assess(
     )
 
 
-def _minimum(
-    schedule: Schedule, source: Source, evaluator: Evaluator, communicator: Communicator
-) -> Minimum:
+def _minimum(schedule: Schedule, source: Source, evaluator: Evaluator, communicator: Communicator) -> Minimum:
     """Return the minimum over K as it would be found for this run, from an earlier search if that is so."""
     most_passes = affordable_passes(schedule, source.test_samples)
     found, radius = _found.setdefault(source, {}), schedule.radius
