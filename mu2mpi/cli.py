@@ -111,6 +111,7 @@ def _parser() -> Parser:
         _add_sweep,
         _add_table,
         _add_plot,
+        _add_report,
         _add_show,
         _add_job,
         _add_launch,
@@ -297,8 +298,8 @@ def _add_paths(parser: Parser, name: str = "PATH") -> None:
     )
 
 
-def _read_paths(arguments: argparse.Namespace) -> "list[Summary]":
-    """Read what is at the paths of a command and warn of what is skipped."""
+def _read_paths(arguments: argparse.Namespace) -> "tuple[list[Summary], list[str]]":
+    """Read what is at the paths of a command, warn of what is skipped, and return both."""
     from mu2mpi.results.collection import find_summaries
 
     found, warnings = find_summaries(arguments.paths, arguments.strict)
@@ -308,7 +309,7 @@ def _read_paths(arguments: argparse.Namespace) -> "list[Summary]":
         raise InputError(f"no results in {', '.join(str(path) for path in arguments.paths)}")
     from mu2mpi.analysis.groups import chosen
 
-    return chosen(found, arguments.where)
+    return chosen(found, arguments.where), warnings
 
 
 def _table(arguments: argparse.Namespace) -> int:
@@ -316,7 +317,8 @@ def _table(arguments: argparse.Namespace) -> int:
     from mu2mpi.analysis.tables import build_table
 
     layout = Layout(arguments.rows, arguments.columns, arguments.values)
-    print(build_table(_read_paths(arguments), layout).render(arguments.format))
+    runs, _ = _read_paths(arguments)
+    print(build_table(runs, layout).render(arguments.format))
     return 0
 
 
@@ -362,12 +364,44 @@ def _plot(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         suffix_of(arguments.output)
         check_output(arguments.output, arguments.overwrite)
-    runs = _read_paths(arguments)
+    runs, _ = _read_paths(arguments)
     kind = kind or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
     output = arguments.output or Path(f"{kind}.png")
     check_output(output, arguments.overwrite)
     write_whole(output, [image(draw(kind, runs, arguments.against), suffix_of(output))])
     print(output)
+    return 0
+
+
+def _add_report(commands: "Commands[Parser]") -> None:
+    parser = _add_command(
+        commands,
+        "report",
+        _report,
+        "make one page of results: tables, figures, privacy, how to repeat them",
+        "The page holds all that it shows and needs no network.",
+    )
+    _add_paths(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        default=Path("report.html"),
+        help="[default: report.html]",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from mu2mpi.analysis.report import build_report
+    from mu2mpi.files import write_whole
+    from mu2mpi.results.writer import check_output
+
+    check_output(arguments.output, arguments.overwrite)
+    runs, skipped = _read_paths(arguments)
+    write_whole(arguments.output, [build_report(runs, skipped).encode()])
+    print(arguments.output)
     return 0
 
 

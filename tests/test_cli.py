@@ -3,6 +3,8 @@
 import csv
 import io
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -39,6 +41,99 @@ def test_run_show_and_table(capsys, tmp_path):
     code, out, _ = invoke(capsys, "table", tmp_path, "--format", "csv")
     assert code == 0
     assert float(next(csv.DictReader(io.StringIO(out)))["rho"]) == 8
+
+
+@pytest.fixture(scope="module")
+def mixed_folder(tmp_path_factory):
+    """Return a folder of two results and three files that cannot be used."""
+    folder = tmp_path_factory.mktemp("mixed")
+    for seed in (1, 2):
+        assert cli.main(["run", *SMALL, "--seed", str(seed), "--output", str(folder / f"{seed}.h5")]) == 0
+    content = (folder / "1.h5").read_bytes()
+    (folder / "half.h5").write_bytes(content[: len(content) // 2])
+    (folder / "damaged.h5").write_bytes(content[:5000] + b"!" + content[5001:])
+    with h5py.File(folder / "foreign.h5", "w") as file:
+        file["x"] = 1
+    return folder
+
+
+COMMANDS = {
+    "table": [],
+    "plot": ["-o", "figure.png"],
+    "report": ["-o", "page.html"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_cannot_be_used_is_skipped_or_with_strict_an_error(
+    capsys, mixed_folder, tmp_path, monkeypatch, command
+):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = invoke(capsys, command, mixed_folder, *COMMANDS[command])
+    assert code == 0, err
+    for name in ("half", "damaged", "foreign"):
+        assert f"warning: skipped: {mixed_folder / name}.h5" in err
+    written = list(tmp_path.iterdir())
+    assert len(written) == (0 if command == "table" else 1)
+    for path in written:
+        path.unlink()
+    code, out, err = invoke(capsys, command, mixed_folder, "--strict", *COMMANDS[command])
+    assert code == 2
+    assert out == ""
+    assert "half.h5" in err
+    assert "foreign.h5" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_plot_and_report_overwrite_nothing(capsys, mixed_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = invoke(capsys, "plot", "weights", mixed_folder / "1.h5")
+    assert (code, out) == (0, "weights.png\n"), err
+    before = (tmp_path / "weights.png").read_bytes()
+    for command in (["plot", "weights"], ["report"]):
+        output = [] if command[0] == "plot" else ["-o", "weights.png"]
+        code, _, err = invoke(capsys, *command, mixed_folder / "1.h5", *output)
+        assert code == 2
+        assert "--overwrite" in err
+    assert (tmp_path / "weights.png").read_bytes() == before
+    assert invoke(capsys, "plot", "weights", mixed_folder / "2.h5", "--overwrite")[0] == 0
+    assert (tmp_path / "weights.png").read_bytes() != before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["plot", "history"], ["mu2mpi plot history runs/"]),
+        (["plot", "histroy", "."], ["histroy", "history, tradeoff"]),
+        (["plot", "history", ".", "-o", "a.gif"], ["png, svg, pdf"]),
+        (["plot", "noise", ".", "--against", "rho"], ["noise"]),
+        (["table", ".", "--rows", "roh"], ["'roh'", "rho"]),
+        (["table", ".", "--where", "rho"], ["no results"]),
+        (["report", "."], ["no results in ."]),
+    ],
+)
+def test_bad_input_of_analysis(capsys, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = invoke(capsys, *arguments)
+    assert code == 2
+    for word in words:
+        assert word in err
+
+
+def test_without_the_extra_a_command_says_what_to_install(mixed_folder, tmp_path):
+    script = (
+        "import sys\nfor name in ('matplotlib', 'pandas', 'xarray'): sys.modules[name] = None\n"
+        "from mu2mpi.cli import main\nsys.exit(main(sys.argv[1:]))"
+    )
+    for command in (["plot", "history"], ["report"]):
+        arguments = [sys.executable, "-c", script, *command, str(mixed_folder / "1.h5"), "-o", "a.png"]
+        done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 2
+        assert 'pip install "mu2mpi[analysis]"' in done.stderr
+        assert "Traceback" not in done.stderr
+        assert list(tmp_path.iterdir()) == []
+    table = [sys.executable, "-c", script, "table", str(mixed_folder / "1.h5")]
+    assert subprocess.run(table, capture_output=True, text=True).returncode == 0
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(capsys, tmp_path):
@@ -201,9 +296,6 @@ def test_real_processes():
 
 
 def test_help_does_not_import_what_only_runs_need():
-    import subprocess
-    import sys
-
     code = (
         "import sys\nfrom mu2mpi.cli import main\n"
         "try: main(['run', '--help'])\nexcept SystemExit: pass\n"

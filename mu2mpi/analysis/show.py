@@ -13,7 +13,7 @@ from mu2mpi.analysis.formats import as_text
 from mu2mpi.privacy.accountant import PrivacyStatement
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
-__all__ = ["describe", "describe_checkpoint", "describe_privacy"]
+__all__ = ["WHO", "describe", "describe_checkpoint", "describe_privacy", "rounded_up"]
 
 HISTORY_ROWS = 8
 
@@ -73,9 +73,9 @@ def describe_privacy(privacy: PrivacyStatement) -> str:
     paragraphs = [
         f"{WHO[privacy.server]} learns at most this about any one sample: "
         f"when one sample of one machine is replaced ({privacy.adjacency}), the Renyi divergence of what "
-        f"is seen is at most a rho^2/2 at every order a > 1, with rho = {_up(privacy.rho)}. "
-        f"At delta = {privacy.delta:g} this is epsilon = {_up(privacy.epsilon)} by the paper's lemma, "
-        f"and epsilon = {_up(privacy.epsilon_exact)} exactly.",
+        f"is seen is at most a rho^2/2 at every order a > 1, with rho = {rounded_up(privacy.rho)}. "
+        f"At delta = {privacy.delta:g} this is epsilon = {rounded_up(privacy.epsilon)} by the paper's lemma, "
+        f"and epsilon = {rounded_up(privacy.epsilon_exact)} exactly.",
         f"Increments were clipped to norm {privacy.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
         f"coordinate of the noise has standard deviation {privacy.sigma:.6g} for the sum over machines, "
         f"on a grid of {privacy.resolution:.3g}.",
@@ -172,7 +172,7 @@ def _pairs(items: Iterable[tuple[str, object]]) -> str:
     return "\n".join(f"{name.ljust(width)}  {' '.join(value.split())}" for name, value in pairs)
 
 
-def _up(value: float) -> str:
+def rounded_up(value: float) -> str:
     """Return four significant digits, rounded up: a guarantee must not look stronger than it is."""
     rounded = Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(value))
     return f"{float(rounded):.10g}"

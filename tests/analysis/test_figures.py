@@ -90,7 +90,10 @@ def test_tradeoff_has_every_cell_and_the_papers_values(runs):
     for run in runs[:1]:
         same = [r for r in runs if varying([r, run]) == []]
         mean = np.mean([100 * r.test_accuracy for r in same])
-        assert any(np.isclose(mean, y).any() for y in (line.get_ydata() for line in lines(accuracy)))
+        assert any(
+            np.isclose(mean, y).any()
+            for y in (np.asarray(line.get_ydata(), float) for line in lines(accuracy))
+        )
     assert "the paper's values" not in legend_labels(figure)
     paper = [paper_cell(rho, seed) for rho in (4.0, 8.0) for seed in (1, 2)]
     figure = draw("tradeoff", paper, against="epsilon")

@@ -1,0 +1,59 @@
+"""Pieces of HTML; knows nothing of what they say."""
+
+import base64
+import html
+from collections.abc import Iterable, Sequence
+
+__all__ = ["bullets", "code", "escaped", "paragraph", "picture", "section", "table"]
+
+escaped = html.escape
+
+
+def section(title: str, anchor: str, body: str) -> str:
+    """Return a section with a heading that can be linked to."""
+    return f'<section id="{escaped(anchor)}">\n<h2>{escaped(title)}</h2>\n{body}\n</section>'
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    """Return a paragraph, perhaps of a class of the style sheet."""
+    attribute = f' class="{escaped(kind)}"' if kind else ""
+    return f"<p{attribute}>{escaped(text)}</p>"
+
+
+def bullets(items: Iterable[str]) -> str:
+    """Return a list."""
+    return "<ul>" + "".join(f"<li>{escaped(item)}</li>" for item in items) + "</ul>"
+
+
+def code(text: str) -> str:
+    """Return text as it is, in a box."""
+    return f"<pre><code>{escaped(text)}</code></pre>"
+
+
+def table(
+    header: Sequence[str], blocks: Sequence[Sequence[Sequence[str]]], caption: str = "", kind: str = ""
+) -> str:
+    """Return a table that scrolls by itself where it is wider than the page, below its caption."""
+    head = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in header)
+    bodies = "".join(f"<tbody>{''.join(_row(row) for row in block)}</tbody>" for block in blocks)
+    above = paragraph(caption, "soft") if caption else ""
+    table = f'<table class="{escaped(kind)}"><thead><tr>{head}</tr></thead>{bodies}</table>'
+    return f'{above}<div class="wide">{table}</div>'
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def picture(light: bytes, dark: bytes, caption: str) -> str:
+    """Return a figure from two SVG files, of which the reader sees the one that suits the screen."""
+    source = f'<source srcset="{_data(dark)}" media="(prefers-color-scheme: dark)">'
+    image = f'<img src="{_data(light)}" alt="{escaped(caption)}">'
+    return (
+        f'<figure><div class="wide"><picture>{source}{image}</picture></div>'
+        f"<figcaption>{escaped(caption)}</figcaption></figure>"
+    )
+
+
+def _data(svg: bytes) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"

@@ -1,0 +1,71 @@
+"""The page as a whole: a heading, sections, and the style sheet, all in one text of HTML."""
+
+import importlib.resources
+from collections.abc import Sequence
+
+from mu2mpi._version import __version__
+from mu2mpi.analysis.cells import Layout, without_repeats
+from mu2mpi.analysis.report.markup import escaped, section
+from mu2mpi.analysis.report.sections import figures, privacy, repeat, results, theory, what_was_run
+from mu2mpi.errors import InputError
+from mu2mpi.results.reader import Summary
+
+__all__ = ["build_report"]
+
+
+def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
+    """Return a page of HTML that needs nothing else: no network, no other file, no script.
+
+    Parameters
+    ----------
+    runs : sequence of Summary
+        Results; one that is there twice counts once.
+    skipped : sequence of str, optional
+        Messages of files that could not be used, which the page names.
+
+    Raises
+    ------
+    InputError
+        If there are no results, or a package that draws figures is missing.
+    """
+    kept, notes = without_repeats(runs, by_ranks=True)
+    if not kept:
+        raise InputError("there are no results to report on")
+    once, _ = without_repeats(kept)
+    sections = {
+        "What was run": what_was_run(kept, [*skipped, *notes]),
+        "Results": results(once, Layout()),
+        "Figures": figures(kept),
+        "Privacy": privacy(once),
+        "Theory": theory(once),
+        "How to repeat it": repeat(kept),
+    }
+    present = {title: body for title, body in sections.items() if body}
+    links = "".join(f'<a href="#{_anchor(title)}">{title}</a>' for title in present)
+    data = ", ".join(sorted({run.experiment.data for run in kept}))
+    title = f"DP-μ²-FL on {data}: {len(once):,} run{'s' if len(once) > 1 else ''}"
+    style = importlib.resources.files("mu2mpi.analysis.report").joinpath("report.css").read_text("utf-8")
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            '<head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escaped(title)}</title>",
+            '<link rel="icon" href="data:,">',
+            f"<style>\n{style}</style></head>",
+            "<body>",
+            f"<header><h1>{escaped(title)}</h1>",
+            f'<p class="soft">Made by mu2mpi {__version__} from result files alone.</p>',
+            f"<nav>{links}</nav></header>",
+            "<main>",
+            *(section(title, _anchor(title), body) for title, body in present.items()),
+            "</main>",
+            "</body></html>",
+            "",
+        ]
+    )
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")

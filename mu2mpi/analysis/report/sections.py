@@ -1,0 +1,231 @@
+"""What a report says, section by section, each as a piece of HTML; empty where there is nothing to say."""
+
+import math
+import re
+import tomllib
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import tomli_w
+
+from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text
+from mu2mpi.analysis.figures import draw, image
+from mu2mpi.analysis.figures.style import DARK, LIGHT
+from mu2mpi.analysis.groups import Group, grouped, varying
+from mu2mpi.analysis.kinds import KINDS
+from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
+from mu2mpi.analysis.show import WHO, rounded_up
+from mu2mpi.analysis.tables import grid, legend
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.results.reader import Summary, read_result
+
+__all__ = ["figures", "privacy", "repeat", "results", "theory", "what_was_run"]
+
+MOST_EXPERIMENTS = 10
+
+GUARANTEE = (
+    "about any one sample of any one machine: if that sample were replaced by another (replace-one "
+    "adjacency), the Rényi divergence of order a of all that is seen would be at most a ρ²/2, for every "
+    "a > 1. In terms of (ε, δ) this is the ε below: once by the paper's lemma, and once exactly, which "
+    "is the smallest that is true."
+)
+
+EXCESS = (
+    "The excess loss is the test loss of the output minus the smallest that any point of the ball has. "
+    "The theorem bounds its expectation, on fresh samples, for every problem with the same constants: "
+    "it is far above what these data do, and shows how the loss changes with M, T and ρ. A dash: "
+    "increments were clipped to less than the theorem's S, and it says nothing."
+)
+
+
+def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
+    """Return the settings of all runs, where they ran, and what was left out."""
+    described = [[name, ", ".join(values), _meaning(name)] for name, values in _settings(runs).items()]
+    facts = read_result(runs[-1].path).environment
+    names = ("mu2mpi_version", "hosts", "mpi_library", "processor", "python_version", "numpy_version")
+    where = [[name, str(facts[name])] for name in names if name in facts]
+    ranks = sorted({int(run.figures["ranks"]) for run in runs})
+    seconds = sum(run.figures["elapsed_seconds"] for run in runs)
+    created = sorted(run.created for run in runs)
+    parts = [
+        table(["setting", "values", "meaning"], [described], kind="prose"),
+        paragraph(
+            f"{len(runs):,} result files, written from {created[0][:16]} to {created[-1][:16]} UTC, on "
+            f"{', '.join(map(str, ranks))} MPI rank{'s' if ranks != [1] else ''}; {seconds:,.0f} seconds of "
+            "rounds in all."
+        ),
+        table(["where the last one ran", ""], [where]),
+    ]
+    if remarks:
+        parts += [paragraph(f"{len(remarks):,} files were left out:", "warn"), bullets(remarks)]
+    return "\n".join(parts)
+
+
+def _meaning(name: str) -> str:
+    """Return what a setting is, without the choices and the default that its help goes on with."""
+    return re.split(r"[:;\[]", str(Experiment.model_fields[name].description))[0].strip()
+
+
+def _settings(runs: Sequence[Summary]) -> dict[str, list[str]]:
+    """Return every setting that occurs, with its values in order."""
+    settings = {}
+    for name in Experiment.model_fields:
+        values = [group.settings[name] for group in grouped(runs, [name])]
+        if values != [None]:
+            settings[name] = [number_text(value) for value in values]
+    return settings
+
+
+def results(runs: Sequence[Summary], layout: Layout) -> str:
+    """Return the tables of `mu2mpi table`."""
+    sections, _ = build_sections(runs, layout)
+    return "\n".join(table(*grid(s), caption=f"{s.heading}. {legend(s)}") for s in sections)
+
+
+def figures(runs: Sequence[Summary]) -> str:
+    """Return all figures that these runs allow, and say why the others are not there."""
+    parts, absent = [], []
+    for kind, meaning in KINDS.items():
+        if kind == "tradeoff" and len({run.experiment.rho for run in runs}) == 1:
+            continue
+        try:
+            pictures = [image(draw(kind, runs, theme=theme), "svg", theme) for theme in (LIGHT, DARK)]
+        except InputError as error:
+            if "mu2mpi[analysis]" in str(error):
+                raise
+            absent.append(f"{kind}: {error}")
+        else:
+            light, dark = pictures
+            parts.append(picture(light, dark, f"{meaning[0].upper()}{meaning[1:]}."))
+    if absent:
+        parts += [paragraph("Not drawn:", "soft"), bullets(absent)]
+    return "\n".join(parts)
+
+
+def privacy(runs: Sequence[Summary]) -> str:
+    """Say in words what the releases reveal, to whom, and what the guarantee does not cover."""
+    noisy = [run for run in runs if math.isfinite(run.experiment.rho)]
+    parts = []
+    if len(noisy) < len(runs):
+        silent = f"{len(runs) - len(noisy):,} of {len(runs):,} runs"
+        parts.append(paragraph(f"{silent} add no noise: for them there is no guarantee at all.", "warn"))
+    if not noisy:
+        return "\n".join(parts)
+    for server in ("untrusted", "trusted"):
+        if any(run.experiment.server == server for run in noisy):
+            words = f"{server.capitalize()} server. {WHO[server]} learns at most this {GUARANTEE}"
+            parts.append(paragraph(words))
+    rows = [
+        [
+            number_text(group.settings["server"]),
+            rounded_up(group.settings["rho"]),
+            f"{group.settings['delta']:g}",
+            rounded_up(group.runs[0].figures["epsilon"]),
+            rounded_up(group.runs[0].figures["epsilon_exact"]),
+        ]
+        for group in grouped(noisy, ["server", "rho", "delta"])
+    ]
+    header = ["server", "ρ", "δ", "ε by the paper's lemma", "ε exactly"]
+    parts.append(table(header, [rows], "What one run reveals at most; rounded up."))
+    parts += ["<h3>What the guarantee does not cover</h3>", bullets(_not_covered(noisy))]
+    return "\n".join(parts)
+
+
+def _not_covered(runs: Sequence[Summary]) -> list[str]:
+    seeded = sum(run.experiment.seed is not None for run in runs)
+    total = math.sqrt(sum(run.experiment.rho**2 for run in runs))
+    items = [
+        "Several runs on the same data. Their ρ add up as squares: who sees the releases of all "
+        f"{len(runs):,} runs of this page learns at most as much as from one with ρ = {rounded_up(total)}."
+    ] * (len(runs) > 1)
+    if seeded:
+        items.append(
+            f"{seeded:,} of {len(runs):,} runs have a seed that their files state. Anyone who knows it can "
+            "compute their noise, and against them there is no guarantee: such runs are experiments, not "
+            "protection."
+        )
+    if any(run.experiment.server == "trusted" for run in runs):
+        items.append("The trusted server itself, which sees sums over machines without noise.")
+    return [
+        *items,
+        "More than one sample: all samples of a machine together, or that a machine takes part at all.",
+        "Times, here and in the files, and the diagnostics in the files (largest increment, share of clipped "
+        "ones), which are computed from private data without noise. This page shows none of the diagnostics.",
+        "The test set, on which loss and accuracy are measured without noise: it is taken to be public.",
+        "The ranks of a job, which trust each other: a run simulates a federation in one program.",
+    ]
+
+
+def theory(runs: Sequence[Summary]) -> str:
+    """Return measured excess losses beside the theorem's bound."""
+    known = [run for run in runs if "excess_loss" in run.figures]
+    if not known:
+        return ""
+    names = list(dict.fromkeys(["server", "rho", "machines", *varying(known)]))
+    rows = [
+        [
+            *(number_text(value) for value in group.settings.values()),
+            _number(group, "minimum_loss", "{:.4f}"),
+            _number(group, "excess_loss", "{:.4g}"),
+            _number(group, "excess_loss_bound", "{:.4g}"),
+        ]
+        for group in grouped(known, names)
+    ]
+    header = [*names, "smallest loss", "excess loss, measured", "theorem: at most"]
+    return paragraph(EXCESS) + table(header, [rows], "In nats; means over seeds.")
+
+
+def _number(group: Group, name: str, style: str) -> str:
+    mean = estimate([run.figures[name] for run in group.runs]).mean
+    return "–" if math.isnan(mean) else style.format(mean)
+
+
+def repeat(runs: Sequence[Summary]) -> str:
+    """Return the configuration that repeats all runs: one sweep if they are one."""
+    experiments = list(dict.fromkeys(run.experiment for run in runs))
+    sweep = _as_sweep(experiments)
+    unseeded = any(experiment.seed is None for experiment in experiments)
+    remark = " Runs without a seed draw new noise." if unseeded else ""
+    if sweep is not None:
+        one = len(experiments) == 1
+        command = (
+            "mu2mpi run --config experiment.toml --output runs/again.h5"
+            if one
+            else "mpirun -n 2 mu2mpi sweep sweep.toml --output runs/again"
+        )
+        name = "experiment.toml" if one else "sweep.toml"
+        text = f"Save these lines as {name}, and run the command below, on any number of ranks.{remark}"
+        return "\n".join([paragraph(text), code(sweep.strip()), code(command)])
+    shown = [code(experiment.to_toml().strip()) for experiment in experiments[:MOST_EXPERIMENTS]]
+    text = (
+        "The runs are no single sweep. Save the lines of each as experiment.toml, and run: "
+        "mu2mpi run --config experiment.toml."
+    )
+    if len(experiments) > MOST_EXPERIMENTS:
+        first = f"The first {MOST_EXPERIMENTS} of {len(experiments):,} are below"
+        text += f" {first}; mu2mpi show prints those of any file."
+    return "\n".join([paragraph(text + remark), *shown])
+
+
+def _as_sweep(experiments: Sequence[Experiment]) -> str | None:
+    """Return the TOML of a sweep that has just these experiments, or None if there is none."""
+    rows = [tomllib.loads(experiment.to_toml()) for experiment in experiments]
+    if len({frozenset(row) for row in rows}) > 1:
+        return None
+    lists: dict[str, list[Any]] = {name: sorted({row[name] for row in rows}) for name in rows[0]}
+    if _rounds_follow(rows):
+        del lists["rounds"]
+    combinations = {tuple(row[name] for name in lists) for row in rows}
+    if combinations != set(product(*lists.values())) or len(combinations) < len(rows):
+        return None
+    return tomli_w.dumps({name: values if len(values) > 1 else values[0] for name, values in lists.items()})
+
+
+def _rounds_follow(rows: Sequence[dict[str, Any]]) -> bool:
+    """Return whether the rounds are those that the number of machines gives by default on MNIST or digits."""
+    samples = {"mnist": 60_000, "digits": 1437}
+    return len({row["rounds"] for row in rows}) > 1 and all(
+        row["rounds"] == samples.get(row["data"], row.get("samples", 0)) // row["machines"] for row in rows
+    )

@@ -1,0 +1,174 @@
+"""The report: whole, true, and without errors in a browser at every width and in both colour schemes."""
+
+import html.parser
+import math
+import re
+import shutil
+import subprocess
+import tomllib
+
+import pytest
+from missing import missing
+
+import mu2mpi
+from mu2mpi.analysis.report import build_report
+from mu2mpi.experiment import Experiment, Sweep
+from mu2mpi.results.reader import Summary
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    return mu2mpi.load(folder).summaries
+
+
+@pytest.fixture(scope="module")
+def page(runs):
+    return build_report(runs, ["bad.h5 is <damaged> & skipped"])
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects text and links, and complains of tags that are not closed."""
+
+    VOID = ("meta", "link", "img", "source", "br")
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.words, self.urls, self.tags = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.urls += [value for name, value in attributes if name in ("src", "srcset", "href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def read(page):
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == []
+    return reader
+
+
+def text_of(page):
+    return " ".join(" ".join(read(page).words).split())
+
+
+def test_it_is_whole_and_needs_nothing_else(page):
+    reader = read(page)
+    assert {url.partition(",")[0].partition(";")[0] for url in reader.urls if not url.startswith("#")} == {
+        "data:", "data:image/svg+xml"
+    }  # fmt: skip
+    assert {url for url in reader.urls if url.startswith("#")} == {
+        f'#{anchor}' for anchor in re.findall(r'<section id="([^"]*)"', page)
+    }  # fmt: skip
+    assert "script" not in reader.tags
+    assert not re.search(r"https?://", re.sub(r"data:[^\"]*", "", page))
+    assert reader.tags.count("img") == reader.tags.count("source") == 5
+    assert "bad.h5 is &lt;damaged&gt; &amp; skipped" in page
+
+
+def test_it_says_what_was_run_and_what_came_out(page, runs):
+    text = text_of(page)
+    assert "DP-μ²-FL on digits: 24 runs" in text
+    assert "number of machines M" in text
+    cell = [
+        r
+        for r in runs
+        if (r.experiment.server, r.experiment.rho, r.experiment.machines) == ("trusted", 4, 10)
+    ]
+    mean = sum(run.test_loss for run in cell) / 3
+    assert f"{mean:.4f} ± " in text
+    excess = sum(run.figures["excess_loss"] for run in cell) / 3
+    assert f"{excess:.4g}" in text
+
+
+def test_privacy_in_words(page):
+    text = text_of(page)
+    for words in (
+        "Whoever sees everything that leaves the machines",
+        "Whoever sees everything that leaves the server, which itself sees sums without noise,",
+        "replace-one adjacency",
+        "What the guarantee does not cover",
+        "24 of 24 runs have a seed",
+        "This page shows none of the diagnostics",
+    ):
+        assert words in text
+    # 12 runs with rho = 4 and 12 with rho = 16.
+    assert f"ρ = {math.ceil(100 * math.sqrt(12 * 16 + 12 * 256)) / 100:.2f}" in text
+    assert "27.2 24.39" in re.sub(r"\s+", " ", text)
+
+
+def test_diagnostics_stay_in_the_files(page, folder):
+    text = text_of(page)
+    for run in mu2mpi.load(folder)[:3]:
+        assert f"{run.diagnostics.largest_increment_norm:.4g}" not in text
+
+
+def test_runs_without_noise_have_no_guarantee(runs):
+    silent = [
+        Summary(r.path, r.experiment.model_copy(update={"rho": math.inf}), r.created, 2.0, 0.5, r.figures)
+        for r in runs[:1]
+    ]
+    text = text_of(build_report(silent))
+    assert "1 of 1 runs add no noise: for them there is no guarantee at all." in text
+    assert "learns at most" not in text
+
+
+def toml_of(page):
+    return html.unescape(re.search(r"<pre><code>(.*?)</code>", page, re.DOTALL)[1])
+
+
+def test_the_sweep_that_repeats_the_runs(page, runs):
+    sweep = Sweep(tomllib.loads(toml_of(page)))
+    assert set(sweep.experiments) == {run.experiment for run in runs}
+    assert "mu2mpi sweep sweep.toml" in page
+
+
+def test_runs_that_are_no_sweep_are_listed_one_by_one(runs):
+    page = build_report([runs[0], runs[-1]])
+    found = re.findall(r"<pre><code>(.*?)</code>", page, re.DOTALL)
+    experiments = {Experiment.make(tomllib.loads(html.unescape(toml))) for toml in found}
+    assert experiments == {runs[0].experiment, runs[-1].experiment}
+
+
+PROBE = """<html><body style="margin:0">
+<iframe id="f" src="report.html" style="border:0;width:WIDTHpx;height:900px"></iframe><script>
+window.onload = () => {
+  const view = document.getElementById("f").contentWindow, page = view.document;
+  const broken = [...page.images].filter(image => !image.naturalWidth).length;
+  const dark = [...page.images].filter(image => image.currentSrc !== image.src).length;
+  const colour = view.getComputedStyle(page.body).backgroundColor;
+  document.title = `wide ${page.documentElement.scrollWidth} broken ${broken} dark ${dark} paper ${colour}`;
+};
+</script></body></html>"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_in_a_browser(page, tmp_path, width, scheme):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        missing("no browser is installed (on Debian: apt install chromium)")
+    (tmp_path / "report.html").write_text(page)
+    (tmp_path / "probe.html").write_text(PROBE.replace("WIDTH", str(width)))
+    command = [
+        browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        "--allow-file-access-from-files", "--enable-logging=stderr", "--virtual-time-budget=5000",
+        f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
+        f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", f"file://{tmp_path / 'probe.html'}",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "CONSOLE" not in done.stderr
+    found = re.search(r"<title>wide (\d+) broken (\d+) dark (\d+) paper (.*?)</title>", done.stdout)
+    assert found, done.stdout[:500]
+    # Nothing but tables and figures, which scroll by themselves, is wider than the screen.
+    assert int(found[1]) <= width
+    assert int(found[2]) == 0
+    assert int(found[3]) == (5 if scheme == "dark" else 0)
+    assert found[4] == ("rgb(22, 24, 28)" if scheme == "dark" else "rgb(255, 255, 255)")
