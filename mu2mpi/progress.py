@@ -1,13 +1,19 @@
 """How a run tells of itself: a bar on a terminal, a plain line for each evaluation in a log."""
 
 import sys
+from datetime import timedelta
 from time import monotonic
 from typing import Any, TextIO
 
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.experiment import Experiment
+from mu2mpi.privacy.accountant import rho_spent
 
 __all__ = ["LogProgress", "Progress", "TerminalProgress", "for_standard_error"]
+
+
+REFRESH_SECONDS = 0.2
+"""How often a bar is drawn again at most."""
 
 
 class Progress:
@@ -51,53 +57,73 @@ class LogProgress(Progress):
         self._stream = stream
         self._interval = interval
         self._rounds = 0
+        self._before = 0
+        self._started = 0.0
         self._told = 0.0
 
     def start(self, experiment: Experiment, schedule: Schedule, rounds_done: int) -> None:
         """Print what is about to run."""
-        self._rounds = schedule.rounds
-        self._told = monotonic()
+        self._rounds, self._before = schedule.rounds, rounds_done
+        self._started = self._told = monotonic()
         print(headline(experiment, schedule, rounds_done), file=self._stream, flush=True)
 
     def measured(self, t: int, loss: float, accuracy: float, spent: float) -> None:
         """Print what was measured, unless the last line is too young."""
-        if monotonic() - self._told < self._interval:
+        now = monotonic()
+        if now - self._told < self._interval:
             return
-        self._told = monotonic()
+        self._told = now
+        rate = (t - self._before) / max(now - self._started, 1e-9)
+        left = timedelta(seconds=round((self._rounds - t) / rate))
         line = (
-            f"  round {t} of {self._rounds}: loss {loss:.4f}, accuracy {accuracy:.1%}, rho spent {spent:.3g}"
+            f"  round {t} of {self._rounds}: loss {loss:.4f}, accuracy {accuracy:.1%}, "
+            f"rho spent {spent:.3g}, {rate:,.4g} rounds/s, {left} left"
         )
         print(line, file=self._stream, flush=True)
 
 
 class TerminalProgress(Progress):
-    """A bar with the last measured loss and accuracy."""
+    """A bar with rounds per second, time left, rho spent so far, and the last measured loss and accuracy."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._bar: Any = None
+        self._rho = 0.0
+        self._rounds = 0
+        self._done = 0
+        self._shown = 0.0
+        self._last = ""
 
     def start(self, experiment: Experiment, schedule: Schedule, rounds_done: int) -> None:
         """Print what is about to run and open the bar."""
         from tqdm import tqdm
 
         print(headline(experiment, schedule, rounds_done), file=self._stream, flush=True)
+        self._rho, self._rounds, self._done = schedule.rho, schedule.rounds, rounds_done
         self._bar = tqdm(
             total=schedule.rounds,
             initial=rounds_done,
             unit="round",
             file=self._stream,
             leave=False,
-            mininterval=0.2,
+            mininterval=REFRESH_SECONDS,
+            dynamic_ncols=True,
         )
 
     def advance(self) -> None:
         """Move the bar on."""
+        self._done += 1
+        now = monotonic()
+        if now - self._shown >= REFRESH_SECONDS:
+            self._shown = now
+            spent = rho_spent(self._rho, self._done, self._rounds)
+            self._bar.set_postfix_str(f"{self._last}rho spent {spent:.3g}", refresh=False)
         self._bar.update()
 
     def measured(self, t: int, loss: float, accuracy: float, spent: float) -> None:
         """Show what was measured beside the bar."""
-        self._bar.set_postfix_str(f"loss {loss:.4f}, accuracy {accuracy:.1%}, rho spent {spent:.3g}")
+        self._last = f"loss {loss:.4f}, accuracy {accuracy:.1%}, "
+        self._shown = 0.0
 
     def finish(self) -> None:
         """Take the bar away."""
