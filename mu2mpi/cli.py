@@ -30,6 +30,8 @@ EXAMPLES = """examples:
   mpirun -n 4 mu2mpi run --data mnist --output a.h5  four machines on four ranks
   mpirun -n 2 mu2mpi sweep jobs/tables.toml --output runs/
   mu2mpi table runs/
+  mu2mpi plot runs/ -o figure.png
+  mu2mpi report runs/
 
 Each command has its own --help."""
 

@@ -83,7 +83,7 @@ class LogProgress(Progress):
 
 
 class TerminalProgress(Progress):
-    """A bar with rounds per second, time left, rho spent so far, and the last measured loss and accuracy."""
+    """A bar with rounds per second, time left, rho spent so far, and the last measured loss."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -122,7 +122,8 @@ class TerminalProgress(Progress):
 
     def measured(self, t: int, loss: float, accuracy: float, spent: float) -> None:
         """Show what was measured beside the bar."""
-        self._last = f"loss {loss:.4f}, accuracy {accuracy:.1%}, "
+        # Without the accuracy, all of it fits into 80 columns.
+        self._last = f"loss {loss:.4f}, "
         self._shown = 0.0
 
     def finish(self) -> None:

