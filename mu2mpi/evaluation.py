@@ -27,6 +27,8 @@ FREE = 20_000_000
 PER_GRADIENT_PASS = 4.0
 """What a pass that computes gradients takes, in evaluations."""
 
+FREE_PASSES = 1_500_000_000
+
 GRID = 2.0**-32
 """Spacing of the integers as which gradients of pieces are summed, exactly in any order."""
 
@@ -49,12 +51,12 @@ def affordable_evaluations(schedule: Schedule, test_samples: int) -> int:
 
 
 def affordable_passes(schedule: Schedule, test_samples: int) -> int:
-    """Return how many gradients on the test set take under about a tenth of a run's time, but at least 20.
+    """Return how many gradients on the test set take under about a tenth of a run's time, but at least 5.
 
-    A run of any size may spend 100 milliseconds on them. More than 1,000 are never useful.
+    A run of any size may spend 1.5 seconds on them, which is 20 on MNIST. More than 1,000 are never useful.
     """
     one = PER_GRADIENT_PASS * evaluation_cost(schedule, test_samples)
-    return int(max(20, min(1000, max(0.1 * run_cost(schedule), 5 * FREE) / one)))
+    return int(max(5, min(1000, max(0.1 * run_cost(schedule), FREE_PASSES) / one)))
 
 
 class Evaluator:

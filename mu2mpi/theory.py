@@ -15,6 +15,8 @@ from mu2mpi.results.schema import Theory
 
 __all__ = ["assess", "excess_loss_bound"]
 
+MOST_PARAMETERS = 2_000_000
+
 _found: WeakKeyDictionary[Source, dict[float, Minimum]] = WeakKeyDictionary()
 
 
@@ -54,8 +56,9 @@ def assess(
     """Compare a finished run with theory; all ranks must call this, and each gets the same.
 
     The smallest evaluation loss over K depends on the data and on K alone, so it is found once for all
-    runs of a sweep. It takes a few passes over the test set where K is small, and never more than 20 or
-    a tenth of the run's time.
+    runs of a sweep. It takes a few passes over the test set where K is small, and never more than
+    `affordable_passes`. Of a model of more than `MOST_PARAMETERS` there is only the bound: the search
+    needs more memory than the run.
 
     Parameters
     ----------
@@ -72,10 +75,13 @@ def assess(
     communicator : Communicator
         The ranks.
     """
+    bound = excess_loss_bound(schedule)
+    if schedule.d > MOST_PARAMETERS:
+        return Theory(bound, *[math.nan] * 5)
     minimum = _minimum(schedule, source, evaluator, communicator)
     _, gradient = evaluator.gradient(x)
     return Theory(
-        excess_loss_bound=excess_loss_bound(schedule),
+        excess_loss_bound=bound,
         minimum_loss=minimum.value,
         minimum_gap=minimum.gap,
         excess_loss=loss - minimum.value,

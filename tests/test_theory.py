@@ -10,7 +10,7 @@ from arrays import random_source
 from scipy.optimize import minimize
 
 from mu2mpi.algorithm.schedule import make_schedule
-from mu2mpi.evaluation import Evaluator
+from mu2mpi.evaluation import Evaluator, affordable_passes
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator
 from mu2mpi.problem.minimum import TOLERANCE
@@ -75,12 +75,36 @@ def test_a_run_writes_what_it_measured(tmp_path: Path):
     assert 0 < theory.excess_loss < theory.excess_loss_bound
 
 
+def test_a_search_never_takes_long():
+    for machines in (1, 10, 100):
+        schedule = paper_schedule("untrusted", machines=machines, rounds=60_000 // machines)
+        assert 20 <= affordable_passes(schedule, 10_000) < 100
+    assert affordable_passes(paper_schedule("trusted"), 10**7) == 5
+    assert affordable_passes(paper_schedule("trusted", rounds=10**8, machines=1), 10_000) == 1000
+
+
+def test_large_models_have_the_bound_alone(monkeypatch):
+    monkeypatch.setattr("mu2mpi.theory.MOST_PARAMETERS", 100)
+    theory = run(Experiment(machines=2, rounds=5, seed=1)).theory
+    assert theory.excess_loss_bound > 0
+    assert math.isnan(theory.excess_loss)
+    assert math.isnan(theory.minimum_loss)
+
+
 def test_runs_of_a_sweep_share_the_search(monkeypatch):
+    calls = []
+    gradient = Evaluator.gradient
+    monkeypatch.setattr(Evaluator, "gradient", lambda *where: calls.append(1) or gradient(*where))
     source = random_source(3, 400, 6, 4)
     first = Simulation(Experiment(machines=2, seed=1), source, Communicator()).run(Progress())
-    monkeypatch.setattr(Evaluator, "gradient", lambda *_: pytest.fail("searched again"))
+    assert len(calls) > 2
+    calls.clear()
     second = Simulation(Experiment(machines=2, seed=2), source, Communicator()).run(Progress())
     assert first.theory.minimum_loss == second.theory.minimum_loss
+    # Only the gradient at its own output.
+    assert len(calls) == 1
+    other = Simulation(Experiment(machines=2, seed=1, diameter=0.3), source, Communicator()).run(Progress())
+    assert other.theory.minimum_loss < first.theory.minimum_loss
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])

@@ -127,6 +127,11 @@ def _theory(theory: Theory | None) -> str:
     if theory is None:
         return ""
     bound = "none: clipped" if math.isnan(theory.excess_loss_bound) else f"{theory.excess_loss_bound:.4g}"
+    if math.isnan(theory.minimum_loss):
+        return _wrapped(
+            f"The theorem's bound on the excess loss: {bound}, in nats. The model is too large to search for "
+            "the smallest loss in the ball, so the excess loss was not measured."
+        )
     grid = as_text(
         ["", "measured", "theorem: at most"],
         [[["excess loss (nats)", f"{theory.excess_loss:.4g}", bound]]],

@@ -76,6 +76,8 @@ class Diagnostics:
 class Theory:
     """What theory says of a run, next to what the run did; losses in nats.
 
+    All but the bound is NaN for models that are too large for the search.
+
     Attributes
     ----------
     excess_loss_bound : float

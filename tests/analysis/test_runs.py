@@ -45,7 +45,7 @@ def test_all_runs_are_one_tidy_frame(folder):
 
 
 def test_runs_are_a_sequence(folder):
-    runs = mu2mpi.load([folder / path.name for path in sorted(folder.iterdir())[:4]])
+    runs = mu2mpi.load([folder / path.name for path in sorted(folder.glob("*.h5"))[:4]])
     assert [run.path for run in runs] == [run.path for run in runs[:]]
     assert len(runs[1:3]) == 2
     assert repr(runs) == "<4 runs>"
@@ -54,7 +54,7 @@ def test_runs_are_a_sequence(folder):
 
 
 def test_what_cannot_be_used_is_named_and_skipped(folder, tmp_path):
-    content = next(folder.iterdir()).read_bytes()
+    content = next(folder.glob("*.h5")).read_bytes()
     (tmp_path / "good.h5").write_bytes(content)
     (tmp_path / "half.h5").write_bytes(content[: len(content) // 2])
     (tmp_path / "foreign.h5").write_text("hello")

@@ -95,6 +95,8 @@ def test_theory_stands_beside_what_was_measured():
     text = " ".join(paragraph(describe(clipped, Path("a.h5")), "Theory"))
     assert "none: clipped" in text
     assert "or up to 0.01 less" in text
+    large = replace(make_result(), theory=Theory(0.3, *[math.nan] * 5))
+    assert "too large to search" in describe(large, Path("a.h5"))
     assert "Theory" not in describe(replace(make_result(), theory=None), Path("a.h5"))
 
 
