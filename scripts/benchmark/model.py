@@ -1,9 +1,9 @@
 """The time of a round on many ranks, predicted from one rank and the usual model of messages.
 
 A message of n bytes between two ranks takes alpha + beta n. With P ranks, an Allreduce of large messages
-(reduce-scatter and allgather, Rabenseifner 2004) takes 2 log2(P) alpha + 2 (P - 1)/P n beta; a Reduce of that
-kind the same; a Bcast (scatter and allgather) (log2(P) + P - 1) alpha + 2 (P - 1)/P n beta, or as a binary tree
-log2(P) (alpha + n beta), whichever is less.
+(reduce-scatter and allgather, Rabenseifner 2004) takes 2 log2(P) alpha + 2 (P - 1)/P n beta, and a Reduce of
+that kind the same. A Bcast takes (log2(P) + P - 1) alpha + 2 (P - 1)/P n beta as scatter and allgather, or
+log2(P) (alpha + n beta) as a binary tree, whichever is less.
 """
 
 import math

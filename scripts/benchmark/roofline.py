@@ -2,8 +2,8 @@
 
 from workload import MACHINE_ROUNDS, D
 
-# Operations on one number that a normal needs, counted in the source of the kernels. A block of ChaCha20,
-# which gives eight normals, takes 80 quarter rounds of 12 operations on 32 bits and 16 sums. A pair of normals
+# Operations on one number that a normal needs, counted in the source of the kernels. A block of ChaCha20
+# gives eight normals and takes 80 quarter rounds of 12 operations on 32 bits, and 16 sums. A pair of normals
 # takes 44 operations on floating-point numbers (with the square root as one), and 20 on integers of 64 bits,
 # which count twice.
 INTEGERS_PER_NORMAL = (80 * 12 + 16) / 8 + 20
