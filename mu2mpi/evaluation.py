@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.cost import evaluation_cost, run_cost
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.source import CHUNK_BYTES, Samples, Source
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.problem.logistic import sum_losses
 
@@ -65,18 +65,30 @@ class Evaluator:
     Parameters
     ----------
     source : Source
-        Where the test set comes from; each rank reads its part of it once.
+        Where the test set comes from. Each rank reads its part of it once, or where that is large, in chunks
+        for each measurement.
     communicator : Communicator
         The ranks.
+
+    Attributes
+    ----------
+    samples : Samples
+        What was read last.
     """
 
     def __init__(self, source: Source, communicator: Communicator) -> None:
         self._communicator = communicator
-        self._scale = source.scale
+        self._source = source
         self._size = source.test_samples
         pieces = block(math.ceil(self._size / PIECE), communicator.size, communicator.rank)
         start, stop = pieces.start * PIECE, min(pieces.stop * PIECE, self._size)
-        self.samples: Samples = source.test(np.arange(start, max(start, stop)))
+        at_once = PIECE * max(1, CHUNK_BYTES // (PIECE * source.sample_bytes))
+        self._chunks = [range(k, min(k + at_once, stop)) for k in range(start, stop, at_once)]
+        self._read(self._chunks[0] if self._chunks else range(0))
+
+    def _read(self, chunk: range) -> None:
+        self._held = chunk
+        self.samples: Samples = self._source.test(np.arange(chunk.start, chunk.stop))
 
     def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
         """Return the mean loss in nats and the accuracy of x on rank 0, and None elsewhere.
@@ -86,11 +98,7 @@ class Evaluator:
         x : ndarray of float64, shape (K, F)
             A model that all ranks hold.
         """
-        features, labels = self.samples.features, self.samples.labels
-        sums = [
-            sum_losses(x, features[start : start + PIECE], labels[start : start + PIECE], self._scale)
-            for start in range(0, len(labels), PIECE)
-        ]
+        sums = [sum_losses(x, *piece, self._source.scale) for piece in self._pieces()]
         gathered = self._communicator.gather(sums)
         if gathered is None:
             return None
@@ -111,8 +119,8 @@ class Evaluator:
         tuple of float and ndarray of float64, shape (K, F)
         """
         total, losses = np.zeros(x.shape, dtype=np.int64), []
-        for z, labels in self._pieces():
-            loss, gradient = _loss_and_gradient(x, z, labels)
+        for features, labels in self._pieces():
+            loss, gradient = _loss_and_gradient(x, self._scaled(features), labels)
             losses.append(loss)
             total += np.rint(gradient / GRID).astype(np.int64)
         communicator = self._communicator
@@ -125,14 +133,21 @@ class Evaluator:
         loss = 0.0 if gathered is None else math.fsum(itertools.chain(*gathered)) / self._size
         return communicator.share(loss), gradient
 
-    def _pieces(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int32]]]:
-        """Yield this rank's pieces: samples with the bias feature, shape (n, F), and their labels."""
-        features, labels = self.samples.features, self.samples.labels
-        for start in range(0, len(labels), PIECE):
-            piece = features[start : start + PIECE]
-            z = np.ones((len(piece), piece.shape[1] + 1))
-            np.multiply(piece, self._scale, out=z[:, :-1], casting="unsafe", dtype=np.float64)
-            yield z, labels[start : start + PIECE]
+    def _pieces(self) -> Iterator[tuple[NDArray[np.generic], NDArray[np.int32]]]:
+        """Yield this rank's pieces: features as stored, shape (n, F - 1), and their labels."""
+        for chunk in self._chunks:
+            if chunk != self._held:
+                del self.samples  # so that memory never holds two chunks
+                self._read(chunk)
+            features, labels = self.samples.features, self.samples.labels
+            for start in range(0, len(labels), PIECE):
+                yield features[start : start + PIECE], labels[start : start + PIECE]
+
+    def _scaled(self, features: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Return samples scaled and with the bias feature, shape (n, F)."""
+        z = np.ones((len(features), features.shape[1] + 1))
+        np.multiply(features, self._source.scale, out=z[:, :-1], casting="unsafe", dtype=np.float64)
+        return z
 
 
 def _loss_and_gradient(

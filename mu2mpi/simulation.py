@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi import environment
-from mu2mpi.algorithm.machine import HostedSamples, Machines
+from mu2mpi.algorithm.machine import Machines
 from mu2mpi.algorithm.server import make_server
-from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Source
 from mu2mpi.evaluation import Evaluator, affordable_evaluations, evaluation_rounds
 from mu2mpi.experiment import Experiment
@@ -20,6 +19,7 @@ from mu2mpi.preparation import Keys, complete, plan
 from mu2mpi.privacy.accountant import PrivacyStatement, epsilon_exact, epsilon_paper, rho_spent
 from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
+from mu2mpi.supply import make_supply
 from mu2mpi.theory import assess
 from mu2mpi.timing import PHASES, Stopwatch
 from mu2mpi.warmup import kernel_calls, start_compiler
@@ -72,7 +72,10 @@ class Simulation:
         is_trusted = experiment.server == "trusted"
         with communicator.together():
             self.schedule = plan(experiment, source, communicator.size)
-            self.machines = self._host_machines(source, None if is_trusted else self.keys.noise)
+            hosted = block(self.schedule.machines, communicator.size, communicator.rank)
+            supply = make_supply(source, self.schedule, self.keys.dealing, hosted)
+            noise = None if is_trusted else self.keys.noise
+            self.machines = Machines(self.schedule, hosted, supply, noise)
             self.evaluator = Evaluator(source, communicator)
         self.server = make_server(self.schedule, communicator, self.keys.noise if is_trusted else None)
         count = experiment.evaluations or affordable_evaluations(self.schedule, source.test_samples)
@@ -82,21 +85,10 @@ class Simulation:
         self._rows: list[tuple[float, ...]] = []
         self._elapsed_before = 0.0
         self._restore(checkpoint)
-        feature_type = self.machines.samples.features.dtype
+        with communicator.together():
+            feature_type = self.machines.read(self.rounds_done + 1).features.dtype
         start_compiler()
         communicator.fill_cache(kernel_calls(feature_type))
-
-    def _host_machines(self, source: Source, noise: NDArray[np.uint32] | None) -> Machines:
-        """Read the samples of this rank's block of machines, in the order of their use."""
-        schedule = self.schedule
-        hosted = block(schedule.machines, self.communicator.size, self.communicator.rank)
-        rows = machine_rows(
-            source.training_samples, schedule.machines, schedule.rounds, self.keys.dealing, hosted
-        )
-        samples = source.training(rows.ravel())
-        features = samples.features.reshape(*rows.shape, source.dimension)
-        mine = HostedSamples(features, samples.labels.reshape(rows.shape), source.scale)
-        return Machines(schedule, hosted.start, mine, noise)
 
     def run(self, progress: Progress, keeper: Keeper | None = None) -> Result:
         """Take all rounds that are left and return the result, the same on every rank.

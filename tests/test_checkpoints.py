@@ -16,6 +16,7 @@ import pytest
 from arrays import random_source
 from launch import SETTINGS, mpirun, mu2mpi
 
+from mu2mpi import supply
 from mu2mpi.cli import main
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.experiment import Experiment
@@ -73,6 +74,15 @@ def test_going_on_gives_the_bits_of_an_unbroken_run(server, t, tmp_path):
     resumed = Simulation(experiment, source, Communicator(), state).run(Progress())
     assert_same(resumed, unbroken)
     assert np.all(np.diff(resumed.history.elapsed_seconds) > 0)
+
+
+def test_going_on_in_the_middle_of_a_chunk_of_samples(monkeypatch):
+    source = random_source(1, 100, 6, 3)
+    experiment = Experiment(machines=4, seed=9)
+    unbroken = Simulation(experiment, source, Communicator()).run(Progress())
+    monkeypatch.setattr(supply, "CHUNK_BYTES", 3 * 4 * source.sample_bytes)
+    state = stopped_state(experiment, source, 9)
+    assert_same(Simulation(experiment, source, Communicator(), state).run(Progress()), unbroken)
 
 
 @SERVERS

@@ -1,6 +1,7 @@
 """What the machines of one rank do in a round: compute increments, keep their sum, hide it."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from mu2mpi.privacy.noise import AGGREGATE, MACHINE, add_noise, padded_zeros
 from mu2mpi.problem.ball import shrinkage, squared_norm
 from mu2mpi.problem.logistic import BATCH, TILE, batch_logits, empty_batch, load_sample, residual, two_logits
 
-__all__ = ["HostedSamples", "Machines", "add_increments"]
+__all__ = ["HostedSamples", "Machines", "Supply", "add_increments"]
 
 
 @inline
@@ -106,21 +107,35 @@ def add_increments(q, x, x_previous, features, labels, scale, t, bound, resoluti
 
 @dataclass(frozen=True)
 class HostedSamples:
-    """The samples of the machines that one rank hosts, in the order of use.
+    """What the machines that one rank hosts use in some consecutive rounds.
 
     Attributes
     ----------
-    features : ndarray, shape (T, machines, F - 1)
-        Row ``[t - 1, i]`` is what the rank's i-th machine uses in round t, in the stored type.
-    labels : ndarray of int32, shape (T, machines)
+    features : ndarray, shape (rounds, machines, F - 1)
+        Row ``[k, i]`` is what the rank's i-th machine uses in round ``first_round + k``, in the stored type.
+    labels : ndarray of int32, shape (rounds, machines)
         Their classes.
     scale : float
         Factor that takes stored features into [-1, 1].
+    first_round : int
+        The first of the rounds, from 1.
     """
 
     features: NDArray[np.generic]
     labels: NDArray[np.int32]
     scale: float
+    first_round: int = 1
+
+    @property
+    def rounds(self) -> range:
+        """The rounds that these samples are for."""
+        return range(self.first_round, self.first_round + len(self.labels))
+
+
+Supply = Callable[[int], HostedSamples]
+"""Returns the samples of a round and of as many after it as are read at once."""
+
+NOTHING = HostedSamples(np.empty((0, 0, 0)), np.empty((0, 0), dtype=np.int32), 1.0)
 
 
 class Machines:
@@ -133,15 +148,17 @@ class Machines:
     ----------
     schedule : Schedule
         Constants of the run.
-    first : int
-        Number of the first hosted machine, from 0.
-    samples : HostedSamples
-        What the hosted machines own.
+    hosted : range
+        Numbers of the hosted machines, from 0.
+    supply : callable
+        Returns the hosted machines' samples from a given round on.
     key : ndarray of uint32, shape (8,), or None
         Noise key; None where no machine may draw noise.
 
     Attributes
     ----------
+    samples : HostedSamples
+        What was read last; nothing before the first round.
     q : ndarray of int64, shape (K, F)
         Sum of the hosted q_{t,i}, not noised, in units of the grid.
     flat_q : ndarray of int64
@@ -153,12 +170,12 @@ class Machines:
     """
 
     def __init__(
-        self, schedule: Schedule, first: int, samples: HostedSamples, key: NDArray[np.uint32] | None
+        self, schedule: Schedule, hosted: range, supply: Supply, key: NDArray[np.uint32] | None
     ) -> None:
         self.schedule = schedule
-        self.first = first
-        self.count = samples.labels.shape[1]
-        self.samples = samples
+        self.first, self.count = hosted.start, len(hosted)
+        self.samples = NOTHING
+        self._supply = supply
         # Two machines gain less from sharing a batch than they lose by its empty places.
         self._batch = BATCH if schedule.machines > 2 else 1
         self.key = key
@@ -167,15 +184,24 @@ class Machines:
         self.clipped = 0
         self._flat_noised, self._noised = padded_zeros(self.q.shape)
 
+    def read(self, t: int) -> HostedSamples:
+        """Have the samples of round t at hand, and return them with those that were read with them."""
+        if t not in self.samples.rounds:
+            # What is used up goes before its successor comes, so that memory never holds both.
+            self.samples = NOTHING
+            self.samples = self._supply(t)
+        return self.samples
+
     def observe(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:
         """Spend each machine's sample z_{t,i}: q_{t,i} = q_{t-1,i} + s_{t,i}."""
-        samples, schedule = self.samples, self.schedule
+        samples, schedule = self.read(t), self.schedule
+        k = t - samples.first_round
         largest, clipped = add_increments(
             self.q,
             x,
             x_previous,
-            samples.features[t - 1],
-            samples.labels[t - 1],
+            samples.features[k],
+            samples.labels[k],
             samples.scale,
             t,
             schedule.bound,

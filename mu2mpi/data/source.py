@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
 
-__all__ = ["Samples", "Source"]
+__all__ = ["CHUNK_BYTES", "Samples", "Source"]
+
+CHUNK_BYTES = 48 << 20
+"""About how much a rank reads at once: all of MNIST, or a part of what is larger."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,12 @@ class Source(ABC):
     training_samples: int
     test_samples: int
     scale: float
+
+    @property
+    def sample_bytes(self) -> int:
+        """Size of the features of a sample as they are stored."""
+        nothing = self._read_training(np.empty(0, np.int64))
+        return self.dimension * nothing.features.dtype.itemsize
 
     @abstractmethod
     def _read_training(self, rows: NDArray[np.int64]) -> Samples:

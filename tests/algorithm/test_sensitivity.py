@@ -15,7 +15,8 @@ from mu2mpi.algorithm.schedule import make_schedule
 
 def sums(schedule, features, labels, queries):
     """Return the exact sums of increments after each round, with the query points given."""
-    machines = Machines(schedule, 0, HostedSamples(features, labels, 1.0), None)
+    hosted = range(schedule.machines)
+    machines = Machines(schedule, hosted, lambda t: HostedSamples(features, labels, 1.0), None)
     found = []
     for t in range(1, schedule.rounds + 1):
         machines.observe(t, queries[t], queries[t - 1])

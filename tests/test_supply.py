@@ -1,0 +1,91 @@
+"""Samples in chunks of rounds: each read once, in its turn, and the same bits whatever is read at once."""
+
+import numpy as np
+import pytest
+from arrays import ArraySource, random_source
+
+from mu2mpi import evaluation, supply
+from mu2mpi.data.partition import machine_rows
+from mu2mpi.evaluation import PIECE, Evaluator
+from mu2mpi.experiment import Experiment
+from mu2mpi.parallel import Communicator
+from mu2mpi.preparation import plan
+from mu2mpi.progress import Progress
+from mu2mpi.simulation import Simulation
+from mu2mpi.supply import make_supply
+
+DIMENSION = 6
+KEY = bytes(32)
+
+
+class Watched(ArraySource):
+    """Remembers which training rows were asked for."""
+
+    def training(self, rows):
+        self.asked.append(rows)
+        return super().training(rows)
+
+
+def watched(n: int) -> Watched:
+    source = random_source(1, n, DIMENSION, 3)
+    source.__class__ = Watched
+    source.asked = []
+    return source
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 7, 25, 1000])
+@pytest.mark.parametrize("hosted", [range(4), range(1, 3), range(4, 4)])
+def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted):
+    monkeypatch.setattr(supply, "CHUNK_BYTES", at_once * max(1, len(hosted)) * DIMENSION)
+    source = watched(100)
+    schedule = plan(Experiment(machines=4), source, 1)
+    read = make_supply(source, schedule, KEY, hosted)
+    rows, t = machine_rows(100, 4, 25, KEY, hosted), 1
+    while t <= 25:
+        samples = read(t)
+        assert samples.rounds.start == t
+        expected = rows[t - 1 : samples.rounds.stop - 1]
+        np.testing.assert_array_equal(samples.features, source._training.features[expected])
+        np.testing.assert_array_equal(samples.labels, source._training.labels[expected])
+        t = samples.rounds.stop
+    assert t == 26
+    np.testing.assert_array_equal(np.concatenate(source.asked), rows.ravel())
+    if len(hosted):
+        assert max(map(len, source.asked)) <= at_once * len(hosted)
+
+
+def test_a_sample_larger_than_a_chunk_is_read_all_the_same(monkeypatch):
+    monkeypatch.setattr(supply, "CHUNK_BYTES", 1)
+    source = watched(20)
+    read = make_supply(source, plan(Experiment(machines=2), source, 1), KEY, range(2))
+    assert read(3).rounds == range(3, 4)
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_bits_do_not_depend_on_how_much_is_read_at_once(monkeypatch, server):
+    experiment = Experiment(server=server, machines=4, seed=3)
+    whole = Simulation(experiment, random_source(1, 100, DIMENSION, 3), Communicator()).run(Progress())
+    monkeypatch.setattr(supply, "CHUNK_BYTES", 3 * 4 * DIMENSION)
+    source = watched(100)
+    parts = Simulation(experiment, source, Communicator()).run(Progress())
+    assert len(source.asked) == 9
+    assert parts.x.tobytes() == whole.x.tobytes()
+    assert parts.history.test_loss.tobytes() == whole.history.test_loss.tobytes()
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 100])
+def test_a_large_test_set_is_measured_in_chunks(monkeypatch, pieces):
+    source = random_source(2, 10, DIMENSION, 3)
+    source._test = random_source(3, 5 * PIECE + 9, DIMENSION, 3)._training
+    source.test_samples = len(source._test)
+    x = np.random.default_rng(0).standard_normal((3, DIMENSION + 1))
+    whole = Evaluator(source, Communicator())
+    monkeypatch.setattr(evaluation, "CHUNK_BYTES", pieces * PIECE * DIMENSION)
+    parts = Evaluator(source, Communicator())
+    assert len(parts.samples) == min(pieces * PIECE, source.test_samples)
+    for _ in range(2):
+        assert parts.measure(x) == whole.measure(x)
+        loss, gradient = parts.gradient(x)
+        assert loss == whole.gradient(x)[0]
+        assert gradient.tobytes() == whole.gradient(x)[1].tobytes()
+        assert len(parts.samples) <= pieces * PIECE
