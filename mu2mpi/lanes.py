@@ -1,7 +1,8 @@
-"""Which runs of a sweep are done side by side: those that have fewer machines than there are ranks."""
+"""Which runs of a sweep are done side by side, and on how many ranks each."""
 
 import heapq
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,7 +36,11 @@ class Wave:
 
 
 def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[Wave]:
-    """Arrange runs so that no rank hosts no machine while there is something else to do.
+    """Arrange runs so that every rank is busy to the end, with as few messages as that allows.
+
+    A rank that works on a run alone waits for nobody, so runs are done one a rank. Two kinds of runs get
+    more ranks, if they have the machines for it: those that are more than a rank's fair share of all the
+    work, and the shortest ones, if too few are left to give every rank its own.
 
     Runs of the same width make a wave. In each, the longest run that is left goes to the lane that will
     be free first; the wave with the longest run goes first.
@@ -49,9 +54,18 @@ def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[W
     ranks : int
         How many there are.
     """
+    order = sorted(range(len(machines)), key=lambda run: (-costs[run], run))
+    fair = sum(costs) / ranks
+    large = sum(cost > fair for cost in costs)
+    left_over = (len(order) - large) % ranks
     widths: dict[int, list[int]] = {}
-    for run in sorted(range(len(machines)), key=lambda run: (-costs[run], run)):
-        widths.setdefault(min(machines[run], ranks), []).append(run)
+    for place, run in enumerate(order):
+        width = 1
+        if place < large:
+            width = math.ceil(costs[run] / fair)
+        elif place >= len(order) - left_over:
+            width = ranks // left_over
+        widths.setdefault(min(width, machines[run]), []).append(run)
     return [_fill(width, runs, costs, ranks) for width, runs in widths.items()]
 
 

@@ -1,4 +1,4 @@
-"""Run the experiments of a sweep one after the other, skipping what is finished."""
+"""Run the experiments of a sweep, side by side where that is faster, skipping what is finished."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ def run_sweep(
 ) -> None:
     """Run experiments of a sweep on all ranks and write one result file for each.
 
-    Runs with fewer machines than there are ranks are done side by side, the longest first.
+    Runs are done side by side, the longest first (`waves`).
 
     Parameters
     ----------
