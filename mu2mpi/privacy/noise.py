@@ -2,9 +2,9 @@
 
 ChaCha20 is keyed by the noise key; its nonce holds who draws and in which round, its counter the
 coordinate. Box and Muller's transform turns two 64-bit words into two normals: in each chunk of 256,
-words i and 128 + i into normals i and 128 + i. Whoever lacks the key
-cannot tell the words from random ones, and whoever holds it can recompute any draw anywhere, so a
-restarted run sends the same messages again instead of a second noisy copy of the same secret.
+words i and 128 + i into normals i and 128 + i. Whoever lacks the key cannot tell the words from random
+ones, and whoever holds it can recompute any draw anywhere, so a restarted run sends the same messages
+again instead of a second noisy copy of the same secret.
 """
 
 import hashlib
