@@ -32,6 +32,7 @@ EXAMPLES = """examples:
   mu2mpi table runs/
   mu2mpi plot runs/ -o figure.png
   mu2mpi report runs/
+  mu2mpi privacy --epsilon 2 --delta 1e-5            which rho that is
 
 Each command has its own --help."""
 
@@ -115,6 +116,7 @@ def _parser() -> Parser:
         _add_plot,
         _add_report,
         _add_show,
+        _add_privacy,
         _add_job,
         _add_launch,
         _add_data,
@@ -187,6 +189,7 @@ def _add_run(commands: "Commands[Parser]") -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from mu2mpi.analysis.show import in_brief
     from mu2mpi.experiment import Experiment, result_name
     from mu2mpi.parallel import world
     from mu2mpi.progress import for_standard_error
@@ -213,6 +216,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if communicator.rank == 0:
         loss, accuracy = result.history.test_loss[-1], result.history.test_accuracy[-1]
         print(f"{output}: test loss {loss:.4f}, accuracy {accuracy:.1%}; next: mu2mpi show {output}")
+        print(in_brief(result.privacy))
     return 0
 
 
@@ -425,6 +429,47 @@ def _show(arguments: argparse.Namespace) -> int:
     else:
         print(describe(read_result(path), path))
     return 0
+
+
+def _add_privacy(commands: "Commands[Parser]") -> None:
+    parser = _add_command(
+        commands,
+        "privacy",
+        _privacy,
+        "compute rho, epsilon and delta from each other, or check the claims of results",
+        "Give --rho, or --epsilon, or two of --rho, --epsilon and --delta. Or give result files: what they "
+        "claim is computed again from their noise, and a claim that does not hold is an error with code 1.",
+    )
+    parser.add_argument(
+        "paths", type=Path, nargs="*", metavar="PATH", help="result files, or folders of them"
+    )
+    for name in ("rho", "epsilon", "delta"):
+        parser.add_argument(f"--{name}", type=float, metavar="REAL", default=argparse.SUPPRESS)
+    parser.add_argument(
+        "--samples",
+        type=int,
+        metavar="N",
+        default=argparse.SUPPRESS,
+        help="number of samples of all machines, by which delta is judged",
+    )
+
+
+def _privacy(arguments: argparse.Namespace) -> int:
+    from mu2mpi.analysis.conversion import convert
+    from mu2mpi.analysis.ledgers import check_ledgers
+
+    names = ("rho", "epsilon", "delta", "samples")
+    given = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+    if bool(given) == bool(arguments.paths):
+        arguments.parser.error("give result files, or some of --rho, --epsilon and --delta")
+    if given:
+        print(convert(given))
+        return 0
+    text, problems = check_ledgers(arguments.paths)
+    print(text)
+    for problem in problems:
+        print(f"mu2mpi: error: {problem}", file=sys.stderr)
+    return 1 if problems else 0
 
 
 def _add_job(commands: "Commands[Parser]") -> None:

@@ -3,6 +3,7 @@
 import itertools
 import tomllib
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_FLOOR, Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -10,11 +11,16 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mu2mpi.errors import InputError
+from mu2mpi.privacy.accountant import rho_exact
 
 __all__ = ["Experiment", "Sweep", "read_toml", "result_name"]
 
 NAMED = ("data", "server", "machines", "rho", "seed")
 """Settings that name a result where no sweep says which ones vary."""
+
+RHO_DIGITS = 8
+"""Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
+mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
 
 SYNTHETIC_ONLY = ("samples", "features", "classes", "data_seed")
 
@@ -53,6 +59,11 @@ class Experiment(BaseModel):
     rounds: int | None = Field(
         None, ge=1, lt=2**32, description="number of rounds T [default: as many as the samples allow]"
     )
+    epsilon: float | None = Field(
+        None,
+        gt=0,
+        description="privacy, instead of rho: takes the largest rho that is exactly (epsilon, delta)-private",
+    )
     rho: float = Field(
         4.0, gt=0, description="privacy: every order a has Renyi divergence a*rho^2/2; inf for no noise"
     )
@@ -62,7 +73,9 @@ class Experiment(BaseModel):
         "a shortcut to simulate many: results have the same distribution, but single messages are not "
         "protected [default: every machine draws its own, as the protocol says]",
     )
-    delta: float = Field(1e-5, gt=0, lt=1, description="the delta at which epsilon is reported")
+    delta: float = Field(
+        1e-5, gt=0, lt=1, description="the delta of epsilon, be it given or reported; well below 1 / samples"
+    )
     diameter: float = Field(
         0.1, ge=1e-100, le=1e100, description="diameter D of the ball K around the starting point 0"
     )
@@ -105,6 +118,16 @@ class Experiment(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _calibrate(self) -> Self:
+        if self.epsilon is not None:
+            if "rho" in self.model_fields_set:
+                raise ValueError("rho and epsilon are both given, and either determines the other; give one")
+            rounding = Context(prec=RHO_DIGITS, rounding=ROUND_FLOOR)
+            rho = rounding.create_decimal(repr(rho_exact(self.epsilon, self.delta)))
+            self.__dict__["rho"] = float(rho)
+        return self
+
     if not TYPE_CHECKING:  # type checkers know the fields better than this signature tells
 
         def __init__(self, **settings: Any) -> None:
@@ -136,8 +159,12 @@ class Experiment(BaseModel):
             raise InputError("\n".join(prefix + line for line in str(error).splitlines())) from None
 
     def to_toml(self) -> str:
-        """Return the TOML that repeats this experiment; options left to their meaning "unset" are absent."""
-        return tomli_w.dumps(self.settings())
+        """Return the TOML that repeats this experiment.
+
+        Options left to their meaning "unset" are absent, and so is a rho that follows from epsilon.
+        """
+        follows = () if self.epsilon is None else ("rho",)
+        return tomli_w.dumps({k: v for k, v in self.settings().items() if k not in follows})
 
     def settings(self) -> dict[str, Any]:
         """Return every option that has a value and applies to this data source."""
@@ -248,6 +275,8 @@ def result_name(experiment: Experiment, names: Sequence[str] = NAMED) -> str:
     """Return a file name such as ``trusted_rho-4_machines-100_seed-1.h5`` made of the named settings."""
     parts = []
     for name in names:
+        if name == "rho" and experiment.epsilon is not None:
+            name = "epsilon"
         value = getattr(experiment, name)
         if isinstance(value, str):
             parts.append(value)

@@ -75,10 +75,14 @@ def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 def merged_settings(config: Path | None, arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of a configuration file, overridden by those given as options.
 
+    Epsilon overrides rho, and rho epsilon.
+
     Raises
     ------
     InputError
         If the file cannot be read or is not TOML.
     """
-    settings = {} if config is None else read_toml(config)
-    return {**settings, **given_settings(arguments)}
+    settings, given = {} if config is None else read_toml(config), given_settings(arguments)
+    if "rho" in given or "epsilon" in given:
+        settings = {name: value for name, value in settings.items() if name not in ("rho", "epsilon")}
+    return {**settings, **given}

@@ -90,7 +90,9 @@ class Keys:
         It depends on everything that changes what is sent. If runs with the same secret seed and, say,
         different rho drew the same normals, a difference of their messages would hold no noise.
         """
-        unsent = {"seed": None, "delta": Experiment.model_fields["delta"].default, "evaluations": None}
+        delta = Experiment.model_fields["delta"].default
+        # With epsilon unset, rho speaks for itself.
+        unsent = {"seed": None, "epsilon": None, "delta": delta, "evaluations": None}
         return derive_key(root, "noise", experiment.model_copy(update=unsent).to_toml())
 
     @classmethod

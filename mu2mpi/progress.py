@@ -36,6 +36,8 @@ def headline(experiment: Experiment, schedule: Schedule, rounds_done: int) -> st
     """Say in a line what is about to run."""
     going_on = f"; going on after round {rounds_done}" if rounds_done else ""
     noise = "no noise" if schedule.sigma == 0 else f"rho = {schedule.rho:g}"
+    if experiment.epsilon is not None:
+        noise += f" (epsilon = {experiment.epsilon:g}, delta = {experiment.delta:g})"
     return (
         f"{experiment.data}, {schedule.server} server, {noise}: M = {schedule.machines} machines, "
         f"T = {schedule.rounds} rounds, d = {schedule.d}{going_on}"

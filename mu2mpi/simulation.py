@@ -16,7 +16,8 @@ from mu2mpi.experiment import Experiment
 from mu2mpi.interruption import Verdict
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.preparation import Keys, complete, plan
-from mu2mpi.privacy.accountant import PrivacyStatement, epsilon_exact, epsilon_paper, rho_spent
+from mu2mpi.privacy.accountant import epsilon_exact, epsilon_paper, rho_spent
+from mu2mpi.privacy.ledger import PrivacyStatement
 from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 from mu2mpi.supply import make_supply
@@ -234,6 +235,9 @@ class Simulation:
             S=schedule.S,
             clip_norm=schedule.clip_norm,
             sigma=schedule.sigma,
+            rounds=schedule.rounds,
+            machines=schedule.machines,
+            parameters=schedule.d,
             resolution=schedule.resolution,
             noise_recomputable=self.experiment.seed is not None,
             noise=self.experiment.noise or "protocol",

@@ -173,6 +173,7 @@ def test_show_does_not_tell_the_key(tmp_path, capsys):
         (Experiment(machines=5, seed=1), "machines is 5 here and 4 there"),
         (Experiment(machines=4, seed=1, server="trusted"), "server is trusted here and untrusted there"),
         (Experiment(machines=4, seed=1, rounds=24), "rounds is 24 here and 25 there"),
+        (Experiment(machines=4, seed=1, epsilon=2.0), "epsilon is 2.0 here and unset there"),
     ],
 )
 def test_a_checkpoint_of_another_experiment_is_refused(state, tmp_path, other, words):
@@ -182,6 +183,18 @@ def test_a_checkpoint_of_another_experiment_is_refused(state, tmp_path, other, w
     with pytest.raises(InputError, match=words):
         _find_checkpoint(tmp_path / "a.h5", other)
     assert path.read_bytes() == content
+
+
+def test_a_run_of_some_epsilon_goes_on(tmp_path):
+    source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4, seed=1, epsilon=2.0)
+    write_checkpoint(stopped_state(experiment, source, 10), checkpoint_path(tmp_path / "a.h5"))
+    found = _find_checkpoint(tmp_path / "a.h5", experiment)
+    assert found.experiment.rho == experiment.rho
+    resumed = Simulation(found.experiment, source, Communicator(), found).run(Progress())
+    assert_same(resumed, Simulation(experiment, source, Communicator()).run(Progress()))
+    assert resumed.privacy.epsilon_exact <= 2.0
+    with pytest.raises(InputError, match=r"rho is 1\.0 here and 0\.5"):
+        _find_checkpoint(tmp_path / "a.h5", experiment.model_copy(update={"rho": 1.0}))
 
 
 def test_what_the_experiment_leaves_open_was_settled_before(state, tmp_path):

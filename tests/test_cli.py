@@ -168,10 +168,73 @@ def test_configuration_file_and_options_that_override_it(capsys, tmp_path):
     assert read_result(tmp_path / "b.h5").x.tobytes() == read_result(tmp_path / "a.h5").x.tobytes()
 
 
+def test_epsilon_instead_of_rho(capsys, tmp_path):
+    config, path = tmp_path / "experiment.toml", tmp_path / "a.h5"
+    config.write_text("rho = 2.0\nmachines = 3\nrounds = 20\n")
+    code, out, err = invoke(capsys, "run", "--config", config, "--epsilon", "2", "--output", path)
+    assert code == 0, err
+    assert "rho = 0.501552 (epsilon = 2, delta = 1e-05)" in err
+    assert "privacy: epsilon = 2 at delta = 1e-05 (rho = 0.50" in out
+    found = read_result(path).experiment
+    assert found == Experiment(epsilon=2, machines=3, rounds=20)
+    # The same experiment as a rho has the same bits.
+    same = ["--machines", 3, "--rounds", 20, "--seed", 4]
+    for name, option, value in (("b", "epsilon", 2), ("c", "rho", found.rho)):
+        assert invoke(capsys, "run", *same, f"--{option}", value, "--output", tmp_path / f"{name}.h5")[0] == 0
+    b, c = (read_result(tmp_path / f"{name}.h5") for name in "bc")
+    assert b.x.tobytes() == c.x.tobytes()
+    config.write_text("epsilon = 2.0\n")
+    code, _, err = invoke(
+        capsys, "run", "--config", config, *SMALL, "--rho", 3, "--output", tmp_path / "d.h5"
+    )
+    assert code == 0, err
+    assert read_result(tmp_path / "d.h5").experiment.rho == 3
+
+
+def test_sweep_and_table_of_epsilon(capsys, tmp_path):
+    config, folder = tmp_path / "sweep.toml", tmp_path / "runs"
+    config.write_text("epsilon = [0.5, 2]\nseed = [1, 2]\nmachines = 2\nrounds = 8\n")
+    assert invoke(capsys, "sweep", config, "--output", folder)[0] == 0
+    _, out, err = invoke(capsys, "sweep", config, "--output", folder)
+    assert "0 to go" in err
+    code, out, _ = invoke(capsys, "table", folder, "--rows", "epsilon", "--format", "csv")
+    assert code == 0
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [(row["epsilon"], row["seeds"]) for row in rows] == [("0.5", "2"), ("2", "2")]
+    assert all(float(row["rho"]) < 1 for row in rows)
+    # By default there is one table, of the rho that they have.
+    code, out, _ = invoke(capsys, "table", folder, "--where", "epsilon=2", "--format", "csv")
+    assert [row["rho"] for row in csv.DictReader(io.StringIO(out))] == [rows[1]["rho"]]
+
+
+def test_privacy_converts_and_checks(capsys, mixed_folder, tmp_path):
+    code, out, _ = invoke(capsys, "privacy", "--epsilon", 2, "--delta", "1e-5")
+    assert code == 0
+    assert f"rho = {Experiment(epsilon=2).rho}" in out
+    code, out, err = invoke(capsys, "privacy", mixed_folder / "1.h5", mixed_folder / "2.h5")
+    assert (code, err) == (0, "")
+    assert out.count("agrees") == 2
+    path = tmp_path / "changed.h5"
+    path.write_bytes((mixed_folder / "1.h5").read_bytes())
+    with h5py.File(path, "r+") as file:
+        file["privacy"].attrs["sigma"] /= 2
+    code, out, err = invoke(capsys, "privacy", path)
+    assert code == 1
+    assert "MISMATCH" in out
+    assert err.startswith(f"mu2mpi: error: {path}: rho = 4 is claimed, but 20 releases with sigma = ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["run", "--rho", "0"], ["rho", "greater than 0"]),
+        (["run", "--rho", "1", "--epsilon", "1"], ["rho and epsilon are both given"]),
+        (["run", "--epsilon", "-1"], ["epsilon", "greater than 0"]),
+        (["privacy"], ["result files", "--rho"]),
+        (["privacy", "--rho", "1", "a.h5"], ["result files"]),
+        (["privacy", "--rho", "four"], ["four"]),
+        (["privacy", "--rho", "1", "--epsilon", "1", "--delta", "0.1"], ["two of"]),
+        (["privacy", "/nonexistent.h5"], ["/nonexistent.h5"]),
         (["run", "--rhoo", "1"], ["--rhoo", "--rho,", "--machines"]),
         (["run", "--machines", "5000"], ["5000", "more machines than samples"]),
         (["run", "--rounds", "100000", "--machines", "2"], ["rounds", "718"]),

@@ -1,14 +1,17 @@
 """An experiment: defaults, TOML there and back, messages that say what is allowed, sweeps."""
 
 import math
+import pickle
 import tomllib
 
 import pytest
+import reference as ref
 from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment, Sweep, read_toml, result_name
+from mu2mpi.preparation import Keys
 
 optional_counts = st.none() | st.integers(1, 10**6)
 experiments = st.builds(
@@ -56,6 +59,9 @@ def test_toml_repeats_the_experiment(experiment):
         ({"machnies": 3}, ["unknown option 'machnies'", "machines", "rho", "seed"]),
         ({"data": "mnist", "classes": 5}, ["classes", "synthetic only", "mnist"]),
         ({"rho": 0, "delta": 2}, ["rho", "delta"]),
+        ({"epsilon": 0}, ["epsilon", "greater than 0"]),
+        ({"epsilon": 2, "rho": 1}, ["rho and epsilon are both given"]),
+        ({"epsilon": 2, "rho": 4.0}, ["rho and epsilon are both given"]),
     ],
 )
 def test_bad_settings_are_named_with_what_is_allowed(settings, words):
@@ -63,6 +69,45 @@ def test_bad_settings_are_named_with_what_is_allowed(settings, words):
         Experiment.make(settings, "a.toml")
     for word in [*words, "a.toml"]:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-5), (1e-6, 1e-300), (1e4, 1e-12), (0.1, 0.01)])
+def test_epsilon_gives_the_largest_rho_in_eight_digits(epsilon, delta):
+    experiment = Experiment(epsilon=epsilon, delta=delta)
+    assert ref.gaussian_delta(epsilon, experiment.rho) <= delta
+    assert ref.gaussian_delta(epsilon, experiment.rho * (1 + 2e-7)) > delta
+    assert len(f"{experiment.rho!r}".split("e")[0].replace(".", "").strip("0")) <= 8
+
+
+def test_infinite_epsilon_is_no_noise():
+    assert Experiment(epsilon=math.inf).rho == math.inf
+
+
+def test_epsilon_is_what_is_kept_and_rho_follows():
+    experiment = Experiment(epsilon=2.0, delta=1e-6, seed=1)
+    toml = tomllib.loads(experiment.to_toml())
+    assert toml["epsilon"] == 2.0
+    assert "rho" not in toml
+    assert Experiment.make(toml) == experiment
+    assert experiment.settings()["rho"] == experiment.rho
+    assert pickle.loads(pickle.dumps(experiment)) == experiment
+    assert experiment.model_copy(update={"machines": 3}).rho == experiment.rho
+    assert (
+        len({experiment, Experiment(epsilon=2.0, delta=1e-6, seed=1), Experiment(epsilon=2.0, seed=1)}) == 2
+    )
+    assert experiment.difference(Experiment(rho=experiment.rho, delta=1e-6, seed=1)) == (
+        "epsilon is 2.0 here and unset there"
+    )
+
+
+def test_noise_is_that_of_the_rho_which_epsilon_gives():
+    """And differs wherever rho does: a difference of messages must not be without noise."""
+    whole = {"machines": 2, "rounds": 5}
+    calibrated = Experiment(epsilon=2.0, **whole)
+    key = Keys.noise_key(bytes(32), calibrated)
+    assert key == Keys.noise_key(bytes(32), Experiment(rho=calibrated.rho, **whole))
+    assert key != Keys.noise_key(bytes(32), Experiment(epsilon=2.0, delta=1e-6, **whole))
+    assert key != Keys.noise_key(bytes(32), Experiment(epsilon=2.5, **whole))
 
 
 def test_experiments_cannot_be_changed():
@@ -87,6 +132,15 @@ def test_sweep_is_the_product_of_its_lists():
     assert sweep.choose(5) == [(5, sweep.experiments[5])]
 
 
+def test_sweep_over_epsilon():
+    sweep = Sweep({"epsilon": [0.5, 2], "delta": [1e-5, 1e-6]})
+    names = [sweep.file_name(e) for e in sweep.experiments]
+    assert names[:2] == ["epsilon-0.5_delta-1e-05.h5", "epsilon-0.5_delta-1e-06.h5"]
+    assert len({e.rho for e in sweep.experiments}) == 4
+    with pytest.raises(InputError, match="both given"):
+        Sweep({"epsilon": [0.5, 2], "rho": [1, 2]}, "a.toml")
+
+
 def test_close_values_of_a_sweep_get_different_names():
     sweep = Sweep({"rho": [4.0, 4.0000001], "clip_norm": [1e-7, 2e-7]})
     assert len({sweep.file_name(e) for e in sweep.experiments}) == 4
@@ -107,6 +161,8 @@ def test_index_out_of_range(index):
 def test_default_name():
     experiment = Experiment(machines=2, seed=5)
     assert result_name(experiment) == "digits_untrusted_machines-2_rho-4_seed-5.h5"
+    calibrated = Experiment(machines=2, seed=5, epsilon=2)
+    assert result_name(calibrated) == "digits_untrusted_machines-2_epsilon-2_seed-5.h5"
 
 
 def test_unreadable_configurations(tmp_path):

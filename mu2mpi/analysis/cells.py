@@ -32,8 +32,11 @@ __all__ = [
 ROWS, COLUMNS, VALUES = ("server", "rho"), ("machines",), ("test_loss", "test_accuracy")
 """The layout of the paper's tables."""
 
-POOLED = ("seed", "delta", "evaluations")
-"""Settings that may differ within a cell: the seed, and what changes nothing in the trained model."""
+POOLED = ("seed", "epsilon", "delta", "evaluations")
+"""Settings that may differ within a cell: the seed, and what, rho given, changes nothing in the model."""
+
+FOLLOWERS = {"machines": "rounds", "epsilon": "rho"}
+"""What goes with a setting that is named, unless it is named itself."""
 
 PLACES = (*Experiment.model_fields, "ranks")
 """What may be a row or a column: the settings, and the number of ranks, which changes times alone."""
@@ -45,7 +48,8 @@ Key = tuple[Any, ...]
 class Layout:
     """Which settings stand where, and which measurements are shown.
 
-    The number of rounds goes with the number of machines, as T = n / M by default, unless it is named.
+    The number of rounds goes with the number of machines, as T = n / M by default, and rho with epsilon,
+    unless they are named.
 
     Attributes
     ----------
@@ -73,12 +77,13 @@ class Layout:
                 raise InputError(f"{name} cannot stand in two places of a table")
         if not (self.rows and self.columns and self.values):
             raise InputError("a table needs at least one setting as rows, one as columns, and one value")
-        if "rounds" not in named and "machines" in named:
-            for place in ("rows", "columns"):
-                names = getattr(self, place)
-                if "machines" in names:
-                    at = names.index("machines") + 1
-                    object.__setattr__(self, place, (*names[:at], "rounds", *names[at:]))
+        for place in ("rows", "columns"):
+            names: list[str] = []
+            for name in getattr(self, place):
+                names.append(name)
+                if name in FOLLOWERS and FOLLOWERS[name] not in named:
+                    names.append(FOLLOWERS[name])
+            object.__setattr__(self, place, tuple(names))
 
     def apart(self) -> tuple[str, ...]:
         """Return the settings that do not part runs into sections."""
@@ -176,7 +181,7 @@ def without_repeats(runs: Iterable[Summary], by_ranks: bool = False) -> tuple[li
     first: dict[Key, Summary] = {}
     notes = []
     for run in runs:
-        trained = run.experiment.model_copy(update={"delta": None, "evaluations": None})
+        trained = run.experiment.model_copy(update={"epsilon": None, "delta": None, "evaluations": None})
         # Without a seed every run is a new one, and only a copy of its file agrees in all of these.
         copied = () if run.experiment.seed is not None else (run.created, run.test_loss, run.test_accuracy)
         ranks = run.figures.get("ranks") if by_ranks else None

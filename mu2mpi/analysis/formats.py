@@ -1,10 +1,11 @@
-"""Grids of text as aligned text, markdown, CSV and LaTeX; knows nothing of what they say."""
+"""Grids of text as aligned text, markdown, CSV and LaTeX, and paragraphs; knows nothing of what they say."""
 
 import csv
 import io
+import textwrap
 from collections.abc import Sequence
 
-__all__ = ["as_csv", "as_latex", "as_markdown", "as_text"]
+__all__ = ["as_bullets", "as_csv", "as_latex", "as_markdown", "as_paragraph", "as_text"]
 
 Row = Sequence[str]
 Block = Sequence[Row]
@@ -37,6 +38,16 @@ def as_text(header: Row, blocks: Sequence[Block]) -> str:
 
 def _aligned(row: Row, widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def as_paragraph(text: str) -> str:
+    """Return text in lines for a terminal."""
+    return textwrap.fill(text, width=96, break_long_words=False, break_on_hyphens=False)
+
+
+def as_bullets(texts: Sequence[str]) -> str:
+    """Return a list for a terminal."""
+    return "\n".join(textwrap.indent(as_paragraph(text), "  ").replace("  ", "- ", 1) for text in texts)
 
 
 def as_markdown(header: Row, blocks: Sequence[Block]) -> str:

@@ -15,7 +15,7 @@ from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.tables import Format, build_table
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
-from mu2mpi.privacy.accountant import PrivacyStatement
+from mu2mpi.privacy.ledger import PrivacyStatement
 from mu2mpi.results.collection import find_summaries
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.schema import Diagnostics, History, Result, Theory
@@ -196,7 +196,7 @@ class Runs(Sequence[Run]):
         pandas = needed("pandas")
         frame = pandas.DataFrame([run.summary.row() for run in self])
         whole = {name: "Int64" for name in WHOLE if name in frame}
-        frame = frame.astype({**whole, "clip_norm": float})
+        frame = frame.astype({**whole, "clip_norm": float, "epsilon": float})
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
         return frame
 

@@ -3,17 +3,25 @@
 import math
 import textwrap
 from collections.abc import Iterable
-from decimal import ROUND_CEILING, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 
 import numpy as np
 
 from mu2mpi.analysis.cells import number_text
-from mu2mpi.analysis.formats import as_text
-from mu2mpi.privacy.accountant import PrivacyStatement
+from mu2mpi.analysis.formats import as_paragraph, as_text
+from mu2mpi.privacy.ledger import PrivacyStatement, concerns
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
-__all__ = ["WHO", "describe", "describe_checkpoint", "describe_privacy", "rounded_up"]
+__all__ = [
+    "WHO",
+    "describe",
+    "describe_checkpoint",
+    "describe_privacy",
+    "in_brief",
+    "rounded_down",
+    "rounded_up",
+]
 
 HISTORY_ROWS = 8
 
@@ -68,8 +76,9 @@ def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
 
 def describe_privacy(privacy: PrivacyStatement) -> str:
     """Say in sentences what the released messages of a run reveal at most, and to whom."""
+    warnings = [concern.full for concern in concerns(privacy)]
     if math.isinf(privacy.rho):
-        return _wrapped("No noise was added: there is no privacy guarantee at all.")
+        return as_paragraph(" ".join(warnings))
     paragraphs = [
         f"{WHO[privacy.server]} learns at most this about any one sample: "
         f"when one sample of one machine is replaced ({privacy.adjacency}), the Renyi divergence of what "
@@ -80,18 +89,19 @@ def describe_privacy(privacy: PrivacyStatement) -> str:
         f"coordinate of the noise has standard deviation {privacy.sigma:.6g} for the sum over machines, "
         f"on a grid of {privacy.resolution:.3g}.",
     ]
-    if privacy.noise == "aggregate":
-        paragraphs.append(
-            "SIMULATION SHORTCUT: the noise of all machines was drawn as one and added once. Results have "
-            "the same distribution, but this is the guarantee of the protocol that was simulated, not of "
-            "the messages that this run sent."
-        )
-    if privacy.noise_recomputable:
-        paragraphs.append(
-            "WARNING: the noise follows from the seed, which this file states. Against anyone who knows the "
-            "seed there is no guarantee: use runs with a seed for experiments, not for private data."
-        )
-    return "\n".join(_wrapped(paragraph) for paragraph in paragraphs)
+    paragraphs += [f"WARNING: {warning}" for warning in warnings]
+    return "\n".join(as_paragraph(paragraph) for paragraph in paragraphs)
+
+
+def in_brief(privacy: PrivacyStatement) -> str:
+    """Say in a line what a run guarantees, and why that may be less than it looks."""
+    but = "; ".join(concern.brief for concern in concerns(privacy))
+    if math.isinf(privacy.rho):
+        return f"privacy: none ({but})"
+    return (
+        f"privacy: epsilon = {rounded_up(privacy.epsilon_exact)} at delta = {privacy.delta:g} "
+        f"(rho = {rounded_up(privacy.rho)}){' but ' if but else ''}{but}"
+    )
 
 
 def _experiment(result: Result) -> str:
@@ -128,7 +138,7 @@ def _theory(theory: Theory | None) -> str:
         return ""
     bound = "none: clipped" if math.isnan(theory.excess_loss_bound) else f"{theory.excess_loss_bound:.4g}"
     if math.isnan(theory.minimum_loss):
-        return _wrapped(
+        return as_paragraph(
             f"The theorem's bound on the excess loss: {bound}, in nats. The model is too large to search for "
             "the smallest loss in the ball, so the excess loss was not measured."
         )
@@ -137,7 +147,7 @@ def _theory(theory: Theory | None) -> str:
         [[["excess loss (nats)", f"{theory.excess_loss:.4g}", bound]]],
     )
     certain = "within 1e-6" if theory.minimum_gap <= 1e-6 else f"or up to {theory.minimum_gap:.2g} less"
-    note = _wrapped(
+    note = as_paragraph(
         f"Measured from the smallest test loss in the ball, {theory.minimum_loss:.6f} ({certain}). The "
         "theorem bounds the expected excess loss on fresh samples for every problem with the same constants."
     )
@@ -145,7 +155,7 @@ def _theory(theory: Theory | None) -> str:
 
 
 def _diagnostics(diagnostics: Diagnostics) -> str:
-    return _wrapped(
+    return as_paragraph(
         f"Largest increment norm {diagnostics.largest_increment_norm:.4g}; "
         f"{diagnostics.clipped_share:.3%} of the increments were clipped. These two numbers are computed "
         "from the private data and are not covered by the guarantee: do not publish them with it."
@@ -168,7 +178,7 @@ def _repeat(result: Result) -> str:
     text = "Save these lines as experiment.toml and run: mu2mpi run --config experiment.toml"
     if result.experiment.seed is None:
         text += " (without a seed the noise will differ)"
-    return f"{_wrapped(text)}\n\n{result.experiment.to_toml().strip()}"
+    return f"{as_paragraph(text)}\n\n{result.experiment.to_toml().strip()}"
 
 
 def _pairs(items: Iterable[tuple[str, object]]) -> str:
@@ -179,12 +189,16 @@ def _pairs(items: Iterable[tuple[str, object]]) -> str:
 
 def rounded_up(value: float) -> str:
     """Return four significant digits, rounded up: a guarantee must not look stronger than it is."""
-    rounded = Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(value))
-    return f"{float(rounded):.10g}"
+    return _rounded(value, ROUND_CEILING)
 
 
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, width=96, break_on_hyphens=False)
+def rounded_down(value: float) -> str:
+    """Return four significant digits, rounded down: a demand must not look weaker than it is."""
+    return _rounded(value, ROUND_FLOOR)
+
+
+def _rounded(value: float, rounding: str) -> str:
+    return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(value))):.10g}"
 
 
 def _indented(text: str) -> str:

@@ -1,59 +1,91 @@
-"""From the noise of a run to what its releases reveal: Renyi DP, (epsilon, delta), Gaussian DP."""
+"""From the noise of releases to what they reveal: Renyi DP, (epsilon, delta) and Gaussian DP, both ways.
+
+Everything here is about neighbours that differ in one sample of one machine, which is replaced. One number
+stands for all releases together: they are (a, a rho^2 / 2)-RDP for every order a > 1, and exactly as
+private as one Gaussian mechanism of sensitivity rho and standard deviation 1. Functions named `paper` go by
+the paper's lemma, those named `exact` by that mechanism. What they return is rounded to the private side.
+"""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import NamedTuple
 
-__all__ = ["PrivacyStatement", "epsilon_exact", "epsilon_paper", "gaussian_delta", "rho_spent"]
+__all__ = [
+    "Releases",
+    "delta_paper",
+    "epsilon_exact",
+    "epsilon_paper",
+    "gaussian_delta",
+    "rho_exact",
+    "rho_of",
+    "rho_paper",
+    "rho_spent",
+]
 
-ROUNDING = 64 * 2.0**-52
-"""Relative error that the terms of `gaussian_delta` may have."""
+UNIT = 2.0**-52
+UP, DOWN = 1 + 8 * UNIT, 1 - 8 * UNIT
+"""Cover the rounding errors of a formula of a few operations."""
+
+LOG_ROOT_2_PI = math.log(2 * math.pi) / 2
+
+LARGEST_RHO = 1e8
+"""Beyond it, rounding errors hide how far the lemma is from the truth: less than a part in 10^7."""
+
+FAR = 100.0
+"""Standard deviations beyond which a delta is below e^-5000, and no floating-point number."""
+
+TAIL = 3.0
+"""From here on the Mills ratio is a continued fraction."""
+
+NODES = (
+    (0.9324695142031521, 0.1713244923791704),
+    (0.6612093864662645, 0.3607615730481386),
+    (0.2386191860831969, 0.4679139345726910),
+)
+"""Nodes and weights of Gauss and Legendre's rule with six points on [-1, 1]; each node stands for two."""
 
 
-@dataclass(frozen=True)
-class PrivacyStatement:
-    """The guarantee of one run, with everything that is needed to recompute it.
-
-    Neighbouring data sets differ in one sample of one machine, which is replaced.
+class Releases(NamedTuple):
+    """Some Gaussian releases of one kind.
 
     Attributes
     ----------
-    server : str
-        ``"untrusted"``: the guarantee holds for everything that leaves a machine, {q~_{t,i}};
-        ``"trusted"``: for everything that leaves the server, {x_t}.
-    rho : float
-        The releases are (a, a rho^2 / 2)-RDP for every order a > 1; infinite without noise.
-    delta, epsilon, epsilon_exact : float
-        (epsilon, delta)-DP by the paper's lemma, and the smallest epsilon that holds at this delta.
-    S : float
-        The bound G + 2LD on the norm of an increment.
-    clip_norm : float
-        The norm to which increments are clipped; the sensitivity of every sum is twice this.
+    sensitivity : float
+        Largest norm of the change that one replaced sample makes in each of them.
     sigma : float
-        Standard deviation of each coordinate of each draw of noise, for the sum over machines.
-    resolution : float
-        Spacing of the grid on which messages lie.
-    noise_recomputable : bool
-        Whether the noise follows from a seed that is written down, so that nothing is hidden from
-        whoever knows it.
-    adjacency : str
-        Always ``"replace-one"``.
-    noise : str
-        ``"protocol"``; or ``"aggregate"`` if the noise of all machines was drawn as one: then this is the
-        guarantee of the protocol that was simulated, and not of the messages that were sent.
+        Standard deviation of the noise in each of their coordinates.
+    number : int
+        How many there are.
     """
 
-    server: str
-    rho: float
-    delta: float
-    epsilon: float
-    epsilon_exact: float
-    S: float
-    clip_norm: float
+    sensitivity: float
     sigma: float
-    resolution: float
-    noise_recomputable: bool
-    adjacency: str = "replace-one"
-    noise: str = "protocol"
+    number: int = 1
+
+
+def rho_of(sequence: Iterable[Releases]) -> float:
+    """Return the rho of a sequence of releases, each of which may depend on those before it.
+
+    Parameters
+    ----------
+    sequence : iterable of Releases
+        In any order.
+
+    Returns
+    -------
+    float
+        The square root of the sum of (sensitivity / sigma)^2; infinite if one has no noise.
+
+    References
+    ----------
+    Theorems 5.1 and 6.1 of the paper, with 2 S for the sensitivity and any sequence of sigma_t.
+    """
+    return math.hypot(
+        *(
+            math.sqrt(kind.number) * kind.sensitivity / kind.sigma if kind.sigma > 0 else math.inf
+            for kind in sequence
+        )
+    )
 
 
 def rho_spent(rho: float, rounds_done: int, rounds: int) -> float:
@@ -80,39 +112,39 @@ def epsilon_paper(rho: float, delta: float) -> float:
     ----------
     Lemma 2.5 of the paper, after Mironov, "Renyi differential privacy", 2017.
     """
-    return rho * rho / 2 + rho * math.sqrt(-2 * math.log(delta))
+    return (rho * rho / 2 + rho * math.sqrt(-2 * math.log(delta))) * UP
+
+
+def rho_paper(epsilon: float, delta: float) -> float:
+    """Return the largest rho of which the paper's lemma says that it is (epsilon, delta)-DP."""
+    if math.isinf(epsilon):
+        return math.inf
+    logs = -2 * math.log(delta)
+    return 2 * epsilon / (math.sqrt(logs) + math.sqrt(logs + 2 * epsilon)) * DOWN
+
+
+def delta_paper(rho: float, epsilon: float) -> float:
+    """Return the smallest delta at which the paper's lemma gives this epsilon; 1 if there is none."""
+    if rho == 0 or math.isinf(epsilon):
+        return 0.0
+    root = epsilon / rho - rho / 2
+    # The lemma takes delta < 1 alone.
+    return _exp_up(-root * root / 2 + 4 * UNIT * root * (epsilon / rho + rho)) if root > 0 else 1.0
 
 
 def gaussian_delta(epsilon: float, rho: float) -> float:
     """Return the smallest delta at which a rho-GDP mechanism is (epsilon, delta)-DP, rounded up.
-
-    delta = Phi(rho/2 - epsilon/rho) - e^epsilon Phi(-rho/2 - epsilon/rho). Both terms share the factor
-    exp(-a^2/2) with a = epsilon/rho - rho/2, which is taken out so that neither leaves the range of
-    floating-point numbers. The rounding errors of their difference are added to it.
 
     Parameters
     ----------
     epsilon : float
         At least 0.
     rho : float
-        Positive and finite.
+        At least 0.
     """
-    a = (epsilon / rho - rho / 2) / math.sqrt(2)
-    b = (epsilon / rho + rho / 2) / math.sqrt(2)
-    shared = math.exp(-a * a)
-    first = shared * _scaled_erfc(a) / 2 if a > 0 else math.erfc(a) / 2
-    second = shared * _scaled_erfc(b) / 2
-    return first - second + ROUNDING * first
-
-
-def _scaled_erfc(z: float) -> float:
-    """Return exp(z^2) erfc(z) for z >= 0, by a continued fraction where erfc itself would underflow."""
-    if z < 5:
-        return math.exp(z * z) * math.erfc(z)
-    fraction = z
-    for k in range(60, 0, -1):
-        fraction = z + k / 2 / fraction
-    return 1 / (math.sqrt(math.pi) * fraction)
+    if rho == 0 or math.isinf(epsilon):
+        return 0.0
+    return 1.0 if math.isinf(rho) else _exp_up(_log_delta(epsilon, rho).bound)
 
 
 def epsilon_exact(rho: float, delta: float) -> float:
@@ -121,19 +153,106 @@ def epsilon_exact(rho: float, delta: float) -> float:
     The releases are an adaptive composition of Gaussian mechanisms with the sum of Delta^2 / sigma_t^2
     equal to rho^2, which is exactly as private as one Gaussian mechanism with Delta / sigma = rho.
 
+    log delta is a concave function of epsilon, so that Newton's method, from what the lemma gives, comes
+    down to the solution without ever passing it.
+
     References
     ----------
     Dong, Roth and Su, "Gaussian differential privacy", 2022: Corollary 1 and Theorem 4.
     """
-    low, high = 0.0, epsilon_paper(rho, delta)
-    if math.isinf(high) or rho == 0:
-        return high
-    if gaussian_delta(low, rho) <= delta:
+    lemma = epsilon_paper(rho, delta)
+    if rho == 0 or rho > LARGEST_RHO or math.isinf(lemma):
+        return lemma
+    goal = math.log(delta)
+    if _log_delta(0.0, rho).bound <= goal:
         return 0.0
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        if gaussian_delta(middle, rho) <= delta:
-            high = middle
-        else:
-            low = middle
-    return high
+    epsilon, lower = math.inf, lemma
+    while lower < epsilon * (1 - UNIT):
+        epsilon, at = lower, _log_delta(lower, rho)
+        lower = epsilon - (at.bound - goal) / at.by_epsilon
+    while (at := _log_delta(epsilon, rho)).bound > goal and epsilon < lemma:
+        epsilon = min(lemma, epsilon * (1 + UNIT) - 2 * (at.bound - goal) / at.by_epsilon)
+    return epsilon
+
+
+def rho_exact(epsilon: float, delta: float) -> float:
+    """Return the largest rho whose releases are (epsilon, delta)-DP, rounded down.
+
+    log delta is a concave function of rho, too, and Newton's method climbs to the solution. It starts from
+    what the lemma gives, or from delta sqrt(2 pi), which is enough for epsilon = 0.
+
+    Returns
+    -------
+    float
+        ``epsilon_exact(rho, delta)`` is no larger than `epsilon`.
+    """
+    lemma = rho_paper(epsilon, delta)
+    if lemma > LARGEST_RHO:
+        return lemma
+    goal = math.log(delta)
+    rho, higher = 0.0, max(lemma, delta * math.sqrt(2 * math.pi) * DOWN)
+    while higher > rho * (1 + UNIT):
+        rho, at = higher, _log_delta(epsilon, higher)
+        higher = rho - (at.bound - goal) / at.by_rho
+    step = UNIT
+    while epsilon_exact(rho, delta) > epsilon:
+        rho *= 1 - step
+        step *= 2
+    return rho
+
+
+def _exp_up(log: float) -> float:
+    """Return e^log, rounded up, and never 0."""
+    return max(min(math.exp(log) * UP, 1.0), math.ulp(0.0))
+
+
+class _LogDelta(NamedTuple):
+    """The logarithm of the exact delta, rounded up, and its derivatives by epsilon and by rho."""
+
+    bound: float
+    by_epsilon: float
+    by_rho: float
+
+
+def _log_delta(epsilon: float, rho: float) -> _LogDelta:
+    """Return log delta for delta = Phi(rho/2 - epsilon/rho) - e^epsilon Phi(-rho/2 - epsilon/rho).
+
+    Let a and b be epsilon/rho -+ rho/2, and m(z) = Phi(-z) / phi(z) Mills' ratio. As b^2 - a^2 = 2 epsilon,
+    both terms have the factor phi(a): delta = phi(a) (m(a) - m(b)). Where m(a) and m(b) are close, their
+    difference is the integral of -m' = 1 - z m(z) from a to b.
+    """
+    a, b = epsilon / rho - rho / 2, epsilon / rho + rho / 2
+    if a > FAR:
+        # m(a) - m(b) < m(0) - m(infinity) = sqrt(pi/2), and Phi(0) = 1/2.
+        return _LogDelta(-a * a / 2, -a / rho, a * b / rho)
+    log_density = -a * a / 2 - LOG_ROOT_2_PI
+    if rho < 0.5:
+        log = log_density + math.log(_integral(epsilon / rho, rho / 2))
+    elif a > 0:
+        log = log_density + math.log(_mills(a)[0] - _mills(b)[0])
+    else:
+        log = math.log1p(-math.erfc(-a / math.sqrt(2)) / 2 - math.exp(log_density) * _mills(b)[0])
+    density = math.exp(log_density - log)
+    # The errors of a, of some u (b + |a|), count a-fold.
+    error = UNIT * (64 + 4 * abs(a) * b)
+    return _LogDelta(log + error, -density * _mills(b)[0], density)
+
+
+def _integral(middle: float, half: float) -> float:
+    """Return the integral of 1 - z m(z) over the interval with this middle and half length, below 1/4."""
+    pairs = [
+        weight * (_mills(middle - half * node)[1] + _mills(middle + half * node)[1]) for node, weight in NODES
+    ]
+    return half * math.fsum(pairs)
+
+
+def _mills(z: float) -> tuple[float, float]:
+    """Return m(z) = Phi(-z) / phi(z) and 1 - z m(z), for z > -1."""
+    if z < TAIL:
+        m = math.sqrt(math.pi / 2) * math.exp(z * z / 2) * math.erfc(z / math.sqrt(2))
+        return m, 1 - z * m
+    # m(z) = 1 / (z + 1 / (z + 2 / (z + 3 / ...))), and 1 - z m(z) without a difference of equals.
+    rest = 0.0
+    for k in range(12 + int(500 / (z * z)), 0, -1):
+        rest = k / (z + rest)
+    return 1 / (z + rest), rest / (z + rest)

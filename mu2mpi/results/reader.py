@@ -1,10 +1,11 @@
 """Reads a result file: in full, or only what a sweep, a table or a figure needs."""
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import h5py
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
-from mu2mpi.privacy.accountant import PrivacyStatement
+from mu2mpi.privacy.ledger import UNIT, PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken
 
@@ -34,16 +35,16 @@ ADDED_COLUMNS = ("message_norm",)
 """Columns of the history that files of earlier versions lack; they are NaN there."""
 
 SUMMED_UP = {
-    "epsilon": "privacy",
-    "epsilon_exact": "privacy",
-    "sigma": "privacy",
-    "excess_loss": "theory",
-    "excess_loss_bound": "theory",
-    "minimum_loss": "theory",
-    "first_slope": "theory",
-    "last_slope": "theory",
+    "epsilon_paper": ("privacy", "epsilon"),
+    "epsilon_exact": ("privacy", "epsilon_exact"),
+    "sigma": ("privacy", "sigma"),
+    "excess_loss": ("theory", "excess_loss"),
+    "excess_loss_bound": ("theory", "excess_loss_bound"),
+    "minimum_loss": ("theory", "minimum_loss"),
+    "first_slope": ("theory", "first_slope"),
+    "last_slope": ("theory", "last_slope"),
 }
-"""Attributes that a summary holds, and their groups."""
+"""Numbers that a summary holds, and the groups and attributes where they are; `epsilon` is a setting."""
 
 Record = TypeVar("Record", PrivacyStatement, Diagnostics, Theory)
 
@@ -63,7 +64,7 @@ class Summary:
     test_loss, test_accuracy : float
         Of the output x_T on the test set; accuracy as a share in [0, 1].
     figures : dict of str to float
-        Other numbers: ``epsilon``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
+        Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
         ``parameters`` (the d of the paper), ``elapsed_seconds``, and for each phase its seconds as the
         mean over ranks, such as ``noise_seconds``. None but the times depends on private data other than
         through what is released.
@@ -100,7 +101,7 @@ def read_result(path: Path) -> Result:
             x=_matrix(model, "x"),
             w=_matrix(model, "w"),
             history=History(**_columns(history, History.columns())),
-            privacy=_record(PrivacyStatement, _group(file, path, "privacy")),
+            privacy=_privacy(file, path),
             theory=_record(Theory, file["theory"]) if "theory" in file else None,
             diagnostics=_record(Diagnostics, _group(file, path, "diagnostics")),
             timing=_timing(timing),
@@ -139,7 +140,11 @@ def read_summary(path: Path) -> Summary:
         groups = {"privacy": _group(file, path, "privacy").attrs}
         if "theory" in file:
             groups["theory"] = file["theory"].attrs
-        figures = {name: float(groups[of][name]) for name, of in SUMMED_UP.items() if of in groups}
+        figures = {
+            name: float(groups[group][attribute])
+            for name, (group, attribute) in SUMMED_UP.items()
+            if group in groups
+        }
         figures["ranks"] = int(file.attrs["ranks"])
         figures["parameters"] = int(_group(file, path, "model")["x"].size)
         figures["elapsed_seconds"] = float(history["elapsed_seconds"][-1])
@@ -251,15 +256,30 @@ def _columns(history: h5py.Group, names: Sequence[str]) -> dict[str, NDArray[Any
     return columns
 
 
-def _record(kind: type[Record], group: h5py.Group) -> Record:
+def _privacy(file: h5py.File, path: Path) -> PrivacyStatement:
+    """Return the privacy statement; what files of earlier versions lack in it follows from the rest."""
+    experiment = stored_experiment(file, path)
+    added = {
+        "machines": experiment.machines,
+        "rounds": experiment.rounds,
+        "parameters": _group(file, path, "model")["x"].size,
+        "unit": UNIT,
+    }
+    return _record(PrivacyStatement, _group(file, path, "privacy"), added)
+
+
+def _record(
+    kind: type[Record], group: h5py.Group, defaults: Mapping[str, Any] = MappingProxyType({})
+) -> Record:
     """Rebuild a dataclass of plain values from the attributes of a group."""
     values = {}
     for entry in fields(kind):
-        if entry.name not in group.attrs:
+        value = group.attrs.get(entry.name, defaults.get(entry.name))
+        if value is None:
             raise KeyError(f"{group.name} has no attribute {entry.name!r}")
-        # str, float or bool: takes numpy's scalars back to Python's.
+        # str, int, float or bool: takes numpy's scalars back to Python's.
         plain_type: Any = entry.type
-        values[entry.name] = plain_type(group.attrs[entry.name])
+        values[entry.name] = plain_type(value)
     return kind(**values)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.experiment import Experiment
-from mu2mpi.privacy.accountant import PrivacyStatement
+from mu2mpi.privacy.ledger import PrivacyStatement
 
 __all__ = ["SCHEMA", "Checkpoint", "Diagnostics", "History", "Result", "Theory"]
 

@@ -6,12 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mu2mpi.analysis.show import describe, describe_privacy
+from mu2mpi.analysis.show import describe, describe_privacy, in_brief
 from mu2mpi.experiment import Experiment
-from mu2mpi.privacy.accountant import PrivacyStatement
+from mu2mpi.privacy.ledger import PrivacyStatement
 from mu2mpi.results.schema import Diagnostics, History, Result, Theory
 
-STATEMENT = PrivacyStatement("untrusted", 4.0, 1e-5, 27.19411, 20.12001, 118.5, 11.5, 1000.0, 2.0**-20, False)
+STATEMENT = PrivacyStatement(
+    "untrusted", 4.0, 1e-5, 27.19411, 20.12001, 118.5, 11.5, 1000.0, 30, 2, 7850, 2.0**-20, False
+)
 
 
 def make_result(rows=30, seed=None):
@@ -55,9 +57,10 @@ def test_history_is_short_and_has_both_ends(rows, shown):
 
 
 def test_privacy_names_who_sees_what():
-    untrusted = " ".join(describe_privacy(STATEMENT).split())
+    statement = replace(STATEMENT, epsilon_exact=2.0)
+    untrusted = " ".join(describe_privacy(statement).split())
     assert "everything that leaves the machines" in untrusted
-    trusted = " ".join(describe_privacy(replace(STATEMENT, server="trusted")).split())
+    trusted = " ".join(describe_privacy(replace(statement, server="trusted")).split())
     assert "everything that leaves the server, which itself sees sums without noise" in trusted
     for text in (untrusted, trusted):
         assert "delta = 1e-05" in text
@@ -72,13 +75,27 @@ def test_epsilon_is_rounded_to_the_private_side():
 
 def test_recomputable_noise_is_a_warning():
     text = describe(make_result(seed=1), Path("a.h5"))
-    assert "WARNING: the noise follows from the seed" in text
+    assert "WARNING: The noise follows from the seed" in text
     assert "without a seed" not in text
 
 
 def test_a_shortcut_is_called_one():
-    assert "SHORTCUT" not in describe_privacy(STATEMENT)
-    assert "SIMULATION SHORTCUT" in describe_privacy(replace(STATEMENT, noise="aggregate"))
+    assert "aggregate" not in describe_privacy(STATEMENT)
+    assert "noise = aggregate" in describe_privacy(replace(STATEMENT, noise="aggregate"))
+
+
+def test_an_epsilon_that_protects_little_is_a_warning():
+    assert "WARNING: epsilon is beyond 10" in describe_privacy(STATEMENT)
+    assert "beyond 10" not in describe_privacy(replace(STATEMENT, epsilon_exact=9.99))
+
+
+def test_a_line_on_privacy_at_the_end_of_a_run():
+    seeded = replace(STATEMENT, noise_recomputable=True)
+    line = "privacy: epsilon = 20.13 at delta = 1e-05 (rho = 4)"
+    assert in_brief(seeded) == f"{line} but its seed is written down; epsilon is beyond 10"
+    calm = replace(STATEMENT, rho=0.5, epsilon_exact=1.845)
+    assert in_brief(calm) == "privacy: epsilon = 1.845 at delta = 1e-05 (rho = 0.5)"
+    assert in_brief(replace(calm, rho=math.inf)) == "privacy: none (no noise)"
 
 
 def test_no_noise_no_guarantee():

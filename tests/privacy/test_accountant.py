@@ -1,10 +1,15 @@
 """The accountant against the same formulas in 60 digits."""
 
 import math
+import random
+import warnings
 
+import dp_accounting
 import mpmath
+import numpy as np
 import pytest
 import reference as ref
+from dp_accounting.pld import PLDAccountant
 from hypothesis import example
 from hypothesis import strategies as st
 from relaxed import given
@@ -121,3 +126,135 @@ def test_accountant_rounds_to_the_private_side(rho, delta):
 )
 def test_accountant_edge_cases(function, arguments, expected):
     assert function(*arguments) == pytest.approx(expected)
+
+
+# ------------------------------------------------------------------ the whole range, both ways
+
+wide_epsilons = st.floats(math.log(1e-6), math.log(1e4)).map(math.exp)
+wide_deltas = st.floats(math.log(1e-300), math.log(0.9)).map(math.exp)
+
+
+@given(wide_epsilons, wide_deltas, max_examples=300)
+@example(1e-6, 1e-300)
+@example(1e4, 1e-300)
+@example(1e-6, 0.9)
+@example(1e4, 0.9)
+@example(2.0, 1e-5)
+def test_largest_rho_is_private_and_not_a_part_in_a_billion_larger(epsilon, delta):
+    rho = accountant.rho_exact(epsilon, delta)
+    assert ref.gaussian_delta(epsilon, rho) <= delta < ref.gaussian_delta(epsilon, rho * (1 + 1e-9))
+    assert accountant.rho_paper(epsilon, delta) <= rho
+    assert accountant.epsilon_exact(rho, delta) <= epsilon
+
+
+@given(wide_epsilons, wide_deltas, max_examples=300)
+@example(1e-6, 1e-300)
+@example(1e4, 1e-300)
+def test_smallest_epsilon_is_private_and_not_a_part_in_a_billion_smaller(epsilon, delta):
+    rho = accountant.rho_exact(epsilon, delta)
+    found = accountant.epsilon_exact(rho, delta)
+    assert ref.gaussian_delta(found, rho) <= delta
+    # Of an epsilon far below rho, hardly anything is left in the difference of two deltas.
+    assert ref.gaussian_delta(found * (1 - 1e-9) - 1e-13 * rho, rho) > delta
+    assert found <= accountant.epsilon_paper(rho, delta)
+
+
+@given(wide_epsilons, wide_deltas, max_examples=300)
+def test_delta_is_exact_in_log_space(epsilon, delta):
+    rho = accountant.rho_exact(epsilon, delta)
+    truth = ref.gaussian_delta(epsilon, rho)
+    found = accountant.gaussian_delta(epsilon, rho)
+    assert truth <= found <= truth * (1 + 1e-10)
+
+
+def test_ten_thousand_pairs_there_and_back_and_monotone():
+    draw = random.Random(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(10_000):
+            rho, delta = math.exp(draw.uniform(-12, 5)), math.exp(draw.uniform(math.log(1e-300), -0.1))
+            epsilon = accountant.epsilon_exact(rho, delta)
+            assert 0 <= epsilon <= accountant.epsilon_paper(rho, delta)
+            more = 1 + 1e-6
+            assert accountant.epsilon_exact(rho * more, delta) >= epsilon
+            assert accountant.epsilon_exact(rho, delta * more) <= epsilon
+            assert accountant.gaussian_delta(epsilon * more, rho) <= accountant.gaussian_delta(epsilon, rho)
+            if epsilon == 0:
+                assert accountant.gaussian_delta(0.0, rho) <= delta
+                continue
+            back = accountant.rho_exact(epsilon, delta)
+            assert back == pytest.approx(rho, rel=1e-9)
+            assert accountant.rho_exact(epsilon * more, delta) >= back
+            assert accountant.gaussian_delta(epsilon, rho) == pytest.approx(delta, rel=1e-9)
+
+
+@given(wide_epsilons, wide_deltas)
+def test_the_lemma_there_and_back(epsilon, delta):
+    rho = accountant.rho_paper(epsilon, delta)
+    assert accountant.epsilon_paper(rho, delta) <= epsilon * (1 + 1e-14)
+    assert accountant.epsilon_paper(rho, delta) == pytest.approx(epsilon, rel=1e-12)
+    found = accountant.delta_paper(rho, epsilon)
+    assert found == pytest.approx(delta, rel=1e-9)
+    assert found >= accountant.gaussian_delta(epsilon, rho)
+    assert accountant.delta_paper(rho, rho * rho / 2) == 1
+
+
+releases = st.lists(
+    st.builds(accountant.Releases, st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), st.integers(1, 10**6)),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(releases)
+def test_rho_of_any_sequence(sequence):
+    squares = [mpmath.mpf(r.number) * (mpmath.mpf(r.sensitivity) / r.sigma) ** 2 for r in sequence]
+    assert accountant.rho_of(sequence) == pytest.approx(float(mpmath.sqrt(mpmath.fsum(squares))), rel=1e-14)
+
+
+def test_rho_of_no_releases_no_noise_and_extremes():
+    assert accountant.rho_of([]) == 0
+    assert accountant.rho_of([accountant.Releases(1.0, 0.0)]) == math.inf
+    assert accountant.rho_of([accountant.Releases(1e200, 1.0), accountant.Releases(1.0, 1.0)]) == 1e200
+
+
+@pytest.mark.parametrize("sigmas", [(3.0,), (2.0, 2.0, 2.0), (1.5, 4.0, 2.5, 9.0)])
+def test_composition_against_dp_accounting(sigmas):
+    """Privacy loss distributions, composed by convolution, know nothing of our formula."""
+    theirs = PLDAccountant(value_discretization_interval=1e-4)
+    for sigma in sigmas:
+        theirs.compose(dp_accounting.GaussianDpEvent(sigma))
+    rho = accountant.rho_of(accountant.Releases(1.0, sigma) for sigma in sigmas)
+    for delta in (1e-3, 1e-5, 1e-8):
+        assert accountant.epsilon_exact(rho, delta) == pytest.approx(theirs.get_epsilon(delta), abs=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.1, 2.0, 30.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
+def test_the_exact_numbers_of_dp_accounting(epsilon, delta):
+    rho = accountant.rho_exact(epsilon, delta)
+    with np.errstate(divide="ignore"):
+        sigma = dp_accounting.get_sigma_gaussian(epsilon, delta, tol=1e-12)
+        back = dp_accounting.get_epsilon_gaussian(1 / rho, delta, tol=1e-12)
+    assert rho == pytest.approx(1 / sigma, rel=1e-6)
+    assert back == pytest.approx(epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "expected"),
+    [
+        (accountant.rho_exact, (math.inf, 1e-5), math.inf),
+        (accountant.rho_paper, (math.inf, 1e-5), math.inf),
+        (accountant.rho_exact, (1e300, 1e-5), math.sqrt(2e300)),
+        (accountant.epsilon_exact, (1e100, 1e-5), 5e199),
+        (accountant.gaussian_delta, (0.0, math.inf), 1.0),
+        (accountant.gaussian_delta, (math.inf, 1.0), 0.0),
+        (accountant.gaussian_delta, (1.0, 0.0), 0.0),
+        (accountant.gaussian_delta, (1e300, 1.0), 5e-324),
+        (accountant.gaussian_delta, (1e-300, 1e-320), 5e-324),
+        (accountant.delta_paper, (0.0, 1.0), 0.0),
+        (accountant.rho_exact, (0.0, 1e-5), 2.5066282746e-5),
+    ],
+)
+def test_ends_of_the_range(function, arguments, expected):
+    assert function(*arguments) == pytest.approx(expected, rel=1e-6)

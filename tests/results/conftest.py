@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from mu2mpi.experiment import Experiment
-from mu2mpi.privacy.accountant import PrivacyStatement
+from mu2mpi.privacy.ledger import PrivacyStatement
 from mu2mpi.results.schema import Diagnostics, History, Result, Theory
 
 
@@ -32,6 +32,9 @@ def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
             118.5,
             11.5,
             1000.0,
+            rows,
+            2,
+            classes * features,
             2.0**-20,
             noise_recomputable=seed is not None,
         ),

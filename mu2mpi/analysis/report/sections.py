@@ -123,7 +123,7 @@ def privacy(runs: Sequence[Summary]) -> str:
             number_text(group.settings["server"]),
             rounded_up(group.settings["rho"]),
             f"{group.settings['delta']:g}",
-            rounded_up(group.runs[0].figures["epsilon"]),
+            rounded_up(group.runs[0].figures["epsilon_paper"]),
             rounded_up(group.runs[0].figures["epsilon_exact"]),
         ]
         for group in grouped(noisy, ["server", "rho", "delta"])

@@ -1,0 +1,112 @@
+"""rho, epsilon and delta from each other: what ``mu2mpi privacy --rho 4 --delta 1e-5`` prints."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
+from mu2mpi.analysis.show import rounded_down, rounded_up
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.privacy.accountant import delta_paper, epsilon_exact, epsilon_paper, gaussian_delta, rho_paper
+from mu2mpi.privacy.ledger import ADJACENCY, size_concerns
+
+__all__ = ["convert"]
+
+DELTAS = tuple(float(f"1e-{k}") for k in range(3, 13))
+
+
+def convert(given: Mapping[str, float]) -> str:
+    """Say what two of rho, epsilon and delta make the third, and epsilon for other deltas.
+
+    Parameters
+    ----------
+    given : mapping
+        ``rho`` alone, or with ``delta`` or ``epsilon``; or ``epsilon``, with ``delta`` or that of an
+        experiment by default. And ``samples``, perhaps: the number n of all machines.
+
+    Raises
+    ------
+    InputError
+        If none or all three are given, or one is out of range.
+    """
+    numbers, samples = _checked(given)
+    if numbers.get("rho", numbers.get("epsilon")) == math.inf:
+        return "This is a run without noise: there is no privacy guarantee at all."
+    deltas = sorted({*DELTAS, numbers.get("delta", DELTAS[0])}, reverse=True)
+    delta = numbers.get("delta", Experiment.model_fields["delta"].default)
+    if "rho" not in numbers:
+        answer = _find_rho(numbers["epsilon"], delta)
+    elif "epsilon" in numbers:
+        answer = _find_delta(numbers["rho"], numbers["epsilon"])
+    else:
+        answer = _find_epsilon(numbers["rho"], delta)
+    rho = answer.rho
+    rows = [
+        [f"{d:.4g}", rounded_up(epsilon_exact(rho, d)), rounded_up(epsilon_paper(rho, d))] for d in deltas
+    ]
+    meaning = (
+        f"Neighbours differ in one sample of one machine, which is replaced ({ADJACENCY}). For every order "
+        f"a > 1 their Renyi divergence is at most a rho^2/2 = {rounded_up(rho * rho / 2)} a."
+    )
+    remarks = [concern.full for concern in size_concerns(answer.epsilon, answer.delta, samples)]
+    if samples is None:
+        remarks.append("delta has to be far below 1/n for n samples; --samples N compares.")
+    table = as_text(["delta", "epsilon, exactly", "by the paper's lemma"], [rows])
+    return "\n\n".join(
+        [as_paragraph(answer.words), table, as_paragraph(meaning), as_bullets(remarks)]
+    ).rstrip()
+
+
+def _checked(given: Mapping[str, float]) -> tuple[dict[str, float], int | None]:
+    """Return rho, epsilon and delta as far as they are given, and the number of samples."""
+    samples = int(given["samples"]) if "samples" in given else None
+    if samples is not None and samples < 1:
+        raise InputError(f"samples = {samples} should be at least 1")
+    # One by one, since an experiment has either rho or epsilon.
+    numbers: dict[str, float] = {
+        name: getattr(Experiment.make({name: given[name]}), name)
+        for name in ("rho", "epsilon", "delta")
+        if name in given
+    }
+    if len(numbers) == 3 or not numbers.keys() & {"rho", "epsilon"}:
+        raise InputError(
+            "give --rho, or --epsilon, or two of --rho, --epsilon and --delta, which make the third"
+        )
+    return numbers, samples
+
+
+class _Answer(NamedTuple):
+    """Three numbers that belong together exactly, and how one followed from the others."""
+
+    words: str
+    rho: float
+    epsilon: float
+    delta: float
+
+
+def _find_rho(epsilon: float, delta: float) -> _Answer:
+    rho = Experiment.make({"epsilon": epsilon, "delta": delta}).rho
+    words = (
+        f"rho = {rho:.8g} is the largest that is (epsilon, delta)-DP with epsilon = {epsilon:g} and "
+        f"delta = {delta:g}. By the paper's lemma it would be {rounded_down(rho_paper(epsilon, delta))}."
+    )
+    return _Answer(words, rho, epsilon, delta)
+
+
+def _find_epsilon(rho: float, delta: float) -> _Answer:
+    epsilon = epsilon_exact(rho, delta)
+    words = (
+        f"rho = {rho:.8g} is (epsilon, delta)-DP with epsilon = {rounded_up(epsilon)} and delta = {delta:g}, "
+        f"exactly. By the paper's lemma epsilon would be {rounded_up(epsilon_paper(rho, delta))}."
+    )
+    return _Answer(words, rho, epsilon, delta)
+
+
+def _find_delta(rho: float, epsilon: float) -> _Answer:
+    delta = gaussian_delta(epsilon, rho)
+    words = (
+        f"rho = {rho:.8g} is (epsilon, delta)-DP with epsilon = {epsilon:g} and delta = {rounded_up(delta)}, "
+        f"exactly. By the paper's lemma delta would be {rounded_up(delta_paper(rho, epsilon))}."
+    )
+    return _Answer(words, rho, epsilon, delta)

@@ -1,0 +1,154 @@
+"""The ledgers of results: every claim of privacy computed again, and what is not private about it."""
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
+from mu2mpi.analysis.show import rounded_up
+from mu2mpi.errors import InputError
+from mu2mpi.privacy.accountant import epsilon_exact, rho_of
+from mu2mpi.privacy.ledger import agree, concerns, mismatches, releases
+from mu2mpi.results.collection import find_files, shown
+from mu2mpi.results.reader import read_result
+from mu2mpi.results.schema import Result
+
+__all__ = ["check_ledgers", "contradictions"]
+
+MEANING = (
+    "Neighbours differ in one sample of one machine, which is replaced. The claims were computed again from "
+    "clipping norm, noise and rounds as the file states them, and compared with its experiment and history."
+)
+
+NOT_COVERED = (
+    "The guarantee does not cover /diagnostics and /timing of a file: remove them from one that you publish."
+)
+
+
+def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
+    """Check what results claim of their privacy.
+
+    Parameters
+    ----------
+    paths : iterable of Path
+        Files, and folders of them.
+
+    Returns
+    -------
+    text : str
+        A table of the claims, and what is not private.
+    problems : list of str
+        One for each claim that does not hold; begins with the file's name.
+
+    Raises
+    ------
+    InputError
+        If there is nothing to check, or something that cannot be read: nothing is passed over.
+    """
+    paths = list(paths)
+    files, unlisted = find_files(paths)
+    if unlisted or not files:
+        raise InputError("\n".join(unlisted) or f"no results in {', '.join(map(str, paths))}")
+    results = [(path, read_result(path)) for path in shown(files, "reading")]
+    found = [(path, contradictions(result)) for path, result in results]
+    problems = [f"{path}: {problem}" for path, of_file in found for problem in of_file]
+    rows = [
+        _row(path, result, not of_file) for (path, result), (_, of_file) in zip(results, found, strict=True)
+    ]
+    header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "computed again"]
+    parts = [
+        as_text(header, [rows]),
+        as_paragraph(MEANING),
+        "" if problems else _together(results),
+        as_bullets(_remarks(results)),
+    ]
+    return "\n\n".join(part for part in parts if part), problems
+
+
+def _row(path: Path, result: Result, holds: bool) -> list[str]:
+    privacy = result.privacy
+    claims = (privacy.rho, privacy.delta, privacy.epsilon_exact, privacy.epsilon)
+    return [str(path), privacy.server, *map(rounded_up, claims), "agrees" if holds else "MISMATCH"]
+
+
+def contradictions(result: Result) -> list[str]:
+    """Say what a file claims of its privacy that does not follow from what it holds; empty if all does.
+
+    The claims are computed again from clipping norm, noise and rounds, and these are compared with the
+    experiment, the model and the history of the same file.
+    """
+    return [*mismatches(result.privacy), *_with_experiment(result), *_with_history(result)]
+
+
+def _with_experiment(result: Result) -> list[str]:
+    privacy, experiment = result.privacy, result.experiment
+    promised_epsilon, promised_norm = experiment.epsilon, experiment.clip_norm
+    stated: list[tuple[str, object, object]] = [
+        ("server", privacy.server, experiment.server),
+        ("machines", privacy.machines, experiment.machines),
+        ("rounds", privacy.rounds, experiment.rounds),
+        ("delta", privacy.delta, experiment.delta),
+        ("noise", privacy.noise, experiment.noise or "protocol"),
+        ("noise_recomputable", privacy.noise_recomputable, experiment.seed is not None),
+    ]
+    if promised_epsilon is None and not agree(privacy.rho, experiment.rho):
+        stated.append(("rho", privacy.rho, experiment.rho))
+    if promised_epsilon is not None and privacy.epsilon_exact > promised_epsilon:
+        stated.append(("epsilon_exact", privacy.epsilon_exact, f"at most {promised_epsilon}"))
+    if promised_norm is not None and privacy.clip_norm > promised_norm:
+        stated.append(("clip_norm", privacy.clip_norm, f"at most {promised_norm}"))
+    found = [
+        f"{name} is {ours} in /privacy and {theirs} in the experiment"
+        for name, ours, theirs in stated
+        if ours != theirs
+    ]
+    if privacy.parameters != result.x.size:
+        found.append(f"parameters is {privacy.parameters} in /privacy, and the model has {result.x.size}")
+    return found
+
+
+def _with_history(result: Result) -> list[str]:
+    """Return the first round by which less rho is said to be spent than was, or more."""
+    for t, stated in zip(result.history.round.tolist(), result.history.rho_spent.tolist(), strict=True):
+        spent = rho_of(releases(result.privacy, t))
+        if not agree(stated, spent):
+            return [f"rho_spent by round {t} is {stated:.10g} in /history, and {spent:.10g} by the noise"]
+    return []
+
+
+def _together(results: Sequence[tuple[Path, Result]]) -> str:
+    """Say what all runs on the same data reveal together; a seeded run that is there twice counts once."""
+    of_data: dict[tuple[object, ...], dict[object, Result]] = {}
+    for path, result in results:
+        experiment = result.experiment
+        data = (experiment.data, experiment.samples, experiment.data_seed)
+        sent = experiment.model_copy(update={"epsilon": None, "delta": None, "evaluations": None})
+        run = path if experiment.seed is None else sent
+        of_data.setdefault(data, {})[run] = result
+    lines = []
+    for (name, *_), runs in of_data.items():
+        rho = rho_of(kind for result in runs.values() for kind in releases(result.privacy))
+        if len(runs) > 1 and math.isfinite(rho):
+            delta = min(result.privacy.delta for result in runs.values())
+            epsilon = rounded_up(epsilon_exact(rho, delta))
+            lines.append(
+                f"Together: whoever sees what all {len(runs)} runs on {name} released learns as much as from "
+                f"one with rho = {rounded_up(rho)}; exactly, epsilon = {epsilon} at delta = {delta:g}."
+            )
+    return "\n".join(as_paragraph(line) for line in lines)
+
+
+def _remarks(results: Sequence[tuple[Path, Result]]) -> list[str]:
+    """Return each concern once, with the files that it is about where it is not about all."""
+    about: dict[str, list[Path]] = {}
+    for path, result in results:
+        for concern in concerns(result.privacy):
+            about.setdefault(concern.full, []).append(path)
+    remarks = [
+        text if len(paths) == len(results) else f"{_names(paths)}: {text}" for text, paths in about.items()
+    ]
+    return [*remarks, NOT_COVERED]
+
+
+def _names(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths)) if len(paths) <= 3 else f"{paths[0]} and {len(paths) - 1} more"

@@ -1,0 +1,202 @@
+"""What a run claims of its privacy, with all that is needed to compute the claims again, and doing so."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from mu2mpi.privacy.accountant import Releases, epsilon_exact, epsilon_paper, rho_of
+
+__all__ = [
+    "ADJACENCY",
+    "LARGE_EPSILON",
+    "UNIT",
+    "Concern",
+    "PrivacyStatement",
+    "agree",
+    "concerns",
+    "mismatches",
+    "recomputed",
+    "releases",
+]
+
+ADJACENCY = "replace-one"
+UNIT = "one sample of one machine"
+"""What is replaced."""
+
+LARGE_EPSILON = 10.0
+"""Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample."""
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """The guarantee of one run, with everything that is needed to recompute it.
+
+    Neighbouring data sets differ in one sample of one machine, which is replaced.
+
+    Attributes
+    ----------
+    server : str
+        ``"untrusted"``: the guarantee holds for everything that leaves a machine, {q~_{t,i}};
+        ``"trusted"``: for everything that leaves the server, {x_t}.
+    rho : float
+        The releases are (a, a rho^2 / 2)-RDP for every order a > 1; infinite without noise.
+    delta, epsilon, epsilon_exact : float
+        (epsilon, delta)-DP by the paper's lemma, and the smallest epsilon that holds at this delta.
+    S : float
+        The bound G + 2LD on the norm of an increment.
+    clip_norm : float
+        The norm to which increments are clipped; the sensitivity of every sum is twice this.
+    sigma : float
+        Standard deviation of each coordinate of each draw of noise, for the sum over machines.
+    rounds, machines : int
+        T and M: how often something is released, and over how many machines it is summed up.
+    parameters : int
+        The number of coordinates d.
+    resolution : float
+        Spacing of the grid on which messages lie.
+    noise_recomputable : bool
+        Whether the noise follows from a seed that is written down, so that nothing is hidden from
+        whoever knows it.
+    adjacency, unit : str
+        Always ``"replace-one"``, and ``"one sample of one machine"``.
+    noise : str
+        ``"protocol"``; or ``"aggregate"`` if the noise of all machines was drawn as one: then this is the
+        guarantee of the protocol that was simulated, and not of the messages that were sent.
+    """
+
+    server: str
+    rho: float
+    delta: float
+    epsilon: float
+    epsilon_exact: float
+    S: float
+    clip_norm: float
+    sigma: float
+    rounds: int
+    machines: int
+    parameters: int
+    resolution: float
+    noise_recomputable: bool
+    adjacency: str = ADJACENCY
+    unit: str = UNIT
+    noise: str = "protocol"
+
+
+def releases(statement: PrivacyStatement, rounds: int | None = None) -> list[Releases]:
+    """Return what a run released, or what it had by some round.
+
+    One sample is in one increment, of norm at most C, and so moves every sum by at most 2 C.
+    """
+    done = statement.rounds if rounds is None else rounds
+    return [Releases(2 * statement.clip_norm, statement.sigma, done)]
+
+
+def recomputed(statement: PrivacyStatement) -> PrivacyStatement:
+    """Return the statement with rho and both epsilons computed again from what was released."""
+    rho = rho_of(releases(statement))
+    delta = statement.delta
+    return replace(
+        statement, rho=rho, epsilon=epsilon_paper(rho, delta), epsilon_exact=epsilon_exact(rho, delta)
+    )
+
+
+def agree(claimed: float, computed: float) -> bool:
+    """Return whether two numbers differ by rounding errors alone."""
+    return math.isclose(claimed, computed, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def mismatches(statement: PrivacyStatement) -> list[str]:
+    """Say what a statement claims that does not follow from its own numbers; empty if all does."""
+    found = [
+        f"{name} is {value!r}, and there is only {' and '.join(map(repr, known))}"
+        for name, value, known in (
+            ("server", statement.server, ("untrusted", "trusted")),
+            ("noise", statement.noise, ("protocol", "aggregate")),
+            ("adjacency", statement.adjacency, (ADJACENCY,)),
+            ("unit", statement.unit, (UNIT,)),
+        )
+        if value not in known
+    ]
+    if not (0 < statement.delta < 1 and statement.clip_norm > 0 and statement.sigma >= 0):
+        return [*found, "delta, clip_norm or sigma is out of range, so nothing can be computed"]
+    truth = recomputed(statement)
+    found += [
+        f"{name} = {getattr(statement, name):.10g} is claimed, but {statement.rounds:,} releases with "
+        f"sigma = {statement.sigma:.10g} and clip_norm = {statement.clip_norm:.10g} give "
+        f"{getattr(truth, name):.10g}"
+        for name in ("rho", "epsilon", "epsilon_exact")
+        if not agree(getattr(statement, name), getattr(truth, name))
+    ]
+    if math.frexp(statement.resolution)[0] != 0.5:
+        found.append(f"resolution = {statement.resolution!r} is no power of two, so rounding is not exact")
+    # As in `mu2mpi.privacy.grid.clipping_bound`: rounding may take half of the norm at most.
+    if statement.resolution * math.sqrt(statement.parameters) > statement.clip_norm:
+        found.append(f"clip_norm cannot hold on so coarse a grid as resolution = {statement.resolution!r}")
+    return found
+
+
+class Concern(NamedTuple):
+    """Why something is less private than it looks: in a few words, and in a sentence."""
+
+    brief: str
+    full: str
+
+
+def concerns(statement: PrivacyStatement, samples: int | None = None) -> list[Concern]:
+    """Say what is not private about a run, or would not be.
+
+    Parameters
+    ----------
+    statement : PrivacyStatement
+        What is claimed.
+    samples : int, optional
+        Number of samples n of all machines; by default as many as the run used.
+    """
+    if math.isinf(statement.rho):
+        return [Concern("no noise", "No noise was added: there is no privacy guarantee at all.")]
+    found = []
+    if statement.noise_recomputable:
+        found.append(
+            Concern(
+                "its seed is written down",
+                "The noise follows from the seed, which is written down: against anyone who knows it there "
+                "is no guarantee. Leave the seed out for data that are private.",
+            )
+        )
+    if statement.noise == "aggregate":
+        found.append(
+            Concern(
+                "noise = aggregate",
+                "The noise of all machines is drawn as one (noise = aggregate): this is the guarantee of the "
+                "protocol that is simulated, and not of the messages that are sent.",
+            )
+        )
+    return found + size_concerns(statement.epsilon_exact, statement.delta, samples or _used(statement))
+
+
+def size_concerns(epsilon: float, delta: float, samples: int | None) -> list[Concern]:
+    """Say whether epsilon or delta is so large that it protects little; `samples` is n, if it is known."""
+    found = []
+    if samples is not None and delta * samples >= 1:
+        found.append(
+            Concern(
+                f"delta is not below 1/n = {1 / samples:.2g}",
+                f"delta = {delta:g} is not below 1/n for n = {samples:,} samples: to publish one of them, "
+                "chosen at random, has no larger a delta.",
+            )
+        )
+    if epsilon > LARGE_EPSILON:
+        brief = f"epsilon is beyond {LARGE_EPSILON:g}"
+        found.append(
+            Concern(
+                brief,
+                f"{brief}, which protects little: what is seen may be more than e^{LARGE_EPSILON:g} = "
+                f"{math.exp(LARGE_EPSILON):,.0f} times as likely with one sample as with another.",
+            )
+        )
+    return found
+
+
+def _used(statement: PrivacyStatement) -> int:
+    """Return how many samples a run used: one for each machine and round."""
+    return statement.machines * statement.rounds

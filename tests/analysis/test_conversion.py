@@ -1,0 +1,80 @@
+"""The numbers that `mu2mpi privacy --rho ...` prints."""
+
+import re
+
+import pytest
+import reference as ref
+
+from mu2mpi.analysis.conversion import convert
+from mu2mpi.errors import InputError
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+def table(text):
+    rows = [line.split() for line in text.splitlines() if re.match(r"\d\S*e?-?\d*  ", line)]
+    return {float(delta): (float(exact), float(lemma)) for delta, exact, lemma in rows}
+
+
+def test_rho_and_delta_give_epsilon_rounded_up():
+    text = convert({"rho": 4.0, "delta": 1e-5})
+    assert "rho = 4 is (epsilon, delta)-DP with epsilon = 24.39 and delta = 1e-05, exactly." in flat(text)
+    assert "By the paper's lemma epsilon would be 27.2." in flat(text)
+    assert "a rho^2/2 = 8 a." in flat(text)
+    assert "beyond 10" in text
+    for delta, (exact, lemma) in table(text).items():
+        assert 1 <= exact / float(ref.epsilon_exact(4.0, delta)) < 1.001
+        assert 1 <= lemma / float(ref.epsilon_paper(4.0, delta)) < 1.001
+    assert len(table(text)) == 10
+
+
+def test_epsilon_and_delta_give_the_rho_that_a_run_takes():
+    text = flat(convert({"epsilon": 2.0, "delta": 1e-6, "samples": 60_000}))
+    rho = float(re.search(r"rho = (\S+) is the largest", text)[1])
+    assert ref.gaussian_delta(2.0, rho) <= 1e-6 < ref.gaussian_delta(2.0, rho * (1 + 1e-6))
+    assert "beyond" not in text
+    assert "1/n" not in text
+
+
+def test_rho_and_epsilon_give_delta_rounded_up():
+    text = flat(convert({"rho": 1.0, "epsilon": 2.0}))
+    found = float(re.search(r"epsilon = 2 and delta = (\S+),", text)[1])
+    assert 1 <= found / float(ref.gaussian_delta(2.0, 1.0)) < 1.001
+
+
+def test_a_delta_of_a_sample_is_a_warning():
+    assert "not below 1/n for n = 1,000 samples" in flat(
+        convert({"rho": 0.1, "delta": 1e-3, "samples": 1000})
+    )
+    assert "not below" not in convert({"rho": 0.1, "delta": 9e-4, "samples": 1000})
+    assert "--samples" in convert({"rho": 0.1})
+
+
+def test_a_delta_beyond_all_floating_point_numbers():
+    assert "delta = 4.94" in flat(convert({"rho": 0.01, "epsilon": 1000.0}))
+    assert "delta = 1," in flat(convert({"rho": 1e3, "epsilon": 1.0}))
+
+
+def test_no_noise_no_guarantee():
+    for given in ({"rho": float("inf")}, {"epsilon": float("inf"), "delta": 1e-5}):
+        assert "no privacy guarantee at all" in convert(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "give --rho"),
+        ({"delta": 1e-5}, "give --rho"),
+        ({"rho": 1.0, "epsilon": 1.0, "delta": 1e-5}, "two of"),
+        ({"rho": 0.0}, "rho = 0.0 should be greater than 0"),
+        ({"epsilon": -1.0, "delta": 1e-5}, "epsilon = -1.0 should be greater than 0"),
+        ({"epsilon": 1.0, "delta": 1.0}, "delta = 1.0 should be less than 1"),
+        ({"rho": float("nan")}, "rho = nan"),
+        ({"rho": 1.0, "samples": 0}, "samples = 0"),
+    ],
+)
+def test_bad_numbers_are_named(given, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        convert(given)

@@ -1,0 +1,141 @@
+"""Files whose claims hold, and files that were changed."""
+
+import h5py
+import pytest
+import reference as ref
+
+from mu2mpi.analysis.ledgers import check_ledgers, contradictions
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.results.reader import read_result
+from mu2mpi.running import run
+
+RUNS = {
+    "plain": {"server": "untrusted", "rho": 4.0, "seed": 1},
+    "secret": {"server": "trusted", "rho": 0.5},
+    "calibrated": {"server": "trusted", "epsilon": 2.0, "delta": 1e-6, "seed": 1},
+    "clipped": {"server": "untrusted", "rho": 1.0, "clip_norm": 1.5, "seed": 2},
+    "aggregate": {"server": "untrusted", "rho": 1.0, "noise": "aggregate", "seed": 2},
+    "silent": {"server": "untrusted", "rho": float("inf"), "seed": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a folder with a real result of each kind."""
+    folder = tmp_path_factory.mktemp("ledgers")
+    for name, settings in RUNS.items():
+        run(Experiment(machines=3, rounds=20, **settings), output=folder / f"{name}.h5")
+    return folder
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_a_run_writes_holds(made, name):
+    text, problems = check_ledgers([made / f"{name}.h5"])
+    assert problems == []
+    assert "agrees" in text
+    assert "MISMATCH" not in text
+    assert "/diagnostics" in text
+
+
+def test_an_experiment_with_epsilon_keeps_its_promise(made):
+    privacy = read_result(made / "calibrated.h5").privacy
+    assert 2 * (1 - 1e-7) < privacy.epsilon_exact <= 2
+    assert ref.gaussian_delta(2.0, privacy.rho) <= 1e-6
+
+
+def changed(source, target, action):
+    """Copy a file and change it as another program would."""
+    target.write_bytes(source.read_bytes())
+    with h5py.File(target, "r+") as file:
+        action(file)
+    return target
+
+
+def attribute(name, value):
+    return lambda file: file["privacy"].attrs.modify(name, value)
+
+
+def spent_by_half(file):
+    file["history/rho_spent"][...] = file["history/rho_spent"][()] / 2
+
+
+def experiment_with(name, value):
+    def action(file):
+        settings = {"machines": 3, "rounds": 20, **RUNS["plain"], name: value}
+        file.attrs["experiment"] = Experiment(**settings).to_toml()
+
+    return action
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        (attribute("sigma", 1.0), "rho = 4 is claimed"),
+        (attribute("rho", 3.9), "rho = 3.9 is claimed"),
+        (attribute("epsilon", 20.0), "epsilon = 20 is claimed"),
+        (attribute("epsilon_exact", 20.0), "epsilon_exact = 20 is claimed"),
+        (attribute("delta", 1e-6), "delta is 1e-06 in /privacy and 1e-05 in the experiment"),
+        (attribute("rounds", 21), "rounds is 21 in /privacy and 20"),
+        (attribute("machines", 2), "machines is 2 in /privacy and 3"),
+        (attribute("parameters", 5), "parameters is 5"),
+        (attribute("noise_recomputable", 0), "noise_recomputable is False in /privacy and True"),
+        (attribute("server", "trusted"), "server is trusted"),
+        (spent_by_half, "rho_spent by round 1 is 0.4472135955 in /history, and 0.894427191 by the noise"),
+        (experiment_with("rho", 2.0), "rho is 4.0 in /privacy and 2.0 in the experiment"),
+        (experiment_with("clip_norm", 0.5), "in /privacy and at most 0.5 in the experiment"),
+    ],
+)
+def test_a_changed_file_is_found_out(made, tmp_path, action, words):
+    path = changed(made / "plain.h5", tmp_path / "changed.h5", action)
+    text, problems = check_ledgers([made / "plain.h5", path])
+    assert "MISMATCH" in text
+    assert words in "\n".join(problems)
+    assert all(problem.startswith(str(path)) for problem in problems)
+
+
+def test_a_promised_epsilon_that_is_not_kept_is_found_out(made, tmp_path):
+    def promise_more(file):
+        settings = {"machines": 3, "rounds": 20, **RUNS["calibrated"], "epsilon": 1.9}
+        file.attrs["experiment"] = Experiment(**settings).to_toml()
+
+    path = changed(made / "calibrated.h5", tmp_path / "changed.h5", promise_more)
+    (problem,) = contradictions(read_result(path))
+    assert "at most 1.9 in the experiment" in problem
+
+
+def test_file_of_the_first_days_is_checked_too(made, tmp_path):
+    def forget(file):
+        for name in ("rounds", "machines", "parameters", "unit"):
+            del file["privacy"].attrs[name]
+
+    path = changed(made / "plain.h5", tmp_path / "old.h5", forget)
+    assert contradictions(read_result(path)) == []
+    assert read_result(path).privacy == read_result(made / "plain.h5").privacy
+
+
+def test_several_runs_on_the_same_data_add_up(made, tmp_path):
+    copy = changed(made / "plain.h5", tmp_path / "copy.h5", lambda file: None)
+    names = ("plain", "clipped", "secret")
+    text = " ".join(check_ledgers([*(made / f"{name}.h5" for name in names), copy])[0].split())
+    # A run that was repeated with its seed sent nothing new: 4^2 + 1^2 + 0.5^2.
+    assert "all 3 runs on digits" in text
+    assert "rho = 4.154" in text
+    assert "Together" not in check_ledgers([made / "plain.h5"])[0]
+
+
+def test_each_remark_is_made_once_and_names_its_files(made):
+    text = " ".join(check_ledgers([made])[0].split())
+    assert text.count("The noise follows from the seed") == 1
+    assert text.count("noise = aggregate") == 1
+    assert f"{made / 'silent.h5'}: No noise was added" in text
+    assert f"{made / 'aggregate.h5'} and 3 more: The noise follows" in text
+
+
+def test_nothing_is_passed_over(made, tmp_path):
+    (tmp_path / "half.h5").write_bytes((made / "plain.h5").read_bytes()[:3000])
+    with pytest.raises(InputError, match=r"half\.h5"):
+        check_ledgers([made, tmp_path])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no results in"):
+        check_ledgers([tmp_path / "empty"])
