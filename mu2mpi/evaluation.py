@@ -11,7 +11,7 @@ from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.cost import evaluation_cost, run_cost
 from mu2mpi.data.source import CHUNK_BYTES, Samples, Source
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.problem.logistic import sum_losses
+from mu2mpi.problem.logistic import bias_feature, sample_scales, sum_losses
 
 __all__ = ["Evaluator", "affordable_evaluations", "affordable_passes", "evaluation_rounds"]
 
@@ -69,6 +69,8 @@ class Evaluator:
         for each measurement.
     communicator : Communicator
         The ranks.
+    unit_norm : bool, optional
+        Whether each sample is scaled to norm 1.
 
     Attributes
     ----------
@@ -76,9 +78,11 @@ class Evaluator:
         What was read last.
     """
 
-    def __init__(self, source: Source, communicator: Communicator) -> None:
+    def __init__(self, source: Source, communicator: Communicator, unit_norm: bool = False) -> None:
         self._communicator = communicator
         self._source = source
+        self._unit_norm = unit_norm
+        self._bias = bias_feature(unit_norm)
         self._size = source.test_samples
         pieces = block(math.ceil(self._size / PIECE), communicator.size, communicator.rank)
         start, stop = pieces.start * PIECE, min(pieces.stop * PIECE, self._size)
@@ -89,6 +93,7 @@ class Evaluator:
     def _read(self, chunk: range) -> None:
         self._held = chunk
         self.samples: Samples = self._source.test(np.arange(chunk.start, chunk.stop))
+        self._scales = sample_scales(self.samples.features, self._source.scale, self._unit_norm)
 
     def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
         """Return the mean loss in nats and the accuracy of x on rank 0, and None elsewhere.
@@ -98,7 +103,7 @@ class Evaluator:
         x : ndarray of float64, shape (K, F)
             A model that all ranks hold.
         """
-        sums = [sum_losses(x, *piece, self._source.scale) for piece in self._pieces()]
+        sums = [sum_losses(x, *piece, self._bias) for piece in self._pieces()]
         gathered = self._communicator.gather(sums)
         if gathered is None:
             return None
@@ -119,8 +124,8 @@ class Evaluator:
         tuple of float and ndarray of float64, shape (K, F)
         """
         total, losses = np.zeros(x.shape, dtype=np.int64), []
-        for features, labels in self._pieces():
-            loss, gradient = _loss_and_gradient(x, self._scaled(features), labels)
+        for features, labels, scales in self._pieces():
+            loss, gradient = _loss_and_gradient(x, self._scaled(features, scales), labels)
             losses.append(loss)
             total += np.rint(gradient / GRID).astype(np.int64)
         communicator = self._communicator
@@ -133,20 +138,21 @@ class Evaluator:
         loss = 0.0 if gathered is None else math.fsum(itertools.chain(*gathered)) / self._size
         return communicator.share(loss), gradient
 
-    def _pieces(self) -> Iterator[tuple[NDArray[np.generic], NDArray[np.int32]]]:
-        """Yield this rank's pieces: features as stored, shape (n, F - 1), and their labels."""
+    def _pieces(self) -> Iterator[tuple[NDArray[np.generic], NDArray[np.int32], NDArray[np.float64]]]:
+        """Yield this rank's pieces: features as stored, shape (n, F - 1), their labels and their scales."""
         for chunk in self._chunks:
             if chunk != self._held:
                 del self.samples  # so that memory never holds two chunks
                 self._read(chunk)
             features, labels = self.samples.features, self.samples.labels
             for start in range(0, len(labels), PIECE):
-                yield features[start : start + PIECE], labels[start : start + PIECE]
+                piece = slice(start, start + PIECE)
+                yield features[piece], labels[piece], self._scales[piece]
 
-    def _scaled(self, features: NDArray[np.generic]) -> NDArray[np.float64]:
+    def _scaled(self, features: NDArray[np.generic], scales: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return samples scaled and with the bias feature, shape (n, F)."""
-        z = np.ones((len(features), features.shape[1] + 1))
-        np.multiply(features, self._source.scale, out=z[:, :-1], casting="unsafe", dtype=np.float64)
+        z = np.full((len(features), features.shape[1] + 1), self._bias)
+        np.multiply(features, scales[:, np.newaxis], out=z[:, :-1], casting="unsafe", dtype=np.float64)
         return z
 
 

@@ -22,6 +22,10 @@ RHO_DIGITS = 8
 """Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
 mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
 
+LATER: Mapping[str, object] = {"normalize": "none"}
+"""Options that were not there from the start, and what they are in files without them. The TOML leaves them
+out at these values, so that whatever follows from it, such as the noise of a seeded run, stays as it was."""
+
 SYNTHETIC_ONLY = ("samples", "features", "classes", "data_seed")
 
 
@@ -78,6 +82,11 @@ class Experiment(BaseModel):
     )
     diameter: float = Field(
         0.1, ge=1e-100, le=1e100, description="diameter D of the ball K around the starting point 0"
+    )
+    normalize: Literal["none", "unit"] = Field(
+        "none",
+        description="how each sample is scaled by itself: none, or unit for norm 1, a bias feature of 0.1 "
+        "included",
     )
     clip_norm: float | None = Field(
         None, ge=1e-100, le=1e100, description="clip increments to this norm instead of to S = G + 2LD"
@@ -167,9 +176,13 @@ class Experiment(BaseModel):
         return tomli_w.dumps({k: v for k, v in self.settings().items() if k not in follows})
 
     def settings(self) -> dict[str, Any]:
-        """Return every option that has a value and applies to this data source."""
+        """Return every option that has a value and applies to this data source, later ones only if used."""
         hidden = () if self.data == "synthetic" else SYNTHETIC_ONLY
-        return {k: v for k, v in self.model_dump().items() if v is not None and k not in hidden}
+        return {
+            name: value
+            for name, value in self.model_dump().items()
+            if value is not None and name not in hidden and not (name in LATER and value == LATER[name])
+        }
 
     def difference(self, other: Self) -> str | None:
         """Say in words which setting first differs from `other`, or return None if none does."""

@@ -61,6 +61,7 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
         diameter=experiment.diameter,
         rho=experiment.rho,
         clip_norm=experiment.clip_norm,
+        unit_norm=experiment.normalize == "unit",
         aggregate_noise=experiment.noise == "aggregate",
     )
 

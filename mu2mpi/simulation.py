@@ -77,7 +77,7 @@ class Simulation:
             supply = make_supply(source, self.schedule, self.keys.dealing, hosted)
             noise = None if is_trusted else self.keys.noise
             self.machines = Machines(self.schedule, hosted, supply, noise)
-            self.evaluator = Evaluator(source, communicator)
+            self.evaluator = Evaluator(source, communicator, self.schedule.unit_norm)
         self.server = make_server(self.schedule, communicator, self.keys.noise if is_trusted else None)
         count = experiment.evaluations or affordable_evaluations(self.schedule, source.test_samples)
         self.evaluation_rounds = evaluation_rounds(self.schedule.rounds, count)

@@ -4,6 +4,7 @@ from mu2mpi.algorithm.machine import HostedSamples, Supply
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import CHUNK_BYTES, Source
+from mu2mpi.problem.logistic import bias_feature, sample_scales
 
 __all__ = ["make_supply"]
 
@@ -16,7 +17,7 @@ def make_supply(source: Source, schedule: Schedule, key: bytes, hosted: range) -
     source : Source
         The training set.
     schedule : Schedule
-        Its M and T.
+        Its M and T, and whether samples are scaled to norm 1.
     key : bytes
         32 bytes that determine the dealing.
     hosted : range
@@ -40,6 +41,8 @@ def make_supply(source: Source, schedule: Schedule, key: bytes, hosted: range) -
         chunk = rows[t - 1 : t - 1 + at_once]
         samples = source.training(chunk.ravel())
         features = samples.features.reshape(*chunk.shape, source.dimension)
-        return HostedSamples(features, samples.labels.reshape(chunk.shape), source.scale, t)
+        scales = sample_scales(samples.features, source.scale, schedule.unit_norm).reshape(chunk.shape)
+        bias = bias_feature(schedule.unit_norm)
+        return HostedSamples(features, samples.labels.reshape(chunk.shape), scales, t, bias)
 
     return supply

@@ -17,7 +17,7 @@ __all__ = ["assess", "excess_loss_bound"]
 
 MOST_PARAMETERS = 2_000_000
 
-_found: WeakKeyDictionary[Source, dict[float, Minimum]] = WeakKeyDictionary()
+_found: WeakKeyDictionary[Source, dict[tuple[float, bool], Minimum]] = WeakKeyDictionary()
 
 
 def excess_loss_bound(schedule: Schedule) -> float:
@@ -55,8 +55,8 @@ def assess(
 ) -> Theory:
     """Compare a finished run with theory; all ranks must call this, and each gets the same.
 
-    The smallest evaluation loss over K depends on the data and on K alone, so it is found once for all
-    runs of a sweep. It takes a few passes over the test set where K is small, and never more than
+    The smallest evaluation loss over K depends on the data, their scale and K alone, so it is found once for
+    all runs of a sweep. It takes a few passes over the test set where K is small, and never more than
     `affordable_passes`. Of a model of more than `MOST_PARAMETERS` there is only the bound: the search
     needs more memory than the run.
 
@@ -93,14 +93,14 @@ def assess(
 def _minimum(schedule: Schedule, source: Source, evaluator: Evaluator, communicator: Communicator) -> Minimum:
     """Return the minimum over K as it would be found for this run, from an earlier search if that is so."""
     most_passes = affordable_passes(schedule, source.test_samples)
-    found, radius = _found.setdefault(source, {}), schedule.radius
+    found, problem = _found.setdefault(source, {}), (schedule.radius, schedule.unit_norm)
     # In a sweep, ranks that worked on other runs may know other minima: all go by what rank 0 knows.
-    known: Minimum | None = communicator.share(found.get(radius))
+    known: Minimum | None = communicator.share(found.get(problem))
     is_same = known is not None and (
         known.passes == most_passes or (known.gap <= TOLERANCE and known.passes < most_passes)
     )
     if known is None or not is_same:
         start = np.zeros((schedule.classes, schedule.features))
-        known = minimise_over_ball(evaluator.gradient, start, radius, schedule.L, most_passes)
-    found[radius] = known
+        known = minimise_over_ball(evaluator.gradient, start, schedule.radius, schedule.L, most_passes)
+    found[problem] = known
     return known

@@ -49,10 +49,10 @@ def kernel_calls(feature_type: np.dtype[np.generic]) -> list[Callable[[], object
     x = np.zeros((2, 2))
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=np.int32)
-    key = np.zeros(8, dtype=np.uint32)
+    key, scales = np.zeros(8, dtype=np.uint32), np.ones(1)
     return [
         lambda: add_noise(noised, message, key, MACHINE, 0, 1, 1, 1.0),
-        lambda: add_increments(q, x, x, features, labels, 1.0, 1, 1.0, 1.0, 1),
-        lambda: sum_losses(x, features, labels, 1.0),
+        lambda: add_increments(q, x, x, features, labels, scales, 1.0, 1, 1.0, 1.0, 1),
+        lambda: sum_losses(x, features, labels, scales, 1.0),
         lambda: take_step(x, x, x, q, 1.0, 1.0, 0.5),
     ]

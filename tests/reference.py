@@ -29,6 +29,20 @@ def add_bias(features: NDArray) -> Array:
     return np.concatenate([features, np.ones((*features.shape[:-1], 1))], axis=-1)
 
 
+def unit_samples(features: NDArray) -> Array:
+    """Return samples of norm 1: features scaled to norm sqrt(1 - 0.1^2), then the constant feature 0.1."""
+    features = np.asarray(features, dtype=np.float64)
+    norms = np.sqrt((features**2).sum(axis=-1, keepdims=True))
+    z = add_bias(features / np.where(norms > 0, norms, 1.0) * math.sqrt(0.99))
+    z[..., -1] = 0.1
+    return z
+
+
+def samples(features: NDArray, unit: bool) -> Array:
+    """Return samples with their bias feature, of norm 1 if `unit`."""
+    return unit_samples(features) if unit else add_bias(features)
+
+
 def softmax(x: Array, z: Array) -> Array:
     """Return the probabilities of the K classes for one sample z (F,) under the model x (K, F)."""
     scores = x @ z
@@ -50,15 +64,15 @@ def gradient(x: Array, z: Array, label: int) -> Array:
     return np.outer(residual, z)
 
 
-def mean_loss(x: Array, features: NDArray, labels: NDArray) -> float:
+def mean_loss(x: Array, features: NDArray, labels: NDArray, unit: bool = False) -> float:
     """Return the mean loss over a test set with features (N, F-1) and labels (N,)."""
-    z = add_bias(features)
+    z = samples(features, unit)
     return float(np.mean([softmax_loss(x, z[n], int(labels[n])) for n in range(len(z))]))
 
 
-def accuracy(x: Array, features: NDArray, labels: NDArray) -> float:
+def accuracy(x: Array, features: NDArray, labels: NDArray, unit: bool = False) -> float:
     """Return the share of samples whose highest score, the lowest class among equals, is the label's."""
-    z = add_bias(features)
+    z = samples(features, unit)
     return float(np.mean([int(np.argmax(x @ z[n])) == int(labels[n]) for n in range(len(z))]))
 
 
@@ -162,6 +176,7 @@ def untrusted_server(
     noise: NoiseOfMachine,
     clip_norm: float | None = None,
     record: list[Round] | None = None,
+    unit: bool = False,
 ) -> tuple[Array, Array]:
     """Run Algorithm 1: every machine adds its own noise before anything leaves it.
 
@@ -182,17 +197,19 @@ def untrusted_server(
         C, to which increments are clipped; it takes the place of S in sigma and eta.
     record : list, optional
         Receives a `Round` per round.
+    unit : bool, optional
+        Whether samples are scaled to norm 1, which takes the place of F in G and L.
 
     Returns
     -------
     x_T, w_T : arrays of shape (K, F)
     """
     T, M = labels.shape
-    F = x1.shape[1]
+    F = 1 if unit else x1.shape[1]
     S = increment_bound(F, D) if clip_norm is None else clip_norm
     sigma = noise_scale(S, T, rho)
     eta = eta_untrusted(rho, D, S, smoothness(F), M, T, x1.size)
-    z = add_bias(features)
+    z = samples(features, unit)
     machines = [Machine(x1.shape, clip_norm) for _ in range(M)]
     w, x, x_previous = x1, x1, x1
     for t in range(1, T + 1):
@@ -217,6 +234,7 @@ def trusted_server(
     noise: NoiseOfSum,
     clip_norm: float | None = None,
     record: list[Round] | None = None,
+    unit: bool = False,
 ) -> tuple[Array, Array]:
     """Run Algorithm 2: the server adds one draw of noise to the average of all machines.
 
@@ -225,7 +243,7 @@ def trusted_server(
     noise : callable
         ``noise(t)``, rounds counted from 1: standard normals (K, F). They are scaled for the sum
         over machines, so that the average receives sigma/M of them.
-    features, labels, x1, D, rho, clip_norm, record
+    features, labels, x1, D, rho, clip_norm, record, unit
         As in `untrusted_server`.
 
     Returns
@@ -233,11 +251,11 @@ def trusted_server(
     x_T, w_T : arrays of shape (K, F)
     """
     T, M = labels.shape
-    F = x1.shape[1]
+    F = 1 if unit else x1.shape[1]
     S = increment_bound(F, D) if clip_norm is None else clip_norm
     sigma = noise_scale(S, T, rho)
     eta = eta_trusted(rho, D, S, smoothness(F), M, T, x1.size)
-    z = add_bias(features)
+    z = samples(features, unit)
     machines = [Machine(x1.shape, clip_norm) for _ in range(M)]
     w, x, x_previous = x1, x1, x1
     for t in range(1, T + 1):

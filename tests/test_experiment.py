@@ -24,6 +24,7 @@ experiments = st.builds(
     delta=st.floats(1e-300, 0.99),
     diameter=st.floats(1e-6, 1e6),
     clip_norm=st.none() | st.floats(1e-6, 1e6),
+    normalize=st.sampled_from(["none", "unit"]),
     seed=st.none() | st.integers(0, 2**63 - 1),
     evaluations=optional_counts,
 )
@@ -53,6 +54,7 @@ def test_toml_repeats_the_experiment(experiment):
         ({"server": "honest"}, ["server", "honest", "'untrusted' or 'trusted'"]),
         ({"data": "cifar"}, ["data", "cifar", "mnist"]),
         ({"clip_norm": 0}, ["clip_norm"]),
+        ({"normalize": "max"}, ["normalize", "'none' or 'unit'"]),
         ({"diameter": 1e200}, ["diameter"]),
         ({"seed": True}, ["seed", "boolean"]),
         ({"rho": [4.0, 8.0]}, ["rho", "mu2mpi sweep"]),
@@ -108,6 +110,12 @@ def test_noise_is_that_of_the_rho_which_epsilon_gives():
     assert key == Keys.noise_key(bytes(32), Experiment(rho=calibrated.rho, **whole))
     assert key != Keys.noise_key(bytes(32), Experiment(epsilon=2.0, delta=1e-6, **whole))
     assert key != Keys.noise_key(bytes(32), Experiment(epsilon=2.5, **whole))
+
+
+def test_options_at_their_meaning_in_older_files_leave_toml_as_it_was():
+    assert Experiment(normalize="none").to_toml() == Experiment().to_toml()
+    assert "normalize" not in Experiment().to_toml()
+    assert Experiment(normalize="unit").settings()["normalize"] == "unit"
 
 
 def test_experiments_cannot_be_changed():

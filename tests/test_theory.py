@@ -41,14 +41,17 @@ def test_no_bound_where_increments_are_clipped_below_their_norm():
     assert excess_loss_bound(paper_schedule("trusted", clip_norm=1e6)) > 0
 
 
+@pytest.mark.parametrize("unit", [False, True])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
-def test_gradient_of_the_evaluation_loss(dtype):
+def test_gradient_of_the_evaluation_loss(dtype, unit):
     source = random_source(2, 10, 6, 4, dtype)
+    source._test.features[3] = 0
     x = np.random.default_rng(0).standard_normal((4, 7))
-    loss, gradient = Evaluator(source, Communicator()).gradient(x)
-    z, labels = ref.add_bias(source._test.features * np.float64(source.scale)), source._test.labels
+    loss, gradient = Evaluator(source, Communicator(), unit).gradient(x)
+    features, labels = source._test.features * np.float64(source.scale), source._test.labels
+    z = ref.samples(features, unit)
     expected = np.mean([ref.gradient(x, z[n], labels[n]) for n in range(len(z))], axis=0)
-    assert loss == pytest.approx(ref.mean_loss(x, z[:, :-1], labels), rel=1e-12)
+    assert loss == pytest.approx(ref.mean_loss(x, features, labels, unit), rel=1e-12)
     np.testing.assert_allclose(gradient, expected, atol=1e-9)
 
 
@@ -105,6 +108,10 @@ def test_runs_of_a_sweep_share_the_search(monkeypatch):
     assert len(calls) == 1
     other = Simulation(Experiment(machines=2, seed=1, diameter=0.3), source, Communicator()).run(Progress())
     assert other.theory.minimum_loss < first.theory.minimum_loss
+    calls.clear()
+    unit = Experiment(machines=2, seed=1, normalize="unit")
+    assert Simulation(unit, source, Communicator()).run(Progress()).theory.minimum_gap <= TOLERANCE
+    assert len(calls) > 1
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])

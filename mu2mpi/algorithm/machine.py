@@ -36,7 +36,7 @@ def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def add_increments(q, x, x_previous, features, labels, scale, t, bound, resolution, batch):  # type: ignore[no-untyped-def]
+def add_increments(q, x, x_previous, features, labels, scales, bias, t, bound, resolution, batch):  # type: ignore[no-untyped-def]
     """Add the increments s_{t,i} of some machines, clipped and rounded to the grid, to the sum of q_{t,i}.
 
     The gradients of a sample z at x_t and x_{t-1} are r z^T and r~ z^T, so its increment is c z^T with
@@ -52,8 +52,10 @@ def add_increments(q, x, x_previous, features, labels, scale, t, bound, resoluti
         The sample of each machine in this round, as stored.
     labels : ndarray of int32, shape (machines,)
         Their classes.
-    scale : float
-        Factor that takes stored features into [-1, 1].
+    scales : ndarray of float64, shape (machines,)
+        Factors that take their stored features to those of z.
+    bias : float
+        The bias feature.
     t : int
         The round, from 1.
     bound : float
@@ -81,7 +83,7 @@ def add_increments(q, x, x_previous, features, labels, scale, t, bound, resoluti
     for start in range(0, labels.size, batch):
         count = min(batch, labels.size - start)
         for i in range(count):
-            load_sample(features[start + i], scale, z[i])
+            load_sample(features[start + i], scales[start + i], bias, z[i])
         if batch == 1:
             two_logits(x, x_previous, z[0, :width], at_x[0], at_x_previous[0])
         else:
@@ -115,16 +117,19 @@ class HostedSamples:
         Row ``[k, i]`` is what the rank's i-th machine uses in round ``first_round + k``, in the stored type.
     labels : ndarray of int32, shape (rounds, machines)
         Their classes.
-    scale : float
-        Factor that takes stored features into [-1, 1].
+    scales : ndarray of float64, shape (rounds, machines)
+        Factors that take their stored features to those of z.
     first_round : int
         The first of the rounds, from 1.
+    bias : float
+        The bias feature.
     """
 
     features: NDArray[np.generic]
     labels: NDArray[np.int32]
-    scale: float
+    scales: NDArray[np.float64]
     first_round: int = 1
+    bias: float = 1.0
 
     @property
     def rounds(self) -> range:
@@ -135,7 +140,7 @@ class HostedSamples:
 Supply = Callable[[int], HostedSamples]
 """Returns the samples of a round and of as many after it as are read at once."""
 
-NOTHING = HostedSamples(np.empty((0, 0, 0)), np.empty((0, 0), dtype=np.int32), 1.0)
+NOTHING = HostedSamples(np.empty((0, 0, 0)), np.empty((0, 0), dtype=np.int32), np.empty((0, 0)))
 
 
 class Machines:
@@ -202,7 +207,8 @@ class Machines:
             x_previous,
             samples.features[k],
             samples.labels[k],
-            samples.scale,
+            samples.scales[k],
+            samples.bias,
             t,
             schedule.bound,
             schedule.resolution,

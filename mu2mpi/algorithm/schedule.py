@@ -30,6 +30,8 @@ class Schedule:
         K and F (with the bias), so that d = K F.
     radius : float
         D / 2: K is the ball of this radius about 0.
+    unit_norm : bool
+        Whether each sample is scaled to norm 1.
     G, L, S : float
         Bounds on gradients, on their change, and on increments: S = G + 2 L D (Lemma 4.2).
     clip_norm : float
@@ -56,6 +58,7 @@ class Schedule:
     classes: int
     features: int
     radius: float
+    unit_norm: bool
     G: float
     L: float
     S: float
@@ -83,6 +86,7 @@ def make_schedule(
     diameter: float,
     rho: float,
     clip_norm: float | None = None,
+    unit_norm: bool = False,
     aggregate_noise: bool = False,
 ) -> Schedule:
     """Compute the constants of a run.
@@ -99,6 +103,8 @@ def make_schedule(
         Privacy of all releases together; infinite for no noise.
     clip_norm : float, optional
         Norm C <= S to which increments are clipped; S by default.
+    unit_norm : bool, optional
+        Whether each sample is scaled to norm 1; if not, only its features lie in [-1, 1].
     aggregate_noise : bool, optional
         Whether the noise of all machines is drawn as one.
 
@@ -112,7 +118,8 @@ def make_schedule(
     ----------
     Theorem 5.2 for the untrusted and Theorem 6.2 for the trusted server: sigma and eta.
     """
-    G, L = gradient_bound(features), smoothness(features)
+    squared = 1 if unit_norm else features
+    G, L = gradient_bound(squared), smoothness(squared)
     S = G + 2 * L * diameter
     clip = S if clip_norm is None else min(clip_norm, S)
     d = classes * features
@@ -137,6 +144,7 @@ def make_schedule(
         classes=classes,
         features=features,
         radius=diameter / 2,
+        unit_norm=unit_norm,
         G=G,
         L=L,
         S=S,

@@ -1,6 +1,7 @@
 """Softmax (K-class logistic) regression: gradients in rank-one form, loss and accuracy.
 
 A sample is a row of features z, scaled into [-1, 1], with a constant 1 appended for the bias: F in all.
+Or each sample is scaled to norm 1, the bias feature `UNIT_BIAS` included.
 The model x has one row of F weights for each of K classes. The gradient of the loss at x is the outer
 product r z^T of the residual r = softmax(x z) - onehot(label) and the sample, so nothing of size K F
 is ever formed for a gradient.
@@ -9,31 +10,77 @@ is ever formed for a gradient.
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mu2mpi.compiled import inline, kernel, reduction, scratch
 
 __all__ = [
     "BATCH",
     "TILE",
+    "UNIT_BIAS",
     "batch_logits",
+    "bias_feature",
     "empty_batch",
     "gradient_bound",
     "load_sample",
     "residual",
+    "sample_scales",
     "smoothness",
     "sum_losses",
     "two_logits",
 ]
 
 
-def gradient_bound(features: int) -> float:
-    """Return G = sqrt(2 F), the largest norm of a gradient: ||r|| <= sqrt 2 and ||z|| <= sqrt F."""
-    return math.sqrt(2 * features)
+def gradient_bound(squared: float) -> float:
+    """Return G = sqrt(2 ||z||^2) from the largest ||z||^2: a gradient is r z^T, and ||r|| <= sqrt 2.
+
+    For features in [-1, 1] that is F; for samples of norm 1 it is 1.
+    """
+    return math.sqrt(2 * squared)
 
 
-def smoothness(features: int) -> float:
-    """Return L = F / 2: the softmax has Lipschitz constant 1/2 and ||z||^2 <= F."""
-    return features / 2
+def smoothness(squared: float) -> float:
+    """Return L = ||z||^2 / 2 from the largest ||z||^2: the softmax has Lipschitz constant 1/2."""
+    return squared / 2
+
+
+UNIT_BIAS = 0.1
+"""The bias feature of a sample that is scaled to norm 1. The others have norm sqrt(1 - UNIT_BIAS^2)."""
+
+VALUES = 1 << 20
+"""Features of samples whose norms are taken together."""
+
+
+def bias_feature(unit: bool) -> float:
+    """Return the bias feature of all samples, scaled to norm 1 or not."""
+    return UNIT_BIAS if unit else 1.0
+
+
+def sample_scales(features: NDArray[np.generic], scale: float, unit: bool) -> NDArray[np.float64]:
+    """Return the factor that takes the stored features of each sample to those of z.
+
+    Parameters
+    ----------
+    features : ndarray, shape (n, F - 1)
+        Samples as stored.
+    scale : float
+        Factor that takes stored features into [-1, 1].
+    unit : bool
+        Whether each sample is scaled to norm 1, by its own norm alone. One whose features are all 0 keeps
+        them.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+    """
+    scales = np.full(len(features), scale)
+    if unit:
+        step = max(1, VALUES // features.shape[1])
+        for start in range(0, len(features), step):
+            norms = np.linalg.norm(features[start : start + step].astype(np.float64) * scale, axis=1)
+            norms[norms == 0] = 1.0
+            scales[start : start + step] *= math.sqrt(1 - UNIT_BIAS**2) / norms
+    return scales
 
 
 BATCH = 4
@@ -54,11 +101,11 @@ def empty_batch(samples, features):  # type: ignore[no-untyped-def]
 
 
 @inline
-def load_sample(row, scale, z):  # type: ignore[no-untyped-def]
-    """Fill the start of `z` with a stored row of features, scaled, and the bias feature 1."""
+def load_sample(row, scale, bias, z):  # type: ignore[no-untyped-def]
+    """Fill the start of `z` with a stored row of features, scaled, and the bias feature."""
     for j in range(row.size):
         z[j] = scale * np.float64(row[j])
-    z[row.size] = 1.0
+    z[row.size] = bias
 
 
 @reduction
@@ -160,7 +207,7 @@ def _loss_and_class(logits, label):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def sum_losses(x, features, labels, scale):  # type: ignore[no-untyped-def]
+def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-def]
     """Return the summed loss and the number of correctly classified samples.
 
     Parameters
@@ -171,8 +218,10 @@ def sum_losses(x, features, labels, scale):  # type: ignore[no-untyped-def]
         Samples as stored.
     labels : ndarray of int32, shape (n,)
         Their classes.
-    scale : float
-        Factor that takes stored features into [-1, 1].
+    scales : ndarray of float64, shape (n,)
+        Factors that take their stored features to those of z.
+    bias : float
+        The bias feature.
 
     Returns
     -------
@@ -189,7 +238,7 @@ def sum_losses(x, features, labels, scale):  # type: ignore[no-untyped-def]
     for start in range(0, labels.size, BATCH):
         count = min(BATCH, labels.size - start)
         for i in range(count):
-            load_sample(features[start + i], scale, z[i])
+            load_sample(features[start + i], scales[start + i], bias, z[i])
         batch_logits(x[:half], x[rest:], z, logits, of_rest)
         for i in range(count):
             for k in range(half):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
+from mu2mpi.experiment import LATER, Experiment
 from mu2mpi.privacy.ledger import UNIT, PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken
@@ -81,7 +81,7 @@ class Summary:
         """Return settings and measurements by name, as one row of a tidy table."""
         measured = {"test_loss": self.test_loss, "test_accuracy": self.test_accuracy, **self.figures}
         given = self.experiment.settings()
-        settings = {name: given.get(name) for name in Experiment.model_fields}
+        settings = {name: given.get(name, LATER.get(name)) for name in Experiment.model_fields}
         return {**settings, **measured, "created": self.created, "file": str(self.path)}
 
 

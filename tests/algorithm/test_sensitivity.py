@@ -15,8 +15,8 @@ from mu2mpi.algorithm.schedule import make_schedule
 
 def sums(schedule, features, labels, queries):
     """Return the exact sums of increments after each round, with the query points given."""
-    hosted = range(schedule.machines)
-    machines = Machines(schedule, hosted, lambda t: HostedSamples(features, labels, 1.0), None)
+    hosted, scales = range(schedule.machines), np.ones(labels.shape)
+    machines = Machines(schedule, hosted, lambda t: HostedSamples(features, labels, scales), None)
     found = []
     for t in range(1, schedule.rounds + 1):
         machines.observe(t, queries[t], queries[t - 1])

@@ -14,10 +14,19 @@ from mu2mpi.simulation import Simulation
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 @pytest.mark.parametrize("machines", [1, 2, 5, 12])
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
-def test_bits_equal_those_of_one_process(communicator, server, machines, dtype):
+@pytest.mark.parametrize(
+    ("dtype", "normalize"),
+    [
+        (np.uint8, "none"),
+        (np.float32, "none"),
+        (np.float64, "none"),
+        (np.uint8, "unit"),
+        (np.float32, "unit"),
+    ],
+)
+def test_bits_equal_those_of_one_process(communicator, server, machines, dtype, normalize):
     source = random_source(machines, 20 * machines, 13, 5, dtype)
-    experiment = Experiment(server=server, machines=machines, seed=machines)
+    experiment = Experiment(server=server, machines=machines, seed=machines, normalize=normalize)
     ours = Simulation(experiment, source, communicator).run(Progress())
     # A source of its own, so that nothing found with ours is used again.
     source = random_source(machines, 20 * machines, 13, 5, dtype)

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.algorithm.machine import add_increments
-from mu2mpi.problem.logistic import BATCH, TILE, gradient_bound, smoothness, sum_losses
+from mu2mpi.problem.logistic import (
+    BATCH,
+    TILE,
+    bias_feature,
+    gradient_bound,
+    sample_scales,
+    smoothness,
+    sum_losses,
+)
 
 seeds = st.integers(0, 2**31)
 batches = st.sampled_from([1, BATCH])
@@ -22,25 +30,27 @@ TYPES = pytest.mark.parametrize(
 )
 
 
-def increments(x, x_previous, features, labels, scale, t, batch):
+def scaling(features, scale, unit):
+    return sample_scales(features, scale, unit), bias_feature(unit)
+
+
+def increments(x, x_previous, features, labels, scale, unit, t, batch):
     """Return the sum of the increments of some samples as the kernel makes it, never clipped."""
     q = np.zeros(x.shape, np.int64)
-    add_increments(q, x, x_previous, features, labels, scale, t, np.inf, RESOLUTION, batch)
+    add_increments(
+        q, x, x_previous, features, labels, *scaling(features, scale, unit), t, np.inf, RESOLUTION, batch
+    )
     return q * RESOLUTION
 
 
-def with_bias(features, scale):
-    return ref.add_bias(features.astype(float) * scale)
-
-
 @TYPES
-@given(st.integers(2, 12), st.integers(1, 70), batches, seeds, max_examples=30)
-def test_gradient_against_finite_differences(dtype, scale, classes, dimension, batch, seed):
+@given(st.integers(2, 12), st.integers(1, 70), batches, st.booleans(), seeds, max_examples=30)
+def test_gradient_against_finite_differences(dtype, scale, classes, dimension, batch, unit, seed):
     rng = np.random.default_rng(seed)
     sample = random_samples(rng, 1, dimension, classes, dtype)
     x = rng.standard_normal((classes, dimension + 1))
-    found = increments(x, x, sample.features, sample.labels, scale, 1, batch)
-    z = with_bias(sample.features, scale)[0]
+    found = increments(x, x, sample.features, sample.labels, scale, unit, 1, batch)
+    z = ref.samples(sample.features * np.float64(scale), unit)[0]
     direction = rng.standard_normal(x.shape)
     step = 1e-5
     ahead = ref.softmax_loss(x + step * direction, z, sample.labels[0])
@@ -49,24 +59,24 @@ def test_gradient_against_finite_differences(dtype, scale, classes, dimension, b
 
 
 @TYPES
-@given(shapes, st.integers(1, 10_000), batches, seeds, max_examples=30)
-def test_increments_against_dense_gradients(dtype, scale, shape, t, batch, seed):
+@given(shapes, st.integers(1, 10_000), batches, st.booleans(), seeds, max_examples=30)
+def test_increments_against_dense_gradients(dtype, scale, shape, t, batch, unit, seed):
     n, classes, dimension = shape
     rng = np.random.default_rng(seed)
     samples = random_samples(rng, n, dimension, classes, dtype)
     x = rng.standard_normal((classes, dimension + 1))
     x_previous = x + rng.standard_normal(x.shape) / t
     expected = np.zeros(x.shape)
-    for z, label in zip(with_bias(samples.features, scale), samples.labels, strict=True):
+    for z, label in zip(ref.samples(samples.features * np.float64(scale), unit), samples.labels, strict=True):
         g, previous = ref.gradient(x, z, label), ref.gradient(x_previous, z, label)
         expected += g + (t - 1) * (g - previous)
-    found = increments(x, x_previous, samples.features, samples.labels, scale, t, batch)
+    found = increments(x, x_previous, samples.features, samples.labels, scale, unit, t, batch)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * n)
 
 
 @TYPES
-@given(shapes, seeds, max_examples=30)
-def test_an_increment_has_the_same_bits_in_any_company(dtype, scale, shape, seed):
+@given(shapes, st.booleans(), seeds, max_examples=30)
+def test_an_increment_has_the_same_bits_in_any_company(dtype, scale, shape, unit, seed):
     n, classes, dimension = shape
     rng = np.random.default_rng(seed)
     samples = random_samples(rng, n, dimension, classes, dtype)
@@ -77,7 +87,9 @@ def test_an_increment_has_the_same_bits_in_any_company(dtype, scale, shape, seed
 
     def add(q, part):
         features, labels = samples.features[part], samples.labels[part]
-        add_increments(q, x, x_previous, features, labels, scale, 2, 1.0, fine, BATCH)
+        add_increments(
+            q, x, x_previous, features, labels, *scaling(features, scale, unit), 2, 1.0, fine, BATCH
+        )
 
     add(together, slice(0, n))
     apart, cut = np.zeros(x.shape, np.int64), int(rng.integers(n + 1))
@@ -88,23 +100,54 @@ def test_an_increment_has_the_same_bits_in_any_company(dtype, scale, shape, seed
 
 
 @TYPES
-@given(shapes, st.sampled_from([0.01, 1.0, 300.0]), seeds)
-def test_loss_and_accuracy(dtype, scale, shape, size, seed):
+@given(shapes, st.sampled_from([0.01, 1.0, 300.0]), st.booleans(), seeds)
+def test_loss_and_accuracy(dtype, scale, shape, size, unit, seed):
     n, classes, dimension = shape
     rng = np.random.default_rng(seed)
     samples = random_samples(rng, n, dimension, classes, dtype)
     x = size * rng.standard_normal((classes, dimension + 1))
-    loss, correct = sum_losses(x, samples.features, samples.labels, scale)
+    loss, correct = sum_losses(x, samples.features, samples.labels, *scaling(samples.features, scale, unit))
     scaled = samples.features.astype(float) * scale
-    assert loss / n == pytest.approx(ref.mean_loss(x, scaled, samples.labels), rel=1e-12)
-    assert correct / n == ref.accuracy(x, scaled, samples.labels)
+    assert loss / n == pytest.approx(ref.mean_loss(x, scaled, samples.labels, unit), rel=1e-12)
+    assert correct / n == ref.accuracy(x, scaled, samples.labels, unit)
 
 
 def test_ties_go_to_the_first_class():
     features, labels = np.zeros((3, 1)), np.array([0, 1, 2], np.int32)
-    loss, correct = sum_losses(np.zeros((3, 2)), features, labels, 1.0)
+    loss, correct = sum_losses(np.zeros((3, 2)), features, labels, np.ones(3), 1.0)
     assert correct == 1
     assert loss == pytest.approx(3 * np.log(3))
+
+
+@TYPES
+@given(st.integers(1, 70), batches, seeds, max_examples=30)
+def test_samples_of_unit_norm_are_as_long_as_said(dtype, scale, dimension, batch, seed):
+    """At x = 0 the gradient of two classes is (-1/2, 1/2) z^T, and of any scale of the features the same."""
+    sample = random_samples(np.random.default_rng(seed), 1, dimension, 2, dtype)
+    sample.features[0, 0] = 1
+    x = np.zeros((2, dimension + 1))
+    found = increments(x, x, sample.features, sample.labels, scale, True, 1, batch)
+    assert np.linalg.norm(found) == pytest.approx(np.sqrt(0.5), rel=1e-9)
+    assert abs(found[0, -1]) == pytest.approx(0.05, rel=1e-9)
+    again = increments(x, x, sample.features, sample.labels, 3 * scale, True, 1, batch)
+    np.testing.assert_allclose(again, found, rtol=0, atol=1e-11)
+
+
+def test_a_sample_without_features_keeps_its_bias_alone():
+    x, blank = np.zeros((2, 4)), np.zeros((1, 3), np.uint8)
+    found = increments(x, x, blank, np.zeros(1, np.int32), 1 / 255, True, 1, 1)
+    np.testing.assert_allclose(found, [[0, 0, 0, -0.05], [0, 0, 0, 0.05]], atol=1e-11)
+
+
+def test_many_samples_of_unit_norm_are_scaled_each_by_its_own_norm():
+    features = np.random.default_rng(0).integers(0, 256, (3000, 700), dtype=np.uint8)
+    z = features * sample_scales(features, 1 / 255, True)[:, np.newaxis]
+    np.testing.assert_allclose((z**2).sum(axis=1) + bias_feature(True) ** 2, 1.0, rtol=1e-14)
+
+
+def test_constants_of_samples_of_unit_norm():
+    assert gradient_bound(1) == np.sqrt(2)
+    assert smoothness(1) == 0.5
 
 
 def test_constants_of_the_paper():
