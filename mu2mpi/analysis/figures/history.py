@@ -1,7 +1,6 @@
 """Loss and accuracy along the rounds, or along the samples used: mean and standard deviation over seeds."""
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,14 +10,12 @@ from mu2mpi.analysis.figures.encoding import encode
 from mu2mpi.analysis.figures.style import Theme, add_legend, canvas, handle, panel_titles
 from mu2mpi.analysis.groups import Group
 from mu2mpi.results.collection import shown
-from mu2mpi.results.reader import Summary, read_columns
+from mu2mpi.results.reader import Summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["draw", "read_histories", "together"]
-
-Histories = dict[Path, dict[str, NDArray[Any]]]
 
 LABELS = {"round": "round t", "samples": "training samples used by all machines"}
 MEASURED = (("test_loss", "test loss (nats)", 1.0), ("test_accuracy", "test accuracy (%)", 100.0))
@@ -30,12 +27,12 @@ def draw(runs: Sequence[Summary], theme: Theme, against: str) -> "Figure":
     figure, axes = canvas(
         2, len(encoding.panel_titles()), 4.4, sharex="col" if against == "round" else True, sharey="row"
     )
-    histories = read_histories(runs, ("round", against, *(name for name, _, _ in MEASURED)))
+    read_histories(runs)
     banded = False
     for group in encoding.groups:
         look, column = encoding.look(group), encoding.panel_of(group)
         for panel, (name, _, factor) in zip(axes[:, column], MEASURED, strict=True):
-            x, values = together(group, histories, against, name)
+            x, values = together(group, against, name)
             mean = factor * values.mean(axis=0)
             panel.plot(x, mean, **look)
             if len(values) > 1:
@@ -58,19 +55,18 @@ def draw(runs: Sequence[Summary], theme: Theme, against: str) -> "Figure":
     return figure
 
 
-def read_histories(runs: Sequence[Summary], names: Iterable[str]) -> Histories:
-    """Read some columns of the history of each run, each column once."""
-    columns = list(dict.fromkeys(names))
-    return {run.path: read_columns(run.path, columns) for run in shown(runs, "reading the histories of")}
+def read_histories(runs: Sequence[Summary]) -> None:
+    """Read the histories that were not read before, and say so where there are many."""
+    for run in shown([run for run in runs if "history" not in vars(run)], "reading the histories of"):
+        _ = run.history
 
 
-def together(
-    group: Group, histories: Histories, against: str, name: str
-) -> tuple[NDArray[Any], NDArray[np.float64]]:
+def together(group: Group, against: str, name: str) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Return the rounds (or samples) at which all runs of a group were measured, and one row a run."""
-    members = [histories[run.path] for run in group.runs]
-    common = members[0]["round"]
+    members = [run.history for run in group.runs]
+    common = members[0].round
     for history in members[1:]:
-        common = np.intersect1d(common, history["round"])
-    values = np.array([history[name][np.isin(history["round"], common)] for history in members])
-    return members[0][against][np.isin(members[0]["round"], common)], values
+        common = np.intersect1d(common, history.round)
+    values = np.array([getattr(history, name)[np.isin(history.round, common)] for history in members])
+    across: NDArray[Any] = getattr(members[0], against)
+    return across[np.isin(members[0].round, common)], values

@@ -42,7 +42,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
     """Draw the norms of noise, signal and their sum as it was released, with a panel for each server."""
     encoding = encode(runs, theme)
     figure, axes = canvas(1, len(encoding.panel_titles()), 3.4, sharey=True, sharex=True)
-    histories = read_histories(runs, ("round", "message_norm"))
+    read_histories(runs)
     measured = False
     for group in encoding.groups:
         look, panel, run = encoding.look(group), axes[0, encoding.panel_of(group)], group.runs[0]
@@ -52,7 +52,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
         noise = noise_norm(run)
         if noise > 0:
             panel.plot(t[[0, -1]], [noise, noise], color=look["color"], **NOISE)
-        at, released = together(group, histories, "round", "message_norm")
+        at, released = together(group, "round", "message_norm")
         known = np.isfinite(released).all(axis=0)
         measured |= bool(known.any())
         panel.plot(at[known], released[:, known].mean(axis=0), **{**look, "linestyle": ""})
