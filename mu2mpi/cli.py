@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from mu2mpi._version import __version__
 from mu2mpi.analysis.kinds import AGAINST, KINDS, check_kind, suffix_of
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
-from mu2mpi.options import Parser, add_experiment_options, merged_settings
+from mu2mpi.options import Parser, add_experiment_options, given_settings, merged_settings
 from mu2mpi.signals import CHECKPOINT_SECONDS, stop_requests
 
 if TYPE_CHECKING:
@@ -243,14 +243,14 @@ def _add_sweep(commands: "Commands[Parser]") -> None:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    from mu2mpi.experiment import Sweep
+    from mu2mpi.experiment import Sweep, read_toml
     from mu2mpi.parallel import world
     from mu2mpi.sweeping import run_sweep
     from mu2mpi.warmup import start_compiler_without_scipy
 
     communicator = world()
     with communicator.together():
-        sweep = Sweep(merged_settings(arguments.config, arguments), str(arguments.config))
+        sweep = Sweep(read_toml(arguments.config), str(arguments.config), given_settings(arguments))
         chosen = sweep.choose(arguments.index)
     if arguments.list:
         if communicator.rank == 0:

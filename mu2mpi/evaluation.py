@@ -9,11 +9,20 @@ from numpy.typing import NDArray
 
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.cost import evaluation_cost, run_cost
+from mu2mpi.data.population import Population
 from mu2mpi.data.source import CHUNK_BYTES, Samples, Source
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.problem.logistic import bias_feature, sample_scales, sum_losses
+from mu2mpi.problem.minimum import TOLERANCE
 
-__all__ = ["Evaluator", "affordable_evaluations", "affordable_passes", "evaluation_rounds"]
+__all__ = [
+    "Evaluator",
+    "ExactEvaluator",
+    "affordable_evaluations",
+    "affordable_passes",
+    "evaluation_rounds",
+    "make_evaluator",
+]
 
 PIECE = 250
 """Test samples whose losses are summed by one rank in one go. Sums of pieces are combined exactly, so
@@ -76,7 +85,11 @@ class Evaluator:
     ----------
     samples : Samples
         What was read last.
+    tolerance : float
+        Nats to which the smallest loss on the test set is worth knowing.
     """
+
+    tolerance = TOLERANCE
 
     def __init__(self, source: Source, communicator: Communicator, unit_norm: bool = False) -> None:
         self._communicator = communicator
@@ -154,6 +167,72 @@ class Evaluator:
         z = np.full((len(features), features.shape[1] + 1), self._bias)
         np.multiply(features, scales[:, np.newaxis], out=z[:, :-1], casting="unsafe", dtype=np.float64)
         return z
+
+
+class ExactEvaluator:
+    """Expected loss and accuracy on a population, as sums over all of its points.
+
+    Rank 0 alone computes them; that takes less than a few rounds.
+
+    Parameters
+    ----------
+    population : Population
+        What the samples are drawn from.
+    communicator : Communicator
+        The ranks.
+    unit_norm : bool, optional
+        Whether samples are scaled to norm 1.
+
+    Attributes
+    ----------
+    tolerance : float
+        Nats to which the smallest loss is worth knowing: rounding leaves no more.
+    """
+
+    tolerance = 1e-12
+
+    def __init__(self, population: Population, communicator: Communicator, unit_norm: bool = False) -> None:
+        self._communicator = communicator
+        self._weights = population.probabilities()
+        self._z = np.full((len(population.points), population.dimension + 1), bias_feature(unit_norm))
+        scales = sample_scales(population.points, population.scale, unit_norm)
+        np.multiply(population.points, scales[:, np.newaxis], out=self._z[:, :-1])
+
+    def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
+        """Return f(x) in nats and the probability that x is right on rank 0, and None elsewhere."""
+        if self._communicator.rank != 0:
+            return None
+        logits = self._z @ x.T
+        right = self._weights[np.arange(len(logits)), logits.argmax(axis=1)]
+        return self._loss_and_gradient(x)[0], float(np.sum(right))
+
+    def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Return f(x) in nats and its gradient, shape (K, F), the same bits on every rank."""
+        loss, gradient = 0.0, np.empty(x.shape)
+        if self._communicator.rank == 0:
+            loss, gradient = self._loss_and_gradient(x)
+        self._communicator.bcast(gradient)
+        return self._communicator.share(loss), gradient
+
+    def _loss_and_gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        weights, logits = self._weights, self._z @ x.T
+        logits -= logits.max(axis=1, keepdims=True)
+        residuals = np.exp(logits)
+        sums = residuals.sum(axis=1, keepdims=True)
+        of_points = weights.sum(axis=1, keepdims=True)
+        loss = float(np.sum((np.log(sums) - logits) * weights))
+        residuals *= of_points / sums
+        residuals -= weights
+        return loss, residuals.T @ self._z
+
+
+def make_evaluator(
+    source: Source, communicator: Communicator, unit_norm: bool = False
+) -> Evaluator | ExactEvaluator:
+    """Return what measures models: on the test set, or where the population is known, exactly."""
+    if isinstance(source, Population):
+        return ExactEvaluator(source, communicator, unit_norm)
+    return Evaluator(source, communicator, unit_norm)
 
 
 def _loss_and_gradient(

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import rho_exact
 
-__all__ = ["Experiment", "Sweep", "read_toml", "result_name"]
+__all__ = ["SOURCE_OPTIONS", "Experiment", "Sweep", "read_toml", "result_name"]
 
 NAMED = ("data", "server", "machines", "rho", "seed")
 """Settings that name a result where no sweep says which ones vary."""
@@ -26,7 +26,12 @@ LATER: Mapping[str, object] = {"normalize": "none"}
 """Options that were not there from the start, and what they are in files without them. The TOML leaves them
 out at these values, so that whatever follows from it, such as the noise of a seeded run, stays as it was."""
 
-SYNTHETIC_ONLY = ("samples", "features", "classes", "data_seed")
+MADE_UP = ("samples", "features", "classes", "data_seed")
+SOURCE_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "synthetic": MADE_UP,
+    "population": (*MADE_UP, "margin", "label_noise", "heterogeneity"),
+}
+"""Options that apply to some sources of data only."""
 
 
 class Experiment(BaseModel):
@@ -43,14 +48,36 @@ class Experiment(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
-    data: Literal["digits", "mnist", "synthetic"] = Field(
-        "digits", description="data set: digits (8x8, built in), mnist, or a synthetic population"
+    data: Literal["digits", "mnist", "synthetic", "population"] = Field(
+        "digits",
+        description="data set: digits (8x8, built in), mnist, a synthetic one, "
+        "or a population of which the smallest loss is known",
     )
-    samples: int = Field(10_000, ge=2, description="synthetic only: number of training samples")
-    features: int = Field(20, ge=1, le=10_000_000, description="synthetic only: features per sample")
-    classes: int = Field(3, ge=2, le=1_000_000, description="synthetic only: number of classes")
+    samples: int = Field(
+        10_000,
+        ge=2,
+        description="synthetic, population: number of training samples; a population has more for --rounds",
+    )
+    features: int = Field(20, ge=1, le=10_000_000, description="synthetic, population: features per sample")
+    classes: int = Field(3, ge=2, le=1_000_000, description="synthetic, population: number of classes")
     data_seed: int = Field(
-        0, ge=0, lt=2**63, description="synthetic only: seed of the population and of its samples"
+        0,
+        ge=0,
+        lt=2**63,
+        description="synthetic, population: seed of the population, and of synthetic samples",
+    )
+    margin: float = Field(
+        0.5, ge=0, le=1, description="population only: how far apart classes are, 1 for a point each"
+    )
+    label_noise: float = Field(
+        0.1, ge=0, le=1, description="population only: share of labels that are drawn at random"
+    )
+    heterogeneity: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="population only: how far random labels lean to a model of the machine's own; "
+        "the average over machines stays the same",
     )
     server: Literal["untrusted", "trusted"] = Field(
         "untrusted",
@@ -114,13 +141,10 @@ class Experiment(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        if self.data != "synthetic":
-            for name in SYNTHETIC_ONLY:
-                if (
-                    name in self.model_fields_set
-                    and getattr(self, name) != type(self).model_fields[name].default
-                ):
-                    raise ValueError(f"{name} applies to data = synthetic only, and data is {self.data}")
+        for name in self._inapplicable():
+            if name in self.model_fields_set and getattr(self, name) != type(self).model_fields[name].default:
+                sources = " or ".join(source for source, names in SOURCE_OPTIONS.items() if name in names)
+                raise ValueError(f"{name} applies to data = {sources} only, and data is {self.data}")
         if self.noise == "aggregate" and self.server == "trusted":
             raise ValueError(
                 "noise = aggregate applies to server = untrusted only: a trusted server draws but one"
@@ -177,12 +201,16 @@ class Experiment(BaseModel):
 
     def settings(self) -> dict[str, Any]:
         """Return every option that has a value and applies to this data source, later ones only if used."""
-        hidden = () if self.data == "synthetic" else SYNTHETIC_ONLY
+        hidden = self._inapplicable()
         return {
             name: value
             for name, value in self.model_dump().items()
             if value is not None and name not in hidden and not (name in LATER and value == LATER[name])
         }
+
+    def _inapplicable(self) -> set[str]:
+        """Return the options that apply to other sources of data only."""
+        return set().union(*SOURCE_OPTIONS.values()) - set(SOURCE_OPTIONS.get(self.data, ()))
 
     def difference(self, other: Self) -> str | None:
         """Say in words which setting first differs from `other`, or return None if none does."""
@@ -232,16 +260,19 @@ class Sweep:
     Parameters
     ----------
     settings : mapping
-        Values by option name; a list stands for one run for each of its values.
+        Values by option name; a list stands for one run for each of its values. Under the name ``part`` there
+        may be several such mappings: each is a sweep of its own, with what it does not name from outside.
     where : str, optional
         Where they come from, for messages.
+    overrides : mapping, optional
+        Values that replace those of the settings, in every part.
 
     Attributes
     ----------
     swept : list of str
-        The options that were given as lists, in their order.
+        The options that were given as lists or in parts, in their order.
     experiments : list of Experiment
-        All combinations; the last list varies fastest.
+        All combinations of one part after the other, none twice; the last list varies fastest.
 
     Raises
     ------
@@ -249,18 +280,19 @@ class Sweep:
         If any combination is not a valid experiment, or a list is empty or repeats a value.
     """
 
-    def __init__(self, settings: Mapping[str, Any], where: str = "") -> None:
-        lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
-        for name, values in lists.items():
-            if not values or any(values.count(value) > 1 for value in values):
-                raise InputError(f"{where}: the list of {name} is empty or repeats a value: {values}")
-        self.swept = [name for name, value in settings.items() if isinstance(value, list)]
-        self.experiments = [
-            Experiment.make(dict(zip(lists, values, strict=True)), where)
-            for values in itertools.product(*lists.values())
-        ]
-        if len(set(self.experiments)) < len(self.experiments):
-            raise InputError(f"{where}: two combinations of the lists are the same experiment")
+    def __init__(
+        self, settings: Mapping[str, Any], where: str = "", overrides: Mapping[str, Any] | None = None
+    ) -> None:
+        overrides = overrides or {}
+        common = {name: value for name, value in settings.items() if name != "part"}
+        parts = settings.get("part", [{}])
+        if not (isinstance(parts, list) and parts and all(isinstance(part, dict) for part in parts)):
+            raise InputError(f"{where}: parts of a sweep are tables that begin with [[part]]")
+        varying = [name for name, value in common.items() if isinstance(value, list)]
+        varying += [name for part in parts for name in part]
+        self.swept = [name for name in dict.fromkeys(varying) if name not in overrides]
+        products = [_product({**common, **part, **overrides}, where) for part in parts]
+        self.experiments = list(dict.fromkeys(itertools.chain(*products)))
 
     def choose(self, index: int | None) -> list[tuple[int, Experiment]]:
         """Return the experiments with their indices: all, or the one with this index.
@@ -282,6 +314,21 @@ class Sweep:
     def file_name(self, experiment: Experiment) -> str:
         """Return the name of an experiment's result, made of the settings that the sweep varies."""
         return result_name(experiment, self.swept or NAMED)
+
+
+def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
+    """Return every combination of the lists among some settings."""
+    lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
+    for name, values in lists.items():
+        if not values or any(values.count(value) > 1 for value in values):
+            raise InputError(f"{where}: the list of {name} is empty or repeats a value: {values}")
+    experiments = [
+        Experiment.make(dict(zip(lists, values, strict=True)), where)
+        for values in itertools.product(*lists.values())
+    ]
+    if len(set(experiments)) < len(experiments):
+        raise InputError(f"{where}: two combinations of the lists are the same experiment")
+    return experiments
 
 
 def result_name(experiment: Experiment, names: Sequence[str] = NAMED) -> str:

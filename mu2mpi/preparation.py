@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mu2mpi.algorithm.schedule import Schedule, make_schedule
 from mu2mpi.data import open_source
 from mu2mpi.data.partition import check_rounds
+from mu2mpi.data.population import Population
 from mu2mpi.data.source import Source
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import TURNS, Communicator
@@ -51,7 +52,8 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
         If there are too few samples, or no grid of messages can hold the sum of all of them.
     """
     machines, rounds = _size(experiment, source, ranks)
-    check_rounds(source.training_samples, machines, rounds)
+    if not isinstance(source, Population):
+        check_rounds(source.training_samples, machines, rounds)
     return make_schedule(
         server=experiment.server,
         machines=machines,

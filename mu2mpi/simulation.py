@@ -11,7 +11,7 @@ from mu2mpi import environment
 from mu2mpi.algorithm.machine import Machines
 from mu2mpi.algorithm.server import make_server
 from mu2mpi.data.source import Source
-from mu2mpi.evaluation import Evaluator, affordable_evaluations, evaluation_rounds
+from mu2mpi.evaluation import affordable_evaluations, evaluation_rounds, make_evaluator
 from mu2mpi.experiment import Experiment
 from mu2mpi.interruption import Verdict
 from mu2mpi.parallel import Communicator, block
@@ -77,7 +77,7 @@ class Simulation:
             supply = make_supply(source, self.schedule, self.keys.dealing, hosted)
             noise = None if is_trusted else self.keys.noise
             self.machines = Machines(self.schedule, hosted, supply, noise)
-            self.evaluator = Evaluator(source, communicator, self.schedule.unit_norm)
+            self.evaluator = make_evaluator(source, communicator, self.schedule.unit_norm)
         self.server = make_server(self.schedule, communicator, self.keys.noise if is_trusted else None)
         count = experiment.evaluations or affordable_evaluations(self.schedule, source.test_samples)
         self.evaluation_rounds = evaluation_rounds(self.schedule.rounds, count)

@@ -1,8 +1,11 @@
 """The samples that a run needs, read some rounds at a time: memory does not grow with their number."""
 
+import numpy as np
+
 from mu2mpi.algorithm.machine import HostedSamples, Supply
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.data.partition import machine_rows
+from mu2mpi.data.population import Population
 from mu2mpi.data.source import CHUNK_BYTES, Source
 from mu2mpi.problem.logistic import bias_feature, sample_scales
 
@@ -15,11 +18,11 @@ def make_supply(source: Source, schedule: Schedule, key: bytes, hosted: range) -
     Parameters
     ----------
     source : Source
-        The training set.
+        The training set, or a population of which samples are drawn.
     schedule : Schedule
         Its M and T, and whether samples are scaled to norm 1.
     key : bytes
-        32 bytes that determine the dealing.
+        32 bytes that determine the dealing, or the draws.
     hosted : range
         The machines.
 
@@ -34,6 +37,8 @@ def make_supply(source: Source, schedule: Schedule, key: bytes, hosted: range) -
     InputError
         If there are not enough samples. The callable raises it for samples that cannot be used.
     """
+    if isinstance(source, Population):
+        return _fresh(source, schedule, key, hosted)
     rows = machine_rows(source.training_samples, schedule.machines, schedule.rounds, key, hosted)
     at_once = max(1, CHUNK_BYTES // max(1, len(hosted) * source.sample_bytes))
 
@@ -44,5 +49,24 @@ def make_supply(source: Source, schedule: Schedule, key: bytes, hosted: range) -
         scales = sample_scales(samples.features, source.scale, schedule.unit_norm).reshape(chunk.shape)
         bias = bias_feature(schedule.unit_norm)
         return HostedSamples(features, samples.labels.reshape(chunk.shape), scales, t, bias)
+
+    return supply
+
+
+def _fresh(population: Population, schedule: Schedule, key: bytes, hosted: range) -> Supply:
+    """Return what draws samples as they are needed: nothing is stored but the chunk in use."""
+    sample_bytes = population.dimension * population.points.itemsize
+    at_once = max(1, CHUNK_BYTES // max(1, len(hosted) * sample_bytes))
+
+    def supply(t: int) -> HostedSamples:
+        rounds = range(t - 1, min(t - 1 + at_once, schedule.rounds))
+        features = np.empty((len(rounds), len(hosted), population.dimension), population.points.dtype)
+        labels = np.empty((len(rounds), len(hosted)), np.int32)
+        for column, machine in enumerate(hosted):
+            drawn = population.draw(key, machine, schedule.machines, rounds)
+            features[:, column], labels[:, column] = drawn.features, drawn.labels
+        flat = features.reshape(-1, population.dimension)
+        scales = sample_scales(flat, population.scale, schedule.unit_norm).reshape(labels.shape)
+        return HostedSamples(features, labels, scales, t, bias_feature(schedule.unit_norm))
 
     return supply

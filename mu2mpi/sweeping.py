@@ -7,7 +7,7 @@ from pathlib import Path
 from mu2mpi.cost import run_cost
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
-from mu2mpi.experiment import Experiment, Sweep
+from mu2mpi.experiment import SOURCE_OPTIONS, Experiment, Sweep
 from mu2mpi.lanes import Wave, waves
 from mu2mpi.parallel import Communicator, world
 from mu2mpi.preparation import complete, plan, shared_source
@@ -160,9 +160,7 @@ def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
 
 def data_key(experiment: Experiment) -> tuple[object, ...]:
     """Return what tells the experiment's data set from others."""
-    return tuple(
-        getattr(experiment, name) for name in ("data", "samples", "features", "classes", "data_seed")
-    )
+    return (experiment.data, *(getattr(experiment, name) for name in SOURCE_OPTIONS.get(experiment.data, ())))
 
 
 def _unfinished(

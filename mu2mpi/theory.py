@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.data.source import Source
-from mu2mpi.evaluation import Evaluator, affordable_passes
+from mu2mpi.evaluation import Evaluator, ExactEvaluator, affordable_passes
 from mu2mpi.parallel import Communicator
-from mu2mpi.problem.minimum import TOLERANCE, Minimum, minimise_over_ball
+from mu2mpi.problem.minimum import Minimum, minimise_over_ball
 from mu2mpi.results.schema import Theory
 
 __all__ = ["assess", "excess_loss_bound"]
@@ -48,7 +48,7 @@ def excess_loss_bound(schedule: Schedule) -> float:
 def assess(
     schedule: Schedule,
     source: Source,
-    evaluator: Evaluator,
+    evaluator: Evaluator | ExactEvaluator,
     x: NDArray[np.float64],
     loss: float,
     communicator: Communicator,
@@ -66,8 +66,8 @@ def assess(
         The constants of the run.
     source : Source
         Its data.
-    evaluator : Evaluator
-        Its test set.
+    evaluator : Evaluator or ExactEvaluator
+        Its test set or population.
     x : ndarray of float64, shape (K, F)
         Its output, which all ranks hold.
     loss : float
@@ -90,17 +90,21 @@ def assess(
     )
 
 
-def _minimum(schedule: Schedule, source: Source, evaluator: Evaluator, communicator: Communicator) -> Minimum:
+def _minimum(
+    schedule: Schedule, source: Source, evaluator: Evaluator | ExactEvaluator, communicator: Communicator
+) -> Minimum:
     """Return the minimum over K as it would be found for this run, from an earlier search if that is so."""
     most_passes = affordable_passes(schedule, source.test_samples)
     found, problem = _found.setdefault(source, {}), (schedule.radius, schedule.unit_norm)
     # In a sweep, ranks that worked on other runs may know other minima: all go by what rank 0 knows.
     known: Minimum | None = communicator.share(found.get(problem))
     is_same = known is not None and (
-        known.passes == most_passes or (known.gap <= TOLERANCE and known.passes < most_passes)
+        known.passes == most_passes or (known.gap <= evaluator.tolerance and known.passes < most_passes)
     )
     if known is None or not is_same:
         start = np.zeros((schedule.classes, schedule.features))
-        known = minimise_over_ball(evaluator.gradient, start, schedule.radius, schedule.L, most_passes)
+        known = minimise_over_ball(
+            evaluator.gradient, start, schedule.radius, schedule.L, most_passes, evaluator.tolerance
+        )
     found[problem] = known
     return known

@@ -240,7 +240,7 @@ def test_privacy_converts_and_checks(capsys, mixed_folder, tmp_path):
         (["run", "--rounds", "100000", "--machines", "2"], ["rounds", "718"]),
         (["run", "--server", "honest"], ["honest", "trusted"]),
         (["run", "--config", "/nonexistent.toml"], ["/nonexistent.toml"]),
-        (["run", "--classes", "5"], ["classes", "synthetic only"]),
+        (["run", "--classes", "5"], ["classes", "synthetic or population only"]),
         (["run", "--rho", "1e-320"], ["rho"]),
         (
             ["run", "--data", "mnist", "--data-dir", "/nonexistent"],

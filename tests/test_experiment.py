@@ -16,7 +16,7 @@ from mu2mpi.preparation import Keys
 optional_counts = st.none() | st.integers(1, 10**6)
 experiments = st.builds(
     Experiment,
-    data=st.sampled_from(["digits", "mnist", "synthetic"]),
+    data=st.sampled_from(["digits", "mnist", "synthetic", "population"]),
     server=st.sampled_from(["untrusted", "trusted"]),
     machines=optional_counts,
     rounds=optional_counts,
@@ -59,7 +59,7 @@ def test_toml_repeats_the_experiment(experiment):
         ({"seed": True}, ["seed", "boolean"]),
         ({"rho": [4.0, 8.0]}, ["rho", "mu2mpi sweep"]),
         ({"machnies": 3}, ["unknown option 'machnies'", "machines", "rho", "seed"]),
-        ({"data": "mnist", "classes": 5}, ["classes", "synthetic only", "mnist"]),
+        ({"data": "mnist", "classes": 5}, ["classes", "synthetic or population only", "mnist"]),
         ({"rho": 0, "delta": 2}, ["rho", "delta"]),
         ({"epsilon": 0}, ["epsilon", "greater than 0"]),
         ({"epsilon": 2, "rho": 1}, ["rho and epsilon are both given"]),
@@ -152,6 +152,31 @@ def test_sweep_over_epsilon():
 def test_close_values_of_a_sweep_get_different_names():
     sweep = Sweep({"rho": [4.0, 4.0000001], "clip_norm": [1e-7, 2e-7]})
     assert len({sweep.file_name(e) for e in sweep.experiments}) == 4
+
+
+def test_parts_of_a_sweep_are_sweeps_of_their_own():
+    settings = {
+        "rho": 4.0, "seed": [1, 2],
+        "part": [{"machines": [2, 4], "rounds": 10}, {"machines": 2, "rounds": [10, 20], "rho": math.inf}],
+    }  # fmt: skip
+    sweep = Sweep(settings)
+    found = [(e.machines, e.rounds, e.rho, e.seed) for e in sweep.experiments]
+    first = [(m, 10, 4.0, s) for s in (1, 2) for m in (2, 4)]
+    assert found == first + [(2, t, math.inf, s) for s in (1, 2) for t in (10, 20)]
+    assert sweep.swept == ["seed", "machines", "rounds", "rho"]
+    assert len({sweep.file_name(e) for e in sweep.experiments}) == 8
+    # What two parts share is run once, and an option replaces what any part says.
+    once = Sweep(settings, overrides={"rho": 8.0, "machines": 2})
+    assert [(e.machines, e.rounds, e.rho, e.seed) for e in once.experiments] == [
+        (2, 10, 8.0, 1), (2, 10, 8.0, 2), (2, 20, 8.0, 1), (2, 20, 8.0, 2)
+    ]  # fmt: skip
+    assert once.swept == ["seed", "rounds"]
+
+
+@pytest.mark.parametrize("part", [3, [], {"rho": 1}, [1], [{"rhoo": 1}], [{"seed": []}]])
+def test_bad_parts(part):
+    with pytest.raises(InputError, match=r"a\.toml: "):
+        Sweep({"part": part}, "a.toml")
 
 
 @pytest.mark.parametrize("bad", [[], [1, 1], [[1]]])

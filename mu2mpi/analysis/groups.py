@@ -6,7 +6,7 @@ from typing import Any
 
 from mu2mpi.analysis.cells import POOLED, number_text, sort_key
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
+from mu2mpi.experiment import SOURCE_OPTIONS, Experiment
 from mu2mpi.results.reader import Summary
 
 __all__ = ["Group", "chosen", "grouped", "in_words", "setting_text", "varying"]
@@ -81,8 +81,8 @@ def _experiment_with(name: str, text: str) -> Experiment:
     """Let the experiment read a value, so that 4 is the same as 4.0; `unset` stands for no value."""
     if text == "unset":
         return Experiment.make({})
-    synthetic = {"data": "synthetic"} if name in ("samples", "features", "classes", "data_seed") else {}
-    return Experiment.make({**synthetic, name: text})
+    source = next(({"data": data} for data, names in SOURCE_OPTIONS.items() if name in names), {})
+    return Experiment.make({**source, name: text})
 
 
 def setting_text(name: str, value: Any) -> str:

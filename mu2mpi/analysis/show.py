@@ -146,7 +146,10 @@ def _theory(theory: Theory | None) -> str:
         ["", "measured", "theorem: at most"],
         [[["excess loss (nats)", f"{theory.excess_loss:.4g}", bound]]],
     )
-    certain = "within 1e-6" if theory.minimum_gap <= 1e-6 else f"or up to {theory.minimum_gap:.2g} less"
+    certain = next(
+        (f"within {text}" for text in ("1e-12", "1e-6") if theory.minimum_gap <= float(text)),
+        f"or up to {theory.minimum_gap:.2g} less",
+    )
     note = as_paragraph(
         f"Measured from the smallest test loss in the ball, {theory.minimum_loss:.6f} ({certain}). The "
         "theorem bounds the expected excess loss on fresh samples for every problem with the same constants."

@@ -18,7 +18,7 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
     Parameters
     ----------
     experiment : Experiment
-        Its option `data` says which source, and the options for synthetic data which population.
+        Its option `data` says which source, and the options for made-up data which population.
     data_dir : Path, optional
         Folder that holds one folder per data set, such as ``mnist/``. By default the one that the
         environment variable ``MU2MPI_DATA_DIR`` names, or else the user's cache.
@@ -44,6 +44,18 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
         from mu2mpi.data.synthetic import Synthetic
 
         return Synthetic(experiment.samples, experiment.features, experiment.classes, experiment.data_seed)
+    if experiment.data == "population":
+        from mu2mpi.data.population import Population
+
+        return Population(
+            features=experiment.features,
+            classes=experiment.classes,
+            margin=experiment.margin,
+            label_noise=experiment.label_noise,
+            heterogeneity=experiment.heterogeneity,
+            samples=experiment.samples,
+            seed=experiment.data_seed,
+        )
     from mu2mpi.data.digits import Digits
 
     return Digits()

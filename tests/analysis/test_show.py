@@ -108,6 +108,8 @@ def test_theory_stands_beside_what_was_measured():
     assert lines[0].split("  ")[-1] == "theorem: at most"
     assert lines[2].split()[-2:] == ["0.02", "0.3"]
     assert "2.250000 (within 1e-6)" in " ".join(lines)
+    exact = replace(make_result(), theory=Theory(0.3, 2.25, 4e-13, 0.02, 1.1, 0.9))
+    assert "2.250000 (within 1e-12)" in " ".join(paragraph(describe(exact, Path("a.h5")), "Theory"))
     clipped = replace(make_result(), theory=Theory(math.nan, 2.25, 0.01, 0.02, 1.1, 0.9))
     text = " ".join(paragraph(describe(clipped, Path("a.h5")), "Theory"))
     assert "none: clipped" in text

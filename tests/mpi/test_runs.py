@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from arrays import random_source
 
+from mu2mpi.data import open_source
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator
@@ -40,6 +41,20 @@ def test_bits_equal_those_of_one_process(communicator, server, machines, dtype, 
     assert ours.privacy == alone.privacy
     assert ours.theory == alone.theory
     assert ours.timing["compute"].shape == (communicator.size,)
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_populations_have_the_bits_of_one_process(communicator, server):
+    experiment = Experiment(
+        data="population", server=server, machines=5, rounds=30, seed=1, features=4, heterogeneity=0.5
+    )
+    ours, alone = (
+        Simulation(experiment, open_source(experiment), ranks).run(Progress())
+        for ranks in (communicator, Communicator())
+    )
+    assert ours.x.tobytes() == alone.x.tobytes()
+    assert ours.theory == alone.theory
+    np.testing.assert_array_equal(ours.history.test_loss, alone.history.test_loss)
 
 
 def test_every_rank_gets_the_same_result_and_holds_only_its_samples(communicator):

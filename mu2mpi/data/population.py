@@ -1,0 +1,214 @@
+"""Populations of which everything is known: the loss of any model, its gradient, and so the answer.
+
+Each machine has a distribution D_i of its own on the same finite set of points. Expectations are sums over
+that set, so the excess loss of a run is measured and not estimated from a test set. Samples are made when
+they are asked for and never stored: there are as many as a run has time for.
+"""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.data.source import Samples, Source
+from mu2mpi.errors import InputError
+
+__all__ = ["POINTS", "Population"]
+
+POINTS = 1024
+"""Size of the set of points, a power of two: then a uniform number names a point without rounding."""
+
+MOST_FEATURES = 1 << 14
+"""So that the points take 128 MB at most."""
+
+# Streams of the seed.
+CORNERS, SPREAD, LEANING = range(3)
+
+
+class Population(Source):
+    """Points in the cube [-1, 1]^features, each of a class, with labels that are sometimes drawn at random.
+
+    A point of class c is ``margin * v_c + (1 - margin) * u``: v_c is a corner of the cube, opposite to that
+    of the next class, and u is uniform in the cube. Points are equally probable for every machine. A label
+    is that of the point's class, or with probability `label_noise` a random one.
+
+    Machines differ in their random labels. Machines 2k and 2k + 1 are twins with a random model of their
+    own, (b_y u): by the side of the plane <u, z> = 0 on which a point lies, one class of each pair (0 and 1,
+    2 and 3, ...) has the probability (1 + heterogeneity) / K among the random labels, and its partner the
+    rest. The twins lean to opposite sides. So the average over machines, and with it f and the minimum over
+    K, is the same for any heterogeneity and any number of machines; if that is odd, the last machine does
+    not lean.
+
+    Parameters
+    ----------
+    features, classes : int
+        Number of features and of classes K.
+    margin : float
+        How far apart the classes are: from 0, not at all, to 1, a single corner for each.
+    label_noise : float
+        Share of labels that are drawn at random, in [0, 1].
+    heterogeneity : float
+        How far the random labels of a machine lean to a model of its own, in [0, 1].
+    samples : int
+        Training samples of a run that asks for no number of rounds.
+    seed : int
+        Seed of the points and of the machines' own models, in ``0 .. 2**63 - 1``.
+
+    Attributes
+    ----------
+    points : ndarray of float64, shape (POINTS, features)
+        Multiples of 2^-12, so that sums of them are exact in any order.
+    point_classes : ndarray of int32, shape (POINTS,)
+        The class of each.
+
+    Raises
+    ------
+    InputError
+        If there are too many features for the points to be kept.
+    """
+
+    name = "population"
+    scale = 1.0
+
+    def __init__(
+        self,
+        features: int,
+        classes: int,
+        margin: float,
+        label_noise: float,
+        heterogeneity: float,
+        samples: int,
+        seed: int,
+    ) -> None:
+        if features > MOST_FEATURES:
+            raise InputError(
+                f"a population has at most {MOST_FEATURES} features, not {features}; "
+                "--data synthetic may have more"
+            )
+        self.dimension, self.classes = features, classes
+        self.label_noise, self.heterogeneity = label_noise, heterogeneity
+        self.training_samples, self.test_samples = samples, POINTS
+        self._seed = seed
+        self.point_classes = (np.arange(POINTS) % classes).astype(np.int32)
+        corners = np.repeat(_signs(seed, CORNERS, 0, ((classes + 1) // 2, features)), 2, axis=0)
+        corners[1::2] *= -1
+        spread = _uniform(seed, SPREAD, POINTS * features).reshape(POINTS, features)
+        exact = margin * corners[self.point_classes] + (1 - margin) * spread
+        self.points = np.rint(exact * 2.0**12) * 2.0**-12
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """Return the probability of each point with each label, averaged over machines.
+
+        Returns
+        -------
+        ndarray of float64, shape (POINTS, K)
+            Summing to 1.
+        """
+        labels = np.full((POINTS, self.classes), self.label_noise / self.classes)
+        labels[np.arange(POINTS), self.point_classes] += 1 - self.label_noise
+        return labels / POINTS
+
+    def probabilities_of(self, machine: int, machines: int) -> NDArray[np.float64]:
+        """Return the probability of each point with each label for one machine of `machines`.
+
+        Returns
+        -------
+        ndarray of float64, shape (POINTS, K)
+            Summing to 1.
+        """
+        found = self.probabilities()
+        sides, classes = self._own_model(machine)
+        leaning = np.where(sides[:, np.newaxis] ^ classes, 1.0, -1.0)
+        leaning *= self._leaning(machine, machines) * self.label_noise / self.classes / POINTS
+        pairs = found[:, : 2 * len(classes)]
+        pairs[:, 1::2] += leaning
+        pairs[:, ::2] -= leaning
+        return found
+
+    def draw(self, key: bytes, machine: int, machines: int, rounds: range) -> Samples:
+        """Make the samples that one machine spends in some rounds.
+
+        Each is a function of the key, the machine, and its own round.
+
+        Parameters
+        ----------
+        key : bytes
+            What the samples of all machines follow from.
+        machine : int
+            The machine, in ``0 .. machines - 1``.
+        machines : int
+            M.
+        rounds : range
+            Consecutive rounds, counted from 0.
+
+        Returns
+        -------
+        Samples
+            One for each round.
+        """
+        scaled = POINTS * _uniforms_of(key, machine, rounds)
+        points = scaled.astype(np.int64)
+        labels = self._labels(machine, machines, points, scaled - points)
+        return Samples(self.points[points], labels)
+
+    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
+        raise TypeError("a population has no rows: samples are drawn, and expectations are sums over points")
+
+    _read_test = _read_training
+
+    def _labels(
+        self, machine: int, machines: int, points: NDArray[np.int64], uniforms: NDArray[np.float64]
+    ) -> NDArray[np.int32]:
+        """Turn a uniform number for each of some points of one machine into a label."""
+        labels = self.point_classes[points]
+        noisy = np.flatnonzero(uniforms < self.label_noise)
+        scaled = uniforms[noisy] * (self.classes / self.label_noise) if noisy.size else uniforms[noisy]
+        drawn = np.minimum(scaled.astype(np.int32), self.classes - 1)
+        leaning = self._leaning(machine, machines)
+        if leaning > 0:
+            sides, classes = self._own_model(machine)
+            pairs = np.minimum(drawn // 2, len(classes) - 1)
+            unwanted = (sides[points[noisy]] ^ classes[pairs]) != (drawn % 2 == 1)
+            has_partner = drawn < 2 * len(classes)
+            drawn ^= (unwanted & has_partner & (scaled - drawn < leaning)).astype(np.int32)
+        labels[noisy] = drawn
+        return labels
+
+    def _leaning(self, machine: int, machines: int) -> float:
+        has_twin = machine ^ 1 < machines
+        return self.heterogeneity if has_twin else 0.0
+
+    def _own_model(self, machine: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return on which side of a machine's plane each point lies, and a bit for each pair of classes.
+
+        Where the two differ, the machine prefers the second class of the pair, and else the first.
+        """
+        pairs = self.classes // 2
+        own = _signs(self._seed, LEANING, machine // 2, (self.dimension + 1 + pairs,))
+        plane, classes = own[:-pairs], own[-pairs:]
+        return self.points @ plane[:-1] + plane[-1] < 0, (classes < 0) ^ (machine % 2 == 1)
+
+
+def _raw(seed: int, stream: int, number: int, count: int) -> NDArray[np.uint64]:
+    """Return raw bits of Philox, which numpy promises to keep."""
+    return np.random.Philox(key=seed | stream << 64, counter=number << 128).random_raw(count)
+
+
+def _signs(seed: int, stream: int, number: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    bits = _raw(seed, stream, number, int(np.prod(shape))) >> np.uint64(63)
+    return 1 - 2 * bits.reshape(shape).astype(np.float64)
+
+
+def _uniform(seed: int, stream: int, count: int) -> NDArray[np.float64]:
+    """Return numbers uniform in [-1, 1)."""
+    return (_raw(seed, stream, 0, count) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
+
+
+def _uniforms_of(key: bytes, machine: int, rounds: range) -> NDArray[np.float64]:
+    """Return a number uniform in [0, 1) for each of some rounds of a machine: 53 bits of its own stream."""
+    digest = hashlib.sha256(b"mu2mpi: fresh samples" + key).digest()[:16]
+    # Philox makes four words for each value of its counter.
+    first = rounds.start // 4
+    generator = np.random.Philox(key=int.from_bytes(digest, "little"), counter=machine << 128 | first)
+    raw = generator.random_raw(rounds.stop - 4 * first)[rounds.start - 4 * first :]
+    return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
