@@ -174,7 +174,9 @@ def test_epsilon_instead_of_rho(capsys, tmp_path):
     code, out, err = invoke(capsys, "run", "--config", config, "--epsilon", "2", "--output", path)
     assert code == 0, err
     assert "rho = 0.501552 (epsilon = 2, delta = 1e-05)" in err
-    assert "privacy: epsilon = 2 at delta = 1e-05 (rho = 0.50" in out
+    assert (
+        "privacy of one sample of one machine (replace-one): epsilon = 2 at delta = 1e-05, rho = 0.50" in out
+    )
     found = read_result(path).experiment
     assert found == Experiment(epsilon=2, machines=3, rounds=20)
     # The same experiment as a rho has the same bits.
@@ -202,7 +204,9 @@ def test_sweep_and_table_of_epsilon(capsys, tmp_path):
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [(row["epsilon"], row["seeds"]) for row in rows] == [("0.5", "2"), ("2", "2")]
     assert all(float(row["rho"]) < 1 for row in rows)
-    # By default there is one table, of the rho that they have.
+    # One table with either, as the other goes with it.
+    for choice in (["--rows", "epsilon"], []):
+        assert invoke(capsys, "table", folder, *choice)[1].count("data = digits") == 1
     code, out, _ = invoke(capsys, "table", folder, "--where", "epsilon=2", "--format", "csv")
     assert [row["rho"] for row in csv.DictReader(io.StringIO(out))] == [rows[1]["rho"]]
 

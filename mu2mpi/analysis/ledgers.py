@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
-from mu2mpi.analysis.show import rounded_up
+from mu2mpi.analysis.show import WHO, rounded_up
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import epsilon_exact, rho_of
-from mu2mpi.privacy.ledger import agree, concerns, mismatches, releases
+from mu2mpi.privacy.ledger import ADJACENCY, UNIT, agree, concerns, mismatches, releases
 from mu2mpi.results.collection import find_files, shown
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import Result
@@ -16,8 +16,8 @@ from mu2mpi.results.schema import Result
 __all__ = ["check_ledgers", "contradictions"]
 
 MEANING = (
-    "Neighbours differ in one sample of one machine, which is replaced. The claims were computed again from "
-    "clipping norm, noise and rounds as the file states them, and compared with its experiment and history."
+    "Claims were computed again from the clipping norm, the noise and the rounds that a file states, and "
+    "compared with its experiment and history."
 )
 
 NOT_COVERED = (
@@ -56,13 +56,19 @@ def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
         _row(path, result, not of_file) for (path, result), (_, of_file) in zip(results, found, strict=True)
     ]
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "computed again"]
+    servers = dict.fromkeys(result.privacy.server for _, result in results)
     parts = [
         as_text(header, [rows]),
+        *(as_paragraph(f"{name.capitalize()} server: {_who(name)}") for name in servers),
         as_paragraph(MEANING),
         "" if problems else _together(results),
         as_bullets(_remarks(results)),
     ]
     return "\n\n".join(part for part in parts if part), problems
+
+
+def _who(server: str) -> str:
+    return f"{WHO.get(server, 'Nobody knows who')} learns at most this about {UNIT} ({ADJACENCY})."
 
 
 def _row(path: Path, result: Result, holds: bool) -> list[str]:

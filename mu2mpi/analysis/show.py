@@ -99,8 +99,8 @@ def in_brief(privacy: PrivacyStatement) -> str:
     if math.isinf(privacy.rho):
         return f"privacy: none ({but})"
     return (
-        f"privacy: epsilon = {rounded_up(privacy.epsilon_exact)} at delta = {privacy.delta:g} "
-        f"(rho = {rounded_up(privacy.rho)}){' but ' if but else ''}{but}"
+        f"privacy of {privacy.unit} ({privacy.adjacency}): epsilon = {rounded_up(privacy.epsilon_exact)} at "
+        f"delta = {privacy.delta:g}, rho = {rounded_up(privacy.rho)}{'; but ' if but else ''}{but}"
     )
 
 

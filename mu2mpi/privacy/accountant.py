@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from mu2mpi.privacy.gaussian import FAR, UNIT, log_delta
+
 __all__ = [
     "Releases",
     "delta_paper",
@@ -22,27 +24,11 @@ __all__ = [
     "rho_spent",
 ]
 
-UNIT = 2.0**-52
 UP, DOWN = 1 + 8 * UNIT, 1 - 8 * UNIT
 """Cover the rounding errors of a formula of a few operations."""
 
-LOG_ROOT_2_PI = math.log(2 * math.pi) / 2
-
 LARGEST_RHO = 1e8
 """Beyond it, rounding errors hide how far the lemma is from the truth: less than a part in 10^7."""
-
-FAR = 100.0
-"""Standard deviations beyond which a delta is below e^-5000, and no floating-point number."""
-
-TAIL = 3.0
-"""From here on the Mills ratio is a continued fraction."""
-
-NODES = (
-    (0.9324695142031521, 0.1713244923791704),
-    (0.6612093864662645, 0.3607615730481386),
-    (0.2386191860831969, 0.4679139345726910),
-)
-"""Nodes and weights of Gauss and Legendre's rule with six points on [-1, 1]; each node stands for two."""
 
 
 class Releases(NamedTuple):
@@ -128,8 +114,11 @@ def delta_paper(rho: float, epsilon: float) -> float:
     if rho == 0 or math.isinf(epsilon):
         return 0.0
     root = epsilon / rho - rho / 2
-    # The lemma takes delta < 1 alone.
-    return _exp_up(-root * root / 2 + 4 * UNIT * root * (epsilon / rho + rho)) if root > 0 else 1.0
+    if root <= 0:
+        # The lemma speaks of delta < 1 alone.
+        return 1.0
+    root = min(root, FAR)
+    return _exp_up(-root * root / 2 + 4 * UNIT * root * (root + rho))
 
 
 def gaussian_delta(epsilon: float, rho: float) -> float:
@@ -144,7 +133,7 @@ def gaussian_delta(epsilon: float, rho: float) -> float:
     """
     if rho == 0 or math.isinf(epsilon):
         return 0.0
-    return 1.0 if math.isinf(rho) else _exp_up(_log_delta(epsilon, rho).bound)
+    return 1.0 if math.isinf(rho) else _exp_up(log_delta(epsilon, rho).bound)
 
 
 def epsilon_exact(rho: float, delta: float) -> float:
@@ -153,8 +142,8 @@ def epsilon_exact(rho: float, delta: float) -> float:
     The releases are an adaptive composition of Gaussian mechanisms with the sum of Delta^2 / sigma_t^2
     equal to rho^2, which is exactly as private as one Gaussian mechanism with Delta / sigma = rho.
 
-    log delta is a concave function of epsilon, so that Newton's method, from what the lemma gives, comes
-    down to the solution without ever passing it.
+    log delta is a concave function of epsilon (delta is the convolution of two log-concave functions), so
+    that Newton's method, from what the lemma gives, comes down to the solution without ever passing it.
 
     References
     ----------
@@ -164,13 +153,13 @@ def epsilon_exact(rho: float, delta: float) -> float:
     if rho == 0 or rho > LARGEST_RHO or math.isinf(lemma):
         return lemma
     goal = math.log(delta)
-    if _log_delta(0.0, rho).bound <= goal:
+    if log_delta(0.0, rho).bound <= goal:
         return 0.0
     epsilon, lower = math.inf, lemma
     while lower < epsilon * (1 - UNIT):
-        epsilon, at = lower, _log_delta(lower, rho)
-        lower = epsilon - (at.bound - goal) / at.by_epsilon
-    while (at := _log_delta(epsilon, rho)).bound > goal and epsilon < lemma:
+        epsilon, at = lower, log_delta(lower, rho)
+        lower = max(0.0, epsilon - (at.bound - goal) / at.by_epsilon)
+    while (at := log_delta(epsilon, rho)).bound > goal and epsilon < lemma:
         epsilon = min(lemma, epsilon * (1 + UNIT) - 2 * (at.bound - goal) / at.by_epsilon)
     return epsilon
 
@@ -178,8 +167,9 @@ def epsilon_exact(rho: float, delta: float) -> float:
 def rho_exact(epsilon: float, delta: float) -> float:
     """Return the largest rho whose releases are (epsilon, delta)-DP, rounded down.
 
-    log delta is a concave function of rho, too, and Newton's method climbs to the solution. It starts from
-    what the lemma gives, or from delta sqrt(2 pi), which is enough for epsilon = 0.
+    log delta is a concave function of rho, too (delta is the integral of phi(epsilon/s - s/2) over s from 0
+    to rho), and Newton's method climbs to the solution. It starts from what the lemma gives, or from
+    delta sqrt(2 pi), which is private even with epsilon = 0.
 
     Returns
     -------
@@ -192,7 +182,7 @@ def rho_exact(epsilon: float, delta: float) -> float:
     goal = math.log(delta)
     rho, higher = 0.0, max(lemma, delta * math.sqrt(2 * math.pi) * DOWN)
     while higher > rho * (1 + UNIT):
-        rho, at = higher, _log_delta(epsilon, higher)
+        rho, at = higher, log_delta(epsilon, higher)
         higher = rho - (at.bound - goal) / at.by_rho
     step = UNIT
     while epsilon_exact(rho, delta) > epsilon:
@@ -203,56 +193,4 @@ def rho_exact(epsilon: float, delta: float) -> float:
 
 def _exp_up(log: float) -> float:
     """Return e^log, rounded up, and never 0."""
-    return max(min(math.exp(log) * UP, 1.0), math.ulp(0.0))
-
-
-class _LogDelta(NamedTuple):
-    """The logarithm of the exact delta, rounded up, and its derivatives by epsilon and by rho."""
-
-    bound: float
-    by_epsilon: float
-    by_rho: float
-
-
-def _log_delta(epsilon: float, rho: float) -> _LogDelta:
-    """Return log delta for delta = Phi(rho/2 - epsilon/rho) - e^epsilon Phi(-rho/2 - epsilon/rho).
-
-    Let a and b be epsilon/rho -+ rho/2, and m(z) = Phi(-z) / phi(z) Mills' ratio. As b^2 - a^2 = 2 epsilon,
-    both terms have the factor phi(a): delta = phi(a) (m(a) - m(b)). Where m(a) and m(b) are close, their
-    difference is the integral of -m' = 1 - z m(z) from a to b.
-    """
-    a, b = epsilon / rho - rho / 2, epsilon / rho + rho / 2
-    if a > FAR:
-        # m(a) - m(b) < m(0) - m(infinity) = sqrt(pi/2), and Phi(0) = 1/2.
-        return _LogDelta(-a * a / 2, -a / rho, a * b / rho)
-    log_density = -a * a / 2 - LOG_ROOT_2_PI
-    if rho < 0.5:
-        log = log_density + math.log(_integral(epsilon / rho, rho / 2))
-    elif a > 0:
-        log = log_density + math.log(_mills(a)[0] - _mills(b)[0])
-    else:
-        log = math.log1p(-math.erfc(-a / math.sqrt(2)) / 2 - math.exp(log_density) * _mills(b)[0])
-    density = math.exp(log_density - log)
-    # The errors of a, of some u (b + |a|), count a-fold.
-    error = UNIT * (64 + 4 * abs(a) * b)
-    return _LogDelta(log + error, -density * _mills(b)[0], density)
-
-
-def _integral(middle: float, half: float) -> float:
-    """Return the integral of 1 - z m(z) over the interval with this middle and half length, below 1/4."""
-    pairs = [
-        weight * (_mills(middle - half * node)[1] + _mills(middle + half * node)[1]) for node, weight in NODES
-    ]
-    return half * math.fsum(pairs)
-
-
-def _mills(z: float) -> tuple[float, float]:
-    """Return m(z) = Phi(-z) / phi(z) and 1 - z m(z), for z > -1."""
-    if z < TAIL:
-        m = math.sqrt(math.pi / 2) * math.exp(z * z / 2) * math.erfc(z / math.sqrt(2))
-        return m, 1 - z * m
-    # m(z) = 1 / (z + 1 / (z + 2 / (z + 3 / ...))), and 1 - z m(z) without a difference of equals.
-    rest = 0.0
-    for k in range(12 + int(500 / (z * z)), 0, -1):
-        rest = k / (z + rest)
-    return 1 / (z + rest), rest / (z + rest)
+    return max(min(math.exp(min(log, 0.0)) * UP, 1.0), math.ulp(0.0))

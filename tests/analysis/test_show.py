@@ -91,10 +91,11 @@ def test_an_epsilon_that_protects_little_is_a_warning():
 
 def test_a_line_on_privacy_at_the_end_of_a_run():
     seeded = replace(STATEMENT, noise_recomputable=True)
-    line = "privacy: epsilon = 20.13 at delta = 1e-05 (rho = 4)"
-    assert in_brief(seeded) == f"{line} but its seed is written down; epsilon is beyond 10"
+    begin = "privacy of one sample of one machine (replace-one): epsilon ="
+    why = "its seed is written down; epsilon is beyond 10"
+    assert in_brief(seeded) == f"{begin} 20.13 at delta = 1e-05, rho = 4; but {why}"
     calm = replace(STATEMENT, rho=0.5, epsilon_exact=1.845)
-    assert in_brief(calm) == "privacy: epsilon = 1.845 at delta = 1e-05 (rho = 0.5)"
+    assert in_brief(calm) == f"{begin} 1.845 at delta = 1e-05, rho = 0.5"
     assert in_brief(replace(calm, rho=math.inf)) == "privacy: none (no noise)"
 
 

@@ -252,7 +252,10 @@ def test_the_exact_numbers_of_dp_accounting(epsilon, delta):
         (accountant.gaussian_delta, (1.0, 0.0), 0.0),
         (accountant.gaussian_delta, (1e300, 1.0), 5e-324),
         (accountant.gaussian_delta, (1e-300, 1e-320), 5e-324),
+        (accountant.gaussian_delta, (1e-2, 1e250), 1.0),
         (accountant.delta_paper, (0.0, 1.0), 0.0),
+        (accountant.delta_paper, (1e-300, 1e300), 5e-324),
+        (accountant.delta_paper, (1e200, 1.0), 1.0),
         (accountant.rho_exact, (0.0, 1e-5), 2.5066282746e-5),
     ],
 )
