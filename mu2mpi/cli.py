@@ -117,6 +117,7 @@ def _parser() -> Parser:
         _add_report,
         _add_show,
         _add_privacy,
+        _add_audit,
         _add_job,
         _add_launch,
         _add_data,
@@ -470,6 +471,58 @@ def _privacy(arguments: argparse.Namespace) -> int:
     for problem in problems:
         print(f"mu2mpi: error: {problem}", file=sys.stderr)
     return 1 if problems else 0
+
+
+def _add_audit(commands: "Commands[Parser]") -> None:
+    parser = _add_command(
+        commands,
+        "audit",
+        _audit,
+        "attack the code's own messages and compare what they give away with what is claimed",
+        "The algorithm is run many times on two data sets that differ in one sample, as near to the worst "
+        "case as data come. From all that the adversary sees it then has to tell which of the two it was. "
+        "That bounds what is given away from below, and for this one sample: it can refute a claim, never "
+        "prove it. If a bound passes its claim, the code is 1. Under mpirun the ranks share the runs.",
+    )
+    parser.add_argument("--server", choices=("untrusted", "trusted"), help="[default: both, one by one]")
+    parser.add_argument("--machines", default=3, metavar="N", help="number of machines M [default: 3]")
+    parser.add_argument("--rounds", default=10, metavar="N", help="number of rounds T [default: 10]")
+    parser.add_argument("--normalize", choices=("none", "unit"), help="[default: none]")
+    parser.add_argument("--rho", metavar="REAL", help="the claim that is audited [default: 1]")
+    parser.add_argument("--epsilon", metavar="REAL", help="the same as an epsilon, at this delta")
+    parser.add_argument(
+        "--delta", default=1e-5, metavar="REAL", help="the delta at which epsilon is stated [default: 1e-05]"
+    )
+    parser.add_argument(
+        "--trials", type=int, default=2000, metavar="N", help="runs on each of two data sets [default: 2000]"
+    )
+    parser.add_argument("--seed", metavar="N", help="makes the audit reproducible [default: a secret key]")
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    from mu2mpi.audit.trials import audit
+    from mu2mpi.experiment import Experiment
+    from mu2mpi.options import given_settings
+    from mu2mpi.parallel import world
+    from mu2mpi.warmup import start_compiler_without_scipy
+
+    communicator = world()
+    start_compiler_without_scipy()
+    settings = {name: value for name, value in given_settings(arguments).items() if value is not None}
+    if "epsilon" not in settings:
+        settings.setdefault("rho", 1.0)
+    servers = [arguments.server] if arguments.server else ["untrusted", "trusted"]
+    with communicator.together():
+        experiments = [Experiment.make({**settings, "server": server}) for server in servers]
+    refuted = []
+    for experiment in experiments:
+        finding = audit(experiment, arguments.trials, communicator)
+        refuted += [f"{finding.server} server: {objection}" for objection in finding.objections]
+        if communicator.rank == 0:
+            print(f"{finding.describe()}\n", flush=True)
+    if refuted and communicator.rank == 0:
+        print(f"mu2mpi: error: the claim of privacy is refuted: {'; '.join(refuted)}", file=sys.stderr)
+    return 1 if refuted else 0
 
 
 def _add_job(commands: "Commands[Parser]") -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from arrays import random_source
 
+from mu2mpi.audit.trials import audit
 from mu2mpi.data import open_source
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
@@ -91,3 +92,8 @@ def test_bad_input_is_an_error_on_every_rank(communicator, tmp_path):
         with pytest.raises(InputError):
             run(experiment, output=tmp_path / "a.h5")
     assert not (tmp_path / "a.h5").exists()
+
+
+def test_an_audit_divided_among_ranks_finds_the_same(communicator):
+    experiment = Experiment(server="trusted", machines=3, rounds=3, rho=1.0, seed=1)
+    assert audit(experiment, 101, communicator) == audit(experiment, 101, Communicator())

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from arrays import random_source
 
+from mu2mpi.audit.neighbours import WORST_CASE, Neighbour, neighbours
+from mu2mpi.audit.trials import play
+from mu2mpi.audit.wire import on_ranks
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator, MpiCommunicator
-from mu2mpi.preparation import Keys
+from mu2mpi.preparation import Keys, plan
 from mu2mpi.privacy.noise import MACHINE, SERVER, add_noise, key_words, padded_zeros, root_key
 from mu2mpi.progress import Progress
 from mu2mpi.simulation import Keeper, Simulation
@@ -117,3 +120,27 @@ def test_without_noise_the_sums_themselves_are_sent(communicator, server):
     sent = [entry[1][0] for entry in log if entry[0] in ("Sendrecv", "Allreduce", "Reduce")]
     for message, expected in zip(sent, sums, strict=True):
         np.testing.assert_array_equal(message, expected)
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_the_audit_records_what_crosses_the_wire(communicator, server):
+    size, rank = communicator.size, communicator.rank
+    experiment = Experiment(server=server, machines=size, rounds=ROUNDS, rho=1.0, **WORST_CASE)
+    schedule = plan(experiment, Neighbour(size * ROUNDS, None), size)
+    supplies, _ = neighbours(schedule, bytes(32))
+    key = np.arange(8, dtype=np.uint32)
+    recorder = Recorder(communicator._comm)
+    mpi = MpiCommunicator(recorder)
+    recorder.log.clear()
+    play(schedule, supplies[rank], mpi, key)
+    sent = [before[0] for name, before, _ in recorder.log if name != "Bcast" or rank == 0]
+
+    def watch(recorded):
+        play(schedule, supplies[recorded.rank], recorded, key)
+        return recorded.sent, recorded.received
+
+    ours = on_ranks(size, watch)
+    assert [array.tobytes() for array in ours[rank][0]] == [array.tobytes() for array in sent]
+    if server == "trusted" and rank != 0:
+        received = [after[0] for name, _, after in recorder.log if name == "Bcast"]
+        assert [array.tobytes() for array in ours[rank][1]] == [array.tobytes() for array in received]

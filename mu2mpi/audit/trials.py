@@ -1,0 +1,199 @@
+"""Many runs of the algorithm itself on two neighbouring data sets, and what an adversary makes of them."""
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.algorithm.machine import Machines, Supply
+from mu2mpi.algorithm.schedule import Schedule
+from mu2mpi.algorithm.server import make_server
+from mu2mpi.audit.evidence import best_statistic, choose_threshold, epsilon_bound, gaussian_mu
+from mu2mpi.audit.finding import Finding
+from mu2mpi.audit.neighbours import (
+    CANARY_MACHINE,
+    FEATURE_TYPE,
+    FEWEST_MACHINES,
+    FEWEST_ROUNDS,
+    WORST_CASE,
+    Neighbour,
+    neighbours,
+)
+from mu2mpi.audit.wire import RecordedRank, on_ranks
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.parallel import Communicator, block
+from mu2mpi.preparation import plan
+from mu2mpi.privacy.accountant import epsilon_exact
+from mu2mpi.privacy.noise import derive_key, key_words, root_key
+from mu2mpi.timing import Stopwatch
+from mu2mpi.warmup import kernel_calls, start_compiler
+
+__all__ = ["audit", "play"]
+
+TRIALS_PER_NUMBER = 4
+"""With fewer runs for each number that is seen, the adversary cannot learn how they vary together."""
+
+
+def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Finding:
+    """Attack the algorithm of an experiment and bound its privacy from below.
+
+    Half of the runs teach the adversary what the noise is like, the other half judge it. The runs are
+    divided among the ranks; what is found does not depend on how many there are.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Its data, clipping norm and diameter are replaced by the audit's own.
+    trials : int
+        Runs on each of the two data sets.
+    communicator : Communicator
+        The ranks.
+
+    Returns
+    -------
+    Finding
+        The same on every rank.
+
+    Raises
+    ------
+    InputError
+        If the experiment leaves nothing to attack, or nobody who could.
+    """
+    with communicator.together():
+        settled = _settle(experiment)
+        machines, rounds = settled.machines or 0, settled.rounds or 0
+        schedule = plan(settled, Neighbour(machines * rounds, None), machines)
+    start_compiler()
+    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE)))
+    secret = os.urandom(32) if settled.seed is None else root_key(settled.seed)
+    root = communicator.share(derive_key(secret, "audit", settled.server))
+    data = neighbours(schedule, derive_key(root, "dealing"))
+    noiseless = replace(schedule, sigma=0.0)
+    one, other = (see(noiseless, supplies, [key_words(root)])[0] for supplies in data)
+    with communicator.together():
+        if trials < TRIALS_PER_NUMBER * one.size:
+            raise InputError(
+                f"{trials} trials cannot show how the {one.size} numbers vary that are seen in each; give at "
+                f"least {TRIALS_PER_NUMBER * one.size}, or fewer machines or rounds"
+            )
+    mine = block(trials, communicator.size, communicator.rank)
+    seen = [
+        see(schedule, supplies, [key_words(derive_key(root, "noise", f"data {k}, run {n}")) for n in mine])
+        for k, supplies in enumerate(data)
+    ]
+    everyones = communicator.gather(seen)
+    finding = None
+    if everyones is not None:
+        without, with_canary = (np.vstack([of_rank[k] for of_rank in everyones]) for k in range(2))
+        finding = _judge(settled, without, with_canary, other - one)
+    shared: Finding = communicator.share(finding)
+    return shared
+
+
+def _settle(experiment: Experiment) -> Experiment:
+    """Return the experiment with the audit's own settings, if there is something to attack."""
+    if math.isinf(experiment.rho):
+        raise InputError("rho = inf claims nothing that could be audited; give a finite --rho")
+    for name, fewest in (("machines", FEWEST_MACHINES), ("rounds", FEWEST_ROUNDS)):
+        value = getattr(experiment, name)
+        if value is None or value < fewest:
+            raise InputError(
+                f"{name} = {value}: an audit needs at least {fewest}, so that somebody sees what becomes of "
+                "the replaced sample"
+            )
+    return experiment.model_copy(update=WORST_CASE)
+
+
+def see(
+    schedule: Schedule, supplies: Sequence[Supply], keys: Sequence[NDArray[np.uint32]]
+) -> NDArray[np.float64]:
+    """Run the algorithm once with each noise key, and return what the adversary sees.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Constants of the run.
+    supplies : sequence of callables
+        What each machine gets. Each has a rank of its own, so that its messages can be told apart.
+    keys : sequence of ndarray of uint32, shape (8,)
+        Noise keys.
+
+    Returns
+    -------
+    ndarray of float64, shape (len(keys), numbers)
+        All that crosses the wire where the adversary of the server's trust mode can see it.
+    """
+
+    def watch(rank: RecordedRank) -> NDArray[np.float64]:
+        rows = []
+        for key in keys:
+            rank.sent.clear()
+            rank.received.clear()
+            play(schedule, supplies[rank.rank], rank, key)
+            rows.append(_seen_of(rank, schedule.server))
+        return np.array(rows)
+
+    return np.hstack(on_ranks(schedule.machines, watch))
+
+
+def play(schedule: Schedule, supply: Supply, communicator: Communicator, key: NDArray[np.uint32]) -> None:
+    """Take part in one run, as the rank that hosts the machine of its own number.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Constants of the run.
+    supply : callable
+        What the machine gets.
+    communicator : Communicator
+        As many ranks as there are machines.
+    key : ndarray of uint32, shape (8,)
+        Noise key.
+    """
+    rank, is_trusted = communicator.rank, schedule.server == "trusted"
+    machines = Machines(schedule, range(rank, rank + 1), supply, None if is_trusted else key)
+    server = make_server(schedule, communicator, key if is_trusted and rank == 0 else None)
+    clock = Stopwatch()
+    for t in range(1, schedule.rounds + 1):
+        server.round(t, machines, clock)
+
+
+def _seen_of(rank: RecordedRank, server: str) -> NDArray[np.float64]:
+    """Return what the adversary sees of a rank: what it sends, or where the server is trusted, receives.
+
+    Against an untrusted server and all machines, nothing that leaves a machine may tell of its samples.
+    With a trusted one, the adversary is every machine but the canary's, and rank 0 is the server.
+    """
+    arrays = rank.received if server == "trusted" else rank.sent
+    if server == "trusted" and rank.rank in (0, CANARY_MACHINE):
+        arrays = []
+    return np.concatenate([np.empty(0), *(array.ravel() for array in arrays)])
+
+
+def _judge(
+    experiment: Experiment,
+    without: NDArray[np.float64],
+    with_canary: NDArray[np.float64],
+    difference: NDArray[np.float64],
+) -> Finding:
+    """Learn from the first half of the runs how to tell the data sets apart; see in the other how well."""
+    half = len(without) // 2
+    weights = best_statistic(without[:half], with_canary[:half], difference)
+    scores = without @ weights, with_canary @ weights
+    threshold = choose_threshold(scores[0][:half], scores[1][:half], experiment.delta)
+    judged = scores[0][half:], scores[1][half:]
+    return Finding(
+        server=experiment.server,
+        machines=experiment.machines or 0,
+        rounds=experiment.rounds or 0,
+        trials=len(without),
+        delta=experiment.delta,
+        rho=experiment.rho,
+        epsilon=epsilon_exact(experiment.rho, experiment.delta),
+        mu=gaussian_mu(*judged),
+        epsilon_bound=epsilon_bound(*judged, threshold, experiment.delta),
+    )

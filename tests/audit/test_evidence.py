@@ -1,0 +1,113 @@
+"""Bounds from below against the distributions from which they were made, whose privacy is known."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from relaxed import given
+from scipy.stats import beta, binom
+
+from mu2mpi.audit.evidence import (
+    CONFIDENCE,
+    best_statistic,
+    choose_threshold,
+    epsilon_bound,
+    gaussian_mu,
+    largest_probability,
+)
+from mu2mpi.privacy.accountant import epsilon_exact
+
+
+@given(st.integers(1, 100_000), st.floats(0, 1), st.floats(1e-6, 0.5), max_examples=50)
+def test_largest_probability_is_a_quantile_of_the_beta_distribution(trials, share, risk):
+    successes = round(share * trials)
+    found = largest_probability(successes, trials, risk)
+    expected = 1.0 if successes == trials else beta.ppf(1 - risk, successes + 1, trials - successes)
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert successes == trials or binom.cdf(successes, trials, found) <= risk * (1 + 1e-6)
+
+
+def test_the_rule_of_three():
+    assert largest_probability(0, 1000, 0.05) == pytest.approx(3 / 1000, rel=0.01)
+
+
+def outside(hits: int, repeats: int, probability: float) -> bool:
+    """Return whether so few hits have a chance below 1e-6 if each has at least this probability."""
+    return binom.cdf(hits, repeats, probability) < 1e-6
+
+
+@pytest.mark.parametrize("mu", [0.0, 1.0, 4.0])
+def test_the_interval_of_mu_holds_mu_as_often_as_it_says(mu):
+    rng = np.random.default_rng(1)
+    intervals = [gaussian_mu(rng.normal(0, 3, 200), rng.normal(3 * mu, 3, 200)) for _ in range(1000)]
+    held = sum(interval.low <= mu <= interval.high for interval in intervals)
+    # The interval is that of a large number of runs: with 200 it may err a little more often.
+    assert not outside(held, 1000, CONFIDENCE - 0.01)
+    assert outside(held, 1000, CONFIDENCE + 0.04)
+    assert np.mean([interval.estimate for interval in intervals]) == pytest.approx(mu, abs=0.03)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 0.1])
+def test_the_bound_on_epsilon_is_below_it_as_often_as_it_says(delta):
+    """Randomised response gives the other answer with probability (1 - delta) / (1 + e^epsilon)."""
+    rng = np.random.default_rng(2)
+    epsilon, n = 2.0, 1000
+    lie = (1 - delta) / (1 + math.exp(epsilon))
+    bounds = []
+    for _ in range(1000):
+        without = (rng.random(n) < lie).astype(float)
+        with_canary = (rng.random(n) >= lie).astype(float)
+        bounds.append(epsilon_bound(without, with_canary, 0.5, delta))
+    assert not outside(sum(bound <= epsilon for bound in bounds), 1000, CONFIDENCE)
+    assert np.mean(bounds) > 0.8 * epsilon
+
+
+@pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
+def test_the_bound_on_epsilon_of_a_gaussian_mechanism(mu):
+    rng = np.random.default_rng(3)
+    delta = 0.01
+    bounds = []
+    for _ in range(50):
+        chosen, judged = ((rng.normal(0, 1, 4000), rng.normal(mu, 1, 4000)) for _ in range(2))
+        bounds.append(epsilon_bound(*judged, choose_threshold(*chosen, delta), delta))
+    epsilon = epsilon_exact(mu, delta)
+    assert not outside(sum(bound <= epsilon for bound in bounds), 50, CONFIDENCE)
+    # Counting finds much less than there is, but no trifle.
+    assert np.mean(bounds) > 0.5 * epsilon
+
+
+@given(st.integers(0, 2**31), st.integers(2, 8), max_examples=20)
+def test_the_best_statistic_is_that_of_the_likelihood_ratio(seed, numbers):
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((numbers, numbers)) + 2 * np.eye(numbers)
+    difference = rng.standard_normal(numbers)
+    noise = rng.standard_normal((2, 20_000, numbers)) @ root.T
+    weights = best_statistic(noise[0], noise[1] + difference, difference)
+    covariance = root @ root.T
+    reached = weights @ difference / math.sqrt(weights @ covariance @ weights)
+    best = math.sqrt(difference @ np.linalg.solve(covariance, difference))
+    assert 0.99 * best < reached < best * (1 + 1e-9)
+
+
+def test_noise_that_two_numbers_share_hides_nothing():
+    rng = np.random.default_rng(4)
+    noise = rng.standard_normal((2, 500, 1))
+    difference = np.array([0.0, 1e-3])
+    without, with_canary = np.repeat(noise[0], 2, axis=1), np.repeat(noise[1], 2, axis=1) + difference
+    weights = best_statistic(without, with_canary, difference)
+    assert gaussian_mu(without @ weights, with_canary @ weights).low > 100
+
+
+def test_what_has_no_noise_at_all_is_told_apart():
+    without, with_canary = np.zeros((50, 2)), np.ones((50, 2))
+    weights = best_statistic(without, with_canary, np.ones(2))
+    scores = without @ weights, with_canary @ weights
+    assert gaussian_mu(*scores).low == math.inf
+    assert epsilon_bound(*scores, choose_threshold(*scores, 1e-5), 1e-5) > 2
+
+
+def test_what_does_not_differ_gives_nothing_away():
+    same = np.zeros(50)
+    assert gaussian_mu(same, same).high == 0
+    assert epsilon_bound(same, same, choose_threshold(same, same, 1e-5), 1e-5) == 0
