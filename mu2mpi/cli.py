@@ -444,8 +444,12 @@ def _add_privacy(commands: "Commands[Parser]") -> None:
     parser.add_argument(
         "paths", type=Path, nargs="*", metavar="PATH", help="result files, or folders of them"
     )
-    for name in ("rho", "epsilon", "delta"):
-        parser.add_argument(f"--{name}", type=float, metavar="REAL", default=argparse.SUPPRESS)
+    for name, what in (
+        ("rho", "privacy of all releases together, as for `run`"),
+        ("epsilon", "the epsilon to reach"),
+        ("delta", "its delta [with --epsilon alone: that of `run`]"),
+    ):
+        parser.add_argument(f"--{name}", type=float, metavar="REAL", default=argparse.SUPPRESS, help=what)
     parser.add_argument(
         "--samples",
         type=int,

@@ -7,6 +7,7 @@ from pathlib import Path
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
 from mu2mpi.analysis.show import WHO, rounded_up
 from mu2mpi.errors import InputError
+from mu2mpi.experiment import SOURCE_OPTIONS
 from mu2mpi.privacy.accountant import epsilon_exact, rho_of
 from mu2mpi.privacy.ledger import ADJACENCY, UNIT, agree, concerns, mismatches, releases
 from mu2mpi.results.collection import find_files, shown
@@ -127,7 +128,8 @@ def _together(results: Sequence[tuple[Path, Result]]) -> str:
     of_data: dict[tuple[object, ...], dict[object, Result]] = {}
     for path, result in results:
         experiment = result.experiment
-        data = (experiment.data, experiment.samples, experiment.data_seed)
+        options = SOURCE_OPTIONS.get(experiment.data, ())
+        data = (experiment.data, *(getattr(experiment, name) for name in options))
         sent = experiment.model_copy(update={"epsilon": None, "delta": None, "evaluations": None})
         run = path if experiment.seed is None else sent
         of_data.setdefault(data, {})[run] = result
@@ -138,8 +140,9 @@ def _together(results: Sequence[tuple[Path, Result]]) -> str:
             delta = min(result.privacy.delta for result in runs.values())
             epsilon = rounded_up(epsilon_exact(rho, delta))
             lines.append(
-                f"Together: whoever sees what all {len(runs)} runs on {name} released learns as much as from "
-                f"one with rho = {rounded_up(rho)}; exactly, epsilon = {epsilon} at delta = {delta:g}."
+                f"Together: whoever sees what these {len(runs)} runs on {name} released learns at most as "
+                f"much as from one with rho = {rounded_up(rho)}; exactly, epsilon = {epsilon} at delta = "
+                f"{delta:g}."
             )
     return "\n".join(as_paragraph(line) for line in lines)
 

@@ -121,7 +121,7 @@ def test_several_runs_on_the_same_data_add_up(made, tmp_path):
     names = ("plain", "clipped", "secret")
     text = " ".join(check_ledgers([*(made / f"{name}.h5" for name in names), copy])[0].split())
     # A run that was repeated with its seed sent nothing new: 4^2 + 1^2 + 0.5^2.
-    assert "all 3 runs on digits" in text
+    assert "these 3 runs on digits" in text
     assert "rho = 4.154" in text
     assert "Together" not in check_ledgers([made / "plain.h5"])[0]
 
