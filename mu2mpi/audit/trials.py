@@ -88,6 +88,8 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     everyones = communicator.gather(seen)
     finding = None
     if everyones is not None:
+        # With more ranks than runs, some have seen nothing.
+        everyones = [of_rank for of_rank in everyones if of_rank[0].size]
         without, with_canary = (np.vstack([of_rank[k] for of_rank in everyones]) for k in range(2))
         finding = _judge(settled, without, with_canary, other - one)
     shared: Finding = communicator.share(finding)

@@ -14,7 +14,8 @@ __all__ = ["RecordedRank", "on_ranks"]
 
 Answer = TypeVar("Answer")
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
+"""Ranks that wait longer for another one do so for ever: they do not agree on what comes next."""
 
 
 class RecordedRank(Communicator):
@@ -83,8 +84,19 @@ def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer
     """Run an action on some ranks of this process side by side and return their answers.
 
     An exception on any rank ends all of them, and is raised here.
+
+    Parameters
+    ----------
+    size : int
+        How many ranks.
+    action : callable
+        Takes the rank on which it runs.
+
+    Raises
+    ------
+    BrokenBarrierError
+        If not all ranks take part in the same exchanges.
     """
-    # Ranks that wait for one that never comes are an error, too.
     meeting = Barrier(size, timeout=PATIENCE_SECONDS)
     brought: list[list[Any]] = [[None] * size, [None] * size]
 

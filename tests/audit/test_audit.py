@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from threading import BrokenBarrierError
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,24 @@ def test_an_error_on_one_rank_ends_all():
         on_ranks(3, act)
     with pytest.raises(RuntimeError, match="does not record"):
         on_ranks(2, lambda rank: rank.allgather(1))
+
+
+def test_ranks_that_do_not_meet_are_an_error(monkeypatch):
+    monkeypatch.setattr("mu2mpi.audit.wire.PATIENCE_SECONDS", 0.1)
+    with pytest.raises(BrokenBarrierError):
+        on_ranks(3, lambda rank: rank.rank == 0 and rank.bcast(np.zeros(1)))
+
+
+class Aside(Communicator):
+    """Rank 0 of two, of which the other has no runs."""
+
+    def gather(self, thing):
+        return [thing, [np.empty(0), np.empty(0)]]
+
+
+def test_ranks_without_runs_change_nothing():
+    experiment = Experiment(server="trusted", machines=3, rounds=3, rho=1.0, seed=1)
+    assert audit(experiment, 60, Aside()) == audit(experiment, 60, Communicator())
 
 
 # Ways to break the code, each a mistake that somebody has made somewhere.
