@@ -15,7 +15,7 @@ from mu2mpi.privacy.accountant import rho_exact
 
 __all__ = ["SOURCE_OPTIONS", "Experiment", "Sweep", "read_toml", "result_name"]
 
-NAMED = ("data", "server", "machines", "rho", "seed")
+NAMED = ("data", "preset", "server", "machines", "rho", "seed")
 """Settings that name a result where no sweep says which ones vary."""
 
 RHO_DIGITS = 8
@@ -25,6 +25,9 @@ mathematical libraries differ, so that the same experiment has the same rho, and
 LATER: Mapping[str, object] = {"normalize": "none"}
 """Options that were not there from the start, and what they are in files without them. The TOML leaves them
 out at these values, so that whatever follows from it, such as the noise of a seeded run, stays as it was."""
+
+BY_PRESET = ("normalize", "clip_norm", "diameter", "eta_scale")
+"""What a preset chooses where it is not set explicitly, once M is known."""
 
 MADE_UP = ("samples", "features", "classes", "data_seed")
 SOURCE_OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -107,6 +110,11 @@ class Experiment(BaseModel):
     delta: float = Field(
         1e-5, gt=0, lt=1, description="the delta of epsilon, be it given or reported; well below 1 / samples"
     )
+    preset: Literal["practical"] | None = Field(
+        None,
+        description="practical chooses normalize, clip-norm, diameter and eta-scale from M, rho and server "
+        "alone, but for those that are given [default: the paper's settings]",
+    )
     diameter: float = Field(
         0.1, ge=1e-100, le=1e100, description="diameter D of the ball K around the starting point 0"
     )
@@ -117,6 +125,12 @@ class Experiment(BaseModel):
     )
     clip_norm: float | None = Field(
         None, ge=1e-100, le=1e100, description="clip increments to this norm instead of to S = G + 2LD"
+    )
+    eta_scale: float | None = Field(
+        None,
+        ge=1e-100,
+        le=1e100,
+        description="learning rate eta in units of 1/(4LT) [default: that of the theorem, at most 1]",
     )
     seed: int | None = Field(
         None,
@@ -200,13 +214,14 @@ class Experiment(BaseModel):
         return tomli_w.dumps({k: v for k, v in self.settings().items() if k not in follows})
 
     def settings(self) -> dict[str, Any]:
-        """Return every option that has a value and applies to this data source, later ones only if used."""
-        hidden = self._inapplicable()
-        return {
-            name: value
-            for name, value in self.model_dump().items()
-            if value is not None and name not in hidden and not (name in LATER and value == LATER[name])
-        }
+        """Return every option that has a value and applies to this data source.
+
+        Later options are there only if used, and what a preset is still to choose is not.
+        """
+        hidden = self._inapplicable() | {k for k, default in LATER.items() if getattr(self, k) == default}
+        if self.preset is not None:
+            hidden = (hidden | set(BY_PRESET)) - (self.model_fields_set & set(BY_PRESET))
+        return {k: v for k, v in self.model_dump().items() if v is not None and k not in hidden}
 
     def _inapplicable(self) -> set[str]:
         """Return the options that apply to other sources of data only."""

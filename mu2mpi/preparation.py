@@ -14,6 +14,7 @@ from mu2mpi.data.population import Population
 from mu2mpi.data.source import Source
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import TURNS, Communicator
+from mu2mpi.preset import with_preset
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
 
 __all__ = ["Keys", "complete", "plan", "shared_source"]
@@ -32,15 +33,13 @@ def shared_source(experiment: Experiment, data_dir: Path | None, communicator: C
 
 
 def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
-    """Return the experiment with M and T filled in."""
-    machines, rounds = _size(experiment, source, ranks)
-    return experiment.model_copy(update={"machines": machines, "rounds": rounds})
+    """Return the experiment with M and T filled in, and with what its preset chooses.
 
-
-def _size(experiment: Experiment, source: Source, ranks: int) -> tuple[int, int]:
-    """Return M and T: by default one machine a rank, and a round for each sample of a machine."""
+    By default there is one machine a rank, and a round for each sample of a machine.
+    """
     machines = experiment.machines or ranks
-    return machines, experiment.rounds or max(1, source.training_samples // machines)
+    rounds = experiment.rounds or max(1, source.training_samples // machines)
+    return with_preset(experiment.model_copy(update={"machines": machines, "rounds": rounds}))
 
 
 def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
@@ -51,7 +50,8 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
     InputError
         If there are too few samples, or no grid of messages can hold the sum of all of them.
     """
-    machines, rounds = _size(experiment, source, ranks)
+    experiment = complete(experiment, source, ranks)
+    machines, rounds = experiment.machines or 1, experiment.rounds or 1
     if not isinstance(source, Population):
         check_rounds(source.training_samples, machines, rounds)
     return make_schedule(
@@ -64,6 +64,7 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
         rho=experiment.rho,
         clip_norm=experiment.clip_norm,
         unit_norm=experiment.normalize == "unit",
+        eta_scale=experiment.eta_scale,
         aggregate_noise=experiment.noise == "aggregate",
     )
 
@@ -94,8 +95,8 @@ class Keys:
         different rho drew the same normals, a difference of their messages would hold no noise.
         """
         delta = Experiment.model_fields["delta"].default
-        # With epsilon unset, rho speaks for itself.
-        unsent = {"seed": None, "epsilon": None, "delta": delta, "evaluations": None}
+        # With epsilon unset, rho speaks for itself, and without the preset what it chose.
+        unsent = {"seed": None, "epsilon": None, "delta": delta, "evaluations": None, "preset": None}
         return derive_key(root, "noise", experiment.model_copy(update=unsent).to_toml())
 
     @classmethod

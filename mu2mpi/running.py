@@ -12,6 +12,7 @@ from mu2mpi.experiment import Experiment
 from mu2mpi.interruption import Verdict, Watch
 from mu2mpi.parallel import Communicator, world
 from mu2mpi.preparation import shared_source
+from mu2mpi.preset import with_preset
 from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Checkpoint, Result
 from mu2mpi.signals import CHECKPOINT_SECONDS, Requests, StopRequests, stop_requests
@@ -165,7 +166,7 @@ def _find_checkpoint(path: Path, experiment: Experiment) -> Checkpoint | None:
         for name in ("machines", "rounds")
         if getattr(experiment, name) is None
     }
-    difference = experiment.model_copy(update=settled).difference(checkpoint.experiment)
+    difference = with_preset(experiment.model_copy(update=settled)).difference(checkpoint.experiment)
     if difference is not None:
         raise InputError(
             f"the checkpoint {place} is of another experiment: {difference}; repeat the command that wrote "

@@ -31,13 +31,14 @@ def excess_loss_bound(schedule: Schedule) -> float:
     Returns
     -------
     float
-        NaN where the theorem does not apply, because increments are clipped to less than S.
+        NaN where the theorem does not apply, because increments are clipped to less than S or eta is
+        another than its own.
 
     References
     ----------
     Theorem 5.2 for the untrusted and Theorem 6.2 for the trusted server.
     """
-    if schedule.clip_norm < schedule.S:
+    if not schedule.by_theorem:
         return math.nan
     D, S, M, T = 2 * schedule.radius, schedule.S, schedule.machines, schedule.rounds
     shared = M if schedule.server == "trusted" else math.sqrt(M)

@@ -177,6 +177,7 @@ def untrusted_server(
     clip_norm: float | None = None,
     record: list[Round] | None = None,
     unit: bool = False,
+    eta_scale: float | None = None,
 ) -> tuple[Array, Array]:
     """Run Algorithm 1: every machine adds its own noise before anything leaves it.
 
@@ -199,6 +200,8 @@ def untrusted_server(
         Receives a `Round` per round.
     unit : bool, optional
         Whether samples are scaled to norm 1, which takes the place of F in G and L.
+    eta_scale : float, optional
+        eta in units of 1/(4LT), in place of the theorem's.
 
     Returns
     -------
@@ -209,6 +212,8 @@ def untrusted_server(
     S = increment_bound(F, D) if clip_norm is None else clip_norm
     sigma = noise_scale(S, T, rho)
     eta = eta_untrusted(rho, D, S, smoothness(F), M, T, x1.size)
+    if eta_scale is not None:
+        eta = eta_scale / (4 * smoothness(F) * T)
     z = samples(features, unit)
     machines = [Machine(x1.shape, clip_norm) for _ in range(M)]
     w, x, x_previous = x1, x1, x1
@@ -235,6 +240,7 @@ def trusted_server(
     clip_norm: float | None = None,
     record: list[Round] | None = None,
     unit: bool = False,
+    eta_scale: float | None = None,
 ) -> tuple[Array, Array]:
     """Run Algorithm 2: the server adds one draw of noise to the average of all machines.
 
@@ -243,7 +249,7 @@ def trusted_server(
     noise : callable
         ``noise(t)``, rounds counted from 1: standard normals (K, F). They are scaled for the sum
         over machines, so that the average receives sigma/M of them.
-    features, labels, x1, D, rho, clip_norm, record, unit
+    features, labels, x1, D, rho, clip_norm, record, unit, eta_scale
         As in `untrusted_server`.
 
     Returns
@@ -255,6 +261,8 @@ def trusted_server(
     S = increment_bound(F, D) if clip_norm is None else clip_norm
     sigma = noise_scale(S, T, rho)
     eta = eta_trusted(rho, D, S, smoothness(F), M, T, x1.size)
+    if eta_scale is not None:
+        eta = eta_scale / (4 * smoothness(F) * T)
     z = samples(features, unit)
     machines = [Machine(x1.shape, clip_norm) for _ in range(M)]
     w, x, x_previous = x1, x1, x1

@@ -25,6 +25,8 @@ experiments = st.builds(
     diameter=st.floats(1e-6, 1e6),
     clip_norm=st.none() | st.floats(1e-6, 1e6),
     normalize=st.sampled_from(["none", "unit"]),
+    preset=st.sampled_from([None, "practical"]),
+    eta_scale=st.none() | st.floats(1e-6, 1e6),
     seed=st.none() | st.integers(0, 2**63 - 1),
     evaluations=optional_counts,
 )

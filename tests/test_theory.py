@@ -41,6 +41,11 @@ def test_no_bound_where_increments_are_clipped_below_their_norm():
     assert excess_loss_bound(paper_schedule("trusted", clip_norm=1e6)) > 0
 
 
+def test_no_bound_with_another_learning_rate():
+    assert math.isnan(excess_loss_bound(paper_schedule("trusted", eta_scale=2.0)))
+    assert excess_loss_bound(paper_schedule("trusted", rho=math.inf, eta_scale=1.0)) > 0
+
+
 @pytest.mark.parametrize("unit", [False, True])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
 def test_gradient_of_the_evaluation_loss(dtype, unit):

@@ -43,7 +43,9 @@ class Schedule:
         Standard deviation 2 clip_norm sqrt(T) / rho of each draw of noise for the *sum* over machines,
         with either server (Theorems 5.2 and 6.2); 0 if rho is infinite.
     eta : float
-        The learning rate of Theorem 5.2 or 6.2.
+        The learning rate, that of Theorem 5.2 or 6.2 unless the user chose another.
+    by_theorem : bool
+        Whether increments keep norm S and eta is the theorem's, so that its bound holds.
     resolution : float
         Spacing of the grid of messages.
     bound : float
@@ -66,6 +68,7 @@ class Schedule:
     rho: float
     sigma: float
     eta: float
+    by_theorem: bool
     resolution: float
     bound: float
     aggregate_noise: bool
@@ -87,6 +90,7 @@ def make_schedule(
     rho: float,
     clip_norm: float | None = None,
     unit_norm: bool = False,
+    eta_scale: float | None = None,
     aggregate_noise: bool = False,
 ) -> Schedule:
     """Compute the constants of a run.
@@ -105,6 +109,8 @@ def make_schedule(
         Norm C <= S to which increments are clipped; S by default.
     unit_norm : bool, optional
         Whether each sample is scaled to norm 1; if not, only its features lie in [-1, 1].
+    eta_scale : float, optional
+        eta in units of 1/(4LT); the theorem's by default.
     aggregate_noise : bool, optional
         Whether the noise of all machines is drawn as one.
 
@@ -125,7 +131,9 @@ def make_schedule(
     d = classes * features
     sigma = 2 * clip * math.sqrt(rounds) / rho
     shared = machines if server == "trusted" else math.sqrt(machines)
-    eta = min(rho * diameter * shared / (2 * clip * rounds * math.sqrt(d)), 1 / (4 * L * rounds))
+    unit = 1 / (4 * L * rounds)
+    theorem = min(rho * diameter * shared / (2 * clip * rounds * math.sqrt(d)), unit)
+    eta = theorem if eta_scale is None else eta_scale * unit
     if d > MAX_COORDINATES or max(machines, rounds) > MAX_NUMBER:
         raise InputError(
             f"{d} coordinates, {machines} machines and {rounds} rounds are more than the noise has numbers "
@@ -152,6 +160,7 @@ def make_schedule(
         rho=rho,
         sigma=sigma,
         eta=eta,
+        by_theorem=clip >= S and eta == theorem,
         resolution=resolution,
         bound=clipping_bound(clip, resolution, d),
         aggregate_noise=aggregate_noise,

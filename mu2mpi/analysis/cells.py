@@ -12,6 +12,7 @@ import numpy as np
 
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
+from mu2mpi.preset import chosen_by_preset
 from mu2mpi.results.reader import Summary
 
 __all__ = [
@@ -49,7 +50,7 @@ class Layout:
     """Which settings stand where, and which measurements are shown.
 
     The number of rounds goes with the number of machines, as T = n / M by default, and rho with epsilon,
-    unless they are named.
+    unless they are named. What a preset chose goes with the preset.
 
     Attributes
     ----------
@@ -204,8 +205,12 @@ def _check_values(runs: Sequence[Summary], values: Sequence[str]) -> None:
 
 
 def _shared_settings(experiment: Experiment, layout: Layout) -> dict[str, Any]:
-    apart = layout.apart()
-    return {name: value for name, value in experiment.settings().items() if name not in apart}
+    apart, follows = layout.apart(), chosen_by_preset(experiment)
+    return {
+        name: value
+        for name, value in experiment.settings().items()
+        if name not in apart and not (name in follows and value == follows[name])
+    }
 
 
 def _section(settings: dict[str, Any], runs: Sequence[Summary], layout: Layout) -> Section:

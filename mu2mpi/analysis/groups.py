@@ -7,6 +7,7 @@ from typing import Any
 from mu2mpi.analysis.cells import POOLED, number_text, sort_key
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import SOURCE_OPTIONS, Experiment
+from mu2mpi.preset import chosen_by_preset
 from mu2mpi.results.reader import Summary
 
 __all__ = ["Group", "chosen", "grouped", "in_words", "setting_text", "varying"]
@@ -33,9 +34,13 @@ class Group:
 def varying(runs: Sequence[Summary]) -> list[str]:
     """Return the settings in which runs differ, but for the seed and what changes nothing in the model.
 
-    The number of rounds is left out where it follows from the number of machines.
+    The number of rounds is left out where it follows from the number of machines, and so is what follows
+    from a preset.
     """
     rows = [run.row() for run in runs]
+    for row, run in zip(rows, runs, strict=True):
+        follows = chosen_by_preset(run.experiment)
+        row.update({name: None for name, value in follows.items() if row[name] == value})
     names = [n for n in Experiment.model_fields if n not in POOLED and len({row[n] for row in rows}) > 1]
     if "rounds" in names and "machines" in names:
         rounds_of = {(row["machines"], row["rounds"]) for row in rows}

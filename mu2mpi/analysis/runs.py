@@ -196,7 +196,7 @@ class Runs(Sequence[Run]):
         pandas = needed("pandas")
         frame = pandas.DataFrame([run.summary.row() for run in self])
         whole = {name: "Int64" for name in WHOLE if name in frame}
-        frame = frame.astype({**whole, "clip_norm": float, "epsilon": float})
+        frame = frame.astype({**whole, "clip_norm": float, "eta_scale": float, "epsilon": float})
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
         return frame
 

@@ -136,7 +136,7 @@ def _theory(theory: Theory | None) -> str:
     """Return measured excess loss and bound side by side, and what the excess is measured from."""
     if theory is None:
         return ""
-    bound = "none: clipped" if math.isnan(theory.excess_loss_bound) else f"{theory.excess_loss_bound:.4g}"
+    bound = "none" if math.isnan(theory.excess_loss_bound) else f"{theory.excess_loss_bound:.4g}"
     if math.isnan(theory.minimum_loss):
         return as_paragraph(
             f"The theorem's bound on the excess loss: {bound}, in nats. The model is too large to search for "
@@ -150,9 +150,15 @@ def _theory(theory: Theory | None) -> str:
         (f"within {text}" for text in ("1e-12", "1e-6") if theory.minimum_gap <= float(text)),
         f"or up to {theory.minimum_gap:.2g} less",
     )
+    scope = (
+        "The theorem says nothing of this run: it needs increments that are not clipped to less than S, and "
+        "its own learning rate."
+        if math.isnan(theory.excess_loss_bound)
+        else "The theorem bounds the expected excess loss on fresh samples for every problem with the same "
+        "constants."
+    )
     note = as_paragraph(
-        f"Measured from the smallest test loss in the ball, {theory.minimum_loss:.6f} ({certain}). The "
-        "theorem bounds the expected excess loss on fresh samples for every problem with the same constants."
+        f"Measured from the smallest test loss in the ball, {theory.minimum_loss:.6f} ({certain}). {scope}"
     )
     return f"{grid}\n{note}"
 

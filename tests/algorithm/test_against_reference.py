@@ -58,6 +58,7 @@ def reference_run(experiment, source, record):
         experiment.clip_norm,
         record,
         experiment.normalize == "unit",
+        experiment.eta_scale,
     )
 
 
@@ -74,10 +75,13 @@ def relative_difference(found, expected):
     st.sampled_from([0.01, 0.1, 5.0]),
     st.sampled_from([None, 0.3, 1.0]),
     st.sampled_from(["none", "unit"]),
+    st.sampled_from([None, None, 0.3, 20.0]),
     st.integers(0, 2**31),
     max_examples=25,
 )
-def test_run_equals_the_algorithm_box(server, dtype, shape, rho, diameter, clip_norm, normalize, seed):
+def test_run_equals_the_algorithm_box(
+    server, dtype, shape, rho, diameter, clip_norm, normalize, eta_scale, seed
+):
     machines, rounds, classes, dimension = shape
     source = random_source(seed, machines * rounds + 3, dimension, classes, dtype)
     experiment = Experiment(
@@ -89,6 +93,7 @@ def test_run_equals_the_algorithm_box(server, dtype, shape, rho, diameter, clip_
         diameter=diameter,
         clip_norm=clip_norm,
         normalize=normalize,
+        eta_scale=eta_scale,
         seed=seed,
         evaluations=rounds,
     )
@@ -132,8 +137,16 @@ def test_the_same_seed_does_not_give_the_same_noise_to_different_experiments():
     root = root_key(1)
     experiment = Experiment(machines=2, rounds=10, seed=1)
     keys = {Keys.noise_key(root, experiment)}
-    for changed in ({"rho": 8.0}, {"machines": 3}, {"rounds": 9}, {"diameter": 0.2}, {"clip_norm": 1.0}):
+    for changed in (
+        {"rho": 8.0},
+        {"machines": 3},
+        {"rounds": 9},
+        {"diameter": 0.2},
+        {"clip_norm": 1.0},
+        {"normalize": "unit"},
+        {"eta_scale": 2.0},
+    ):
         keys.add(Keys.noise_key(root, experiment.model_copy(update=changed)))
-    assert len(keys) == 6
-    for unsent in ({"delta": 1e-6}, {"evaluations": 3}):
+    assert len(keys) == 8
+    for unsent in ({"delta": 1e-6}, {"evaluations": 3}, {"preset": "practical"}):
         assert Keys.noise_key(root, experiment.model_copy(update=unsent)) in keys

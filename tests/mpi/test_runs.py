@@ -58,6 +58,16 @@ def test_populations_have_the_bits_of_one_process(communicator, server):
     np.testing.assert_array_equal(ours.history.test_loss, alone.history.test_loss)
 
 
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_bits_of_the_preset_equal_those_of_one_process(communicator, server):
+    experiment = Experiment(preset="practical", server=server, machines=5, seed=1)
+    source = random_source(5, 100, 13, 5)
+    ours = Simulation(experiment, source, communicator).run(Progress())
+    alone = Simulation(experiment, source, Communicator()).run(Progress())
+    assert ours.experiment == alone.experiment
+    assert ours.x.tobytes() == alone.x.tobytes()
+
+
 def test_every_rank_gets_the_same_result_and_holds_only_its_samples(communicator):
     source = random_source(1, 60, 4, 3)
     simulation = Simulation(Experiment(machines=6, seed=1), source, communicator)

@@ -36,8 +36,8 @@ EXCESS = (
     "The excess loss is the test loss of the output minus the smallest that any point of the ball has. "
     "The theorem bounds its expectation, on fresh samples, for every problem with the same constants: "
     "it is far above what these data do, and shows how the loss changes with M, T and ρ. A dash: "
-    "increments were clipped to less than the theorem's S, and it says nothing; or the model is too "
-    "large for the search."
+    "increments were clipped to less than the theorem's S, or the learning rate is not its own, and it "
+    "says nothing; or the model is too large for the search."
 )
 
 

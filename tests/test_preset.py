@@ -1,0 +1,162 @@
+"""The practical preset: what it chooses, from what; that files repeat its runs; how well it learns."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from arrays import random_source
+from hypothesis import strategies as st
+from relaxed import given
+
+from mu2mpi import preset
+from mu2mpi.analysis.cells import Layout, build_sections
+from mu2mpi.analysis.groups import varying
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import BY_PRESET, Experiment, read_toml
+from mu2mpi.parallel import Communicator
+from mu2mpi.preparation import complete, plan
+from mu2mpi.progress import Progress
+from mu2mpi.results.checkpoint import checkpoint_path, write_checkpoint
+from mu2mpi.results.reader import Summary, read_experiment
+from mu2mpi.running import run
+from mu2mpi.simulation import Simulation
+
+SOURCE = random_source(1, 400, 6, 4)
+
+
+def completed(**settings):
+    return complete(Experiment(preset="practical", **settings), SOURCE, ranks=4)
+
+
+def test_choices_by_hand():
+    """1.5 rho sqrt(M) / 0.75 for the untrusted and 1.5 rho M / 0.75 for the trusted server, at most 16 M."""
+    assert {name: getattr(completed(machines=100, rho=0.5), name) for name in BY_PRESET} == {
+        "normalize": "unit",
+        "clip_norm": 0.75,
+        "diameter": 200.0,
+        "eta_scale": 10.0,
+    }
+    assert completed(machines=100, rho=0.5, server="trusted").eta_scale == 100.0
+    assert completed(rho=1.0).eta_scale == 4.0
+    assert completed(machines=10, rho=math.inf).eta_scale == 160.0
+
+
+@given(
+    st.sampled_from(["untrusted", "trusted"]), st.integers(1, 400), st.floats(0.01, 100), st.floats(0.1, 1.4)
+)
+def test_step_makes_the_noise_of_every_run_the_same(server, machines, rho, clip_norm):
+    experiment = Experiment(
+        preset="practical", server=server, machines=machines, rounds=1, rho=rho, clip_norm=clip_norm
+    )
+    schedule = plan(experiment, SOURCE, 1)
+    draws = machines if server == "untrusted" else 1
+    noise = schedule.eta * schedule.sigma * math.sqrt(draws * schedule.rounds) / machines
+    assert noise <= 1.5 * (1 + 1e-3)
+    assert noise >= 1.5 * (1 - 1e-3) or complete(experiment, SOURCE, 1).eta_scale == 16 * machines
+
+
+def test_what_is_given_overrides_what_the_preset_chooses():
+    given_all = {"normalize": "none", "clip_norm": 1.0, "diameter": 0.1, "eta_scale": 3.0}
+    for name, value in given_all.items():
+        experiment = completed(**{name: value})
+        assert getattr(experiment, name) == value
+        others = [other for other in BY_PRESET if other != name]
+        assert [getattr(experiment, other) for other in others if other != "eta_scale"] == [
+            getattr(completed(), other) for other in others if other != "eta_scale"
+        ]
+    # A smaller clipping norm means less noise, which allows a longer step.
+    assert completed(clip_norm=0.375).eta_scale == 2 * completed().eta_scale
+
+
+def test_unfinished_choices_stay_open_in_toml(tmp_path):
+    for settings in ({}, {"diameter": 0.1}, {"normalize": "none"}, {"clip_norm": 1.0, "eta_scale": 2.0}):
+        experiment = Experiment(preset="practical", machines=3, **settings)
+        (tmp_path / "a.toml").write_text(experiment.to_toml())
+        again = Experiment.make(read_toml(tmp_path / "a.toml"))
+        assert complete(again, SOURCE, 1) == complete(experiment, SOURCE, 1)
+
+
+def test_the_stored_experiment_repeats_the_run_even_if_the_preset_changes(tmp_path, monkeypatch):
+    experiment = Experiment(preset="practical", machines=4, rounds=60, rho=8, seed=1)
+    first = run(experiment, output=tmp_path / "a.h5")
+    stored = read_experiment(tmp_path / "a.h5")
+    assert stored.preset == "practical"
+    monkeypatch.setattr(preset, "CLIP_NORM", 0.1)
+    monkeypatch.setattr(preset, "DIAMETER", 7.0)
+    (tmp_path / "a.toml").write_text(stored.to_toml())
+    again = run(Experiment.make(read_toml(tmp_path / "a.toml")))
+    assert again.x.tobytes() == first.x.tobytes()
+    assert run(experiment).x.tobytes() != first.x.tobytes()
+    # The preset's name changes nothing that is sent.
+    unnamed = run(stored.model_copy(update={"preset": None}))
+    assert unnamed.x.tobytes() == first.x.tobytes()
+
+
+def test_a_checkpoint_of_a_preset_goes_on(tmp_path):
+    experiment = Experiment(preset="practical", rounds=40, machines=3, seed=1)
+    whole = run(experiment)
+    half = Simulation(experiment, _digits(), Communicator())
+    for t in range(1, 21):
+        half.server.round(t, half.machines, half.clock)
+        half.rounds_done = t
+    write_checkpoint(half.state(), checkpoint_path(tmp_path / "a.h5"))
+    assert run(experiment, output=tmp_path / "a.h5").x.tobytes() == whole.x.tobytes()
+    write_checkpoint(half.state(), checkpoint_path(tmp_path / "b.h5"))
+    other = Experiment(preset="practical", rounds=40, machines=3, seed=1, diameter=3.0)
+    with pytest.raises(InputError, match=r"diameter is 3\.0 here and 200\.0 there"):
+        run(other, output=tmp_path / "b.h5")
+
+
+def _digits():
+    from mu2mpi.data.digits import Digits
+
+    return Digits()
+
+
+@pytest.mark.parametrize(
+    ("server", "machines", "rho", "least"),
+    [("trusted", 1, 4.0, 0.89), ("trusted", 10, 4.0, 0.88), ("trusted", 10, 1.0, 0.80),
+     ("untrusted", 10, 16.0, 0.89), ("trusted", 1, math.inf, 0.92), ("untrusted", 100, math.inf, 0.85)],
+)  # fmt: skip
+def test_accuracy_on_digits(server, machines, rho, least):
+    """Means over five seeds, whose standard error is about 0.6 points, against limits two points below."""
+    accuracies = [
+        run(
+            Experiment(
+                preset="practical", server=server, machines=machines, rho=rho, seed=seed, evaluations=1
+            )
+        ).history.test_accuracy[-1]
+        for seed in range(5)
+    ]
+    assert np.mean(accuracies) > least
+
+
+def summaries(**changes):
+    for server in ("untrusted", "trusted"):
+        for machines in (2, 4):
+            experiment = completed(server=server, machines=machines, **changes)
+            yield Summary(Path(f"{server}{machines}.h5"), experiment, "2026", 1.0, 0.5)
+
+
+def test_what_a_preset_chose_parts_no_table_and_no_figure():
+    runs = list(summaries())
+    assert len({run.experiment.eta_scale for run in runs}) > 1
+    sections, _ = build_sections(runs, Layout())
+    assert [section.heading for section in sections] == ["data = digits, preset = practical"]
+    assert varying(runs) == ["server", "machines"]
+    both = [*runs, *summaries(diameter=5.0)]
+    sections, _ = build_sections(both, Layout())
+    assert len(sections) == 2
+    assert "diameter" in varying(both)
+
+
+def test_no_theorem_holds_for_the_preset():
+    source = random_source(3, 400, 6, 4)
+    result = Simulation(Experiment(preset="practical", machines=2, seed=1), source, Communicator()).run(
+        Progress()
+    )
+    assert math.isnan(result.theory.excess_loss_bound)
+    assert result.theory.excess_loss > 0
+    assert result.privacy.clip_norm == 0.75
+    assert abs(result.privacy.S - (math.sqrt(2) + 200)) < 1e-9
