@@ -611,14 +611,17 @@ def _add_data(commands: "Commands[Parser]") -> None:
     parser = _add_command(
         commands, "data", _data, "get a data set ready and say what it holds", "MNIST is downloaded once."
     )
-    parser.add_argument("name", choices=("digits", "mnist", "synthetic"), help="the data set")
+    parser.add_argument("data", metavar="NAME", help="digits, mnist, synthetic, or a file of your own")
+    parser.add_argument("--features", default=argparse.SUPPRESS, metavar="NAME", help="as for run")
+    parser.add_argument("--labels", default=argparse.SUPPRESS, metavar="NAME", help="as for run")
     _add_data_dir(parser)
 
 
 def _data(arguments: argparse.Namespace) -> int:
     from mu2mpi.data import describe_source
+    from mu2mpi.experiment import Experiment
 
-    print(describe_source(arguments.name, arguments.data_dir))
+    print(describe_source(Experiment.make(given_settings(arguments)), arguments.data_dir))
     return 0
 
 

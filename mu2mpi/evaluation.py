@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.cost import evaluation_cost, run_cost
 from mu2mpi.data.population import Population
-from mu2mpi.data.source import CHUNK_BYTES, Samples, Source
+from mu2mpi.data.source import Samples, Source
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.problem.logistic import bias_feature, sample_scales, sum_losses
 from mu2mpi.problem.minimum import TOLERANCE
@@ -99,7 +99,7 @@ class Evaluator:
         self._size = source.test_samples
         pieces = block(math.ceil(self._size / PIECE), communicator.size, communicator.rank)
         start, stop = pieces.start * PIECE, min(pieces.stop * PIECE, self._size)
-        at_once = PIECE * max(1, CHUNK_BYTES // (PIECE * source.sample_bytes))
+        at_once = PIECE * math.ceil(source.at_once(max(1, stop - start)) / PIECE)
         self._chunks = [range(k, min(k + at_once, stop)) for k in range(start, stop, at_once)]
         self._read(self._chunks[0] if self._chunks else range(0))
 
@@ -155,7 +155,6 @@ class Evaluator:
         """Yield this rank's pieces: features as stored, shape (n, F - 1), their labels and their scales."""
         for chunk in self._chunks:
             if chunk != self._held:
-                del self.samples  # so that memory never holds two chunks
                 self._read(chunk)
             features, labels = self.samples.features, self.samples.labels
             for start in range(0, len(labels), PIECE):

@@ -1,6 +1,7 @@
 """Every choice that determines a run, in one validated, immutable object."""
 
 import itertools
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_FLOOR, Context
@@ -8,12 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import rho_exact
 
-__all__ = ["SOURCE_OPTIONS", "Experiment", "Sweep", "read_toml", "result_name"]
+__all__ = ["FILE", "SOURCE_OPTIONS", "Experiment", "Sweep", "is_file", "read_toml", "result_name"]
 
 NAMED = ("data", "preset", "server", "machines", "rho", "seed")
 """Settings that name a result where no sweep says which ones vary."""
@@ -29,12 +38,26 @@ out at these values, so that whatever follows from it, such as the noise of a se
 BY_PRESET = ("normalize", "clip_norm", "diameter", "eta_scale")
 """What a preset chooses where it is not set explicitly, once M is known."""
 
+BUILT_IN = ("digits", "mnist", "synthetic", "population")
 MADE_UP = ("samples", "features", "classes", "data_seed")
+FILE = "a file"
+SUFFIXES = (".h5", ".hdf5", ".npz", ".csv", ".csv.gz", ".svm", ".svm.gz", ".libsvm", ".libsvm.gz")
 SOURCE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "synthetic": MADE_UP,
     "population": (*MADE_UP, "margin", "label_noise", "heterogeneity"),
+    FILE: ("features", "labels", "test", "feature_bound", "data_seed"),
 }
 """Options that apply to some sources of data only."""
+
+
+PARTITION = re.compile(
+    r"iid|contiguous|sorted|owner|dirichlet:(?=.*[1-9])\d*\.?\d+(e-?\d\d?)?|labels:[1-9]\d*"
+)
+
+
+def is_file(data: str) -> bool:
+    """Return whether this is, by its suffix, a file of the user's."""
+    return data.lower().endswith(SUFFIXES)
 
 
 class Experiment(BaseModel):
@@ -51,23 +74,31 @@ class Experiment(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
-    data: Literal["digits", "mnist", "synthetic", "population"] = Field(
+    data: str = Field(
         "digits",
-        description="data set: digits (8x8, built in), mnist, a synthetic one, "
-        "or a population of which the smallest loss is known",
+        description="data set: digits (8x8, built in), mnist, a synthetic one, a population of which the "
+        "smallest loss is known, or a file of your own that ends in .h5, .hdf5, .npz, .csv, .svm or .libsvm "
+        "(docs/data.md)",
     )
     samples: int = Field(
         10_000,
         ge=2,
         description="synthetic, population: number of training samples; a population has more for --rounds",
     )
-    features: int = Field(20, ge=1, le=10_000_000, description="synthetic, population: features per sample")
+    features: int | str | None = Field(
+        None,
+        validate_default=True,
+        description="synthetic, population: how many features a sample has [default: 20]; a file: the name "
+        "of the dataset or the names of the columns that hold them [default: features, X, x, images or data; "
+        "in CSV all other columns]",
+    )
     classes: int = Field(3, ge=2, le=1_000_000, description="synthetic, population: number of classes")
     data_seed: int = Field(
         0,
         ge=0,
         lt=2**63,
-        description="synthetic, population: seed of the population, and of synthetic samples",
+        description="synthetic, population: seed of the population, and of synthetic samples; "
+        "a file: seed of the test split",
     )
     margin: float = Field(
         0.5, ge=0, le=1, description="population only: how far apart classes are, 1 for a point each"
@@ -81,6 +112,30 @@ class Experiment(BaseModel):
         le=1,
         description="population only: how far random labels lean to a model of the machine's own; "
         "the average over machines stays the same",
+    )
+    labels: str | None = Field(
+        None,
+        min_length=1,
+        coerce_numbers_to_str=True,
+        description="a file only: name of the dataset or column that holds the labels "
+        "[default: labels, label, y, target or class]",
+    )
+    test: float | str | None = Field(
+        None,
+        description="a file only: which share of it, chosen at random, is for testing, or another file that "
+        "is [default: 0.2]",
+    )
+    feature_bound: float | None = Field(
+        None,
+        ge=1e-100,
+        le=1e100,
+        description="a file only, with normalize = box: public bound on the absolute value of every feature, "
+        "by which they are divided",
+    )
+    partition: str | None = Field(
+        None,
+        description="who gets which samples: iid, contiguous, sorted, owner, dirichlet:A or labels:N "
+        "[default: owner where the data name owners, or else iid]",
     )
     server: Literal["untrusted", "trusted"] = Field(
         "untrusted",
@@ -118,10 +173,10 @@ class Experiment(BaseModel):
     diameter: float = Field(
         0.1, ge=1e-100, le=1e100, description="diameter D of the ball K around the starting point 0"
     )
-    normalize: Literal["none", "unit"] = Field(
+    normalize: Literal["none", "unit", "box"] = Field(
         "none",
-        description="how each sample is scaled by itself: none, or unit for norm 1, a bias feature of 0.1 "
-        "included",
+        description="how each sample is scaled by itself: none; unit for norm 1, a bias feature of 0.1 "
+        "included; or box, files only, for features divided by their public bound --feature-bound",
     )
     clip_norm: float | None = Field(
         None, ge=1e-100, le=1e100, description="clip increments to this norm instead of to S = G + 2LD"
@@ -153,12 +208,66 @@ class Experiment(BaseModel):
             raise ValueError("should be a number or a name, not a boolean")
         return value
 
+    @field_validator("data")
+    @classmethod
+    def _check_data(cls, value: str) -> str:
+        if value not in BUILT_IN and not is_file(value):
+            raise ValueError(
+                f"should be {', '.join(BUILT_IN)}, or a file whose name ends in {', '.join(SUFFIXES)}"
+            )
+        return value
+
+    @field_validator("features", mode="before")
+    @classmethod
+    def _read_features(cls, value: object, info: ValidationInfo) -> object:
+        """Take a number for data that are made up and a name otherwise, though options are all texts."""
+        if info.data.get("data") not in ("synthetic", "population"):
+            return None if value is None else str(value)
+        try:
+            count = 20 if value is None else int(str(value))
+        except ValueError:
+            count = 0
+        if not 1 <= count <= 10_000_000:
+            raise ValueError("should be a number of features from 1 to 10000000")
+        return count
+
+    @field_validator("test", mode="before")
+    @classmethod
+    def _read_test(cls, value: object) -> object:
+        try:
+            share = None if value is None else float(str(value))
+        except ValueError:
+            if not is_file(str(value)):
+                raise ValueError(
+                    f"should be a share such as 0.2, or a file whose name ends in {', '.join(SUFFIXES)}"
+                ) from None
+            return value
+        if share is not None and not 0 < share < 1:
+            raise ValueError("should be greater than 0 and less than 1")
+        return share
+
+    @field_validator("partition")
+    @classmethod
+    def _check_partition(cls, value: str | None) -> str | None:
+        if value is not None and not PARTITION.fullmatch(value):
+            raise ValueError(
+                "should be iid, contiguous, sorted, owner, dirichlet:A with a positive number A such as "
+                "dirichlet:0.3, or labels:N with a number of classes such as labels:2"
+            )
+        return value
+
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         for name in self._inapplicable():
             if name in self.model_fields_set and getattr(self, name) != type(self).model_fields[name].default:
                 sources = " or ".join(source for source, names in SOURCE_OPTIONS.items() if name in names)
                 raise ValueError(f"{name} applies to data = {sources} only, and data is {self.data}")
+        if self.data == "population" and self.partition is not None:
+            raise ValueError("partition deals out given samples, and machines draw their own of a population")
+        if (self.normalize == "box") != (self.feature_bound is not None):
+            raise ValueError(
+                "normalize = box and feature_bound need each other: the bound is what features are divided by"
+            )
         if self.noise == "aggregate" and self.server == "trusted":
             raise ValueError(
                 "noise = aggregate applies to server = untrusted only: a trusted server draws but one"
@@ -225,7 +334,8 @@ class Experiment(BaseModel):
 
     def _inapplicable(self) -> set[str]:
         """Return the options that apply to other sources of data only."""
-        return set().union(*SOURCE_OPTIONS.values()) - set(SOURCE_OPTIONS.get(self.data, ()))
+        source = FILE if is_file(self.data) else self.data
+        return set().union(*SOURCE_OPTIONS.values()) - set(SOURCE_OPTIONS.get(source, ()))
 
     def difference(self, other: Self) -> str | None:
         """Say in words which setting first differs from `other`, or return None if none does."""
@@ -354,7 +464,7 @@ def result_name(experiment: Experiment, names: Sequence[str] = NAMED) -> str:
             name = "epsilon"
         value = getattr(experiment, name)
         if isinstance(value, str):
-            parts.append(value)
+            parts.append(re.sub(r"[^\w.+-]+", "-", value).strip("-."))
         elif value is not None:
             parts.append(f"{name.replace('_', '-')}-{repr(value).removesuffix('.0')}")
     return "_".join(parts) + ".h5"

@@ -13,6 +13,9 @@ from mu2mpi.experiment import Experiment, read_toml
 __all__ = ["Parser", "add_experiment_options", "given_settings", "merged_settings"]
 
 
+METAVARS = {int: "N", float: "REAL", str: "NAME"}
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that raises `InputError` for bad usage, on every rank since all have the same arguments."""
 
@@ -56,7 +59,7 @@ def _choices(annotation: Any) -> tuple[str, ...] | None:
 
 def _metavar(field: FieldInfo) -> str:
     kinds = get_args(field.annotation) or (field.annotation,)
-    return "REAL" if float in kinds else "N"
+    return "|".join(name for kind, name in METAVARS.items() if kind in kinds)
 
 
 def _help(field: FieldInfo) -> str:

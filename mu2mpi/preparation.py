@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.algorithm.schedule import Schedule, make_schedule
 from mu2mpi.data import open_source
-from mu2mpi.data.partition import check_rounds
+from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.population import Population
 from mu2mpi.data.source import Source
 from mu2mpi.experiment import Experiment
@@ -17,7 +17,7 @@ from mu2mpi.parallel import TURNS, Communicator
 from mu2mpi.preset import with_preset
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
 
-__all__ = ["Keys", "complete", "plan", "shared_source"]
+__all__ = ["Keys", "complete", "partition_of", "plan", "shared_source"]
 
 
 def shared_source(experiment: Experiment, data_dir: Path | None, communicator: Communicator) -> Source:
@@ -32,13 +32,27 @@ def shared_source(experiment: Experiment, data_dir: Path | None, communicator: C
     return source
 
 
+def partition_of(experiment: Experiment, source: Source) -> str:
+    """Return how the samples are dealt: by default to their owners, if they have any, or else at random."""
+    return experiment.partition or ("owner" if source.has_owners else "iid")
+
+
 def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
     """Return the experiment with M and T filled in, and with what its preset chooses.
 
-    By default there is one machine a rank, and a round for each sample of a machine.
+    By default there is one machine an owner or a rank, and a round for each sample of a machine.
+
+    Raises
+    ------
+    InputError
+        If the machines cannot be given samples.
     """
-    machines = experiment.machines or ranks
-    rounds = experiment.rounds or max(1, source.training_samples // machines)
+    partition = partition_of(experiment, source)
+    machines = experiment.machines or (len(source.owner_sizes) if partition == "owner" else ranks)
+    if isinstance(source, Population):
+        rounds = experiment.rounds or max(1, source.training_samples // machines)
+    else:
+        rounds = experiment.rounds or most_rounds(source, machines, partition)
     return with_preset(experiment.model_copy(update={"machines": machines, "rounds": rounds}))
 
 
@@ -53,7 +67,7 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
     experiment = complete(experiment, source, ranks)
     machines, rounds = experiment.machines or 1, experiment.rounds or 1
     if not isinstance(source, Population):
-        check_rounds(source.training_samples, machines, rounds)
+        check_rounds(most_rounds(source, machines, partition_of(experiment, source)), machines, rounds)
     return make_schedule(
         server=experiment.server,
         machines=machines,

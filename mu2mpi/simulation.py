@@ -15,7 +15,7 @@ from mu2mpi.evaluation import affordable_evaluations, evaluation_rounds, make_ev
 from mu2mpi.experiment import Experiment
 from mu2mpi.interruption import Verdict
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.preparation import Keys, complete, plan
+from mu2mpi.preparation import Keys, complete, partition_of, plan
 from mu2mpi.privacy.accountant import epsilon_exact, epsilon_paper, rho_spent
 from mu2mpi.privacy.ledger import PrivacyStatement
 from mu2mpi.progress import Progress
@@ -68,13 +68,15 @@ class Simulation:
     ) -> None:
         self.communicator = communicator
         self.source = source
-        self.experiment = complete(experiment, source, communicator.size)
+        with communicator.together():
+            self.experiment = complete(experiment, source, communicator.size)
         self.keys = Keys.draw(self.experiment, communicator, checkpoint.key if checkpoint else None)
         is_trusted = experiment.server == "trusted"
         with communicator.together():
             self.schedule = plan(experiment, source, communicator.size)
             hosted = block(self.schedule.machines, communicator.size, communicator.rank)
-            supply = make_supply(source, self.schedule, self.keys.dealing, hosted)
+            partition = partition_of(experiment, source)
+            supply = make_supply(source, self.schedule, self.keys.dealing, hosted, partition)
             noise = None if is_trusted else self.keys.noise
             self.machines = Machines(self.schedule, hosted, supply, noise)
             self.evaluator = make_evaluator(source, communicator, self.schedule.unit_norm)
@@ -85,6 +87,7 @@ class Simulation:
         self.rounds_done = 0
         self._rows: list[tuple[float, ...]] = []
         self._elapsed_before = 0.0
+        self._class_counts_before: NDArray[np.int64] | None = None
         self._restore(checkpoint)
         with communicator.together():
             feature_type = self.machines.read(self.rounds_done + 1).features.dtype
@@ -109,6 +112,7 @@ class Simulation:
         finally:
             progress.finish()
         largest, clipped = self._increments_so_far()
+        class_counts = self._class_counts_so_far()
         share = clipped / (self.schedule.machines * self.schedule.rounds)
         theory = self._theory()
         timing, facts = self._timing(), environment.describe(self.communicator)
@@ -122,6 +126,8 @@ class Simulation:
                 privacy=self._privacy(),
                 theory=theory,
                 diagnostics=Diagnostics(math.sqrt(largest), share),
+                class_counts=class_counts if class_counts.size else None,
+                class_names=self.source.class_names,
                 timing=timing,
                 environment=facts,
             )
@@ -187,6 +193,7 @@ class Simulation:
         communicator, iterates = self.communicator, self.server.iterates
         total = communicator.reduce(self.machines.q, np.empty_like(self.machines.q))
         largest, clipped = self._increments_so_far()
+        class_counts = self._class_counts_so_far()
         if total is None:
             return None
         return Checkpoint(
@@ -201,6 +208,7 @@ class Simulation:
             elapsed_seconds=elapsed,
             largest_squared_norm=largest,
             clipped=clipped,
+            class_counts=class_counts,
             processor=environment.processor(),
         )
 
@@ -217,6 +225,7 @@ class Simulation:
             columns = [getattr(checkpoint.history, name).tolist() for name in History.columns()]
             self._rows = list(zip(*columns, strict=True))
             self._elapsed_before = checkpoint.elapsed_seconds
+            self._class_counts_before = checkpoint.class_counts
         if self.rounds_done == 0:
             return
         communicator.bcast(iterates.x)
@@ -248,6 +257,12 @@ class Simulation:
         mine = (self.machines.largest_squared_norm, self.machines.clipped)
         largest, clipped = zip(*(self.communicator.gather(mine) or [mine]), strict=True)
         return max(largest), sum(clipped)
+
+    def _class_counts_so_far(self) -> NDArray[np.int64]:
+        """Return how many samples of each class each machine has spent, shape (M, K), on rank 0."""
+        mine = self.machines.class_counts(self.rounds_done)
+        counts: NDArray[np.int64] = np.concatenate(self.communicator.gather(mine) or [mine])
+        return counts if self._class_counts_before is None else counts + self._class_counts_before
 
     def _timing(self) -> dict[str, NDArray[np.float64]]:
         seconds = self.communicator.allgather(self.clock.seconds)

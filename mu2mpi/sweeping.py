@@ -160,7 +160,8 @@ def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
 
 def data_key(experiment: Experiment) -> tuple[object, ...]:
     """Return what tells the experiment's data set from others."""
-    return (experiment.data, *(getattr(experiment, name) for name in SOURCE_OPTIONS.get(experiment.data, ())))
+    names = set().union({"data", "normalize", "preset"}, *SOURCE_OPTIONS.values())
+    return tuple(getattr(experiment, name) for name in sorted(names))
 
 
 def _unfinished(

@@ -16,7 +16,6 @@ import pytest
 from arrays import random_source
 from launch import SETTINGS, mpirun, mu2mpi
 
-from mu2mpi import supply
 from mu2mpi.cli import main
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.experiment import Experiment
@@ -50,6 +49,7 @@ def assert_same(found, expected):
     assert found.x.tobytes() == expected.x.tobytes()
     assert found.w.tobytes() == expected.w.tobytes()
     assert found.diagnostics == expected.diagnostics
+    np.testing.assert_array_equal(found.class_counts, expected.class_counts)
     for name in found.history.columns():
         if name != "elapsed_seconds":
             np.testing.assert_array_equal(getattr(found.history, name), getattr(expected.history, name))
@@ -80,7 +80,8 @@ def test_going_on_in_the_middle_of_a_chunk_of_samples(monkeypatch):
     source = random_source(1, 100, 6, 3)
     experiment = Experiment(machines=4, seed=9)
     unbroken = Simulation(experiment, source, Communicator()).run(Progress())
-    monkeypatch.setattr(supply, "CHUNK_BYTES", 3 * 4 * source.sample_bytes)
+    for name in ("WHOLE_BYTES", "PART_BYTES"):
+        monkeypatch.setattr(f"mu2mpi.data.source.{name}", 3 * 4 * source.sample_bytes)
     state = stopped_state(experiment, source, 9)
     assert_same(Simulation(experiment, source, Communicator(), state).run(Progress()), unbroken)
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import h5py
+import numpy as np
 import pytest
 from launch import mu2mpi
 
@@ -330,6 +331,33 @@ def test_sweep_checks_every_combination_first(capsys, tmp_path):
     assert code == 2
     assert "99999" in err
     assert list(tmp_path.rglob("*.h5")) == []
+
+
+def test_a_file_of_ones_own_from_end_to_end(capsys, tmp_path):
+    from sklearn.datasets import dump_svmlight_file, load_digits
+
+    path, output = tmp_path / "digits.svm", tmp_path / "a.h5"
+    dump_svmlight_file(*load_digits(return_X_y=True), str(path), zero_based=False)
+    code, out, _ = invoke(capsys, "data", path)
+    assert code == 0
+    assert "1438 training and 359 test samples, 64 features" in out
+    command = ["run", "--data", path, "--normalize", "box", "--feature-bound", 16, "--output", output]
+    code, _, err = invoke(
+        capsys, *command, "--machines", 4, "--partition", "dirichlet:100", "--server", "trusted", "--seed", 1
+    )
+    assert code == 0, err
+    result = read_result(output)
+    assert result.history.test_accuracy[-1] > 0.3
+    assert result.class_names == tuple(map(str, range(10)))
+    assert result.class_counts.shape == (4, 10)
+    assert np.all(result.class_counts > 0)
+    code, out, _ = invoke(capsys, "show", output)
+    assert "0, 1, 2, 3, 4, 5, 6, 7, 8, 9" in out
+    code, _, err = invoke(capsys, "run", "--data", path, "--output", tmp_path / "b.h5")
+    assert code == 2
+    assert "--normalize box" in err
+    code, _, err = invoke(capsys, "plot", "partition", output, "-o", tmp_path / "p.png")
+    assert code == 0, err
 
 
 def test_data_and_info(capsys):

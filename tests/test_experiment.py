@@ -56,7 +56,7 @@ def test_toml_repeats_the_experiment(experiment):
         ({"server": "honest"}, ["server", "honest", "'untrusted' or 'trusted'"]),
         ({"data": "cifar"}, ["data", "cifar", "mnist"]),
         ({"clip_norm": 0}, ["clip_norm"]),
-        ({"normalize": "max"}, ["normalize", "'none' or 'unit'"]),
+        ({"normalize": "max"}, ["normalize", "'none', 'unit' or 'box'"]),
         ({"diameter": 1e200}, ["diameter"]),
         ({"seed": True}, ["seed", "boolean"]),
         ({"rho": [4.0, 8.0]}, ["rho", "mu2mpi sweep"]),

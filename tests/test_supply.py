@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from arrays import ArraySource, random_source
 
-from mu2mpi import evaluation, supply
+from mu2mpi.data import source as source_module
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.evaluation import PIECE, Evaluator
 from mu2mpi.experiment import Experiment
@@ -26,6 +26,12 @@ class Watched(ArraySource):
         return super().training(rows)
 
 
+def limit_memory(monkeypatch, source, samples):
+    """Have no more than so many samples read at once."""
+    for name in ("WHOLE_BYTES", "PART_BYTES"):
+        monkeypatch.setattr(source_module, name, samples * source.sample_bytes)
+
+
 def watched(n: int) -> Watched:
     source = random_source(1, n, DIMENSION, 3)
     source.__class__ = Watched
@@ -36,8 +42,8 @@ def watched(n: int) -> Watched:
 @pytest.mark.parametrize("at_once", [1, 2, 7, 25, 1000])
 @pytest.mark.parametrize("hosted", [range(4), range(1, 3), range(4, 4)])
 def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted):
-    monkeypatch.setattr(supply, "CHUNK_BYTES", at_once * max(1, len(hosted)) * DIMENSION)
     source = watched(100)
+    limit_memory(monkeypatch, source, at_once * max(1, len(hosted)))
     schedule = plan(Experiment(machines=4), source, 1)
     read = make_supply(source, schedule, KEY, hosted)
     rows, t = machine_rows(100, 4, 25, KEY, hosted), 1
@@ -55,8 +61,8 @@ def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted)
 
 
 def test_a_sample_larger_than_a_chunk_is_read_all_the_same(monkeypatch):
-    monkeypatch.setattr(supply, "CHUNK_BYTES", 1)
     source = watched(20)
+    limit_memory(monkeypatch, source, 0)
     read = make_supply(source, plan(Experiment(machines=2), source, 1), KEY, range(2))
     assert read(3).rounds == range(3, 4)
 
@@ -65,8 +71,8 @@ def test_a_sample_larger_than_a_chunk_is_read_all_the_same(monkeypatch):
 def test_bits_do_not_depend_on_how_much_is_read_at_once(monkeypatch, server):
     experiment = Experiment(server=server, machines=4, seed=3)
     whole = Simulation(experiment, random_source(1, 100, DIMENSION, 3), Communicator()).run(Progress())
-    monkeypatch.setattr(supply, "CHUNK_BYTES", 3 * 4 * DIMENSION)
     source = watched(100)
+    limit_memory(monkeypatch, source, 3 * 4)
     parts = Simulation(experiment, source, Communicator()).run(Progress())
     assert len(source.asked) == 9
     assert parts.x.tobytes() == whole.x.tobytes()
@@ -80,7 +86,7 @@ def test_a_large_test_set_is_measured_in_chunks(monkeypatch, pieces):
     source.test_samples = len(source._test)
     x = np.random.default_rng(0).standard_normal((3, DIMENSION + 1))
     whole = Evaluator(source, Communicator())
-    monkeypatch.setattr(evaluation, "CHUNK_BYTES", pieces * PIECE * DIMENSION)
+    limit_memory(monkeypatch, source, pieces * PIECE)
     parts = Evaluator(source, Communicator())
     assert len(parts.samples) == min(pieces * PIECE, source.test_samples)
     for _ in range(2):

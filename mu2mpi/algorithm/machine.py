@@ -137,6 +137,9 @@ class HostedSamples:
         return range(self.first_round, self.first_round + len(self.labels))
 
 
+MOST_COUNTS = 10_000_000
+"""Machines times classes up to which it is counted what each machine gets."""
+
 Supply = Callable[[int], HostedSamples]
 """Returns the samples of a round and of as many after it as are read at once."""
 
@@ -181,6 +184,8 @@ class Machines:
         self.first, self.count = hosted.start, len(hosted)
         self.samples = NOTHING
         self._supply = supply
+        counted = schedule.classes if schedule.machines * schedule.classes <= MOST_COUNTS else 0
+        self._class_counts = np.zeros((self.count, counted), dtype=np.int64)
         # Two machines gain less from sharing a batch than they lose by its empty places.
         self._batch = BATCH if schedule.machines > 2 else 1
         self.key = key
@@ -192,10 +197,31 @@ class Machines:
     def read(self, t: int) -> HostedSamples:
         """Have the samples of round t at hand, and return them with those that were read with them."""
         if t not in self.samples.rounds:
+            self._class_counts = self.class_counts(t - 1)
             # What is used up goes before its successor comes, so that memory never holds both.
             self.samples = NOTHING
             self.samples = self._supply(t)
         return self.samples
+
+    def class_counts(self, t: int) -> NDArray[np.int64]:
+        """Return how many samples of each class each hosted machine has spent once round t is over.
+
+        Parameters
+        ----------
+        t : int
+            A round for which samples are at hand, or the one before.
+
+        Returns
+        -------
+        ndarray of int64, shape (machines, K)
+            Or (machines, 0) where all machines together have more than `MOST_COUNTS` of them.
+        """
+        used = self.samples.labels[: max(0, t + 1 - self.samples.first_round)]
+        counts = self._class_counts
+        if used.size == 0 or counts.size == 0:
+            return counts
+        places = np.arange(self.count) * counts.shape[1] + used
+        return counts + np.bincount(places.ravel(), minlength=counts.size).reshape(counts.shape)
 
     def observe(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:
         """Spend each machine's sample z_{t,i}: q_{t,i} = q_{t-1,i} + s_{t,i}."""

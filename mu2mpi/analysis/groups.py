@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mu2mpi.analysis.cells import POOLED, number_text, sort_key
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import SOURCE_OPTIONS, Experiment
+from mu2mpi.experiment import FILE, SOURCE_OPTIONS, Experiment
 from mu2mpi.preset import chosen_by_preset
 from mu2mpi.results.reader import Summary
 
@@ -86,16 +87,22 @@ def _experiment_with(name: str, text: str) -> Experiment:
     """Let the experiment read a value, so that 4 is the same as 4.0; `unset` stands for no value."""
     if text == "unset":
         return Experiment.make({})
-    source = next(({"data": data} for data, names in SOURCE_OPTIONS.items() if name in names), {})
-    return Experiment.make({**source, name: text})
+    settings = {"normalize": "box"} if name == "feature_bound" else {}
+    for source, names in SOURCE_OPTIONS.items():
+        # A number of features belongs to synthetic data, and a name of theirs to a file.
+        if name in names and ("data" not in settings or not text.isdigit()):
+            settings["data"] = "a.h5" if source == FILE else source
+    return Experiment.make({**settings, name: text})
 
 
 def setting_text(name: str, value: Any) -> str:
     """Return a setting for a legend, such as "M = 10"; names that speak for themselves stand alone."""
     if name == "server":
         return f"{value} server"
-    if name == "data":
+    if name == "partition" and value is not None:
         return str(value)
+    if name == "data":
+        return Path(value).name
     text = f"{value:,}" if isinstance(value, int) else "∞" if value == float("inf") else number_text(value)
     return f"{SYMBOLS.get(name, name)} = {text}"
 

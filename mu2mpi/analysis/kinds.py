@@ -13,6 +13,7 @@ KINDS = {
     "noise": "norms of signal and noise in what is released",
     "timing": "where the time goes, by phase and rank",
     "scaling": "time per round against the number of ranks",
+    "partition": "which share of each class each machine got",
 }
 """The figures and what they show."""
 

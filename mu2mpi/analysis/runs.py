@@ -195,7 +195,8 @@ class Runs(Sequence[Run]):
         """
         pandas = needed("pandas")
         frame = pandas.DataFrame([run.summary.row() for run in self])
-        whole = {name: "Int64" for name in WHOLE if name in frame}
+        # The features of a file are a name.
+        whole = {n: "Int64" for n in WHOLE if n in frame and not frame[n].map(type).eq(str).any()}
         frame = frame.astype({**whole, "clip_norm": float, "eta_scale": float, "epsilon": float})
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
         return frame
@@ -206,7 +207,8 @@ class Runs(Sequence[Run]):
         Parameters
         ----------
         kind : str
-            ``"history"``, ``"tradeoff"``, ``"weights"``, ``"noise"``, ``"timing"`` or ``"scaling"``.
+            ``"history"``, ``"tradeoff"``, ``"weights"``, ``"noise"``, ``"timing"``, ``"scaling"`` or
+            ``"partition"``.
         against : str, optional
             What is across: ``"round"`` or ``"samples"`` for a history, ``"rho"`` or ``"epsilon"`` for a
             tradeoff.

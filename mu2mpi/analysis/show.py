@@ -25,6 +25,8 @@ __all__ = [
 
 HISTORY_ROWS = 8
 
+MOST_NAMES = 20
+
 WHO = {
     "untrusted": "Whoever sees everything that leaves the machines, be it the server or another machine,",
     "trusted": "Whoever sees everything that leaves the server, which itself sees sums without noise,",
@@ -112,6 +114,9 @@ def _experiment(result: Result) -> str:
         "final test loss": f"{result.history.test_loss[-1]:.4f}",
         "final test accuracy": f"{result.history.test_accuracy[-1]:.1%}",
     }
+    if result.class_names is not None:
+        final["classes"] = ", ".join(result.class_names[:MOST_NAMES])
+        final["classes"] += ", ..." if classes > MOST_NAMES else ""
     return _pairs([*settings.items(), *final.items()])
 
 

@@ -3,9 +3,12 @@
 from pathlib import Path
 
 from mu2mpi.data.source import Samples, Source
-from mu2mpi.experiment import Experiment
+from mu2mpi.experiment import Experiment, is_file
 
 __all__ = ["Samples", "Source", "describe_source", "open_source"]
+
+SHOWN = 20
+"""Names of classes that a description lists."""
 
 
 def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> Source:
@@ -43,12 +46,13 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
     if experiment.data == "synthetic":
         from mu2mpi.data.synthetic import Synthetic
 
-        return Synthetic(experiment.samples, experiment.features, experiment.classes, experiment.data_seed)
+        features = int(experiment.features or 0)
+        return Synthetic(experiment.samples, features, experiment.classes, experiment.data_seed)
     if experiment.data == "population":
         from mu2mpi.data.population import Population
 
         return Population(
-            features=experiment.features,
+            features=int(experiment.features or 0),
             classes=experiment.classes,
             margin=experiment.margin,
             label_noise=experiment.label_noise,
@@ -56,28 +60,38 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
             samples=experiment.samples,
             seed=experiment.data_seed,
         )
+    if is_file(experiment.data):
+        from mu2mpi.data.files import open_file
+
+        return open_file(experiment)
     from mu2mpi.data.digits import Digits
 
     return Digits()
 
 
-def describe_source(name: str, data_dir: Path | None = None) -> str:
-    """Get a data set ready, with its checksums compared, and say in words what and where it is.
+def describe_source(experiment: Experiment, data_dir: Path | None = None) -> str:
+    """Get the data of an experiment ready, with checksums compared, and say in words what and where they are.
 
     Raises
     ------
     InputError
         If data are missing or damaged.
     """
-    experiment, paths = Experiment.make({"data": name}), []
-    if name == "mnist":
+    paths = []
+    if experiment.data == "mnist":
         from mu2mpi.data.mnist import fetch
 
         # First, for it also downloads into a folder that the user names.
         paths = fetch(data_dir)
     source = open_source(experiment, data_dir, verify=False)
     lines = [
-        f"{name}: {source.training_samples} training and {source.test_samples} test samples, "
+        f"{experiment.data}: {source.training_samples} training and {source.test_samples} test samples, "
         f"{source.dimension} features and a bias, {source.classes} classes"
     ]
+    if source.class_names is not None:
+        names = ", ".join(source.class_names[:SHOWN]) + (", ..." if source.classes > SHOWN else "")
+        lines.append(f"  in the order of the model: {names}")
+    if source.has_owners:
+        sizes = source.owner_sizes
+        lines.append(f"  {len(sizes)} owners of {sizes.min()} to {sizes.max()} training samples")
     return "\n".join(lines + [f"  {path}" for path in paths])

@@ -1,15 +1,29 @@
-"""Who gets which sample, and when: the random dealing of the training set to the machines."""
+"""Who gets which sample, and when: dealt to the machines at random, or so that their populations differ."""
 
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.data.heterogeneity import (
+    Taken,
+    dirichlet_shares,
+    label_shares,
+    pooled_rows,
+    shard_size,
+    sorted_shares,
+    stretches,
+)
+from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 
-__all__ = ["check_rounds", "deal", "machine_rows", "samples_per_machine"]
+__all__ = ["check_rounds", "deal", "machine_rows", "most_rounds", "partition_rows", "samples_per_machine"]
 
 KEY_BYTES = 32
+
+Rows = Callable[[range], NDArray[np.int64]]
+"""Takes rounds, counted from 1, and returns what training rows some machines use in them, round by round."""
 
 
 def samples_per_machine(samples: int, machines: int) -> int:
@@ -28,20 +42,19 @@ def samples_per_machine(samples: int, machines: int) -> int:
     return samples // machines
 
 
-def check_rounds(samples: int, machines: int, rounds: int) -> None:
+def check_rounds(most: int, machines: int, rounds: int) -> None:
     """Make sure that there is a fresh sample for every machine in every round.
 
     Raises
     ------
     InputError
-        If there are more machines than samples, or more rounds than samples for each machine.
+        If there are more rounds than some machine has samples.
     """
-    each = samples_per_machine(samples, machines)
-    if rounds > each:
+    if rounds > most:
         raise InputError(
-            f"{rounds} rounds are too many: each machine spends one fresh sample a round, and "
-            f"{samples} samples for {machines} machines allow at most {each} rounds; "
-            f"give at most --rounds {each}, or fewer machines"
+            f"{rounds} rounds are too many: each machine spends one fresh sample a round, and the samples "
+            f"for {machines} machines allow at most {most} rounds; give at most --rounds {most}, or fewer "
+            "machines"
         )
 
 
@@ -98,17 +111,114 @@ def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: ra
     InputError
         If there are more machines than samples, or more rounds than samples for each machine.
     """
-    check_rounds(samples, machines, rounds)
+    check_rounds(samples_per_machine(samples, machines), machines, rounds)
     if len(block) and (min(block) < 0 or max(block) >= machines):
         raise IndexError(f"machines {block} are not among the {machines}")
     return np.ascontiguousarray(deal(samples, machines, key)[np.asarray(block, np.int64), :rounds].T)
 
 
-def _order(samples: int, key: bytes) -> NDArray[np.int64]:
+def most_rounds(source: Source, machines: int, partition: str) -> int:
+    """Return how many rounds a partition has a fresh sample for every machine for.
+
+    Raises
+    ------
+    InputError
+        If the machines cannot be given samples in this way at all.
+    """
+    kind, _, amount = partition.partition(":")
+    if kind == "owner":
+        sizes = source.owner_sizes
+        if len(sizes) != machines:
+            raise InputError(
+                f"{source.name} names {len(sizes)} owners, so --machines must be {len(sizes)}; or deal the "
+                "samples anew with --partition iid"
+            )
+        return int(sizes.min())
+    each = samples_per_machine(source.training_samples, machines)
+    if kind != "labels":
+        return each
+    if int(amount) > source.classes:
+        raise InputError(
+            f"partition = {partition} asks for more than the {source.classes} classes that there are"
+        )
+    each = int(amount) * shard_size(source.class_sizes, machines * int(amount))
+    if each == 0:
+        raise InputError(
+            f"{source.name} has too few samples to give {amount} classes to each of {machines} machines; "
+            "give fewer --machines"
+        )
+    return each
+
+
+def partition_rows(
+    source: Source, partition: str, machines: int, rounds: int, key: bytes, hosted: range
+) -> Rows:
+    """Decide which training rows some machines use, and when.
+
+    Parameters
+    ----------
+    source : Source
+        The training set.
+    partition : str
+        ``iid``: at random. ``contiguous``: an equal stretch each, in the order of the data. ``sorted``,
+        ``dirichlet:A`` and ``labels:N``: by class, as `heterogeneity` says, and then in random order.
+        ``owner``: to each owner its own, in random order.
+    machines, rounds : int
+        M and T.
+    key : bytes
+        32 bytes that determine the dealing.
+    hosted : range
+        Indices of the machines asked for. A machine's rows do not depend on which others are.
+
+    Raises
+    ------
+    InputError
+        If there are too few samples.
+    """
+    if partition == "contiguous":
+        each = samples_per_machine(source.training_samples, machines)
+        starts = each * np.asarray(hosted, np.int64)
+        return lambda of: starts + np.arange(of.start - 1, of.stop - 1)[:, np.newaxis]
+    if partition == "iid":
+        rows = machine_rows(source.training_samples, machines, rounds, key, hosted)
+    else:
+        rows = _heterogeneous_rows(source, partition, machines, rounds, key, hosted)
+    return lambda of: rows[of.start - 1 : of.stop - 1]
+
+
+def _heterogeneous_rows(
+    source: Source, partition: str, machines: int, rounds: int, key: bytes, hosted: range
+) -> NDArray[np.int64]:
+    kind, _, amount = partition.partition(":")
+    each = most_rounds(source, machines, partition)
+    if kind == "owner":
+        # One pool an owner, and each machine takes the whole of its own.
+        pools, sizes = source.training_owners(), source.owner_sizes
+        ends = np.cumsum(sizes)
+        taken: Taken = lambda machine: [slice(ends[machine] - sizes[machine], ends[machine])]  # noqa: E731
+    else:
+        pools, sizes = source.training_labels(), source.class_sizes
+        random = np.random.RandomState(np.random.Philox(key=_seed(key, "shares of machines")))
+        shares = (
+            dirichlet_shares(sizes, machines, each, float(amount), random)
+            if kind == "dirichlet"
+            else label_shares(sizes, machines, int(amount), random)
+            if kind == "labels"
+            else sorted_shares(sizes, machines, each)
+        )
+        taken = stretches(sizes, shares)
+    orders = (_order(source.training_samples, key, use) for use in ("dealing of samples", "order of use"))
+    return pooled_rows(pools, taken, rounds, hosted, *orders)
+
+
+def _order(samples: int, key: bytes, use: str = "dealing of samples") -> NDArray[np.int64]:
     """Return all training rows in a random order."""
+    # Sorting raw bits, unlike numpy's own shuffling, gives the same order in every version of numpy.
+    bits = np.random.Philox(key=_seed(key, use)).random_raw(samples)
+    return np.argsort(bits, kind="stable").astype(np.int64, copy=False)
+
+
+def _seed(key: bytes, use: str) -> int:
     if len(key) != KEY_BYTES:
         raise ValueError(f"the key has {len(key)} bytes instead of {KEY_BYTES}")
-    seed = hashlib.sha256(b"mu2mpi: dealing of samples" + key).digest()[:16]
-    # Sorting raw bits, unlike numpy's own shuffling, gives the same order in every version of numpy.
-    bits = np.random.Philox(key=int.from_bytes(seed, "little")).random_raw(samples)
-    return np.argsort(bits, kind="stable").astype(np.int64, copy=False)
+    return int.from_bytes(hashlib.sha256(f"mu2mpi: {use}".encode() + key).digest()[:16], "little")

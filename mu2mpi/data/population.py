@@ -96,6 +96,11 @@ class Population(Source):
         exact = margin * corners[self.point_classes] + (1 - margin) * spread
         self.points = np.rint(exact * 2.0**12) * 2.0**-12
 
+    @property
+    def sample_bytes(self) -> int:
+        """Memory that a sample takes: its features, label, scale and row number."""
+        return self.dimension * self.points.itemsize + 20
+
     def probabilities(self) -> NDArray[np.float64]:
         """Return the probability of each point with each label, averaged over machines.
 

@@ -2,16 +2,22 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
 
-__all__ = ["CHUNK_BYTES", "Samples", "Source"]
+__all__ = ["Samples", "Source"]
 
-CHUNK_BYTES = 48 << 20
-"""About how much a rank reads at once: all of MNIST, or a part of what is larger."""
+WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
+"""What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
+parts of about the second."""
+
+CHECKED_AT_ONCE = 1 << 20
+"""Features whose bound is checked in one go."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,15 @@ class Source(ABC):
         Sizes of the two sets.
     scale : float
         Factor that takes a stored feature into [-1, 1], such as 1/255 for pixels.
+    limit : float or None
+        What no stored feature may pass in absolute value, where samples are scaled to norm 1 and need not
+        lie in [-1, 1]; None otherwise.
+    remedy : str
+        What a message advises where a feature passes its limit.
+    class_names : tuple of str or None
+        What the classes are called, where it is not by their numbers.
+    has_owners : bool
+        Whether the data say which machine owns each training sample.
     """
 
     name: str
@@ -56,12 +71,21 @@ class Source(ABC):
     training_samples: int
     test_samples: int
     scale: float
+    limit: float | None = None
+    remedy: str = "remove the sample or rescale the features by a public factor"
+    class_names: tuple[str, ...] | None = None
+    has_owners: bool = False
 
     @property
     def sample_bytes(self) -> int:
-        """Size of the features of a sample as they are stored."""
+        """Memory that a sample takes: its features as they are stored, label, scale and row number."""
         nothing = self._read_training(np.empty(0, np.int64))
-        return self.dimension * nothing.features.dtype.itemsize
+        return self.dimension * nothing.features.dtype.itemsize + 20
+
+    def at_once(self, samples: int) -> int:
+        """Return how many samples to read at once where so many are needed: all, or as many as are a part."""
+        each = self.sample_bytes
+        return samples if samples * each <= WHOLE_BYTES else max(1, PART_BYTES // each)
 
     @abstractmethod
     def _read_training(self, rows: NDArray[np.int64]) -> Samples:
@@ -99,30 +123,77 @@ class Source(ABC):
         _check_rows(rows, self.test_samples)
         return self._checked(self._read_test(rows), rows, "test")
 
+    def training_labels(self) -> NDArray[np.int32]:
+        """Return the class of every training sample."""
+        at_once = self.at_once(self.training_samples)
+        starts = range(0, self.training_samples, at_once)
+        chunks = [np.arange(k, min(k + at_once, self.training_samples)) for k in starts]
+        return np.concatenate([self.training(rows).labels for rows in chunks])
+
+    def training_owners(self) -> NDArray[np.generic]:
+        """Return the owner of every training sample, as whole numbers or as texts.
+
+        Raises
+        ------
+        InputError
+            If the data name none.
+        """
+        raise InputError(
+            f"{self.name} does not say which machine owns which sample, as partition = owner needs: give the "
+            "file a column, dataset or group of the name machine, or choose another --partition"
+        )
+
+    @cached_property
+    def class_sizes(self) -> NDArray[np.int64]:
+        """Number of training samples of each class, shape (classes,)."""
+        return np.bincount(self.training_labels(), minlength=self.classes)
+
+    @cached_property
+    def owner_sizes(self) -> NDArray[np.int64]:
+        """Number of training samples of each owner, in the order of their names or numbers."""
+        sizes: NDArray[np.int64] = np.unique(self.training_owners(), return_counts=True)[1]
+        return sizes
+
     def _checked(self, samples: Samples, rows: NDArray[np.int64], which: str) -> Samples:
-        if samples.features.dtype.kind == "f":
-            self._check_bound(samples.features, rows, which)
+        features, limit = samples.features, 1 / self.scale if self.limit is None else self.limit
+        if features.dtype != np.uint8 or limit < 255:
+            self._check_bound(features, rows, which, limit)
         bad = np.flatnonzero((samples.labels < 0) | (samples.labels >= self.classes))
         if bad.size:
             raise InputError(
-                f"{self.name}: {which} sample {rows[bad[0]]} has the label {samples.labels[bad[0]]}; "
+                f"{self._place(which, rows[bad[0]])} has the label {samples.labels[bad[0]]}; "
                 f"labels must lie in 0 .. {self.classes - 1}"
             )
         return samples
 
-    def _check_bound(self, features: NDArray[np.generic], rows: NDArray[np.int64], which: str) -> None:
+    def _check_bound(
+        self, features: NDArray[np.generic], rows: NDArray[np.int64], which: str, limit: float
+    ) -> None:
         # The comparison is false for NaN, so one pass finds values that are NaN, infinite or too large.
-        limit = (1 + 1e-6) / self.scale
-        for start in range(0, len(features), 4096):
-            good = np.abs(features[start : start + 4096]) <= limit
+        at_once = max(1, CHECKED_AT_ONCE // self.dimension)
+        stored: Any = features.dtype
+        highest = limit * (1 + 1e-6)
+        if stored.kind == "f":
+            highest = min(highest, float(np.finfo(stored).max))
+        for start in range(0, len(features), at_once):
+            good = np.abs(features[start : start + at_once]) <= highest
             if not good.all():
                 row, column = np.argwhere(~good)[0]
                 value = features[start + row, column]
-                raise InputError(
-                    f"{self.name}: {which} sample {rows[start + row]} has the value {value} in feature "
-                    f"{column}; the sensitivity bound needs |x_j| <= 1 (here: stored values of at most "
-                    f"{1 / self.scale:g}), so remove the sample or rescale the features by a public factor"
+                needs = (
+                    f"the sensitivity bound needs |x_j| <= 1 (here: stored values of at most {limit:g})"
+                    if self.limit is None
+                    else f"only finite numbers of at most {limit:g} can be scaled to norm 1"
                 )
+                remedy = self.remedy if np.isfinite(value) else "remove the sample"
+                raise InputError(
+                    f"{self._place(which, rows[start + row])} has the value {value} in feature "
+                    f"{column}; {needs}, so {remedy}"
+                )
+
+    def _place(self, which: str, number: int) -> str:
+        """Say in words where a sample is."""
+        return f"{self.name}: {which} sample {number}"
 
 
 def _check_rows(rows: NDArray[np.int64], samples: int) -> None:

@@ -20,13 +20,13 @@ from mu2mpi.results.seal import seal_of
 
 __all__ = ["CHECKPOINT_SCHEMA", "SUFFIX", "checkpoint_path", "read_checkpoint", "write_checkpoint"]
 
-CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-2"
+CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-3"
 
 SUFFIX = ".checkpoint"
 """What follows the name of the output."""
 
 
-ARRAYS = ("w", "x", "x_previous", "q")
+ARRAYS = ("w", "x", "x_previous", "q", "class_counts")
 SCALARS = ("rounds_done", "elapsed_seconds", "largest_squared_norm", "clipped", "processor")
 
 

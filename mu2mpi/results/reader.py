@@ -23,6 +23,7 @@ from mu2mpi.results.seal import seal_is_broken
 __all__ = [
     "Summary",
     "open_sealed",
+    "read_class_counts",
     "read_experiment",
     "read_result",
     "read_summary",
@@ -115,6 +116,8 @@ def read_result(path: Path) -> Result:
             privacy=_privacy(file, path),
             theory=_record(Theory, file["theory"]) if "theory" in file else None,
             diagnostics=_record(Diagnostics, _group(file, path, "diagnostics")),
+            class_counts=_class_counts(file),
+            class_names=_class_names(model),
             timing=_timing(timing),
             environment={
                 name: _python(value) for name, value in file.attrs.items() if name not in OWN_ATTRIBUTES
@@ -126,6 +129,21 @@ def read_experiment(path: Path) -> Experiment:
     """Read only which experiment a file holds; raises like `read_result`."""
     with _open(path) as file:
         return stored_experiment(file, path)
+
+
+def read_class_counts(path: Path) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Read how many samples of each class each machine spent, and what the classes are called.
+
+    Raises
+    ------
+    InputError
+        Like `read_result`, or if the file does not hold them.
+    """
+    with _open(path) as file:
+        counts, names = _class_counts(file), _class_names(_group(file, path, "model"))
+        if counts is None:
+            raise InputError(f"{path} does not hold which machine got which classes")
+        return counts, names or tuple(map(str, range(counts.shape[1])))
 
 
 def read_timing(path: Path) -> dict[str, NDArray[np.float64]]:
@@ -266,6 +284,15 @@ def _matrix(model: h5py.Group, name: str) -> NDArray[np.float64]:
     if matrix.shape != (len(model["class"]), len(model["feature"])) or matrix.dtype != np.float64:
         raise ValueError(f"/model/{name} has the type {matrix.dtype} and shape {matrix.shape}")
     return matrix
+
+
+def _class_counts(file: h5py.File) -> NDArray[np.int64] | None:
+    name = "diagnostics/class_counts"
+    return file[name][()] if name in file else None
+
+
+def _class_names(model: h5py.Group) -> tuple[str, ...] | None:
+    return tuple(model["label"].asstr()[()]) if "label" in model else None
 
 
 def _timing(timing: h5py.Group) -> dict[str, NDArray[np.float64]]:

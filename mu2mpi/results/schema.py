@@ -125,6 +125,11 @@ class Result:
         Seconds by phase and rank.
     environment : dict of str to str or int
         Hosts, ranks, MPI library and versions.
+    class_counts : ndarray of int64, shape (machines, classes), or None
+        How many samples of each class each machine spent; private like the diagnostics. None in files of
+        versions that wrote none.
+    class_names : tuple of str or None
+        What the classes are called, where it is not by their numbers.
     """
 
     experiment: Experiment
@@ -136,6 +141,8 @@ class Result:
     diagnostics: Diagnostics
     timing: dict[str, NDArray[np.float64]]
     environment: dict[str, str | int]
+    class_counts: NDArray[np.int64] | None = None
+    class_names: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.experiment.settings().items())
@@ -167,6 +174,8 @@ class Checkpoint:
         Largest squared norm of an increment so far.
     clipped : int
         Number of increments clipped so far.
+    class_counts : ndarray of int64, shape (machines, classes)
+        Samples of each class that each machine has spent so far.
     processor : str
         Kind of processor that rank 0 ran on, which the bits of a run depend on.
     """
@@ -182,4 +191,5 @@ class Checkpoint:
     elapsed_seconds: float
     largest_squared_norm: float
     clipped: int
+    class_counts: NDArray[np.int64]
     processor: str

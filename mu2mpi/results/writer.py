@@ -9,7 +9,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
@@ -106,6 +106,8 @@ def file_image(result: Result) -> memoryview:
         diagnostics = file.create_group("diagnostics", track_order=True)
         diagnostics.attrs.update(_plain(asdict(result.diagnostics)))
         diagnostics.attrs["note"] = DIAGNOSTICS_NOTE
+        if result.class_counts is not None:
+            _write_class_counts(diagnostics, file["model/class"], result.class_counts)
         _write_timing(file.create_group("timing", track_order=True), result)
     return buffer.getbuffer()
 
@@ -126,11 +128,21 @@ def _write_root(file: h5py.File, result: Result) -> None:
 def _write_model(group: h5py.Group, result: Result) -> None:
     classes, features = np.shape(result.x)
     scales = [
-        _put_scale(group, "class", np.arange(classes), "class label"),
+        _put_scale(group, "class", np.arange(classes), "class"),
         _put_scale(group, "feature", np.arange(features), "feature; the last is the bias"),
     ]
     _put(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", "1", scales)
+    if result.class_names is not None:
+        _put(
+            group, "label", np.array(result.class_names, dtype=object), "label of the class", "1", scales[:1]
+        )
     _put(group, "w", np.asarray(result.w, np.float64), "last iterate w_T", "1", scales)
+
+
+def _write_class_counts(group: h5py.Group, classes: h5py.Dataset, counts: NDArray[np.int64]) -> None:
+    machines = _put_scale(group, "machine", np.arange(len(counts)), "machine")
+    text = "samples of each class that each machine spent"
+    _put(group, "class_counts", counts, text, "1", [machines, classes])
 
 
 def _write_history(group: h5py.Group, history: History) -> None:
@@ -161,9 +173,11 @@ def _put(
 ) -> h5py.Dataset:
     """Write one array with its name, its units and the coordinates of its dimensions."""
     array = np.asarray(values)
-    # HDF5 cannot compress an array without elements; the checksum finds damage that gzip lets through.
-    filters = {"compression": "gzip", "shuffle": True, "fletcher32": True} if array.size else {}
-    dataset = group.create_dataset(name, data=array, **filters)
+    # HDF5 can filter neither text nor an array without elements; the checksum finds what gzip lets through.
+    filters = {"compression": "gzip", "shuffle": True, "fletcher32": True}
+    dataset = group.create_dataset(
+        name, data=array, **(filters if array.size and array.dtype != object else {})
+    )
     dataset.attrs["long_name"] = long_name
     dataset.attrs["units"] = units
     for dimension, scale in enumerate(scales):

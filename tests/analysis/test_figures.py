@@ -114,6 +114,20 @@ def test_weights_are_the_rows_of_x(runs):
     assert "the run of smallest loss" in figure.get_suptitle()
 
 
+def test_partition_shows_the_shares_of_classes(folder, tmp_path):
+    for partition in ("iid", "labels:1"):
+        experiment = Experiment(machines=5, rounds=9, seed=1, partition=partition)
+        mu2mpi.run(experiment, output=tmp_path / f"{partition[0]}.h5")
+    figure = draw("partition", mu2mpi.load(tmp_path).summaries)
+    panels = figure.axes[:2]
+    assert [panel.get_title(loc="left") for panel in panels] == ["iid", "labels:1"]
+    for panel, name in zip(panels, "il", strict=True):
+        counts = read_result(tmp_path / f"{name}.h5").class_counts
+        np.testing.assert_allclose(panel.get_images()[0].get_array(), counts / 9)
+        assert [text.get_text() for text in panel.get_xticklabels()] == [str(k) for k in range(10)]
+    assert np.all((counts == 9).sum(axis=1) == 1)
+
+
 def test_weights_that_are_no_image_are_strips(tmp_path):
     path = tmp_path / "a.h5"
     mu2mpi.run(Experiment(data="synthetic", samples=40, features=7, machines=2, seed=1), output=path)

@@ -13,6 +13,7 @@ from mu2mpi.data import describe_source, mnist
 from mu2mpi.data.cache import cache_folder
 from mu2mpi.data.mnist import Mnist, fetch
 from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
 
 IMAGES, LABELS, TEST_IMAGES, TEST_LABELS = SHAPES
 
@@ -214,14 +215,14 @@ def test_a_run_never_downloads_into_a_folder_of_the_user_but_fetch_does(small, t
 def test_the_command_downloads_into_a_folder_of_the_user(small, tmp_path, serve, monkeypatch):
     server = serve_files(serve, tmp_path / "mirror", small)
     monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
-    lines = describe_source("mnist", tmp_path / "data").splitlines()
+    lines = describe_source(Experiment(data="mnist"), tmp_path / "data").splitlines()
     assert "60 training and 20 test samples, 16 features" in lines[0]
     assert [line.strip() for line in lines[1:]] == [
         str(tmp_path / "data" / "mnist" / name) for name in SHAPES
     ]
     (tmp_path / "data" / "mnist" / LABELS).write_bytes(small[LABELS][:-1] + b"?")
     with pytest.raises(InputError, match="checksum"):
-        describe_source("mnist", tmp_path / "data")
+        describe_source(Experiment(data="mnist"), tmp_path / "data")
 
 
 def test_fetch_does_not_replace_a_damaged_file_of_the_user(small, tmp_path, serve, monkeypatch):

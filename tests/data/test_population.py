@@ -215,7 +215,8 @@ def test_without_noise_both_servers_are_the_same_algorithm():
 def test_samples_are_the_same_however_many_are_drawn_at_once(monkeypatch, rounds_at_once):
     experiment = Experiment(data="population", machines=3, rounds=40, seed=1, heterogeneity=0.5)
     whole = run(experiment)
-    monkeypatch.setattr("mu2mpi.supply.CHUNK_BYTES", rounds_at_once * 3 * 20 * 8)
+    for name in ("WHOLE_BYTES", "PART_BYTES"):
+        monkeypatch.setattr(f"mu2mpi.data.source.{name}", rounds_at_once * 3 * population(20).sample_bytes)
     np.testing.assert_array_equal(run(experiment).x, whole.x)
 
 

@@ -68,6 +68,18 @@ def test_bits_of_the_preset_equal_those_of_one_process(communicator, server):
     assert ours.x.tobytes() == alone.x.tobytes()
 
 
+@pytest.mark.parametrize("partition", ["contiguous", "sorted", "dirichlet:0.3", "labels:2"])
+def test_any_partition_read_in_parts_gives_the_bits_of_one_process(communicator, monkeypatch, partition):
+    experiment = Experiment(machines=7, seed=3, partition=partition)
+    alone = Simulation(experiment, random_source(4, 300, 13, 5), Communicator()).run(Progress())
+    for name in ("WHOLE_BYTES", "PART_BYTES"):
+        monkeypatch.setattr(f"mu2mpi.data.source.{name}", 500)
+    ours = Simulation(experiment, random_source(4, 300, 13, 5), communicator).run(Progress())
+    assert ours.x.tobytes() == alone.x.tobytes()
+    np.testing.assert_array_equal(ours.class_counts, alone.class_counts)
+    assert np.all(ours.class_counts.sum(axis=1) == ours.experiment.rounds)
+
+
 def test_every_rank_gets_the_same_result_and_holds_only_its_samples(communicator):
     source = random_source(1, 60, 4, 3)
     simulation = Simulation(Experiment(machines=6, seed=1), source, communicator)

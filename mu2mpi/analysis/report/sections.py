@@ -40,6 +40,9 @@ EXCESS = (
     "says nothing; or the model is too large for the search."
 )
 
+PRIVATE = ("partition",)
+"""Figures of diagnostics, which the guarantee does not cover; a page is made to be shown around."""
+
 
 def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
     """Return the settings of all runs, where they ran, and what was left out."""
@@ -86,9 +89,11 @@ def results(runs: Sequence[Summary], layout: Layout) -> str:
 
 
 def figures(runs: Sequence[Summary]) -> str:
-    """Return all figures that these runs allow, and say why the others are not there."""
+    """Return all figures that these runs allow but `PRIVATE` ones, and say why others are not there."""
     parts, absent = [], []
     for kind, meaning in KINDS.items():
+        if kind in PRIVATE:
+            continue
         if kind == "tradeoff" and len({run.experiment.rho for run in runs}) == 1:
             continue
         try:

@@ -1,0 +1,200 @@
+"""Samples in an HDF5 file, of which only those rows are read that are asked for."""
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.data.table import (
+    FEATURES,
+    LABELS,
+    OWNERS,
+    Table,
+    checked_size,
+    find_name,
+    kernel_type,
+    reading,
+)
+from mu2mpi.errors import InputError
+
+__all__ = ["Hdf5Table"]
+
+BLOCK_BYTES = 4 << 20
+"""About how much is read at once where HDF5 has to find, unpack or convert it."""
+
+
+class Hdf5Table(Table):
+    """Datasets of features, labels and perhaps owners; or a group ``machine`` with a group for each owner.
+
+    Parameters
+    ----------
+    path : Path
+        The file, which stays open.
+    features, labels : str, optional
+        Names of the datasets; by default the usual ones.
+
+    Raises
+    ------
+    InputError
+        If the file is no HDF5 or damaged, or does not hold what is asked for.
+    """
+
+    def __init__(self, path: Path, features: str | None, labels: str | None) -> None:
+        self.path = path
+        with reading(path):
+            with open(path, "rb"):
+                pass  # for plain Python's message, should it not be there
+            if not h5py.is_hdf5(path):
+                raise InputError(f"{path} is not an HDF5 file, or its beginning is damaged")
+            file = h5py.File(path, "r")
+            by_owner = isinstance(file.get(OWNERS), h5py.Group)
+            self._names = np.array(sorted(file[OWNERS])) if by_owner else None
+            groups = [file[OWNERS][name] for name in sorted(file[OWNERS])] if by_owner else [file]
+            if not groups:
+                raise InputError(f"{path}: its group {OWNERS} is empty")
+            parts = [self._open(group, features, labels) for group in groups]
+            self._features, self._labels = [f for f, _ in parts], [y for _, y in parts]
+            given = OWNERS in file and not by_owner
+            self._owners = Rows(path, file[OWNERS]) if given else None
+        sizes = [checked_size(path, f.shape, y.shape) for f, y in parts]
+        if len({dimension for _, dimension in sizes}) > 1:
+            raise InputError(f"{path}: the owners in its group {OWNERS} differ in their number of features")
+        if self._owners is not None:
+            checked_size(path, (sizes[0][0], 1), self._owners.shape, "owners")
+        self.has_owners = by_owner or given
+        self._starts = np.cumsum([0, *(samples for samples, _ in sizes)])
+        self.samples, self.dimension = int(self._starts[-1]), sizes[0][1]
+        self.feature_type = np.result_type(*(kernel_type(path, f.dtype) for f in self._features))
+
+    def _open(self, group: h5py.Group, features: str | None, labels: str | None) -> "tuple[Rows, Rows]":
+        if not isinstance(group, h5py.Group):
+            raise InputError(f"{self.path}: {group.name} is not a group of one owner's features and labels")
+        there = list(group)
+        of_features = find_name(self.path, there, features, FEATURES, "features")
+        of_labels = find_name(self.path, there, labels, LABELS, "labels")
+        return Rows(self.path, group[of_features]), Rows(self.path, group[of_labels])
+
+    def features(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+        """Return the features of some rows, ascending."""
+        found = np.empty((len(rows), self.dimension), self.feature_type)
+        for part, place in self._parts(rows):
+            self._features[part].read(rows[place] - self._starts[part], found[place])
+        return found
+
+    def labels(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+        """Return the labels of some rows, ascending."""
+        found = [_column(self._labels[0], rows[:0])]
+        for part, place in self._parts(rows):
+            found.append(_column(self._labels[part], rows[place] - self._starts[part]))
+        return np.concatenate(found[1:] or found)
+
+    def owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+        """Return the owners of some rows, ascending."""
+        if self._names is not None:
+            return self._names[np.searchsorted(self._starts, rows, side="right") - 1]
+        if self._owners is None:
+            raise RuntimeError(f"{self.path} names no owners")
+        return _column(self._owners, rows)
+
+    def _parts(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
+        """Yield which parts hold some of these rows, and at which places among them."""
+        bounds = np.searchsorted(rows, self._starts)
+        for part in np.flatnonzero(np.diff(bounds)):
+            yield int(part), slice(int(bounds[part]), int(bounds[part + 1]))
+
+
+def _column(rows: "Rows", wanted: NDArray[np.int64]) -> NDArray[np.generic]:
+    found = np.empty((len(wanted), 1), rows.dtype)
+    rows.read(wanted, found)
+    return found[:, 0]
+
+
+class Rows:
+    """The rows of a dataset.
+
+    Rows that lie side by side in the file, neither packed nor in another order of bytes, are read one by
+    one where they lie, which is quick even if they are few and far between. Others are read in blocks.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    dataset : h5py.Dataset
+        Numbers or text; its first axis counts rows.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        That of the dataset.
+    dtype : dtype
+        Type of the values; ``object`` for text.
+
+    Raises
+    ------
+    InputError
+        If it is no dataset of numbers or text, or was never filled.
+    """
+
+    def __init__(self, path: Path, dataset: Any) -> None:
+        if not isinstance(dataset, h5py.Dataset):
+            raise InputError(f"{path}: {dataset.name} is not a dataset")
+        is_text = h5py.check_string_dtype(dataset.dtype) is not None
+        if dataset.shape is None or not (is_text or dataset.dtype.kind in "biuf"):
+            raise InputError(f"{path}: {dataset.name} has the type {dataset.dtype}, not numbers or text")
+        if dataset.size and not dataset.is_virtual and dataset.id.get_storage_size() == 0:
+            raise InputError(f"{path}: {dataset.name} was made but never written")
+        self._path, self._dataset, self.shape = path, dataset, dataset.shape
+        self._values = dataset.asstr() if is_text else dataset
+        self.dtype = np.dtype(object) if is_text else dataset.dtype
+        self._width = int(np.prod(dataset.shape[1:], dtype=float))
+        self._row_bytes = max(1, self._width * dataset.dtype.itemsize)
+        self._offset = self._find()
+        chunk = dataset.chunks[0] if dataset.chunks else 1
+        self._at_once = chunk * max(1, BLOCK_BYTES // (chunk * self._row_bytes))
+
+    def _find(self) -> int | None:
+        """Return where in the file the rows lie, if they lie there as they are in memory."""
+        dataset = self._dataset
+        plain = self.dtype.isnative and self.dtype.kind in "iuf" and dataset.external is None
+        if dataset.chunks or dataset.is_virtual or not plain or dataset.file.userblock_size:
+            return None
+        # What HDF5 stores need not look like the type of numpy to which it is converted.
+        if not dataset.id.get_type().equal(h5py.h5t.py_create(self.dtype)):
+            return None
+        offset: int | None = dataset.id.get_offset()
+        return offset
+
+    def read(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
+        """Read some rows, ascending, into an array of shape (n, width)."""
+        with reading(self._path):
+            if self._offset is None:
+                self._read_blocks(rows, into)
+            else:
+                self._read_places(rows, into)
+
+    def _read_places(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
+        starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
+        raw = into if into.dtype == self.dtype else np.empty(into.shape, self.dtype)
+        memory = raw.reshape(-1).view(np.uint8).data
+        width, origin = self._row_bytes, self._offset or 0
+        with open(self._path, "rb", buffering=0) as file:
+            descriptor = file.fileno()
+            for start, stop in pairwise([*starts, len(rows)]):
+                piece = memory[start * width : stop * width]
+                if os.preadv(descriptor, [piece], origin + int(rows[start]) * width) != len(piece):
+                    raise InputError(f"{self._path} is truncated")
+        if raw is not into:
+            into[...] = raw
+
+    def _read_blocks(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
+        blocks = rows // self._at_once
+        starts = np.flatnonzero(np.diff(blocks, prepend=-1))
+        for start, stop in pairwise([*starts, len(rows)]):
+            first, last = int(rows[start]), int(rows[stop - 1])
+            block = self._values[first : last + 1].reshape(last + 1 - first, self._width)
+            into[start:stop] = block[rows[start:stop] - first]

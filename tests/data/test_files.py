@@ -1,0 +1,337 @@
+"""Data of the user's own: every format gives the same samples, any kind of label, a split, owners, bounds."""
+
+import csv
+import gzip
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from relaxed import given
+
+from mu2mpi.data import describe_source, hdf5, open_source
+from mu2mpi.data.split import Split
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+
+ROWS, FEATURES = 60, 5
+random = np.random.default_rng(4)
+# Numbers that a file of text, and 32 bits, hold exactly.
+X = random.integers(-64, 65, (ROWS, FEATURES)) / 64
+Y = random.integers(0, 3, ROWS)
+NAMES = np.array(["no", "perhaps", "yes"], dtype=object)
+OWNERS = np.array([f"clinic {k}" for k in random.permutation(np.arange(ROWS) % 4)], dtype=object)
+
+
+def write_csv(path, names, table, delimiter=","):
+    with (gzip.open if path.suffix == ".gz" else open)(path, "wt", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerows([names] if names else [])
+        writer.writerows(zip(*table, strict=True))
+
+
+def write_h5(path, features, **options):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("features", data=features.astype(np.float32), **options)
+        file["labels"] = Y
+
+
+def written(folder, name, features=X):
+    """Write the samples in one of the formats and return its path."""
+    path = folder / name
+    names = [*(f"f{k}" for k in range(FEATURES)), "label"]
+    match name.split("."):
+        case ["plain", "h5"]:
+            write_h5(path, features)
+        case ["packed", "h5"]:
+            write_h5(path, features, chunks=(7, 3), compression="gzip")
+        case ["swapped", "hdf5"]:
+            with h5py.File(path, "w", userblock_size=512) as file:
+                file["X"], file["y"] = features.astype(">f8"), Y.astype(">i2")
+        case ["images", "h5"]:
+            with h5py.File(path, "w") as file:
+                file["images"], file["target"] = features.reshape(ROWS, FEATURES, 1), Y[:, np.newaxis]
+        case [_, "npz"]:
+            np.savez(path, features=np.asfortranarray(features), labels=Y)
+        case ["semicolon", "csv"]:
+            write_csv(path, names, [*features.T, Y], ";")
+        case [_, "csv"] | [_, "csv", "gz"]:
+            write_csv(path, names, [*features.T, Y])
+        case _:
+            from sklearn.datasets import dump_svmlight_file
+
+            dump_svmlight_file(features, Y, str(path), zero_based=False)
+    return path
+
+
+FORMATS = [
+    "plain.h5", "packed.h5", "swapped.hdf5", "images.h5", "a.npz", "a.csv", "a.csv.gz", "semicolon.csv",
+    "a.svm", "a.libsvm",
+]  # fmt: skip
+
+
+def opened(path, **settings):
+    return open_source(Experiment(data=str(path), **settings))
+
+
+def everything(source):
+    """Return all samples, training first."""
+    parts = (source.training(np.arange(source.training_samples)), source.test(np.arange(source.test_samples)))
+    return np.vstack([p.features for p in parts]).astype(float), np.concatenate([p.labels for p in parts])
+
+
+def rows_of_split(fraction=0.2):
+    split = Split(ROWS, fraction, 0, "")
+    return np.append(split.training(np.arange(split.training_rows)), split.test(np.arange(split.test_rows)))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_gives_the_same_samples(tmp_path, name):
+    source = opened(written(tmp_path, name))
+    assert (source.training_samples, source.test_samples) == (48, 12)
+    assert (source.dimension, source.classes, source.class_names) == (FEATURES, 3, ("0", "1", "2"))
+    features, labels = everything(source)
+    rows = rows_of_split()
+    np.testing.assert_array_equal(features, X[rows])
+    np.testing.assert_array_equal(labels, Y[rows])
+    np.testing.assert_array_equal(source.training_labels(), labels[:48])
+    order = np.append(random.permutation(48)[:20], [5, 5, 0])
+    samples = source.training(order)
+    np.testing.assert_array_equal(samples.features, X[rows][order])
+    assert samples.features.flags.c_contiguous
+    assert samples.labels.dtype == np.int32
+
+
+def test_rows_are_read_in_blocks_and_in_places_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr(hdf5, "BLOCK_BYTES", 200)
+    for name in ("plain.h5", "packed.h5"):
+        test_every_format_gives_the_same_samples(tmp_path, name)
+
+
+@pytest.mark.parametrize(
+    ("stored", "read"),
+    [
+        ("u1", "u1"),
+        ("?", "u1"),
+        ("i1", "f4"),
+        ("i2", "f4"),
+        ("f2", "f4"),
+        ("f4", "f4"),
+        ("i4", "f8"),
+        ("f8", "f8"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["h5", "npz"])
+def test_features_keep_their_type_or_get_one_that_holds_them(tmp_path, stored, read, suffix):
+    values = random.integers(0, 2, (ROWS, FEATURES)).astype(stored)
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "h5":
+        with h5py.File(path, "w") as file:
+            file["X"], file["y"] = values, Y
+    else:
+        np.savez(path, X=values, y=Y)
+    samples = opened(path).training(np.arange(48))
+    assert samples.features.dtype == read
+    np.testing.assert_array_equal(samples.features, values[rows_of_split()[:48]])
+
+
+LABELS = {
+    "text": (NAMES[Y], ("no", "perhaps", "yes")),
+    "bytes": (NAMES[Y].astype("S7"), ("no", "perhaps", "yes")),
+    "booleans": (Y > 0, ("0", "1")),
+    "negative": (Y * 10 - 10, ("-10", "0", "10")),
+    "floats": (Y * 2.0 - 1, ("-1", "1", "3")),
+    "large": (Y.astype(np.uint64) + np.uint64(2**62), tuple(str(2**62 + k) for k in range(3))),
+    "beyond 31 bits": (Y * 2**31, ("0", "2147483648", "4294967296")),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("suffix", ["h5", "npz"])
+def test_labels_of_any_kind_become_classes_in_their_order(tmp_path, kind, suffix):
+    labels, names = LABELS[kind]
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "h5":
+        with h5py.File(path, "w") as file:
+            file["X"], file["outcome"] = X, labels
+    else:
+        np.savez(path, X=X, outcome=labels.astype("U") if labels.dtype == object else labels)
+    source = opened(path, labels="outcome")
+    assert source.class_names == names
+    _, found = everything(source)
+    np.testing.assert_array_equal(found, np.unique(labels, return_inverse=True)[1][rows_of_split()])
+
+
+def test_columns_of_csv_by_name_or_number(tmp_path):
+    table = [*X.T, NAMES[Y], OWNERS]
+    write_csv(tmp_path / "a.csv", ["a", "b", "c", "d", "e", "outcome", "machine"], table)
+    source = opened(tmp_path / "a.csv", features="b, d", labels="outcome")
+    assert (source.dimension, source.class_names, source.has_owners) == (2, ("no", "perhaps", "yes"), True)
+    np.testing.assert_array_equal(everything(source)[0], X[rows_of_split()][:, [1, 3]])
+    # By default all columns are features but labels and owners.
+    assert opened(tmp_path / "a.csv", labels="outcome").dimension == 5
+    write_csv(tmp_path / "b.csv", None, [*X.T, Y])
+    source = opened(tmp_path / "b.csv", labels="5")
+    np.testing.assert_array_equal(everything(source)[1], Y[rows_of_split()])
+    assert opened(tmp_path / "b.csv", labels=5, features=3).dimension == 1
+
+
+@given(st.integers(2, 2000), st.floats(0.001, 0.999), st.integers(0, 2**63 - 1))
+def test_a_split_parts_the_rows(rows, fraction, seed):
+    split = Split(rows, fraction, seed, "")
+    training = split.training(np.arange(split.training_rows))
+    test = split.test(np.arange(split.test_rows))
+    np.testing.assert_array_equal(np.sort(np.append(training, test)), np.arange(rows))
+    assert np.all(np.diff(training) > 0)
+    assert np.all(np.diff(test) > 0)
+    assert split.test_rows == min(rows - 1, max(1, round(fraction * rows)))
+
+
+def test_every_row_is_as_likely_as_any_other_to_be_for_testing():
+    counts = np.zeros(20)
+    for seed in range(5000):
+        counts[Split(20, 0.25, seed, "").test(np.arange(5))] += 1
+    # Binomial counts of mean 1250 and deviation 30.6: a fair split fails for one set of seeds in 10^5.
+    assert np.abs(counts - 1250).max() < 5.2 * 30.6
+
+
+def test_a_split_of_very_many_rows_needs_no_list_of_them():
+    split = Split(3 * 10**9, 0.1, 1, "")
+    rows = split.training(np.sort(random.integers(0, split.training_rows, 1000)))
+    near = np.minimum(rows // 10 + np.arange(-1, 2)[:, np.newaxis], split.test_rows - 1)
+    assert not np.isin(rows, split.test(np.maximum(near, 0))).any()
+
+
+def test_the_split_follows_from_the_seed_for_ever(tmp_path):
+    assert Split(1000, 0.01, 7, "").test(np.arange(10)).tolist()[:3] == [9, 126, 294]
+    path = written(tmp_path, "plain.h5")
+    first, same, other = (opened(path, data_seed=seed).test(np.arange(12)).features for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, same)
+    assert np.any(first != other)
+    assert opened(path, test=0.5).test_samples == 30
+
+
+def test_another_file_for_testing(tmp_path):
+    training, test = written(tmp_path, "plain.h5"), tmp_path / "test.npz"
+    np.savez(test, features=X[:7], labels=Y[:7])
+    source = opened(training, test=str(test))
+    assert (source.training_samples, source.test_samples) == (ROWS, 7)
+    np.testing.assert_array_equal(source.test(np.arange(7)[::-1].copy()).features, X[6::-1])
+    np.savez(test, features=X[:7, :2], labels=Y[:7])
+    with pytest.raises(InputError, match=r"test\.npz has 2 features .* 5"):
+        opened(training, test=str(test))
+    np.savez(test, features=X[:7], labels=np.full(7, 3))
+    with pytest.raises(InputError, match=r"test\.npz: row 0 has the label 3, of which .*plain\.h5 has no"):
+        opened(training, test=str(test)).test(np.arange(7))
+
+
+def test_a_test_file_of_libsvm_may_lack_the_last_features(tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:0.5 4:1\n-1 2:0.5\n")
+    (tmp_path / "b.svm").write_text("1 1:0.25\n")
+    source = opened(tmp_path / "a.svm", test=str(tmp_path / "b.svm"))
+    np.testing.assert_array_equal(source.test(np.arange(1)).features, [[0.25, 0, 0, 0]])
+    assert source.class_names == ("-1", "1")
+
+
+@pytest.mark.parametrize("name", ["plain.h5", "a.npz", "a.csv", "a.svm"])
+def test_features_beyond_the_declared_bound_are_refused(tmp_path, name):
+    path = written(tmp_path, name, 16 * X)
+    with pytest.raises(InputError, match=r"row \d+ has the value .* at most 1\).*--normalize box.*unit"):
+        everything(opened(path))
+    with pytest.raises(InputError, match=r"at most 4\)"):
+        everything(opened(path, normalize="box", feature_bound=4))
+    source = opened(path, normalize="box", feature_bound=16)
+    features, _ = everything(source)
+    assert np.abs(features * source.scale).max() <= 1
+    assert source.scale == 1 / 16
+    # Scaled to norm 1, any finite numbers will do.
+    everything(opened(path, normalize="unit"))
+    everything(opened(path, preset="practical"))
+
+
+def test_the_refused_row_is_that_of_the_file(tmp_path):
+    for row in (0, 31, ROWS - 1):
+        features = X.copy()
+        features[row, 2] = 7
+        with pytest.raises(InputError, match=rf"plain\.h5: row {row} has the value 7\.0 in feature 2"):
+            everything(opened(written(tmp_path, "plain.h5", features)))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"data": "a.h5", "normalize": "box"},
+        {"data": "a.h5", "feature_bound": 2.0},
+        {"data": "digits", "normalize": "box", "feature_bound": 2.0},
+        {"data": "a.svm", "feature_bound": -1, "normalize": "box"},
+    ],
+)
+def test_a_bound_is_for_boxes_and_boxes_are_for_files(settings):
+    with pytest.raises(InputError, match="feature_bound"):
+        Experiment(**settings)
+
+
+def test_bytes_beyond_the_bound_are_refused_too(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.full((ROWS, 2), 200, np.uint8), y=Y)
+    with pytest.raises(InputError, match="has the value 200"):
+        everything(opened(tmp_path / "a.npz"))
+    everything(opened(tmp_path / "a.npz", normalize="box", feature_bound=255))
+
+
+def write_owned(folder, kind):
+    path = folder / f"{kind}.{kind if kind in ('csv', 'npz') else 'h5'}"
+    if kind == "csv":
+        write_csv(path, ["a", "b", "c", "d", "e", "y", "machine"], [*X.T, Y, OWNERS])
+    elif kind == "npz":
+        np.savez(path, X=X, y=Y, machine=OWNERS.astype("U"))
+    else:
+        with h5py.File(path, "w") as file:
+            if kind == "column":
+                file["X"], file["y"], file["machine"] = X, Y, OWNERS
+            for owner in np.unique(OWNERS) if kind == "group" else ():
+                file[f"machine/{owner}/X"] = X[owner == OWNERS]
+                file[f"machine/{owner}/y"] = Y[owner == OWNERS]
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz", "column", "group"])
+def test_owners_keep_their_samples(tmp_path, kind):
+    path = write_owned(tmp_path, kind)
+    source = opened(path)
+    assert source.has_owners
+    owners = source.training_owners()
+    features = source.training(np.arange(source.training_samples)).features
+    for owner, row in zip(owners, features, strict=True):
+        assert row.tolist() in X[owner == OWNERS].tolist()
+    np.testing.assert_array_equal(source.owner_sizes, np.unique(owners, return_counts=True)[1])
+    assert "4 owners of" in describe_source(Experiment(data=str(path)))
+
+
+def test_names_that_are_not_there_are_answered_with_those_that_are(tmp_path):
+    write_h5(tmp_path / "a.h5", X)
+    np.savez(tmp_path / "a.npz", features=X, labels=Y)
+    write_csv(tmp_path / "a.csv", ["features", "labels"], [Y / 4, Y])
+    for name in ("a.h5", "a.npz", "a.csv"):
+        for option in ("features", "labels"):
+            with pytest.raises(InputError, match=rf"no pixels; .*--{option}; it holds features, labels"):
+                opened(tmp_path / name, **{option: "pixels"})
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file["pixels"] = X
+    with pytest.raises(InputError, match=r"none of features, X, x, images, data; .* it holds pixels"):
+        opened(tmp_path / "b.h5")
+    (tmp_path / "a.svm").write_text("1 1:0.5\n0 1:1\n")
+    with pytest.raises(InputError, match="leave out --features"):
+        opened(tmp_path / "a.svm", features="x")
+
+
+def test_libsvm_without_scikit_learn(tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:0.5\n0 1:1\n")
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        f"from mu2mpi.cli import main; sys.exit(main(['data', {str(tmp_path / 'a.svm')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert 'pip install "mu2mpi[digits]"' in done.stderr
