@@ -94,6 +94,13 @@ def rho_spent(rho: float, rounds_done: int, rounds: int) -> float:
 def epsilon_paper(rho: float, delta: float) -> float:
     """Return the epsilon that the paper's lemma gives: rho^2 / 2 + rho sqrt(2 log(1 / delta)).
 
+    Parameters
+    ----------
+    rho : float
+        At least 0.
+    delta : float
+        In (0, 1).
+
     References
     ----------
     Lemma 2.5 of the paper, after Mironov, "Renyi differential privacy", 2017.
@@ -145,6 +152,13 @@ def epsilon_exact(rho: float, delta: float) -> float:
     log delta is a concave function of epsilon (delta is the convolution of two log-concave functions), so
     that Newton's method, from what the lemma gives, comes down to the solution without ever passing it.
 
+    Parameters
+    ----------
+    rho : float
+        At least 0; infinite without noise.
+    delta : float
+        In (0, 1), as small as floating-point numbers are.
+
     References
     ----------
     Dong, Roth and Su, "Gaussian differential privacy", 2022: Corollary 1 and Theorem 4.
@@ -170,6 +184,13 @@ def rho_exact(epsilon: float, delta: float) -> float:
     log delta is a concave function of rho, too (delta is the integral of phi(epsilon/s - s/2) over s from 0
     to rho), and Newton's method climbs to the solution. It starts from what the lemma gives, or from
     delta sqrt(2 pi), which is private even with epsilon = 0.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0; infinite without noise.
+    delta : float
+        In (0, 1).
 
     Returns
     -------

@@ -15,6 +15,7 @@ RUNS = {
     "secret": {"server": "trusted", "rho": 0.5},
     "calibrated": {"server": "trusted", "epsilon": 2.0, "delta": 1e-6, "seed": 1},
     "clipped": {"server": "untrusted", "rho": 1.0, "clip_norm": 1.5, "seed": 2},
+    "practical": {"server": "trusted", "epsilon": 1.0, "preset": "practical", "seed": 2},
     "aggregate": {"server": "untrusted", "rho": 1.0, "noise": "aggregate", "seed": 2},
     "silent": {"server": "untrusted", "rho": float("inf"), "seed": 3},
 }
@@ -131,7 +132,7 @@ def test_each_remark_is_made_once_and_names_its_files(made):
     assert text.count("The noise follows from the seed") == 1
     assert text.count("noise = aggregate") == 1
     assert f"{made / 'silent.h5'}: No noise was added" in text
-    assert f"{made / 'aggregate.h5'} and 3 more: The noise follows" in text
+    assert f"{made / 'aggregate.h5'} and 4 more: The noise follows" in text
 
 
 def test_nothing_is_passed_over(made, tmp_path):
