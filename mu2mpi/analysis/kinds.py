@@ -14,6 +14,7 @@ KINDS = {
     "timing": "where the time goes, by phase and rank",
     "scaling": "time per round against the number of ranks",
     "partition": "which share of each class each machine got",
+    "rates": "excess loss against n, M, d and rho, with exponents beside the theorem's",
 }
 """The figures and what they show."""
 

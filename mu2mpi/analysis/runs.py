@@ -207,8 +207,8 @@ class Runs(Sequence[Run]):
         Parameters
         ----------
         kind : str
-            ``"history"``, ``"tradeoff"``, ``"weights"``, ``"noise"``, ``"timing"``, ``"scaling"`` or
-            ``"partition"``.
+            ``"history"``, ``"tradeoff"``, ``"weights"``, ``"noise"``, ``"timing"``, ``"scaling"``,
+            ``"partition"`` or ``"rates"``.
         against : str, optional
             What is across: ``"round"`` or ``"samples"`` for a history, ``"rho"`` or ``"epsilon"`` for a
             tradeoff.

@@ -1,0 +1,205 @@
+"""How the excess loss falls with n, M, d and rho: fitted exponents beside those of the theorems.
+
+The theorems bound the expected excess loss for every problem, and on any one problem it may fall faster: by
+1 / (nM) instead of its root once the samples tell where the minimum is. So runs that differ in the problem's
+`margin` or `label_noise` alone are taken together, and at each point the problem with the largest mean
+counts. Runs without noise belong to the statistical regime, others to the private one.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.analysis.cells import POOLED, sort_key
+from mu2mpi.experiment import Experiment
+from mu2mpi.results.reader import Summary
+
+__all__ = ["AXES", "Axis", "Rate", "find_rates"]
+
+PROBLEM = ("margin", "label_noise")
+"""Settings that choose a problem, of which the worst counts."""
+
+FEWEST = 3
+"""Values along an axis that make a rate."""
+
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One of the numbers that the rate depends on.
+
+    Attributes
+    ----------
+    symbol, words : str
+        How it is written in the theorems, and what it is.
+    setting : str
+        The setting that changes it.
+    """
+
+    symbol: str
+    words: str
+    setting: str
+
+    def of(self, run: Summary) -> float:
+        """Return its value in a run."""
+        return float(run.figures["parameters"] if self.symbol == "d" else run.row()[self.setting])
+
+
+AXES = (
+    Axis("n", "samples of each machine", "rounds"),
+    Axis("M", "machines", "machines"),
+    Axis("d", "parameters", "classes"),
+    Axis("ρ", "privacy", "rho"),
+)
+
+STATISTICAL = {"n": -1 / 2, "M": -1 / 2, "d": 0.0}
+PRIVATE = {
+    "untrusted": {"n": -1.0, "M": -1 / 2, "d": 1 / 2, "ρ": -1.0},
+    "trusted": {"n": -1.0, "M": -1.0, "d": 1 / 2, "ρ": -1.0},
+}
+"""Exponents of 1/sqrt(nM), of sqrt(d)/(rho n sqrt M) and of sqrt(d)/(rho n M): Theorems 5.2 and 6.2."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rate:
+    """Runs that differ along one axis, in the problem, and in the seed.
+
+    Attributes
+    ----------
+    axis : Axis
+        What varies.
+    settings : dict of str to value
+        What does not.
+    values : ndarray of float64, shape (points,)
+        Along the axis, ascending.
+    means : ndarray of float64, shape (problems, points)
+        Mean excess loss over seeds; NaN where there is no run.
+    worst : ndarray of float64, shape (points,)
+        The largest of each column.
+    bounds : ndarray of float64, shape (points,)
+        The theorem's bound; NaN where it does not apply.
+    exponent, low, high : float
+        Slope of `worst` in logarithms by least squares, and its interval at 95 %, from resampled seeds.
+        NaN if some excess loss is not positive; the interval also if runs at each point have other seeds.
+    """
+
+    axis: Axis
+    settings: dict[str, Any]
+    values: NDArray[np.float64]
+    means: NDArray[np.float64]
+    worst: NDArray[np.float64]
+    bounds: NDArray[np.float64]
+    exponent: float
+    low: float
+    high: float
+
+    @property
+    def is_private(self) -> bool:
+        """Whether there was noise."""
+        return self.axis.setting == "rho" or math.isfinite(self.settings["rho"])
+
+    @property
+    def theorem(self) -> float:
+        """The exponent of the theorem's leading term."""
+        exponents = PRIVATE[self.settings["server"]] if self.is_private else STATISTICAL
+        return exponents[self.axis.symbol]
+
+
+def find_rates(runs: Iterable[Summary]) -> list[Rate]:
+    """Find all runs that differ along one axis, in at least three values, and fit exponents to them.
+
+    Parameters
+    ----------
+    runs : iterable of Summary
+        Those whose excess loss was not measured are left out.
+
+    Returns
+    -------
+    list of Rate
+        Axis by axis; untrusted before trusted, numbers in order.
+    """
+    measured = [run for run in runs if math.isfinite(run.figures.get("excess_loss", math.nan))]
+    rates = []
+    for axis in AXES:
+        groups: dict[tuple[Any, ...], list[Summary]] = {}
+        names = [n for n in Experiment.model_fields if n not in (*POOLED, *PROBLEM, axis.setting)]
+        for run in measured:
+            if axis.setting != "rho" or math.isfinite(run.experiment.rho):
+                row = run.row()
+                groups.setdefault(tuple(row[name] for name in names), []).append(run)
+        for key in sorted(groups, key=sort_key):
+            if len({axis.of(run) for run in groups[key]}) >= FEWEST:
+                rates.append(_fit(axis, dict(zip(names, key, strict=True)), groups[key]))
+    return rates
+
+
+def _fit(axis: Axis, settings: dict[str, Any], runs: Sequence[Summary]) -> Rate:
+    values = sorted({axis.of(run) for run in runs})
+    bounds = {axis.of(run): run.figures["excess_loss_bound"] for run in runs}
+    losses = _losses(axis, runs, values)
+    means = _weighted_means(losses, np.ones((1, len(losses))))[0]
+    seeds = np.random.default_rng(0).multinomial(len(losses), [1 / len(losses)] * len(losses), RESAMPLES)
+    worst = np.nanmax(means, axis=0)
+    resampled = np.nan_to_num(_weighted_means(losses, seeds), nan=-np.inf).max(axis=1)
+    low, high = _interval(_slopes(values, resampled))
+    return Rate(
+        axis=axis,
+        settings=settings,
+        values=np.array(values),
+        means=means,
+        worst=worst,
+        bounds=np.array([bounds[value] for value in values]),
+        exponent=float(_slopes(values, worst[np.newaxis])[0]),
+        low=low,
+        high=high,
+    )
+
+
+def _losses(axis: Axis, runs: Sequence[Summary], values: Sequence[float]) -> NDArray[np.float64]:
+    """Return excess losses by seed, problem and value, shape (seeds, problems, values); NaN for no run."""
+    seeds, problems = ({of(run): None for run in runs} for of in (_seed, _problem))
+    losses = np.full((len(seeds), len(problems), len(values)), np.nan)
+    row, column = ({key: k for k, key in enumerate(keys)} for keys in (seeds, problems))
+    for run in runs:
+        at = row[_seed(run)], column[_problem(run)], values.index(axis.of(run))
+        losses[at] = run.figures["excess_loss"]
+    return losses
+
+
+def _seed(run: Summary) -> Any:
+    return run.path if run.experiment.seed is None else run.experiment.seed
+
+
+def _problem(run: Summary) -> tuple[Any, ...]:
+    return tuple(getattr(run.experiment, name) for name in PROBLEM)
+
+
+def _weighted_means(losses: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
+    """Return means over seeds for each row of weights, shape (rows, problems, values)."""
+    there = np.isfinite(losses)
+    totals = np.tensordot(weights, np.where(there, losses, 0.0), axes=1)
+    counts = np.tensordot(weights, there.astype(float), axes=1)
+    means: NDArray[np.float64] = np.full(totals.shape, np.nan)
+    np.divide(totals, counts, out=means, where=counts > 0)
+    return means
+
+
+def _slopes(values: Sequence[float], losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the slope of each row of losses, in logarithms; NaN where a loss is not positive."""
+    x = np.log(values) - np.mean(np.log(values))
+    logs = np.log(np.where(losses > 0, losses, np.nan))
+    return np.asarray(logs @ x / (x @ x), np.float64)
+
+
+def _interval(slopes: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the middle 95 % of resampled slopes; NaN if most are unknown, as with a seed for each point."""
+    known = slopes[np.isfinite(slopes)]
+    if known.size < slopes.size / 2:
+        return math.nan, math.nan
+    low, high = np.quantile(known, [0.025, 0.975])
+    return float(low), float(high)
