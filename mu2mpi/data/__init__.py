@@ -26,7 +26,8 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
         Folder that holds one folder per data set, such as ``mnist/``. By default the one that the
         environment variable ``MU2MPI_DATA_DIR`` names, or else the user's cache.
     verify : bool, optional
-        Whether the checksums of files are compared; their format and size always are.
+        Whether the checksums of files are compared, and damage is looked for that could hang a process;
+        format and size are always checked.
 
     Returns
     -------
@@ -63,7 +64,7 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
     if is_file(experiment.data):
         from mu2mpi.data.files import open_file
 
-        return open_file(experiment)
+        return open_file(experiment, verify)
     from mu2mpi.data.digits import Digits
 
     return Digits()
@@ -83,7 +84,7 @@ def describe_source(experiment: Experiment, data_dir: Path | None = None) -> str
 
         # First, for it also downloads into a folder that the user names.
         paths = fetch(data_dir)
-    source = open_source(experiment, data_dir, verify=False)
+    source = open_source(experiment, data_dir, verify=experiment.data != "mnist")
     lines = [
         f"{experiment.data}: {source.training_samples} training and {source.test_samples} test samples, "
         f"{source.dimension} features and a bias, {source.classes} classes"

@@ -31,8 +31,15 @@ SURELY_MANY = 1000
 """Classes beyond which there should be at least two samples of each, on average."""
 
 
-def open_file(experiment: Experiment) -> "FileSource":
+def open_file(experiment: Experiment, verify: bool = True) -> "FileSource":
     """Open the file, or the two files, that an experiment names.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Its data are a file.
+    verify : bool, optional
+        Whether to look for damage that could hang or crash a process.
 
     Raises
     ------
@@ -40,10 +47,10 @@ def open_file(experiment: Experiment) -> "FileSource":
         If they cannot be used, or do not fit together.
     """
     names = None if experiment.features is None else str(experiment.features), experiment.labels
-    training = open_table(Path(experiment.data).expanduser(), *names)
+    training = open_table(Path(experiment.data).expanduser(), *names, verify)
     test: Table | float = 0.2
     if isinstance(experiment.test, str):
-        test = open_table(Path(experiment.test).expanduser(), *names, training.dimension)
+        test = open_table(Path(experiment.test).expanduser(), *names, verify, training.dimension)
     elif experiment.test is not None:
         test = experiment.test
     # What a preset chooses here does not depend on the number of machines, which is not known yet.
@@ -52,7 +59,9 @@ def open_file(experiment: Experiment) -> "FileSource":
     return FileSource(training, test, experiment.data_seed, bound)
 
 
-def open_table(path: Path, features: str | None, labels: str | None, dimension: int | None = None) -> Table:
+def open_table(
+    path: Path, features: str | None, labels: str | None, verify: bool = True, dimension: int | None = None
+) -> Table:
     """Open a file by its suffix.
 
     Parameters
@@ -61,6 +70,8 @@ def open_table(path: Path, features: str | None, labels: str | None, dimension: 
         The file.
     features, labels : str, optional
         Names of arrays or columns.
+    verify : bool, optional
+        Whether to look for damage that could hang or crash a process.
     dimension : int, optional
         Number of features, where the format leaves it open.
 
@@ -87,7 +98,7 @@ def open_table(path: Path, features: str | None, labels: str | None, dimension: 
         return read_npz(path, features, labels)
     from mu2mpi.data.hdf5 import Hdf5Table
 
-    return Hdf5Table(path, features, labels)
+    return Hdf5Table(path, features, labels, verify)
 
 
 class FileSource(Source):

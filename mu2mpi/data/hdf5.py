@@ -1,6 +1,9 @@
 """Samples in an HDF5 file, of which only those rows are read that are asked for."""
 
+import contextlib
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +27,17 @@ from mu2mpi.errors import InputError
 
 __all__ = ["Hdf5Table"]
 
+READ_TEXTS = """
+import sys, h5py
+with h5py.File(sys.argv[1]) as file:
+    for name in sys.argv[2:]:
+        for start in range(0, len(file[name]), 1 << 16):
+            file[name][start : start + (1 << 16)]
+"""
+
+SECONDS, SECONDS_A_ROW = 20.0, 1e-4
+"""Time in which texts can surely be read."""
+
 BLOCK_BYTES = 4 << 20
 """About how much is read at once where HDF5 has to find, unpack or convert it."""
 
@@ -37,6 +51,8 @@ class Hdf5Table(Table):
         The file, which stays open.
     features, labels : str, optional
         Names of the datasets; by default the usual ones.
+    verify : bool, optional
+        Whether texts are read once by another process: where they are damaged, HDF5 may do so for ever.
 
     Raises
     ------
@@ -44,7 +60,7 @@ class Hdf5Table(Table):
         If the file is no HDF5 or damaged, or does not hold what is asked for.
     """
 
-    def __init__(self, path: Path, features: str | None, labels: str | None) -> None:
+    def __init__(self, path: Path, features: str | None, labels: str | None, verify: bool = True) -> None:
         self.path = path
         with reading(path):
             with open(path, "rb"):
@@ -66,6 +82,9 @@ class Hdf5Table(Table):
             raise InputError(f"{path}: the owners in its group {OWNERS} differ in their number of features")
         if self._owners is not None:
             checked_size(path, (sizes[0][0], 1), self._owners.shape, "owners")
+        columns = [*self._labels, *([self._owners] if self._owners else [])]
+        if verify:
+            _check_texts(path, [column for column in columns if column.dtype == object])
         self.has_owners = by_owner or given
         self._starts = np.cumsum([0, *(samples for samples, _ in sizes)])
         self.samples, self.dimension = int(self._starts[-1]), sizes[0][1]
@@ -108,6 +127,22 @@ class Hdf5Table(Table):
             yield int(part), slice(int(bounds[part]), int(bounds[part + 1]))
 
 
+def _check_texts(path: Path, columns: "list[Rows]") -> None:
+    """Have another process read texts of any length, which could hang or crash this one."""
+    seconds = SECONDS + SECONDS_A_ROW * sum(column.shape[0] for column in columns)
+    command = [sys.executable, "-c", READ_TEXTS, str(path), *(column.name for column in columns)]
+    code = 0
+    # Where no process can be started, the texts are read all the same.
+    with contextlib.suppress(OSError):
+        try:
+            code = subprocess.run(command, capture_output=True, timeout=seconds).returncode if columns else 0
+        except subprocess.TimeoutExpired:
+            code = -1
+    # What else may be wrong is said better where they are read.
+    if code < 0:
+        raise InputError(f"{path} is damaged: HDF5 does not come to the end of its texts")
+
+
 def _column(rows: "Rows", wanted: NDArray[np.int64]) -> NDArray[np.generic]:
     found = np.empty((len(wanted), 1), rows.dtype)
     rows.read(wanted, found)
@@ -129,8 +164,10 @@ class Rows:
 
     Attributes
     ----------
+    name : str
+        That of the dataset in the file.
     shape : tuple of int
-        That of the dataset.
+        Its shape.
     dtype : dtype
         Type of the values; ``object`` for text.
 
@@ -148,7 +185,8 @@ class Rows:
             raise InputError(f"{path}: {dataset.name} has the type {dataset.dtype}, not numbers or text")
         if dataset.size and not dataset.is_virtual and dataset.id.get_storage_size() == 0:
             raise InputError(f"{path}: {dataset.name} was made but never written")
-        self._path, self._dataset, self.shape = path, dataset, dataset.shape
+        self._path, self._dataset = path, dataset
+        self.name, self.shape = dataset.name, dataset.shape
         self._values = dataset.asstr() if is_text else dataset
         self.dtype = np.dtype(object) if is_text else dataset.dtype
         self._width = int(np.prod(dataset.shape[1:], dtype=float))

@@ -251,6 +251,17 @@ def test_features_beyond_the_declared_bound_are_refused(tmp_path, name):
     everything(opened(path, preset="practical"))
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+def test_what_cannot_be_scaled_to_norm_1_is_refused(tmp_path, value):
+    for stored in ("f4", "f8"):
+        features = X.astype(stored)
+        with np.errstate(over="ignore"):
+            features[7, 2] = value
+        np.savez(tmp_path / "a.npz", X=features, y=Y)
+        with pytest.raises(InputError, match=r"row 7 has the value .* in feature 2; only finite numbers"):
+            everything(opened(tmp_path / "a.npz", normalize="unit"))
+
+
 def test_the_refused_row_is_that_of_the_file(tmp_path):
     for row in (0, 31, ROWS - 1):
         features = X.copy()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import malformed
+import numpy as np
 
 # All in one process, since a start takes longer than a file; a crash or a hang would show all the same.
 EVERY = """
@@ -44,6 +45,38 @@ def test_every_malformed_file_is_explained(tmp_path):
     unnamed = [said for path, _, said, _ in found if path not in said]
     assert unnamed == []
     assert not (tmp_path / "a.result").exists()
+
+
+READ = """
+import json, sys
+import numpy as np
+from mu2mpi import Experiment, InputError
+from mu2mpi.data import open_source
+refused = 0
+for path in json.load(open(sys.argv[1])):
+    try:
+        source = open_source(Experiment(data=path))
+        source.training(np.arange(source.training_samples))
+        source.test(np.arange(source.test_samples))
+    except InputError:
+        refused += 1
+print(refused)
+"""
+
+
+def test_a_damaged_bit_of_hdf5_ends_in_a_message_or_in_numbers(tmp_path):
+    """HDF5 keeps no checksum of plain data, so that not every damage can be seen."""
+    good, random = malformed.content("h5"), np.random.default_rng(3)
+    paths = []
+    for k, place in enumerate(random.integers(0, len(good), 300)):
+        paths.append(str(tmp_path / f"{k}.h5"))
+        damaged = bytes([good[place] ^ 1 << int(random.integers(8))])
+        (tmp_path / f"{k}.h5").write_bytes(good[:place] + damaged + good[place + 1 :])
+    (tmp_path / "paths").write_text(json.dumps(paths))
+    command = [sys.executable, "-c", READ, str(tmp_path / "paths")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 20
 
 
 def test_the_files_from_which_these_are_made_are_good(tmp_path):
