@@ -46,25 +46,27 @@ class Cluster:
         text = self.command("scontrol", "show", "job", "-o", job).splitlines()[0]
         return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
-    def wait(self, condition: Callable[[], bool], what: str, seconds: float = 90) -> None:
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float = 180) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"waited {seconds} s for {what}\n{self.logs()}"
             time.sleep(0.2)
 
-    def finish(self, job: str) -> None:
-        """Wait until a job is over; one that waits to start again is started at once."""
-        self.wait(lambda: self._is_over(job), f"job {job}")
-        # Between its end and its return to the queue a job looks as if it had failed.
-        time.sleep(2)
-        self.wait(lambda: self._is_over(job), f"job {job} after its requeue")
+    def finish(self, job: str, requeues: int = 0) -> None:
+        """Wait until a job is over for good; where it waits to start again, it is started at once.
 
-    def _is_over(self, job: str) -> bool:
-        states = self.command("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").split()
-        if set(states) <= {"PENDING", "REQUEUED"} and self.show(job)["Restarts"] != "0":
+        Between its end and its return to the queue a job looks as if it had failed, for as long as the
+        machine is busy: only the number of its requeues tells that end from its last.
+        """
+        self.wait(lambda: self._is_over(job, requeues), f"job {job} after {requeues} requeues")
+
+    def _is_over(self, job: str, requeues: int) -> bool:
+        facts = self.show(job)
+        state, restarts = facts["JobState"], int(facts["Restarts"])
+        if state in {"PENDING", "REQUEUED"} and restarts > 0:
             start = ["scontrol", "update", f"JobId={job}", "StartTime=now"]
             subprocess.run(start, check=False, capture_output=True)
-        return set(states) <= {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"}
+        return state in {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"} and restarts >= requeues
 
     def logs(self) -> str:
         return "\n".join(f"== {path.name}\n{path.read_text()}" for path in sorted(self.folder.glob("*.log")))

@@ -73,7 +73,7 @@ def test_signal_requeue_and_resume(cluster):
     cluster.command("scancel", "--signal=USR1", "--batch", job)
     cluster.wait(lambda: "requeueing job" in cluster.logs(), "the requeue")
     assert (cluster.folder / "out put" / "long.h5.checkpoint").stat().st_mode & 0o777 == 0o600
-    cluster.finish(job)
+    cluster.finish(job, requeues=1)
     assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
     assert "going on after round" in cluster.logs()
     found, expected = read_result(cluster.folder / "out put" / "long.h5"), read_result(unbroken(cluster))
@@ -88,7 +88,7 @@ def test_preemption(cluster):
     other = cluster.submit("--partition=high", "--exclusive", "--wrap=true")
     cluster.finish(other)
     assert cluster.show(other)["JobState"] == "COMPLETED"
-    cluster.finish(job)
+    cluster.finish(job, requeues=1)
     assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
     assert cluster.show(job)["Restarts"] == "1"
     assert "going on after round" in cluster.logs()
