@@ -12,6 +12,8 @@ from missing import missing
 
 PROJECT = Path(__file__).parents[2]
 
+ENDS = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"}
+
 
 def works() -> bool:
     try:
@@ -53,20 +55,23 @@ class Cluster:
             time.sleep(0.2)
 
     def finish(self, job: str, requeues: int = 0) -> None:
-        """Wait until a job is over for good; where it waits to start again, it is started at once.
+        """Wait until a job is over for good.
 
         Between its end and its return to the queue a job looks as if it had failed, for as long as the
-        machine is busy: only the number of its requeues tells that end from its last.
+        machine is busy. One that is to be requeued must therefore be seen back before its end counts.
         """
-        self.wait(lambda: self._is_over(job, requeues), f"job {job} after {requeues} requeues")
+        if requeues > 0:
+            self.wait(lambda: self._is_back(job, requeues), f"requeue {requeues} of job {job}")
+        self.wait(lambda: self.show(job)["JobState"] in ENDS, f"the end of job {job}")
 
-    def _is_over(self, job: str, requeues: int) -> bool:
+    def _is_back(self, job: str, requeues: int) -> bool:
+        """Whether a job runs again.
+
+        SLURM lets it wait until its old credential has expired, and so do we: started before, it would be
+        turned away as one whose credential was revoked.
+        """
         facts = self.show(job)
-        state, restarts = facts["JobState"], int(facts["Restarts"])
-        if state in {"PENDING", "REQUEUED"} and restarts > 0:
-            start = ["scontrol", "update", f"JobId={job}", "StartTime=now"]
-            subprocess.run(start, check=False, capture_output=True)
-        return state in {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"} and restarts >= requeues
+        return facts["JobState"] == "RUNNING" and int(facts["Restarts"]) >= requeues
 
     def logs(self) -> str:
         return "\n".join(f"== {path.name}\n{path.read_text()}" for path in sorted(self.folder.glob("*.log")))
