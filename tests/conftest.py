@@ -7,7 +7,7 @@ import pytest
 from missing import missing
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def mnist_dir() -> Path:
     """Return the folder that holds mnist/; only continuous integration must have it."""
     folder = os.environ.get("MU2MPI_DATA_DIR")
