@@ -25,6 +25,7 @@ import roofline
 import workload
 
 from mu2mpi import Experiment
+from mu2mpi.data.source import Source
 from mu2mpi.parallel import Communicator
 from mu2mpi.warmup import start_compiler
 
@@ -118,35 +119,48 @@ def two_ranks(repeats: int) -> dict:
 
 
 def scaling(repeats: int) -> dict[str, tuple[list[int], list[float]]]:
-    """Time the rounds and evaluations of runs of growing T, M and d, in turns, and return the medians."""
-    base = {"data": "synthetic", "samples": 60_000, "seed": 1, "evaluations": 1, "classes": 10}
+    """Return how many times as long as the smallest run those of growing T, M and d take, as medians.
+
+    What is timed are rounds, without evaluations. A run of many times the size stands between as many of the
+    smallest, since a machine that is shared lets short work run faster than long. All are small enough for
+    their samples to be read at once, before the first round.
+    """
+    base = {"data": "synthetic", "samples": 14_400, "seed": 1, "evaluations": 1, "classes": 10}
     grids: dict[str, tuple[list[int], Callable[[int], Experiment]]] = {
         "T": (
-            [250, 500, 1000, 2000, 4000],
+            [90, 180, 360, 720, 1440],
             lambda n: Experiment(**base, features=784, machines=10, rounds=n),
         ),
-        "M": ([10, 20, 40, 80, 160], lambda n: Experiment(**base, features=784, machines=n, rounds=250)),
+        "M": ([10, 20, 40, 80, 160], lambda n: Experiment(**base, features=784, machines=n, rounds=90)),
         "d": (
             [20_000, 50_000, 125_000, 300_000, 750_000],
-            lambda n: Experiment(**{**base, "samples": 400}, features=n // 10 - 1, machines=10, rounds=40),
+            lambda n: Experiment(**{**base, "samples": 400}, features=n // 10 - 1, machines=10, rounds=12),
         ),
     }
-    medians = {}
+    fits = {}
     for name, (values, make) in grids.items():
         of = {n: workload.shared_source(make(n), None, Communicator()) for n in values}
-        seconds = {n: [] for n in values}
+
+        def seconds(n: int, make: Callable[[int], Experiment] = make, of: dict[int, Source] = of) -> float:
+            phases = workload.run(make(n), Communicator(), of[n]).phases
+            return sum(spent for phase, spent in phases.items() if phase != "evaluation")
+
+        ratios: dict[int, list[float]] = {n: [] for n in values}
         for _ in range(repeats):
             for n in values:
-                phases = workload.run(make(n), Communicator(), of[n]).phases
-                seconds[n].append(sum(phases.values()))
-        medians[name] = values, [median(seconds[n]) for n in values]
+                before, after = (range((n // values[0] + extra) // 2) for extra in (0, 1))
+                smallest = [seconds(values[0]) for _ in before]
+                this = seconds(n)
+                smallest += [seconds(values[0]) for _ in after]
+                ratios[n].append(this / statistics.mean(smallest))
+        fits[name] = values, [median(ratios[n]) for n in values]
         print(f"scaling with {name}: done", file=sys.stderr, flush=True)
-    return medians
+    return fits
 
 
-def exponent(values: list[int], seconds: list[float]) -> tuple[float, float]:
+def exponent(values: list[int], ratios: list[float]) -> tuple[float, float]:
     """Return the slope of log time against log size, and its standard error."""
-    x, y = np.log(values), np.log(seconds)
+    x, y = np.log(values), np.log(ratios)
     (slope, _), covariance = np.polyfit(x, y, 1, cov=True)
     return float(slope), float(np.sqrt(covariance[0, 0]))
 
@@ -221,8 +235,8 @@ def two_ranks_table(samples: Samples) -> str:
 def scaling_table(fits: dict[str, tuple[list[int], list[float]]]) -> str:
     """Return the fitted exponents."""
     rows = []
-    for name, (values, seconds) in fits.items():
-        slope, error = exponent(values, seconds)
+    for name, (values, ratios) in fits.items():
+        slope, error = exponent(values, ratios)
         rows.append([name, f"{values[0]:,} to {values[-1]:,}", f"{slope:.3f} ± {error:.3f}"])
     return markdown(["time grows with", "from", "exponent"], rows)
 
@@ -246,13 +260,11 @@ def draw(samples: Samples, fits: dict[str, tuple[list[int], list[float]]]) -> No
     left.set_xticks(places + 0.2, names, fontsize=7)
     left.set_ylabel("machine-rounds per second")
     left.legend(frameon=False, loc="upper left")
-    for (name, (values, seconds)), marker, colour in zip(
+    for (name, (values, ratios)), marker, colour in zip(
         fits.items(), "os^", ("#0072B2", "#D55E00", "#009E73"), strict=True
     ):
         relative = np.array(values) / values[0]
-        right.loglog(
-            relative, np.array(seconds) / seconds[0], marker=marker, color=colour, label=f"with {name}"
-        )
+        right.loglog(relative, ratios, marker=marker, color=colour, label=f"with {name}")
     right.loglog([1, 40], [1, 40], color="0.6", linestyle=":", label="linear")
     right.set_xlabel("size (smallest = 1)")
     right.set_ylabel("time of a run (smallest = 1)")
