@@ -31,7 +31,7 @@ RHO_DIGITS = 8
 """Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
 mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
 
-LATER: Mapping[str, object] = {"normalize": "none"}
+LATER: Mapping[str, object] = {"normalize": "none", "estimator": "corrected-momentum", "query": "average"}
 """Options that were not there from the start, and what they are in files without them. The TOML leaves them
 out at these values, so that whatever follows from it, such as the noise of a seeded run, stays as it was."""
 
@@ -62,6 +62,8 @@ def is_file(data: str) -> bool:
 
 class Experiment(BaseModel):
     """One run of Algorithm 1 (untrusted server) or Algorithm 2 (trusted server) of the paper.
+
+    Or of a method beside them, by `estimator` and `query`.
 
     Options are defined here and nowhere else: the command line, the keys of a configuration file,
     the messages for bad values and the help all come from these fields.
@@ -137,6 +139,14 @@ class Experiment(BaseModel):
         description="who gets which samples: iid, contiguous, sorted, owner, dirichlet:A or labels:N "
         "[default: owner where the data name owners, or else iid]",
     )
+    estimator: Literal["corrected-momentum", "gradient"] = Field(
+        "corrected-momentum",
+        description="what machines send: corrected momentum, or the gradient of a fresh sample alone",
+    )
+    query: Literal["average", "iterate"] = Field(
+        "average",
+        description="where gradients are taken: at the weighted average of the iterates, or at the last one",
+    )
     server: Literal["untrusted", "trusted"] = Field(
         "untrusted",
         description="who adds the noise: every machine before it sends (untrusted), "
@@ -185,7 +195,8 @@ class Experiment(BaseModel):
         None,
         ge=1e-100,
         le=1e100,
-        description="learning rate eta in units of 1/(4LT) [default: that of the theorem, at most 1]",
+        description="learning rate eta in units of 1/(4LT), or of the largest that smoothness allows another "
+        "method [default: that of the theorem, at most 1]",
     )
     seed: int | None = Field(
         None,
@@ -267,6 +278,16 @@ class Experiment(BaseModel):
         if (self.normalize == "box") != (self.feature_bound is not None):
             raise ValueError(
                 "normalize = box and feature_bound need each other: the bound is what features are divided by"
+            )
+        if self.estimator == "corrected-momentum" and self.query == "iterate" and self.clip_norm is None:
+            raise ValueError(
+                "estimator = corrected-momentum at query = iterate needs a clip_norm: iterates may lie a "
+                "diameter apart in any round, so increments have no bound that noise could be scaled to; "
+                "give --clip-norm, or query = average, where none passes G + 2LD"
+            )
+        if self.preset is not None and (self.estimator, self.query) != ("corrected-momentum", "average"):
+            raise ValueError(
+                "preset chooses settings of mu^2-SGD alone: estimator = corrected-momentum, query = average"
             )
         if self.noise == "aggregate" and self.server == "trusted":
             raise ValueError(

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.algorithm.pieces import ESTIMATORS, QUERIES, Method
 from mu2mpi.algorithm.schedule import Schedule, make_schedule
 from mu2mpi.data import open_source
 from mu2mpi.data.partition import check_rounds, most_rounds
@@ -80,6 +81,7 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
         unit_norm=experiment.normalize == "unit",
         eta_scale=experiment.eta_scale,
         aggregate_noise=experiment.noise == "aggregate",
+        method=Method(ESTIMATORS[experiment.estimator], QUERIES[experiment.query]),
     )
 
 

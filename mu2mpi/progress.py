@@ -91,7 +91,7 @@ class TerminalProgress(Progress):
         self._stream = stream
         self._bar: Any = None
         self._rho = 0.0
-        self._rounds = 0
+        self._touched = 1
         self._done = 0
         self._shown = 0.0
         self._last = ""
@@ -101,7 +101,7 @@ class TerminalProgress(Progress):
         from tqdm import tqdm
 
         print(headline(experiment, schedule, rounds_done), file=self._stream, flush=True)
-        self._rho, self._rounds, self._done = schedule.rho, schedule.rounds, rounds_done
+        self._rho, self._touched, self._done = schedule.rho, schedule.touched, rounds_done
         self._bar = tqdm(
             total=schedule.rounds,
             initial=rounds_done,
@@ -118,7 +118,7 @@ class TerminalProgress(Progress):
         now = monotonic()
         if now - self._shown >= REFRESH_SECONDS:
             self._shown = now
-            spent = rho_spent(self._rho, self._done, self._rounds)
+            spent = rho_spent(self._rho, self._done, self._touched)
             self._bar.set_postfix_str(f"{self._last}rho spent {spent:.3g}", refresh=False)
         self._bar.update()
 

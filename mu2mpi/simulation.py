@@ -11,7 +11,7 @@ from mu2mpi import environment
 from mu2mpi.algorithm.machine import Machines
 from mu2mpi.algorithm.server import make_server
 from mu2mpi.data.source import Source
-from mu2mpi.evaluation import affordable_evaluations, evaluation_rounds, make_evaluator
+from mu2mpi.evaluation import ExactEvaluator, affordable_evaluations, evaluation_rounds, make_evaluator
 from mu2mpi.experiment import Experiment
 from mu2mpi.interruption import Verdict
 from mu2mpi.parallel import Communicator, block
@@ -92,7 +92,7 @@ class Simulation:
         with communicator.together():
             feature_type = self.machines.read(self.rounds_done + 1).features.dtype
         start_compiler()
-        communicator.fill_cache(kernel_calls(feature_type))
+        communicator.fill_cache(kernel_calls(feature_type, self.schedule.method.estimator))
 
     def run(self, progress: Progress, keeper: Keeper | None = None) -> Result:
         """Take all rounds that are left and return the result, the same on every rank.
@@ -120,7 +120,7 @@ class Simulation:
         if self.communicator.rank == 0:
             result = Result(
                 experiment=self.experiment,
-                x=self.server.iterates.x,
+                x=self.server.iterates.output,
                 w=self.server.iterates.w,
                 history=_history(self._rows),
                 privacy=self._privacy(),
@@ -145,22 +145,26 @@ class Simulation:
             verdict = keeper.look(t)
             if verdict is not Verdict.GO_ON:
                 keeper.keep(verdict, self.state(perf_counter() - started))
-            x = server.iterates.x
+            server.iterates.visit(t)
+            query, x = server.iterates.x, server.iterates.output
             server.round(t, machines, clock)
             if t in evaluate_at:
                 measured = self.evaluator.measure(x)
+                error = self._estimate_error(t, query)
                 clock.lap("evaluation")
                 if measured is not None:
-                    self._rows.append(self._row(t, *measured, perf_counter() - started))
+                    self._rows.append((*self._row(t, *measured, perf_counter() - started), error))
                     progress.measured(t, *measured, self._rows[-1][5])
             self.rounds_done = t
             progress.advance()
 
     def _row(self, t: int, loss: float, accuracy: float, elapsed: float) -> tuple[float, ...]:
-        """Return a row of the history: each machine has spent t samples and 2t gradients by round t."""
-        samples = self.schedule.machines * t
-        spent = rho_spent(self.schedule.rho, t, self.schedule.rounds)
-        return t, loss, accuracy, samples, 2 * samples, spent, elapsed, self._message_norm(t)
+        """Return a row of the history: each machine has spent t samples by round t."""
+        schedule = self.schedule
+        samples = schedule.machines * t
+        gradients = schedule.method.estimator.gradients * samples
+        spent = rho_spent(schedule.rho, t, schedule.touched)
+        return t, loss, accuracy, samples, gradients, spent, elapsed, self._message_norm(t)
 
     def _message_norm(self, t: int) -> float:
         """Return the norm of q~_t, which the guarantee covers with either server, on rank 0.
@@ -173,10 +177,23 @@ class Simulation:
         norm = np.linalg.norm(direction.astype(np.float64))
         return float(norm * schedule.resolution / schedule.machines)
 
+    def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
+        """Return ||d_t - f'(x_t)||^2 on rank 0, where f is known: the sum before noise is of made-up data."""
+        if not isinstance(self.evaluator, ExactEvaluator):
+            return math.nan
+        schedule = self.schedule
+        total = self.communicator.reduce(self.machines.q, np.empty_like(self.machines.q))
+        _, gradient = self.evaluator.gradient(query)
+        if total is None:
+            return math.nan
+        weight = schedule.method.estimator.weight(t)
+        d = total * (schedule.resolution / (schedule.machines * weight))
+        return float(np.sum((d - gradient) ** 2))
+
     def _theory(self) -> Theory:
         """Compare with theory, on every rank; rank 0 alone knows the final loss."""
         loss = self.communicator.share(self._rows[-1][1] if self._rows else math.nan)
-        x = self.server.iterates.x
+        x = self.server.iterates.output
         return assess(self.schedule, self.source, self.evaluator, x, loss, self.communicator)
 
     @property
@@ -203,6 +220,7 @@ class Simulation:
             w=iterates.w,
             x=iterates.x,
             x_previous=iterates.x_previous,
+            mean=iterates.mean,
             q=total,
             history=_history(self._rows),
             elapsed_seconds=elapsed,
@@ -219,6 +237,8 @@ class Simulation:
         if checkpoint is not None:
             for name in ("w", "x", "x_previous"):
                 np.copyto(getattr(iterates, name), getattr(checkpoint, name))
+            if iterates.mean is not None and checkpoint.mean is not None:
+                np.copyto(iterates.mean, checkpoint.mean)
             np.copyto(self.machines.q, checkpoint.q)
             self.machines.largest_squared_norm = checkpoint.largest_squared_norm
             self.machines.clipped = checkpoint.clipped
@@ -230,6 +250,8 @@ class Simulation:
             return
         communicator.bcast(iterates.x)
         communicator.bcast(iterates.x_previous)
+        if iterates.mean is not None:
+            communicator.bcast(iterates.mean)
         if self.experiment.server == "untrusted":
             communicator.bcast(iterates.w)
 
@@ -246,6 +268,7 @@ class Simulation:
             sigma=schedule.sigma,
             rounds=schedule.rounds,
             machines=schedule.machines,
+            touched=schedule.touched,
             parameters=schedule.d,
             resolution=schedule.resolution,
             noise_recomputable=self.experiment.seed is not None,

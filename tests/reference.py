@@ -290,6 +290,101 @@ def _record(
         record.append(Round(t, x, w, s, q, q_average))
 
 
+# ------------------------------------------------------------------ the methods beside mu^2-SGD
+
+
+@dataclass
+class Setting:
+    """What the methods have in common: samples in their order, K, privacy, and the noise of a round.
+
+    `noise(t)` returns the standard normals that the *sum* over machines receives in round t: those of all
+    machines together (untrusted server), or one draw (trusted server).
+    """
+
+    features: NDArray
+    labels: NDArray
+    x1: Array
+    D: float
+    rho: float
+    trusted: bool
+    noise: NoiseOfSum
+    clip_norm: float | None = None
+    unit: bool = False
+
+    def __post_init__(self) -> None:
+        self.T, self.M = self.labels.shape
+        self.F = 1 if self.unit else self.x1.shape[1]
+        self.L = smoothness(self.F)
+        # By what the average has less noise than one draw.
+        self.N = self.M if self.trusted else math.sqrt(self.M)
+
+    def clipping(self, bound: float) -> float:
+        return bound if self.clip_norm is None else min(bound, self.clip_norm)
+
+    def gradients(self, t: int, x: Array) -> list[Array]:
+        """Return the gradient of each machine's sample of round t at x."""
+        z = samples(self.features[t - 1], self.unit)
+        return [gradient(x, z[i], int(self.labels[t - 1, i])) for i in range(self.M)]
+
+    def noised(self, t: int, sigma: float, of_machines: list[Array]) -> Array:
+        average = np.mean(of_machines, axis=0)
+        return average + sigma / self.M * self.noise(t) if sigma > 0 else average
+
+    def project(self, w: Array) -> Array:
+        return project(w, self.x1, self.D / 2)
+
+    def squared_error(self, C: float, sigma: float) -> float:
+        """Return what E of the squared error of an average gradient, clipped to C and noised, is at most."""
+        return C**2 / self.M + self.x1.size * sigma**2 / self.N**2
+
+
+def parallel_sgd(run: Setting) -> tuple[Array, Array]:
+    """Dekel et al. 2012, with the noise of Song et al. 2013: return the mean of w_1 .. w_T, and w_T."""
+    C = run.clipping(lipschitz(run.F))
+    sigma = 2 * C / run.rho
+    eta = 1 / (run.L + math.sqrt(run.squared_error(C, sigma) * run.T) / run.D)
+    w = [run.x1]
+    for t in range(1, run.T + 1):
+        g = run.noised(t, sigma, [clip(g, C) for g in run.gradients(t, w[-1])])
+        w.append(run.project(w[-1] - eta * g))
+    return np.mean(w[:-1], axis=0), w[-2]
+
+
+def anytime_sgd(run: Setting) -> tuple[Array, Array]:
+    """Cutkosky 2019, Algorithm 1 with alpha_t = t and projected gradient steps: return x_T and w_T."""
+    C = run.clipping(lipschitz(run.F))
+    sigma = 2 * C / run.rho
+    alphas = np.arange(1.0, run.T + 1)
+    steps = math.sqrt(run.squared_error(C, sigma) * np.sum(alphas**2))
+    eta = min(run.D / steps, 1 / (4 * run.L * run.T))
+    w = [run.x1]
+    for t in range(1, run.T + 1):
+        x = np.tensordot(alphas[:t], np.stack(w), axes=1) / np.sum(alphas[:t])
+        g = run.noised(t, sigma, [clip(g, C) for g in run.gradients(t, x)])
+        w.append(run.project(w[-1] - eta * t * g))
+    return x, w[-2]
+
+
+def storm(run: Setting) -> tuple[Array, Array]:
+    """Cutkosky and Orabona 2019, Algorithm 1 with a_t = 1/t: return w_T twice.
+
+    What a sample adds to t d_t is clipped.
+    """
+    C = run.clipping(math.inf)
+    sigma = 2 * C * math.sqrt(run.T) / run.rho
+    eta = 1 / (9 * run.L)
+    if sigma > 0:
+        eta = min(eta, run.D * run.N / (sigma * math.sqrt(run.x1.size)))
+    w = w_previous = run.x1
+    q = [np.zeros(run.x1.shape)] * run.M
+    for t in range(1, run.T + 1):
+        both = zip(run.gradients(t, w), run.gradients(t, w_previous), strict=True)
+        q = [of_machine + clip(t * g - (t - 1) * h, C) for of_machine, (g, h) in zip(q, both, strict=True)]
+        d = run.noised(t, sigma, q) / t
+        w, w_previous = run.project(w - eta / math.sqrt(t + 1) * d), w
+    return w_previous, w_previous
+
+
 # ------------------------------------------------------------------------------ ChaCha20, RFC 8439
 
 WORD = 0xFFFFFFFF

@@ -28,6 +28,7 @@ from mu2mpi.running import Job, _find_checkpoint
 from mu2mpi.signals import StopRequests
 from mu2mpi.simulation import Keeper, Simulation
 
+OTHERS = [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")]
 SERVERS = pytest.mark.parametrize("server", ["untrusted", "trusted"])
 
 
@@ -74,6 +75,19 @@ def test_going_on_gives_the_bits_of_an_unbroken_run(server, t, tmp_path):
     resumed = Simulation(experiment, source, Communicator(), state).run(Progress())
     assert_same(resumed, unbroken)
     assert np.all(np.diff(resumed.history.elapsed_seconds) > 0)
+
+
+@SERVERS
+@pytest.mark.parametrize(("estimator", "query"), OTHERS)
+def test_other_methods_go_on_to_the_same_bits(server, estimator, query, tmp_path):
+    source = random_source(1, 100, 6, 3)
+    experiment = Experiment(
+        server=server, machines=4, seed=9, clip_norm=0.9, estimator=estimator, query=query
+    )
+    unbroken = Simulation(experiment, source, Communicator()).run(Progress())
+    write_checkpoint(stopped_state(experiment, source, 9), tmp_path / "checkpoint")
+    state = read_checkpoint(tmp_path / "checkpoint")
+    assert_same(Simulation(experiment, source, Communicator(), state).run(Progress()), unbroken)
 
 
 def test_going_on_in_the_middle_of_a_chunk_of_samples(monkeypatch):

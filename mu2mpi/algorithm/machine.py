@@ -11,9 +11,18 @@ from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.compiled import inline, kernel, round_to_integer
 from mu2mpi.privacy.noise import AGGREGATE, MACHINE, add_noise, padded_zeros
 from mu2mpi.problem.ball import shrinkage, squared_norm
-from mu2mpi.problem.logistic import BATCH, TILE, batch_logits, empty_batch, load_sample, residual, two_logits
+from mu2mpi.problem.logistic import (
+    BATCH,
+    TILE,
+    batch_logits,
+    empty_batch,
+    load_sample,
+    model_logits,
+    residual,
+    two_logits,
+)
 
-__all__ = ["HostedSamples", "Machines", "Supply", "add_increments"]
+__all__ = ["HostedSamples", "Machines", "Supply", "add_gradients", "add_increments"]
 
 
 @inline
@@ -33,6 +42,19 @@ def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
             for j in range(row.size):
                 pair = round_to_integer(c0 * z0[j]) + round_to_integer(c1 * z1[j])
                 row[j] += pair + round_to_integer(c2 * z2[j]) + round_to_integer(c3 * z3[j])
+
+
+@inline
+def _clip(c, z, bound, resolution):  # type: ignore[no-untyped-def]
+    """Scale c such that c z^T keeps to a norm, and is in units of the grid.
+
+    Return the squared norm that c z^T had, and whether it was clipped.
+    """
+    squared = squared_norm(c) * squared_norm(z)
+    factor = shrinkage(squared, bound)
+    for k in range(c.size):
+        c[k] *= factor / resolution
+    return squared, factor < 1.0
 
 
 @kernel
@@ -94,16 +116,41 @@ def add_increments(q, x, x_previous, features, labels, scales, bias, t, bound, r
             residual(r_previous, labels[start + i])
             for k in range(classes):
                 r[k] += (t - 1.0) * (r[k] - r_previous[k])
-            squared = squared_norm(r) * squared_norm(z[i, :width])
-            factor = shrinkage(squared, bound)
+            squared, is_clipped = _clip(r, z[i, :width], bound, resolution)
             largest = max(largest, squared)
-            clipped += factor < 1.0
-            for k in range(classes):
-                r[k] *= factor / resolution
+            clipped += is_clipped
         for i in range(count, batch):
             for k in range(classes):
                 at_x[i, k] = 0.0
         _add_outer_products(q, at_x, z)
+    return largest, clipped
+
+
+@kernel
+def add_gradients(q, x, features, labels, scales, bias, bound, resolution, batch):  # type: ignore[no-untyped-def]
+    """Add the gradients g_{t,i} at x_t of some samples, clipped and rounded to the grid, to q.
+
+    Parameters and returns are those of `add_increments`, with gradients in place of increments.
+    """
+    classes, width = x.shape
+    z = empty_batch(batch, width)
+    logits, of_rest = np.empty((batch, classes)), np.empty((batch, (classes + 1) // 2))
+    largest = 0.0
+    clipped = 0
+    for start in range(0, labels.size, batch):
+        count = min(batch, labels.size - start)
+        for i in range(count):
+            load_sample(features[start + i], scales[start + i], bias, z[i])
+        model_logits(x, z, logits, of_rest)
+        for i in range(count):
+            residual(logits[i], labels[start + i])
+            squared, is_clipped = _clip(logits[i], z[i, :width], bound, resolution)
+            largest = max(largest, squared)
+            clipped += is_clipped
+        for i in range(count, batch):
+            for k in range(classes):
+                logits[i, k] = 0.0
+        _add_outer_products(q, logits, z)
     return largest, clipped
 
 
@@ -168,7 +215,8 @@ class Machines:
     samples : HostedSamples
         What was read last; nothing before the first round.
     q : ndarray of int64, shape (K, F)
-        Sum of the hosted q_{t,i}, not noised, in units of the grid.
+        Sum of the hosted q_{t,i}, not noised, in units of the grid. With plain gradients, g_{t,i} takes the
+        place of q_{t,i}.
     flat_q : ndarray of int64
         The same numbers as `add_noise` takes them.
     largest_squared_norm : float
@@ -224,22 +272,18 @@ class Machines:
         return counts + np.bincount(places.ravel(), minlength=counts.size).reshape(counts.shape)
 
     def observe(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:
-        """Spend each machine's sample z_{t,i}: q_{t,i} = q_{t-1,i} + s_{t,i}."""
+        """Spend each machine's sample z_{t,i}: q_{t,i} = q_{t-1,i} + s_{t,i}, or the gradient alone."""
         samples, schedule = self.read(t), self.schedule
         k = t - samples.first_round
-        largest, clipped = add_increments(
-            self.q,
-            x,
-            x_previous,
-            samples.features[k],
-            samples.labels[k],
-            samples.scales[k],
-            samples.bias,
-            t,
-            schedule.bound,
-            schedule.resolution,
-            self._batch,
-        )
+        fresh = samples.features[k], samples.labels[k], samples.scales[k], samples.bias
+        bound, resolution = schedule.bound, schedule.resolution
+        if schedule.method.estimator.lasts:
+            largest, clipped = add_increments(
+                self.q, x, x_previous, *fresh, t, bound, resolution, self._batch
+            )
+        else:
+            self.q.fill(0)
+            largest, clipped = add_gradients(self.q, x, *fresh, bound, resolution, self._batch)
         self.largest_squared_norm = max(self.largest_squared_norm, largest)
         self.clipped += clipped
 

@@ -3,25 +3,28 @@
 import math
 from dataclasses import dataclass
 
+from mu2mpi.algorithm.pieces import Method
+from mu2mpi.algorithm.steps import base_rate, largest_rate
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution, clipping_bound
 from mu2mpi.privacy.noise import MAX_COORDINATES, MAX_NUMBER
 from mu2mpi.problem.logistic import gradient_bound, smoothness
 
-__all__ = ["Schedule", "averaging_weight", "make_schedule"]
+__all__ = ["Schedule", "make_schedule"]
 
 
-def averaging_weight(t: int) -> float:
-    """Return alpha_t / alpha_{1:t} = 2 / (t + 1), the weight of w_t in the average x_t (alpha_t = t)."""
-    return 2 / (t + 1)
+MU2 = Method()
+"""The method of Algorithms 1 and 2."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The constants of Algorithm 1 or 2 for one problem.
+    """The constants of Algorithm 1 or 2, or of a method beside them, for one problem.
 
     Attributes
     ----------
+    method : Method
+        What machines send, and where they take gradients.
     server : str
         ``"untrusted"`` (Algorithm 1) or ``"trusted"`` (Algorithm 2).
     machines, rounds : int
@@ -33,19 +36,24 @@ class Schedule:
     unit_norm : bool
         Whether each sample is scaled to norm 1.
     G, L, S : float
-        Bounds on gradients, on their change, and on increments: S = G + 2 L D (Lemma 4.2).
+        Bounds on gradients, on their change, and on increments: S = G + 2 L D (Lemma 4.2), or what the
+        method has in its place.
     clip_norm : float
         Norm that no increment passes, S unless the user chose less: every sum q_t has sensitivity
         2 clip_norm.
+    touched : int
+        How many of the T messages one sample can be in.
     rho : float
         The releases are (a, a rho^2 / 2)-RDP for every a > 1.
     sigma : float
-        Standard deviation 2 clip_norm sqrt(T) / rho of each draw of noise for the *sum* over machines,
-        with either server (Theorems 5.2 and 6.2); 0 if rho is infinite.
+        Standard deviation 2 clip_norm sqrt(touched) / rho of each draw of noise for the *sum* over machines,
+        with either server (Theorems 5.2 and 6.2, where touched = T); 0 if rho is infinite.
     eta : float
-        The learning rate, that of Theorem 5.2 or 6.2 unless the user chose another.
+        The learning rate, that of Theorem 5.2 or 6.2 or of the method's own theory, unless the user chose
+        another.
     by_theorem : bool
-        Whether increments keep norm S and eta is the theorem's, so that its bound holds.
+        Whether the method is the paper's, increments keep norm S and eta is the theorem's, so that its bound
+        holds.
     resolution : float
         Spacing of the grid of messages.
     bound : float
@@ -54,6 +62,7 @@ class Schedule:
         Whether the noise of all machines is drawn as one, which simulates an untrusted server.
     """
 
+    method: Method
     server: str
     machines: int
     rounds: int
@@ -65,6 +74,7 @@ class Schedule:
     L: float
     S: float
     clip_norm: float
+    touched: int
     rho: float
     sigma: float
     eta: float
@@ -92,6 +102,7 @@ def make_schedule(
     unit_norm: bool = False,
     eta_scale: float | None = None,
     aggregate_noise: bool = False,
+    method: Method = MU2,
 ) -> Schedule:
     """Compute the constants of a run.
 
@@ -110,15 +121,17 @@ def make_schedule(
     unit_norm : bool, optional
         Whether each sample is scaled to norm 1; if not, only its features lie in [-1, 1].
     eta_scale : float, optional
-        eta in units of 1/(4LT); the theorem's by default.
+        eta in units of the largest that smoothness allows, such as 1/(4LT); what theory says by default.
     aggregate_noise : bool, optional
         Whether the noise of all machines is drawn as one.
+    method : Method, optional
+        What machines send, and where they take gradients: by default that of the paper.
 
     Raises
     ------
     InputError
-        If no grid of messages exists, some constant is not a finite number, or something has more
-        parts than the noise can tell apart.
+        If no grid of messages exists, increments have no bound and no clipping norm is given, some
+        constant is not a finite number, or something has more parts than the noise can tell apart.
 
     References
     ----------
@@ -126,14 +139,17 @@ def make_schedule(
     """
     squared = 1 if unit_norm else features
     G, L = gradient_bound(squared), smoothness(squared)
-    S = G + 2 * L * diameter
+    S = method.increment_bound(G, L, diameter)
     clip = S if clip_norm is None else min(clip_norm, S)
-    d = classes * features
-    sigma = 2 * clip * math.sqrt(rounds) / rho
+    if math.isinf(clip):
+        raise InputError("increments of this method have no bound, so it needs a clip_norm")
+    d, touched = classes * features, method.estimator.touched(rounds)
+    sigma = 2 * clip * math.sqrt(touched) / rho
     shared = machines if server == "trusted" else math.sqrt(machines)
-    unit = 1 / (4 * L * rounds)
-    theorem = min(rho * diameter * shared / (2 * clip * rounds * math.sqrt(d)), unit)
-    eta = theorem if eta_scale is None else eta_scale * unit
+    theory = base_rate(
+        method, rounds=rounds, L=L, D=diameter, C=clip, rho=rho, d=d, machines=machines, N=shared
+    )
+    eta = theory if eta_scale is None else eta_scale * largest_rate(method, L, rounds)
     if d > MAX_COORDINATES or max(machines, rounds) > MAX_NUMBER:
         raise InputError(
             f"{d} coordinates, {machines} machines and {rounds} rounds are more than the noise has numbers "
@@ -144,8 +160,9 @@ def make_schedule(
             f"rho = {rho:g} and diameter = {diameter:g} leave the range of floating-point numbers"
         )
     draws = machines if aggregate_noise else 1
-    resolution = choose_resolution(clip, G, sigma, d, machines, rounds, draws)
+    resolution = choose_resolution(clip, G, sigma, d, machines, touched, draws)
     return Schedule(
+        method=method,
         server=server,
         machines=machines,
         rounds=rounds,
@@ -157,10 +174,11 @@ def make_schedule(
         L=L,
         S=S,
         clip_norm=clip,
+        touched=touched,
         rho=rho,
         sigma=sigma,
         eta=eta,
-        by_theorem=clip >= S and eta == theorem,
+        by_theorem=method.is_mu2 and clip >= S and eta == theory,
         resolution=resolution,
         bound=clipping_bound(clip, resolution, d),
         aggregate_noise=aggregate_noise,

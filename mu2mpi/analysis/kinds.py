@@ -10,6 +10,7 @@ KINDS = {
     "history": "loss and accuracy along a run, with a band over seeds",
     "tradeoff": "loss and accuracy against privacy, a line for each M and server",
     "weights": "the rows of x_T as images",
+    "errors": "error of the estimates d_t of the gradient along a run, before noise",
     "noise": "norms of signal and noise in what is released",
     "timing": "where the time goes, by phase and rank",
     "scaling": "time per round against the number of ranks",
@@ -18,7 +19,7 @@ KINDS = {
 }
 """The figures and what they show."""
 
-AGAINST = {"history": ("round", "samples"), "tradeoff": ("rho", "epsilon")}
+AGAINST = {"history": ("round", "samples", "gradient_evaluations"), "tradeoff": ("rho", "epsilon")}
 """What may be on the horizontal axis, the default first."""
 
 SUFFIXES = ("png", "svg", "pdf")

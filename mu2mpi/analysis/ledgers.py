@@ -94,6 +94,7 @@ def _with_experiment(result: Result) -> list[str]:
         ("server", privacy.server, experiment.server),
         ("machines", privacy.machines, experiment.machines),
         ("rounds", privacy.rounds, experiment.rounds),
+        ("touched", privacy.touched, 1 if experiment.estimator == "gradient" else experiment.rounds),
         ("delta", privacy.delta, experiment.delta),
         ("noise", privacy.noise, experiment.noise or "protocol"),
         ("noise_recomputable", privacy.noise_recomputable, experiment.seed is not None),

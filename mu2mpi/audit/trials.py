@@ -68,7 +68,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
         machines, rounds = settled.machines or 0, settled.rounds or 0
         schedule = plan(settled, Neighbour(machines * rounds, None), machines)
     start_compiler()
-    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE)))
+    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule.method.estimator))
     secret = os.urandom(32) if settled.seed is None else root_key(settled.seed)
     root = communicator.share(derive_key(secret, "audit", settled.server))
     data = neighbours(schedule, derive_key(root, "dealing"))

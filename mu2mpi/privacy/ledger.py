@@ -50,6 +50,9 @@ class PrivacyStatement:
         Standard deviation of each coordinate of each draw of noise, for the sum over machines.
     rounds, machines : int
         T and M: how often something is released, and over how many machines it is summed up.
+    touched : int
+        How many of the releases one sample can change: all T of them if it stays in what is sent, as with
+        corrected momentum, and 1 with plain gradients.
     parameters : int
         The number of coordinates d.
     resolution : float
@@ -74,6 +77,7 @@ class PrivacyStatement:
     sigma: float
     rounds: int
     machines: int
+    touched: int
     parameters: int
     resolution: float
     noise_recomputable: bool
@@ -83,12 +87,13 @@ class PrivacyStatement:
 
 
 def releases(statement: PrivacyStatement, rounds: int | None = None) -> list[Releases]:
-    """Return what a run released, or what it had by some round.
+    """Return what of the releases of a run, or of those up to some round, one sample can change.
 
-    One sample is in one increment, of norm at most C, and so moves every sum by at most 2 C.
+    It is in one increment, of norm at most C, and so moves every sum in which that is by at most 2 C. Given
+    the releases before it, any other is the same whatever the sample is, and tells nothing of it.
     """
     done = statement.rounds if rounds is None else rounds
-    return [Releases(2 * statement.clip_norm, statement.sigma, done)]
+    return [Releases(2 * statement.clip_norm, statement.sigma, min(done, statement.touched))]
 
 
 def recomputed(statement: PrivacyStatement) -> PrivacyStatement:
@@ -114,6 +119,7 @@ def mismatches(statement: PrivacyStatement) -> list[str]:
             ("noise", statement.noise, ("protocol", "aggregate")),
             ("adjacency", statement.adjacency, (ADJACENCY,)),
             ("unit", statement.unit, (UNIT,)),
+            ("touched", statement.touched, (1, statement.rounds)),
         )
         if value not in known
     ]
@@ -121,7 +127,7 @@ def mismatches(statement: PrivacyStatement) -> list[str]:
         return [*found, "delta, clip_norm or sigma is out of range, so nothing can be computed"]
     truth = recomputed(statement)
     found += [
-        f"{name} = {getattr(statement, name):.10g} is claimed, but {statement.rounds:,} releases with "
+        f"{name} = {getattr(statement, name):.10g} is claimed, but {statement.touched:,} releases with "
         f"sigma = {statement.sigma:.10g} and clip_norm = {statement.clip_norm:.10g} give "
         f"{getattr(truth, name):.10g}"
         for name in ("rho", "epsilon", "epsilon_exact")

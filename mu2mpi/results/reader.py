@@ -33,7 +33,7 @@ __all__ = [
 
 OWN_ATTRIBUTES = ("schema", "created", "status", "experiment")
 
-ADDED_COLUMNS = ("message_norm",)
+ADDED_COLUMNS = ("message_norm", "estimate_error")
 """Columns of the history that files of earlier versions lack; they are NaN there."""
 
 SUMMED_UP = {
@@ -319,6 +319,7 @@ def _privacy(file: h5py.File, path: Path) -> PrivacyStatement:
     added = {
         "machines": experiment.machines,
         "rounds": experiment.rounds,
+        "touched": experiment.rounds,
         "parameters": _group(file, path, "model")["x"].size,
         "unit": UNIT,
     }

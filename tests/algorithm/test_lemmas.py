@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.algorithm.machine import HostedSamples, Machines
-from mu2mpi.algorithm.schedule import averaging_weight, make_schedule
+from mu2mpi.algorithm.pieces import QUERIES
+from mu2mpi.algorithm.schedule import make_schedule
 from mu2mpi.algorithm.server import Iterates
 from mu2mpi.data.population import POINTS, Population
 from mu2mpi.evaluation import ExactEvaluator
@@ -17,6 +18,7 @@ from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key, key_words
 from mu2mpi.supply import make_supply
 
+averaging_weight = QUERIES["average"].averaging_weight
 seeds = st.integers(0, 2**32 - 1)
 shapes = st.tuples(st.integers(2, 5), st.integers(2, 7))
 

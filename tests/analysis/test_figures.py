@@ -34,6 +34,18 @@ def runs(folder):
     return mu2mpi.load(folder).summaries
 
 
+@pytest.fixture(scope="module")
+def populations(tmp_path_factory):
+    """Return runs of both estimators on a population."""
+    folder = tmp_path_factory.mktemp("populations")
+    settings = {"data": "population", "features": 3, "machines": 2, "rounds": 200, "rho": math.inf}
+    for estimator in ("corrected-momentum", "gradient"):
+        for seed in (1, 2):
+            experiment = Experiment(**settings, estimator=estimator, seed=seed)
+            mu2mpi.run(experiment, output=folder / f"{estimator}-{seed}.h5")
+    return mu2mpi.load(folder).summaries
+
+
 def made_up(ranks, machines, seed=1, elapsed=1.0, **settings):
     """Return a summary as of a run on some ranks, without a file."""
     experiment = Experiment(data="digits", machines=machines, rounds=100, seed=seed, **settings)
@@ -187,6 +199,21 @@ def test_scaling_finds_strong_and_weak_series():
         draw("scaling", [made_up(1, 8), made_up(1, 8, seed=2)])
 
 
+def test_errors_are_means_over_seeds_with_their_slopes(runs, populations):
+    figure = draw("errors", populations)
+    (panel,) = figure.axes
+    momentum, slope, plain, flat = (line.get_ydata() for line in lines(panel))
+    t = lines(panel)[0].get_xdata()
+    of_momentum = [read_result(run.path).history.estimate_error for run in populations[:2]]
+    np.testing.assert_allclose(momentum, np.mean(of_momentum, axis=0))
+    np.testing.assert_allclose(slope, momentum[0] / t)
+    assert np.all(flat == plain[0])
+    assert momentum[-1] < 0.2 * plain[-1]
+    assert "estimator = gradient" in legend_labels(figure)
+    with pytest.raises(InputError, match="population only"):
+        draw("errors", runs)
+
+
 def test_too_much_for_one_figure_says_what_to_choose():
     many = [made_up(1, 8, rho=float(rho)) for rho in range(1, 10)]
     with pytest.raises(InputError, match="--where rho="):
@@ -216,8 +243,8 @@ def every_figure(runs):
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_covers_data_and_nothing_is_cut_off(runs, kind, theme):
-    others = {"scaling": scaling_runs, "rates": rate_runs}
+def test_nothing_covers_data_and_nothing_is_cut_off(runs, populations, kind, theme):
+    others = {"scaling": scaling_runs, "rates": rate_runs, "errors": lambda: populations}
     figure = draw(kind, others[kind]() if kind in others else runs, theme=theme)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()

@@ -45,6 +45,26 @@ def test_bits_equal_those_of_one_process(communicator, server, machines, dtype, 
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@pytest.mark.parametrize("machines", [1, 5])
+@pytest.mark.parametrize(
+    ("estimator", "query"),
+    [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")],
+)
+def test_other_methods_have_the_bits_of_one_process(communicator, server, machines, estimator, query):
+    experiment = Experiment(
+        server=server, machines=machines, rounds=20, seed=3, clip_norm=2.0, estimator=estimator, query=query
+    )
+    source = random_source(machines, 20 * machines, 13, 5)
+    ours, alone = (
+        Simulation(experiment, source, ranks).run(Progress()) for ranks in (communicator, Communicator())
+    )
+    assert ours.x.tobytes() == alone.x.tobytes()
+    assert ours.privacy == alone.privacy
+    np.testing.assert_array_equal(ours.history.test_loss, alone.history.test_loss)
+    assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_populations_have_the_bits_of_one_process(communicator, server):
     experiment = Experiment(
         data="population", server=server, machines=5, rounds=30, seed=1, features=4, heterogeneity=0.5

@@ -96,6 +96,8 @@ def figures(runs: Sequence[Summary]) -> str:
             continue
         if kind == "tradeoff" and len({run.experiment.rho for run in runs}) == 1:
             continue
+        if kind == "errors" and all(run.experiment.data != "population" for run in runs):
+            continue
         try:
             pictures = [image(draw(kind, runs, theme=theme), "svg", theme) for theme in (LIGHT, DARK)]
         except InputError as error:

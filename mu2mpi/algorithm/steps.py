@@ -1,0 +1,67 @@
+"""How far the server moves: the learning rate that the theory of each method asks for."""
+
+import math
+from collections.abc import Callable
+
+from mu2mpi.algorithm.pieces import Method
+
+__all__ = ["base_rate", "largest_rate", "learning_rate"]
+
+
+def largest_rate(method: Method, L: float, rounds: int) -> float:
+    """Return the eta of a method that no noise would make smaller."""
+    if method.query.averages:
+        return 1 / (4 * L * rounds)
+    return 1 / (9 * L) if method.estimator.lasts else 1 / L
+
+
+def base_rate(
+    method: Method, *, rounds: int, L: float, D: float, C: float, rho: float, d: int, machines: int, N: float
+) -> float:
+    """Return the eta of a method.
+
+    Parameters
+    ----------
+    method : Method
+        Which one.
+    rounds, machines, d : int
+        T, M and the number of coordinates.
+    L, D, C : float
+        Smoothness, diameter, and the norm to which what a sample adds is clipped.
+    rho : float
+        Privacy of all releases together.
+    N : float
+        By what the average over machines has less noise than one draw: sqrt(M) or M.
+
+    References
+    ----------
+    Corrected momentum at averages: Theorem 5.2 (untrusted) and 6.2 (trusted) of the paper. The others:
+    docs/methods.md, after Cutkosky, "Anytime online-to-batch, optimism and acceleration", 2019; Dekel et al.,
+    "Optimal distributed online prediction using mini-batches", 2012; Cutkosky and Orabona, "Momentum-based
+    variance reduction in non-convex SGD", 2019.
+    """
+    T, largest = rounds, largest_rate(method, L, rounds)
+    if method.is_mu2:
+        return min(rho * D * N / (2 * C * T * math.sqrt(d)), largest)
+    if method.estimator.lasts:
+        return min(rho * D * N / (2 * C * math.sqrt(d) * math.sqrt(T)), largest)
+    # Root of V = C^2 / M + d sigma^2 / N^2 with sigma = 2 C / rho.
+    error = C * math.hypot(1 / math.sqrt(machines), 2 * math.sqrt(d) / (rho * N))
+    if method.query.averages:
+        squares = T * (T + 1) * (2 * T + 1) / 6
+        return min(D / (error * math.sqrt(squares)), largest)
+    return 1 / (1 / largest + error * math.sqrt(T) / D)
+
+
+def learning_rate(method: Method, eta: float) -> Callable[[int], float]:
+    """Return by what the message of round t is multiplied before it moves the iterate, as a function of t.
+
+    The message estimates k_t f'(x_t), and round t counts alpha_t: that is eta alpha_t / k_t. STORM takes
+    smaller steps as time goes on.
+    """
+    if method.is_mu2:
+        return lambda t: eta
+    estimator, query = method.estimator, method.query
+    if estimator.lasts:
+        return lambda t: eta / (estimator.weight(t) * math.sqrt(t + 1))
+    return lambda t: eta * query.importance(t)
