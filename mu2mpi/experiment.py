@@ -31,7 +31,12 @@ RHO_DIGITS = 8
 """Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
 mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
 
-LATER: Mapping[str, object] = {"normalize": "none", "estimator": "corrected-momentum", "query": "average"}
+LATER: Mapping[str, object] = {
+    "normalize": "none",
+    "method": "mu2-sgd",
+    "estimator": "corrected-momentum",
+    "query": "average",
+}
 """Options that were not there from the start, and what they are in files without them. The TOML leaves them
 out at these values, so that whatever follows from it, such as the noise of a seeded run, stays as it was."""
 
@@ -63,7 +68,7 @@ def is_file(data: str) -> bool:
 class Experiment(BaseModel):
     """One run of Algorithm 1 (untrusted server) or Algorithm 2 (trusted server) of the paper.
 
-    Or of a method beside them, by `estimator` and `query`.
+    Or of a method beside them, by `method`, or by `estimator` and `query`.
 
     Options are defined here and nowhere else: the command line, the keys of a configuration file,
     the messages for bad values and the help all come from these fields.
@@ -138,6 +143,11 @@ class Experiment(BaseModel):
         None,
         description="who gets which samples: iid, contiguous, sorted, owner, dirichlet:A or labels:N "
         "[default: owner where the data name owners, or else iid]",
+    )
+    method: Literal["mu2-sgd"] = Field(
+        "mu2-sgd",
+        description="the paper's mu^2-SGD, of which --estimator and --query switch a part off each, "
+        "or a method that it is compared with (docs/methods.md)",
     )
     estimator: Literal["corrected-momentum", "gradient"] = Field(
         "corrected-momentum",
@@ -279,15 +289,23 @@ class Experiment(BaseModel):
             raise ValueError(
                 "normalize = box and feature_bound need each other: the bound is what features are divided by"
             )
+        is_mu2 = (self.method, self.estimator, self.query) == ("mu2-sgd", "corrected-momentum", "average")
+        for name in ("estimator", "query"):
+            if self.method != "mu2-sgd" and name in self.model_fields_set:
+                raise ValueError(
+                    f"{name} is a switch of method = mu2-sgd only, and method = {self.method} has its own; "
+                    f"leave --{name} out"
+                )
         if self.estimator == "corrected-momentum" and self.query == "iterate" and self.clip_norm is None:
             raise ValueError(
                 "estimator = corrected-momentum at query = iterate needs a clip_norm: iterates may lie a "
                 "diameter apart in any round, so increments have no bound that noise could be scaled to; "
                 "give --clip-norm, or query = average, where none passes G + 2LD"
             )
-        if self.preset is not None and (self.estimator, self.query) != ("corrected-momentum", "average"):
+        if self.preset is not None and not is_mu2:
             raise ValueError(
-                "preset chooses settings of mu^2-SGD alone: estimator = corrected-momentum, query = average"
+                "preset chooses settings of mu^2-SGD alone: method = mu2-sgd, estimator = "
+                "corrected-momentum, query = average"
             )
         if self.noise == "aggregate" and self.server == "trusted":
             raise ValueError(

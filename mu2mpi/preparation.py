@@ -93,14 +93,15 @@ class Keys:
     ----------
     root : bytes or None
         What the others follow from; known to rank 0 alone.
-    dealing : bytes
-        Decides which machine gets which samples; known to all ranks.
+    dealing, sampling : bytes
+        Decide which machine gets which samples, and at random which of them it uses when; known to all ranks.
     noise : ndarray of uint32, shape (8,), or None
         Known to every rank if the machines draw the noise, and to rank 0 alone if the server does.
     """
 
     root: bytes | None
     dealing: bytes
+    sampling: bytes
     noise: NDArray[np.uint32] | None
 
     @staticmethod
@@ -132,8 +133,9 @@ class Keys:
         is_rank_0 = communicator.rank == 0
         if is_rank_0 and root is None:
             root = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
-        dealing = communicator.share(derive_key(root, "dealing") if root else None)
         noise = cls.noise_key(root, experiment) if root else None
+        choices = (derive_key(root, "dealing"), derive_key(noise, "sampling")) if root and noise else None
+        dealing, sampling = communicator.share(choices)
         if experiment.server == "untrusted":
             noise = communicator.share(noise)
-        return cls(root if is_rank_0 else None, dealing, key_words(noise) if noise else None)
+        return cls(root if is_rank_0 else None, dealing, sampling, key_words(noise) if noise else None)

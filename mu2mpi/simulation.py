@@ -76,7 +76,9 @@ class Simulation:
             self.schedule = plan(experiment, source, communicator.size)
             hosted = block(self.schedule.machines, communicator.size, communicator.rank)
             partition = partition_of(experiment, source)
-            supply = make_supply(source, self.schedule, self.keys.dealing, hosted, partition)
+            supply = make_supply(
+                source, self.schedule, self.keys.dealing, hosted, partition, self.keys.sampling
+            )
             noise = None if is_trusted else self.keys.noise
             self.machines = Machines(self.schedule, hosted, supply, noise)
             self.evaluator = make_evaluator(source, communicator, self.schedule.unit_norm)
@@ -113,7 +115,8 @@ class Simulation:
             progress.finish()
         largest, clipped = self._increments_so_far()
         class_counts = self._class_counts_so_far()
-        share = clipped / (self.schedule.machines * self.schedule.rounds)
+        drawn = self.schedule.machines * self.schedule.sampling.drawn(self.schedule.rounds)
+        share = min(1.0, clipped / drawn)
         theory = self._theory()
         timing, facts = self._timing(), environment.describe(self.communicator)
         result = None
@@ -159,10 +162,10 @@ class Simulation:
             progress.advance()
 
     def _row(self, t: int, loss: float, accuracy: float, elapsed: float) -> tuple[float, ...]:
-        """Return a row of the history: each machine has spent t samples by round t."""
-        schedule = self.schedule
-        samples = schedule.machines * t
-        gradients = schedule.method.estimator.gradients * samples
+        """Return a row of the history."""
+        schedule, sampling = self.schedule, self.schedule.sampling
+        samples = schedule.machines * sampling.used(t)
+        gradients = round(schedule.method.estimator.gradients * schedule.machines * sampling.drawn(t))
         spent = rho_spent(schedule.rho, t, schedule.touched)
         return t, loss, accuracy, samples, gradients, spent, elapsed, self._message_norm(t)
 
@@ -175,7 +178,7 @@ class Simulation:
         if t == schedule.rounds or direction is None:
             return math.nan
         norm = np.linalg.norm(direction.astype(np.float64))
-        return float(norm * schedule.resolution / schedule.machines)
+        return float(norm * schedule.resolution / (schedule.machines * schedule.sampling.size(t)))
 
     def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
         """Return ||d_t - f'(x_t)||^2 on rank 0, where f is known: the sum before noise is of made-up data."""
@@ -186,7 +189,7 @@ class Simulation:
         _, gradient = self.evaluator.gradient(query)
         if total is None:
             return math.nan
-        weight = schedule.method.estimator.weight(t)
+        weight = schedule.method.estimator.weight(t) * schedule.sampling.size(t)
         d = total * (schedule.resolution / (schedule.machines * weight))
         return float(np.sum((d - gradient) ** 2))
 

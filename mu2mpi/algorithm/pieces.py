@@ -77,10 +77,13 @@ class Method:
         What machines send.
     query : Query
         Where they take gradients.
+    name : str
+        What the user calls it.
     """
 
     estimator: Estimator = ESTIMATORS["corrected-momentum"]
     query: Query = QUERIES["average"]
+    name: str = "mu2-sgd"
 
     @property
     def is_mu2(self) -> bool:

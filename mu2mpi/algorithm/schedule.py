@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from mu2mpi.algorithm.pieces import Method
+from mu2mpi.algorithm.sampling import Fresh, Sampling
 from mu2mpi.algorithm.steps import base_rate, largest_rate
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution, clipping_bound
@@ -25,6 +26,8 @@ class Schedule:
     ----------
     method : Method
         What machines send, and where they take gradients.
+    sampling : Sampling
+        Which of its samples each machine uses in which round.
     server : str
         ``"untrusted"`` (Algorithm 1) or ``"trusted"`` (Algorithm 2).
     machines, rounds : int
@@ -63,6 +66,7 @@ class Schedule:
     """
 
     method: Method
+    sampling: Sampling
     server: str
     machines: int
     rounds: int
@@ -88,6 +92,10 @@ class Schedule:
         """Number of coordinates of the model."""
         return self.classes * self.features
 
+    def sigma_of(self, t: int) -> float:
+        """Return the standard deviation of each draw of noise of round t."""
+        return self.sigma
+
 
 def make_schedule(
     *,
@@ -103,6 +111,7 @@ def make_schedule(
     eta_scale: float | None = None,
     aggregate_noise: bool = False,
     method: Method = MU2,
+    sampling: Sampling | None = None,
 ) -> Schedule:
     """Compute the constants of a run.
 
@@ -126,6 +135,8 @@ def make_schedule(
         Whether the noise of all machines is drawn as one.
     method : Method, optional
         What machines send, and where they take gradients: by default that of the paper.
+    sampling : Sampling, optional
+        Which of its samples each machine uses in which round: by default a fresh one in each.
 
     Raises
     ------
@@ -160,9 +171,12 @@ def make_schedule(
             f"rho = {rho:g} and diameter = {diameter:g} leave the range of floating-point numbers"
         )
     draws = machines if aggregate_noise else 1
-    resolution = choose_resolution(clip, G, sigma, d, machines, touched, draws)
+    sampling = sampling or Fresh(rounds)
+    terms = sampling.most * (rounds if method.estimator.lasts else 1)
+    resolution = choose_resolution(clip, G, sigma, d, machines, terms, draws)
     return Schedule(
         method=method,
+        sampling=sampling,
         server=server,
         machines=machines,
         rounds=rounds,

@@ -44,7 +44,7 @@ def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-unt
     total : ndarray of int64, shape (K, F)
         The noised sum over machines, in units of the grid.
     step : float
-        The learning rate times the resolution over M: what takes the sum to the step.
+        The learning rate times the resolution over the number of samples: what takes the sum to the step.
     radius : float
         Radius of the ball K about 0.
     weight : float
@@ -78,6 +78,7 @@ class Iterates:
         self._query = method.query
         self._learning_rate = learning_rate(method, schedule.eta)
         self._resolution, self._machines = schedule.resolution, schedule.machines
+        self._sampling = schedule.sampling
         self._radius = schedule.radius
         self.direction: NDArray[np.int64] | None = None
 
@@ -93,7 +94,7 @@ class Iterates:
 
     def step(self, t: int, total: NDArray[np.int64]) -> None:
         """Move from round t to round t + 1 with the noised sum of the machines' messages."""
-        step = self._learning_rate(t) * self._resolution / self._machines
+        step = self._learning_rate(t) * self._resolution / (self._machines * self._sampling.size(t))
         weight = self._query.averaging_weight(t + 1)
         take_step(self.w, self.x, self.x_previous, total, step, self._radius, weight)
         self.direction = total
@@ -192,7 +193,7 @@ class TrustedServer:
     def _noised(self, t: int, flat_total: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._key is None:
             raise RuntimeError("the server holds no noise key")
-        scale = self._schedule.sigma / self._schedule.resolution
+        scale = self._schedule.sigma_of(t) / self._schedule.resolution
         add_noise(self._flat_message, flat_total, self._key, SERVER, 0, 1, t, scale)
         return self._message
 

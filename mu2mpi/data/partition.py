@@ -22,8 +22,9 @@ __all__ = ["check_rounds", "deal", "machine_rows", "most_rounds", "partition_row
 
 KEY_BYTES = 32
 
-Rows = Callable[[range], NDArray[np.int64]]
-"""Takes rounds, counted from 1, and returns what training rows some machines use in them, round by round."""
+Rows = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
+"""Takes numbers of samples among those of their machines, and these machines as numbers among some, all from
+0, and returns the training rows."""
 
 
 def samples_per_machine(samples: int, machines: int) -> int:
@@ -151,9 +152,9 @@ def most_rounds(source: Source, machines: int, partition: str) -> int:
 
 
 def partition_rows(
-    source: Source, partition: str, machines: int, rounds: int, key: bytes, hosted: range
+    source: Source, partition: str, machines: int, each: int, key: bytes, hosted: range
 ) -> Rows:
-    """Decide which training rows some machines use, and when.
+    """Decide which training rows some machines have, and in which order.
 
     Parameters
     ----------
@@ -163,8 +164,8 @@ def partition_rows(
         ``iid``: at random. ``contiguous``: an equal stretch each, in the order of the data. ``sorted``,
         ``dirichlet:A`` and ``labels:N``: by class, as `heterogeneity` says, and then in random order.
         ``owner``: to each owner its own, in random order.
-    machines, rounds : int
-        M and T.
+    machines, each : int
+        M, and how many samples each machine needs.
     key : bytes
         32 bytes that determine the dealing.
     hosted : range
@@ -176,14 +177,13 @@ def partition_rows(
         If there are too few samples.
     """
     if partition == "contiguous":
-        each = samples_per_machine(source.training_samples, machines)
-        starts = each * np.asarray(hosted, np.int64)
-        return lambda of: starts + np.arange(of.start - 1, of.stop - 1)[:, np.newaxis]
+        starts = samples_per_machine(source.training_samples, machines) * np.asarray(hosted, np.int64)
+        return lambda places, of: starts[of] + places
     if partition == "iid":
-        rows = machine_rows(source.training_samples, machines, rounds, key, hosted)
+        rows = machine_rows(source.training_samples, machines, each, key, hosted)
     else:
-        rows = _heterogeneous_rows(source, partition, machines, rounds, key, hosted)
-    return lambda of: rows[of.start - 1 : of.stop - 1]
+        rows = _heterogeneous_rows(source, partition, machines, each, key, hosted)
+    return lambda places, of: rows[places, of]
 
 
 def _heterogeneous_rows(

@@ -5,19 +5,18 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from arrays import random_samples
+from arrays import one_a_round, random_samples
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi.algorithm.machine import HostedSamples, Machines
+from mu2mpi.algorithm.machine import Machines
 from mu2mpi.algorithm.pieces import ESTIMATORS, QUERIES, Method
 from mu2mpi.algorithm.schedule import make_schedule
 
 
 def sums(schedule, features, labels, queries):
     """Return the exact sums of increments after each round, with the query points given."""
-    hosted, scales = range(schedule.machines), np.ones(labels.shape)
-    machines = Machines(schedule, hosted, lambda t: HostedSamples(features, labels, scales), None)
+    machines = Machines(schedule, range(schedule.machines), lambda t: one_a_round(features, labels), None)
     found = []
     for t in range(1, schedule.rounds + 1):
         machines.observe(t, queries[t], queries[t - 1])

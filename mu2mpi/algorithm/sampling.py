@@ -1,0 +1,162 @@
+"""Which of its samples each machine uses in which round."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Batches", "Fresh", "Sampling", "Taken", "users"]
+
+
+def users(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return whose each sample is, as a number among some machines from 0.
+
+    Parameters
+    ----------
+    sizes : ndarray of int64, shape (rounds, machines)
+        How many samples each machine uses in each round.
+
+    Returns
+    -------
+    ndarray of int64, shape (samples,)
+        Round by round, and in each machine by machine.
+    """
+    return np.repeat(np.tile(np.arange(sizes.shape[1]), len(sizes)), sizes.ravel())
+
+
+class Taken(NamedTuple):
+    """What some machines use in some rounds, round by round and in each machine by machine.
+
+    Attributes
+    ----------
+    places : ndarray of int64, shape (samples,)
+        Each as its number among the samples of its own machine, from 0.
+    sizes : ndarray of int64, shape (rounds, machines)
+        How many samples each machine uses in each round.
+    """
+
+    places: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @property
+    def machines(self) -> NDArray[np.int64]:
+        """Whose samples they are, as numbers among these machines from 0, shape (samples,)."""
+        return users(self.sizes)
+
+
+class Sampling(Protocol):
+    """How the samples of a machine are spread over the rounds; the same for every machine."""
+
+    @property
+    def owned(self) -> int:
+        """How many samples a machine needs to have."""
+
+    @property
+    def most(self) -> int:
+        """The largest number of samples that a machine can use in one round."""
+
+    def size(self, t: int) -> float:
+        """Return how many samples a machine is expected to use in round t."""
+
+    def drawn(self, t: int) -> float:
+        """Return how many it is expected to use in rounds 1 .. t, each as often as it is used."""
+
+    def used(self, t: int) -> int:
+        """Return how many of its samples it can have used in rounds 1 .. t, each counted once."""
+
+    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
+        """Return what some machines use in some rounds.
+
+        Parameters
+        ----------
+        key : bytes
+            32 bytes from which random choices follow. Those of a machine in a round depend on nothing
+            else but the two.
+        machines : range
+            Their numbers, from 0.
+        rounds : range
+            Consecutive rounds, from 1.
+        """
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """One sample in each round, each used once.
+
+    Attributes
+    ----------
+    rounds : int
+        T.
+    """
+
+    rounds: int
+
+    @property
+    def owned(self) -> int:
+        """One sample for each round."""
+        return self.rounds
+
+    @property
+    def most(self) -> int:
+        """One sample."""
+        return 1
+
+    def size(self, t: int) -> float:
+        """Return 1."""
+        return 1
+
+    def drawn(self, t: int) -> float:
+        """Return t."""
+        return t
+
+    def used(self, t: int) -> int:
+        """Return t."""
+        return t
+
+    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
+        """Return the t-th sample of each machine for round t."""
+        places = np.repeat(np.arange(rounds.start - 1, rounds.stop - 1), len(machines))
+        return Taken(places, np.ones((len(rounds), len(machines)), np.int64))
+
+
+@dataclass(frozen=True)
+class Batches:
+    """A batch in each round, each sample used once.
+
+    Attributes
+    ----------
+    ends : tuple of int
+        How many samples a machine has used by the end of each round.
+    """
+
+    ends: tuple[int, ...]
+
+    @property
+    def owned(self) -> int:
+        """All batches together."""
+        return self.ends[-1]
+
+    @property
+    def most(self) -> int:
+        """The largest batch."""
+        return int(np.diff(self.ends, prepend=0).max())
+
+    def size(self, t: int) -> float:
+        """Return the size of the batch of round t."""
+        return self.used(t) - self.used(t - 1)
+
+    def drawn(self, t: int) -> float:
+        """Return the size of the first t batches together."""
+        return self.used(t)
+
+    def used(self, t: int) -> int:
+        """Return the size of the first t batches together."""
+        return self.ends[t - 1] if t else 0
+
+    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
+        """Return the batches of some rounds, which follow each other in each machine's samples."""
+        batches = [np.arange(self.used(t - 1), self.used(t)) for t in rounds]
+        places = np.concatenate([np.empty(0, np.int64), *(np.tile(b, len(machines)) for b in batches)])
+        sizes = np.array([len(b) for b in batches], np.int64)
+        return Taken(places, np.repeat(sizes[:, np.newaxis], len(machines), axis=1))
