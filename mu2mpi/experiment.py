@@ -144,7 +144,7 @@ class Experiment(BaseModel):
         description="who gets which samples: iid, contiguous, sorted, owner, dirichlet:A or labels:N "
         "[default: owner where the data name owners, or else iid]",
     )
-    method: Literal["mu2-sgd"] = Field(
+    method: Literal["mu2-sgd", "snowball-sgd"] = Field(
         "mu2-sgd",
         description="the paper's mu^2-SGD, of which --estimator and --query switch a part off each, "
         "or a method that it is compared with (docs/methods.md)",
@@ -307,11 +307,56 @@ class Experiment(BaseModel):
                 "preset chooses settings of mu^2-SGD alone: method = mu2-sgd, estimator = "
                 "corrected-momentum, query = average"
             )
+        self._check_viewers()
+        if self.method == "snowball-sgd":
+            self._check_contraction()
         if self.noise == "aggregate" and self.server == "trusted":
             raise ValueError(
                 "noise = aggregate applies to server = untrusted only: a trusted server draws but one"
             )
         return self
+
+    def with_size(self, machines: int, rounds: int) -> Self:
+        """Return the experiment with M and T filled in.
+
+        Raises
+        ------
+        InputError
+            If the method cannot have so many machines.
+        """
+        try:
+            sized = self.model_copy(update={"machines": machines, "rounds": rounds})
+            sized._check_viewers()
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        return sized
+
+    def _check_viewers(self) -> None:
+        """Make sure that nobody sees an iterate who must not."""
+        if self.method == "snowball-sgd" and self.server == "untrusted" and (self.machines or 1) > 1:
+            raise ValueError(
+                "method = snowball-sgd protects the last iterate alone, from whoever sees no other, and with "
+                "an untrusted server that server and all machines see the others; give --server trusted, or "
+                "--machines 1"
+            )
+
+    def _check_contraction(self) -> None:
+        """Make sure that steps contract, and that what is measured is protected."""
+        if self.clip_norm is not None:
+            raise ValueError(
+                "method = snowball-sgd takes gradients as they are: its privacy needs steps that contract, "
+                "and those with clipped gradients need not; leave --clip-norm out"
+            )
+        if self.eta_scale is not None and self.eta_scale > 1:
+            raise ValueError(
+                f"eta_scale = {self.eta_scale:g} is in units of 2/L, and steps of method = snowball-sgd that "
+                "are longer do not contract, so that nothing is known of its privacy; give at most 1"
+            )
+        if self.evaluations is not None and self.evaluations > 1:
+            raise ValueError(
+                "method = snowball-sgd protects the last iterate alone, so that is where loss and accuracy "
+                "are measured; give --evaluations 1, or leave it out"
+            )
 
     @model_validator(mode="after")
     def _calibrate(self) -> Self:

@@ -1,5 +1,6 @@
 """What comes before the first round: data on every rank, the size of the run, its constants and keys."""
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,12 +8,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.pieces import ESTIMATORS, QUERIES, Method
+from mu2mpi.algorithm.pieces import method_of
 from mu2mpi.algorithm.schedule import Schedule, make_schedule
+from mu2mpi.algorithm.snowball import growth_of, most_steps
 from mu2mpi.data import open_source
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.population import Population
 from mu2mpi.data.source import Source
+from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import TURNS, Communicator
 from mu2mpi.preset import with_preset
@@ -41,7 +44,7 @@ def partition_of(experiment: Experiment, source: Source) -> str:
 def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
     """Return the experiment with M and T filled in, and with what its preset chooses.
 
-    By default there is one machine an owner or a rank, and a round for each sample of a machine.
+    By default there is one machine an owner or a rank, and as many rounds as the samples of a machine allow.
 
     Raises
     ------
@@ -50,11 +53,27 @@ def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
     """
     partition = partition_of(experiment, source)
     machines = experiment.machines or (len(source.owner_sizes) if partition == "owner" else ranks)
+    rounds = experiment.rounds or _rounds_of(experiment, source, machines)
+    return with_preset(experiment.with_size(machines, rounds))
+
+
+def _rounds_of(experiment: Experiment, source: Source, machines: int) -> int:
+    """Return for how many rounds the samples of each machine suffice."""
     if isinstance(source, Population):
-        rounds = experiment.rounds or max(1, source.training_samples // machines)
+        samples = max(1, source.training_samples // machines)
     else:
-        rounds = experiment.rounds or most_rounds(source, machines, partition)
-    return with_preset(experiment.model_copy(update={"machines": machines, "rounds": rounds}))
+        samples = most_rounds(source, machines, partition_of(experiment, source))
+    if experiment.method != "snowball-sgd":
+        return samples
+    growth = growth_of(machines, source.classes * (source.dimension + 1), experiment.rho)
+    steps = most_steps(samples, growth)
+    if steps == 0:
+        raise InputError(
+            f"snowball-sgd with rho = {experiment.rho:g} needs a last batch of {math.ceil(growth):,} samples "
+            f"of each machine, which has {samples:,}; give a larger rho, or more machines or samples"
+        )
+    # The last round shows what the steps made.
+    return steps + 1
 
 
 def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
@@ -67,9 +86,8 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
     """
     experiment = complete(experiment, source, ranks)
     machines, rounds = experiment.machines or 1, experiment.rounds or 1
-    if not isinstance(source, Population):
-        check_rounds(most_rounds(source, machines, partition_of(experiment, source)), machines, rounds)
-    return make_schedule(
+    method = method_of(experiment.method, experiment.estimator, experiment.query)
+    schedule = make_schedule(
         server=experiment.server,
         machines=machines,
         rounds=rounds,
@@ -81,8 +99,12 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
         unit_norm=experiment.normalize == "unit",
         eta_scale=experiment.eta_scale,
         aggregate_noise=experiment.noise == "aggregate",
-        method=Method(ESTIMATORS[experiment.estimator], QUERIES[experiment.query]),
+        method=method,
     )
+    if not isinstance(source, Population):
+        most = most_rounds(source, machines, partition_of(experiment, source))
+        check_rounds(most, machines, rounds, schedule.sampling.owned)
+    return schedule
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from mu2mpi.interruption import Verdict
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.preparation import Keys, complete, partition_of, plan
 from mu2mpi.privacy.accountant import epsilon_exact, epsilon_paper, rho_spent
-from mu2mpi.privacy.ledger import PrivacyStatement
+from mu2mpi.privacy.ledger import ALL_RELEASES, LAST_ITERATE, PrivacyStatement
 from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 from mu2mpi.supply import make_supply
@@ -84,6 +84,9 @@ class Simulation:
             self.evaluator = make_evaluator(source, communicator, self.schedule.unit_norm)
         self.server = make_server(self.schedule, communicator, self.keys.noise if is_trusted else None)
         count = experiment.evaluations or affordable_evaluations(self.schedule, source.test_samples)
+        if self.schedule.method.hides_iterates:
+            # The history is no place to show what is not protected.
+            count = 1
         self.evaluation_rounds = evaluation_rounds(self.schedule.rounds, count)
         self.clock = Stopwatch()
         self.rounds_done = 0
@@ -182,9 +185,9 @@ class Simulation:
 
     def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
         """Return ||d_t - f'(x_t)||^2 on rank 0, where f is known: the sum before noise is of made-up data."""
-        if not isinstance(self.evaluator, ExactEvaluator):
-            return math.nan
         schedule = self.schedule
+        if not isinstance(self.evaluator, ExactEvaluator) or schedule.sampling.size(t) == 0:
+            return math.nan
         total = self.communicator.reduce(self.machines.q, np.empty_like(self.machines.q))
         _, gradient = self.evaluator.gradient(query)
         if total is None:
@@ -272,10 +275,12 @@ class Simulation:
             rounds=schedule.rounds,
             machines=schedule.machines,
             touched=schedule.touched,
+            growth=schedule.growth,
             parameters=schedule.d,
             resolution=schedule.resolution,
             noise_recomputable=self.experiment.seed is not None,
             noise=self.experiment.noise or "protocol",
+            protects=LAST_ITERATE if schedule.method.hides_iterates else ALL_RELEASES,
         )
 
     def _increments_so_far(self) -> tuple[float, int]:

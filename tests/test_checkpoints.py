@@ -90,6 +90,16 @@ def test_other_methods_go_on_to_the_same_bits(server, estimator, query, tmp_path
     assert_same(Simulation(experiment, source, Communicator(), state).run(Progress()), unbroken)
 
 
+@pytest.mark.parametrize("t", [2, 30, 31, 32])
+def test_growing_batches_go_on_to_the_same_bits(t, tmp_path):
+    source = random_source(1, 200, 6, 3)
+    experiment = Experiment(method="snowball-sgd", server="trusted", machines=4, rounds=32, rho=2.0, seed=9)
+    unbroken = Simulation(experiment, source, Communicator()).run(Progress())
+    write_checkpoint(stopped_state(experiment, source, t), tmp_path / "checkpoint")
+    state = read_checkpoint(tmp_path / "checkpoint")
+    assert_same(Simulation(experiment, source, Communicator(), state).run(Progress()), unbroken)
+
+
 def test_going_on_in_the_middle_of_a_chunk_of_samples(monkeypatch):
     source = random_source(1, 100, 6, 3)
     experiment = Experiment(machines=4, seed=9)

@@ -7,7 +7,7 @@ the same at iterates, Anytime-SGD plain gradients at averages, and parallel SGD 
 import math
 from dataclasses import dataclass
 
-__all__ = ["ESTIMATORS", "QUERIES", "Estimator", "Method", "Query"]
+__all__ = ["ESTIMATORS", "METHODS", "QUERIES", "Estimator", "Method", "Query", "method_of"]
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,15 @@ class Method:
         Where they take gradients.
     name : str
         What the user calls it.
+    accountant : str
+        How it is known what the releases reveal: ``"gaussian"`` if one sample is in some Gaussian mechanisms,
+        ``"last-iterate"`` if only those who are trusted see an iterate before the last.
     """
 
     estimator: Estimator = ESTIMATORS["corrected-momentum"]
     query: Query = QUERIES["average"]
     name: str = "mu2-sgd"
+    accountant: str = "gaussian"
 
     @property
     def is_mu2(self) -> bool:
@@ -91,9 +95,14 @@ class Method:
         return self.estimator.lasts and self.query.averages
 
     @property
+    def hides_iterates(self) -> bool:
+        """Whether the noise of the steps to come protects a sample, as nobody sees the iterates between."""
+        return self.accountant == "last-iterate"
+
+    @property
     def takes_mean(self) -> bool:
         """Whether the output is the mean of all query points, as for parallel SGD, or the last of them."""
-        return not (self.estimator.lasts or self.query.averages)
+        return not (self.estimator.lasts or self.query.averages or self.hides_iterates)
 
     def increment_bound(self, G: float, L: float, D: float) -> float:
         """Return the norm that what one sample adds to a message never passes.
@@ -108,3 +117,12 @@ class Method:
         if not self.estimator.lasts:
             return G
         return G + 2 * L * D if self.query.averages else math.inf
+
+
+GRADIENT, ITERATE = ESTIMATORS["gradient"], QUERIES["iterate"]
+METHODS = {m.name: m for m in (Method(), Method(GRADIENT, ITERATE, "snowball-sgd", "last-iterate"))}
+
+
+def method_of(name: str, estimator: str, query: str) -> Method:
+    """Return a method by its name, and where that leaves the choice, by its estimator and query point."""
+    return Method(ESTIMATORS[estimator], QUERIES[query]) if name == Method.name else METHODS[name]

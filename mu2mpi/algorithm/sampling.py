@@ -1,6 +1,8 @@
 """Which of its samples each machine uses in which round."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -131,6 +133,11 @@ class Batches:
     """
 
     ends: tuple[int, ...]
+
+    @classmethod
+    def of(cls, sizes: Iterable[int]) -> "Batches":
+        """Return batches of these sizes."""
+        return cls(tuple(accumulate(map(int, sizes))))
 
     @property
     def owned(self) -> int:

@@ -4,10 +4,12 @@ import math
 from dataclasses import dataclass
 
 from mu2mpi.algorithm.pieces import Method
-from mu2mpi.algorithm.sampling import Fresh, Sampling
-from mu2mpi.algorithm.steps import base_rate, largest_rate
+from mu2mpi.algorithm.sampling import Batches, Fresh, Sampling
+from mu2mpi.algorithm.snowball import hidden_release, largest_landing
+from mu2mpi.algorithm.steps import base_rate, hidden_rate, largest_rate
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution, clipping_bound
+from mu2mpi.privacy.iteration import growing_batches
 from mu2mpi.privacy.noise import MAX_COORDINATES, MAX_NUMBER
 from mu2mpi.problem.logistic import gradient_bound, smoothness
 
@@ -46,11 +48,14 @@ class Schedule:
         2 clip_norm.
     touched : int
         How many of the T messages one sample can be in.
+    growth : float
+        How large the batches grow that hide iterates; 0 where none are hidden.
     rho : float
         The releases are (a, a rho^2 / 2)-RDP for every a > 1.
     sigma : float
         Standard deviation 2 clip_norm sqrt(touched) / rho of each draw of noise for the *sum* over machines,
-        with either server (Theorems 5.2 and 6.2, where touched = T); 0 if rho is infinite.
+        with either server (Theorems 5.2 and 6.2, where touched = T); 0 if rho is infinite. Where iterates
+        are hidden, that for one sample of each machine, and as many times larger for a batch.
     eta : float
         The learning rate, that of Theorem 5.2 or 6.2 or of the method's own theory, unless the user chose
         another.
@@ -79,6 +84,7 @@ class Schedule:
     S: float
     clip_norm: float
     touched: int
+    growth: float
     rho: float
     sigma: float
     eta: float
@@ -94,7 +100,7 @@ class Schedule:
 
     def sigma_of(self, t: int) -> float:
         """Return the standard deviation of each draw of noise of round t."""
-        return self.sigma
+        return self.sigma * self.sampling.size(t) if self.method.hides_iterates else self.sigma
 
 
 def make_schedule(
@@ -155,11 +161,19 @@ def make_schedule(
     if math.isinf(clip):
         raise InputError("increments of this method have no bound, so it needs a clip_norm")
     d, touched = classes * features, method.estimator.touched(rounds)
-    sigma = 2 * clip * math.sqrt(touched) / rho
-    shared = machines if server == "trusted" else math.sqrt(machines)
-    theory = base_rate(
-        method, rounds=rounds, L=L, D=diameter, C=clip, rho=rho, d=d, machines=machines, N=shared
-    )
+    sampling, growth = sampling or Fresh(rounds), 0.0
+    if method.hides_iterates:
+        clip, growth, sigma, resolution = hidden_release(rounds, machines, d, rho, G, clip_norm)
+        batches = growing_batches(rounds - 1, growth)
+        # The last round takes no step, so it needs no samples.
+        sampling = Batches.of([*batches, 0])
+        theory = hidden_rate(steps=rounds - 1, L=L, D=diameter, C=clip, noise=sigma / machines, d=d)
+    else:
+        sigma = 2 * clip * math.sqrt(touched) / rho
+        shared = machines if server == "trusted" else math.sqrt(machines)
+        theory = base_rate(
+            method, rounds=rounds, L=L, D=diameter, C=clip, rho=rho, d=d, machines=machines, N=shared
+        )
     eta = theory if eta_scale is None else eta_scale * largest_rate(method, L, rounds)
     if d > MAX_COORDINATES or max(machines, rounds) > MAX_NUMBER:
         raise InputError(
@@ -170,10 +184,16 @@ def make_schedule(
         raise InputError(
             f"rho = {rho:g} and diameter = {diameter:g} leave the range of floating-point numbers"
         )
-    draws = machines if aggregate_noise else 1
-    sampling = sampling or Fresh(rounds)
-    terms = sampling.most * (rounds if method.estimator.lasts else 1)
-    resolution = choose_resolution(clip, G, sigma, d, machines, terms, draws)
+    if method.hides_iterates:
+        if sigma > 0 and diameter / 2 > largest_landing(eta, batches, machines, resolution):
+            raise InputError(
+                f"the last of {rounds} rounds has too little noise beside diameter = {diameter:g} for "
+                "integers of 64 bits; give fewer rounds or a smaller diameter"
+            )
+    else:
+        draws = machines if aggregate_noise else 1
+        terms = sampling.most * (rounds if method.estimator.lasts else 1)
+        resolution = choose_resolution(clip, G, sigma, d, machines, terms, draws)
     return Schedule(
         method=method,
         sampling=sampling,
@@ -189,6 +209,7 @@ def make_schedule(
         S=S,
         clip_norm=clip,
         touched=touched,
+        growth=growth,
         rho=rho,
         sigma=sigma,
         eta=eta,

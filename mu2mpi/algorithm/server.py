@@ -14,6 +14,7 @@ from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.algorithm.steps import learning_rate
 from mu2mpi.compiled import aligned_zeros, kernel, reduction
 from mu2mpi.parallel import Communicator
+from mu2mpi.privacy.iteration import LANDING
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
 from mu2mpi.problem.ball import shrinkage
 from mu2mpi.timing import Stopwatch
@@ -76,10 +77,12 @@ class Iterates:
         method = schedule.method
         self.mean = aligned_zeros(shape, np.float64) if method.takes_mean else None
         self._query = method.query
-        self._learning_rate = learning_rate(method, schedule.eta)
+        self._learning_rate = learning_rate(method, schedule.eta, schedule.rounds)
         self._resolution, self._machines = schedule.resolution, schedule.machines
         self._sampling = schedule.sampling
         self._radius = schedule.radius
+        # Only the last step of hidden iterates is seen.
+        self._seen_step = schedule.rounds - 1 if method.hides_iterates and schedule.sigma > 0 else None
         self.direction: NDArray[np.int64] | None = None
 
     @property
@@ -96,8 +99,13 @@ class Iterates:
         """Move from round t to round t + 1 with the noised sum of the machines' messages."""
         step = self._learning_rate(t) * self._resolution / (self._machines * self._sampling.size(t))
         weight = self._query.averaging_weight(t + 1)
-        take_step(self.w, self.x, self.x_previous, total, step, self._radius, weight)
         self.direction = total
+        if t == self._seen_step:
+            # What is seen is a function of w_t - step * total alone, were w_t a multiple of the grid.
+            step *= LANDING
+            total = total // LANDING - np.rint(self.w / step).astype(np.int64)
+            self.w.fill(0.0)
+        take_step(self.w, self.x, self.x_previous, total, step, self._radius, weight)
         self.advance()
 
     def advance(self) -> None:

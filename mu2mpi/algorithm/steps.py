@@ -4,12 +4,15 @@ import math
 from collections.abc import Callable
 
 from mu2mpi.algorithm.pieces import Method
+from mu2mpi.privacy.iteration import halving_steps
 
-__all__ = ["base_rate", "largest_rate", "learning_rate"]
+__all__ = ["base_rate", "hidden_rate", "largest_rate", "learning_rate"]
 
 
 def largest_rate(method: Method, L: float, rounds: int) -> float:
     """Return the eta of a method that no noise would make smaller."""
+    if method.hides_iterates:
+        return 2 / L
     if method.query.averages:
         return 1 / (4 * L * rounds)
     return 1 / (9 * L) if method.estimator.lasts else 1 / L
@@ -53,12 +56,35 @@ def base_rate(
     return 1 / (1 / largest + error * math.sqrt(T) / D)
 
 
-def learning_rate(method: Method, eta: float) -> Callable[[int], float]:
+def hidden_rate(*, steps: int, L: float, D: float, C: float, noise: float, d: int) -> float:
+    """Return the first learning rate of a method that hides its iterates, of which the last is the output.
+
+    Parameters
+    ----------
+    steps, d : int
+        N and the number of coordinates.
+    L, D, C : float
+        Smoothness, diameter, and the norm that no gradient passes.
+    noise : float
+        Standard deviation of each coordinate of the noise of an average gradient.
+
+    References
+    ----------
+    D / (G sqrt(N)) with E ||g||^2 <= G^2, noise included: Jain, Nagaraj and Netrapalli, "Making the last
+    iterate of SGD information theoretically optimal", 2019. At most 2 / L, up to which steps contract.
+    """
+    return min(D / (math.hypot(C, math.sqrt(d) * noise) * math.sqrt(steps)), 2 / L)
+
+
+def learning_rate(method: Method, eta: float, rounds: int) -> Callable[[int], float]:
     """Return by what the message of round t is multiplied before it moves the iterate, as a function of t.
 
     The message estimates k_t f'(x_t), and round t counts alpha_t: that is eta alpha_t / k_t. STORM takes
-    smaller steps as time goes on.
+    smaller steps as time goes on, and so does a method whose last iterate has to be good by itself.
     """
+    if method.hides_iterates:
+        factors = halving_steps(rounds - 1)
+        return lambda t: eta * float(factors[t - 1])
     if method.is_mu2:
         return lambda t: eta
     estimator, query = method.estimator, method.query

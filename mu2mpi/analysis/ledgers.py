@@ -4,12 +4,23 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from mu2mpi.algorithm.pieces import method_of
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
-from mu2mpi.analysis.show import WHO, rounded_up
+from mu2mpi.analysis.show import rounded_up, who_sees
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import SOURCE_OPTIONS
 from mu2mpi.privacy.accountant import epsilon_exact, rho_of
-from mu2mpi.privacy.ledger import ADJACENCY, UNIT, agree, concerns, mismatches, releases
+from mu2mpi.privacy.ledger import (
+    ADJACENCY,
+    ALL_RELEASES,
+    LAST_ITERATE,
+    UNIT,
+    PrivacyStatement,
+    agree,
+    concerns,
+    mismatches,
+    releases,
+)
 from mu2mpi.results.collection import find_files, shown
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import Result
@@ -57,10 +68,10 @@ def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
         _row(path, result, not of_file) for (path, result), (_, of_file) in zip(results, found, strict=True)
     ]
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "computed again"]
-    servers = dict.fromkeys(result.privacy.server for _, result in results)
+    kinds = {(result.privacy.server, result.privacy.protects): result.privacy for _, result in results}
     parts = [
         as_text(header, [rows]),
-        *(as_paragraph(f"{name.capitalize()} server: {_who(name)}") for name in servers),
+        *(as_paragraph(f"{server.capitalize()} server: {_who(kinds[server, _])}") for server, _ in kinds),
         as_paragraph(MEANING),
         "" if problems else _together(results),
         as_bullets(_remarks(results)),
@@ -68,8 +79,8 @@ def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
     return "\n\n".join(part for part in parts if part), problems
 
 
-def _who(server: str) -> str:
-    return f"{WHO.get(server, 'Nobody knows who')} learns at most this about {UNIT} ({ADJACENCY})."
+def _who(privacy: PrivacyStatement) -> str:
+    return f"{who_sees(privacy)} learns at most this about {UNIT} ({ADJACENCY})."
 
 
 def _row(path: Path, result: Result, holds: bool) -> list[str]:
@@ -89,12 +100,14 @@ def contradictions(result: Result) -> list[str]:
 
 def _with_experiment(result: Result) -> list[str]:
     privacy, experiment = result.privacy, result.experiment
+    method = method_of(experiment.method, experiment.estimator, experiment.query)
     promised_epsilon, promised_norm = experiment.epsilon, experiment.clip_norm
     stated: list[tuple[str, object, object]] = [
         ("server", privacy.server, experiment.server),
         ("machines", privacy.machines, experiment.machines),
         ("rounds", privacy.rounds, experiment.rounds),
-        ("touched", privacy.touched, 1 if experiment.estimator == "gradient" else experiment.rounds),
+        ("touched", privacy.touched, method.estimator.touched(privacy.rounds)),
+        ("protects", privacy.protects, LAST_ITERATE if method.hides_iterates else ALL_RELEASES),
         ("delta", privacy.delta, experiment.delta),
         ("noise", privacy.noise, experiment.noise or "protocol"),
         ("noise_recomputable", privacy.noise_recomputable, experiment.seed is not None),

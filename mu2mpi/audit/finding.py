@@ -3,6 +3,7 @@
 import textwrap
 from dataclasses import dataclass
 
+from mu2mpi.algorithm.pieces import METHODS
 from mu2mpi.analysis.formats import as_text
 from mu2mpi.audit.evidence import Interval
 from mu2mpi.privacy.accountant import epsilon_exact
@@ -16,6 +17,8 @@ class Finding:
 
     Attributes
     ----------
+    method : str
+        What was run.
     server : str
         ``"untrusted"`` or ``"trusted"``.
     machines, rounds : int
@@ -32,6 +35,7 @@ class Finding:
         What epsilon exceeds with 95% confidence, by counting alone.
     """
 
+    method: str
     server: str
     machines: int
     rounds: int
@@ -58,8 +62,9 @@ class Finding:
     def describe(self) -> str:
         """Say what was done, and put what was found next to what is claimed; no line break at the end."""
         heading = textwrap.fill(
-            f"{self.server.capitalize()} server: {self.machines} machines, {self.rounds} rounds, "
-            f"{self.trials:,} runs on each of two data sets that differ in one sample of one machine.",
+            f"{self.server.capitalize()} server: {self._method()}{self.machines} machines, {self.rounds} "
+            f"rounds, {self.trials:,} runs on each of two data sets that differ in one sample of one "
+            "machine.",
             width=96,
         )
         by_gauss = [self._epsilon_of(mu) for mu in (self.mu.estimate, self.mu.low, self.mu.high)]
@@ -80,6 +85,12 @@ class Finding:
         )
         verdict = "; ".join(self.objections) or "No bound from below passes its claim"
         return f"{heading}\n\n{textwrap.indent(table, '  ')}\n\n{verdict}."
+
+    def _method(self) -> str:
+        """Return the method, unless it is the default, and what of it is attacked if that is not all."""
+        if self.method == METHODS["mu2-sgd"].name:
+            return ""
+        return f"{self.method}{', its output alone' if METHODS[self.method].hides_iterates else ''}, "
 
     def _epsilon_of(self, mu: float) -> float:
         return epsilon_exact(max(mu, 0.0), self.delta)

@@ -83,10 +83,12 @@ def neighbours(schedule: Schedule, dealing: bytes) -> tuple[list[Supply], list[S
     dealing : bytes
         32 bytes that decide which machine gets which sample, and when.
     """
-    machines, rounds = schedule.machines, schedule.rounds
-    samples = machines * rounds
-    whose = range(CANARY_MACHINE, CANARY_MACHINE + 1)
-    row = machine_rows(samples, machines, rounds, dealing, whose)[CANARY_ROUND - 1, 0]
+    machines, owned = schedule.machines, schedule.sampling.owned
+    samples = machines * owned
+    # A lone machine is the canary's.
+    canarys = min(CANARY_MACHINE, machines - 1)
+    place = schedule.sampling.used(CANARY_ROUND - 1)
+    row = machine_rows(samples, machines, owned, dealing, range(canarys, canarys + 1))[place, 0]
 
     def supplies(source: Source) -> list[Supply]:
         # Every run reads the same.

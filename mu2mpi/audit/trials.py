@@ -34,6 +34,9 @@ from mu2mpi.warmup import kernel_calls, start_compiler
 
 __all__ = ["audit", "play"]
 
+MOST_SAMPLES = 1 << 20
+"""Of each machine: as many as a schedule may ask for."""
+
 TRIALS_PER_NUMBER = 4
 """With fewer runs for each number that is seen, the adversary cannot learn how they vary together."""
 
@@ -65,8 +68,8 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     """
     with communicator.together():
         settled = _settle(experiment)
-        machines, rounds = settled.machines or 0, settled.rounds or 0
-        schedule = plan(settled, Neighbour(machines * rounds, None), machines)
+        machines = settled.machines or 0
+        schedule = plan(settled, Neighbour(machines * MOST_SAMPLES, None), machines)
     start_compiler()
     communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule.method.estimator))
     secret = os.urandom(32) if settled.seed is None else root_key(settled.seed)
@@ -100,7 +103,9 @@ def _settle(experiment: Experiment) -> Experiment:
     """Return the experiment with the audit's own settings, if there is something to attack."""
     if math.isinf(experiment.rho):
         raise InputError("rho = inf claims nothing that could be audited; give a finite --rho")
-    for name, fewest in (("machines", FEWEST_MACHINES), ("rounds", FEWEST_ROUNDS)):
+    # Of hidden iterates the adversary sees the last, and machines do not matter.
+    fewest_machines = 1 if experiment.method == "snowball-sgd" else FEWEST_MACHINES
+    for name, fewest in (("machines", fewest_machines), ("rounds", FEWEST_ROUNDS)):
         value = getattr(experiment, name)
         if value is None or value < fewest:
             raise InputError(
@@ -127,7 +132,8 @@ def see(
     Returns
     -------
     ndarray of float64, shape (len(keys), numbers)
-        All that crosses the wire where the adversary of the server's trust mode can see it.
+        All that crosses the wire where the adversary of the server's trust mode can see it, or the output
+        of a method that protects nothing else.
     """
 
     def watch(rank: RecordedRank) -> NDArray[np.float64]:
@@ -135,14 +141,19 @@ def see(
         for key in keys:
             rank.sent.clear()
             rank.received.clear()
-            play(schedule, supplies[rank.rank], rank, key)
-            rows.append(_seen_of(rank, schedule.server))
+            output = play(schedule, supplies[rank.rank], rank, key)
+            if schedule.method.hides_iterates:
+                rows.append(output if rank.rank == 0 else np.empty(0))
+            else:
+                rows.append(_seen_of(rank, schedule.server))
         return np.array(rows)
 
     return np.hstack(on_ranks(schedule.machines, watch))
 
 
-def play(schedule: Schedule, supply: Supply, communicator: Communicator, key: NDArray[np.uint32]) -> None:
+def play(
+    schedule: Schedule, supply: Supply, communicator: Communicator, key: NDArray[np.uint32]
+) -> NDArray[np.float64]:
     """Take part in one run, as the rank that hosts the machine of its own number.
 
     Parameters
@@ -155,6 +166,11 @@ def play(schedule: Schedule, supply: Supply, communicator: Communicator, key: ND
         As many ranks as there are machines.
     key : ndarray of uint32, shape (8,)
         Noise key.
+
+    Returns
+    -------
+    ndarray of float64, shape (d,)
+        The output.
     """
     rank, is_trusted = communicator.rank, schedule.server == "trusted"
     machines = Machines(schedule, range(rank, rank + 1), supply, None if is_trusted else key)
@@ -162,6 +178,7 @@ def play(schedule: Schedule, supply: Supply, communicator: Communicator, key: ND
     clock = Stopwatch()
     for t in range(1, schedule.rounds + 1):
         server.round(t, machines, clock)
+    return server.iterates.output.ravel()
 
 
 def _seen_of(rank: RecordedRank, server: str) -> NDArray[np.float64]:
@@ -189,6 +206,7 @@ def _judge(
     threshold = choose_threshold(scores[0][:half], scores[1][:half], experiment.delta)
     judged = scores[0][half:], scores[1][half:]
     return Finding(
+        method=experiment.method,
         server=experiment.server,
         machines=experiment.machines or 0,
         rounds=experiment.rounds or 0,

@@ -43,15 +43,21 @@ def samples_per_machine(samples: int, machines: int) -> int:
     return samples // machines
 
 
-def check_rounds(most: int, machines: int, rounds: int) -> None:
-    """Make sure that there is a fresh sample for every machine in every round.
+def check_rounds(most: int, machines: int, rounds: int, needed: int | None = None) -> None:
+    """Make sure that there is a fresh sample for every machine in every round, or what else each needs.
 
     Raises
     ------
     InputError
-        If there are more rounds than some machine has samples.
+        If that is more than some machine has samples.
     """
-    if rounds > most:
+    if needed is not None and needed != rounds:
+        if needed > most:
+            raise InputError(
+                f"{rounds} rounds are too many: they need {needed} samples of each machine, and {machines} "
+                f"machines have {most} each; give fewer --rounds, fewer machines, or a larger rho"
+            )
+    elif rounds > most:
         raise InputError(
             f"{rounds} rounds are too many: each machine spends one fresh sample a round, and the samples "
             f"for {machines} machines allow at most {most} rounds; give at most --rounds {most}, or fewer "

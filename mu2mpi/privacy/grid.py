@@ -24,7 +24,14 @@ LARGEST_UNITS_BITS = 50
 
 
 def choose_resolution(
-    clip_norm: float, gradient_norm: float, sigma: float, d: int, machines: int, terms: int, draws: int = 1
+    clip_norm: float,
+    gradient_norm: float,
+    sigma: float,
+    d: int,
+    machines: int,
+    terms: int,
+    draws: int = 1,
+    noisy_bits: int = NOISY_BITS,
 ) -> float:
     """Return the spacing g of the grid: a power of two, as fine as it may be.
 
@@ -43,20 +50,22 @@ def choose_resolution(
         stays in all messages that follow.
     draws : int, optional
         Machines whose noise is drawn as one.
+    noisy_bits : int, optional
+        Bits between the resolution and the noise.
 
     Returns
     -------
     float
-        About sigma 2^-30, or without noise 2^-40 times the size of an increment; finer where increments
-        are so small beside the noise that rounding them would cost much of their norm; coarser where
-        a number, or the sum of all machines' messages, could otherwise leave its integers.
+        About sigma 2^-30, or what is asked for, or without noise 2^-40 times the size of an increment; finer
+        where increments are so small beside the noise that rounding them would cost much of their norm;
+        coarser where a number, or the sum of all machines' messages, could otherwise leave its integers.
 
     Raises
     ------
     InputError
         If no useful grid exists.
     """
-    scale, bits = (sigma, NOISY_BITS) if sigma > 0 else (min(clip_norm, gradient_norm), NOISELESS_BITS)
+    scale, bits = (sigma, noisy_bits) if sigma > 0 else (min(clip_norm, gradient_norm), NOISELESS_BITS)
     wanted = min(scale * 2.0**-bits, clip_norm * 2.0**-CLIPPING_BITS / math.sqrt(d))
     # A message holds these increments and one draw of noise; each is rounded by at most half a unit.
     largest = machines * (terms * clip_norm + MAX_NORMAL * sigma)

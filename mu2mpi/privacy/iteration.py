@@ -13,7 +13,14 @@ Feldman, Mironov, Talwar and Thakurta, "Privacy amplification by iteration", 201
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["halving_steps", "last_iterate_rho", "rounding_slack"]
+__all__ = [
+    "LANDING",
+    "growing_batches",
+    "halving_steps",
+    "hidden_rho",
+    "last_iterate_rho",
+    "rounding_slack",
+]
 
 SPARE = 2.0
 """Rounding is charged so many times: once for the grid, and as much again for floating-point numbers."""
@@ -42,6 +49,35 @@ def halving_steps(steps: int) -> NDArray[np.float64]:
     left = -(-steps >> np.arange((steps - 1).bit_length() + 1))
     lengths = np.append(left[:-1] - left[1:], 1)
     return np.repeat(0.5 ** np.arange(len(lengths)), lengths)
+
+
+LANDING = 2**12
+"""Spacing of the grid on which the last step is taken, in units of that of its sum. The iterate can be so far
+away, measured in the noise of that step, that a finer grid would not fit into integers."""
+
+LARGEST_BATCH = 2.0**40
+"""Growth beyond all data sets ends here."""
+
+
+def growing_batches(steps: int, growth: float) -> NDArray[np.int64]:
+    """Return how many samples each machine uses in each step, so that all are hidden about as well.
+
+    Parameters
+    ----------
+    steps : int
+        N, at least 1.
+    growth : float
+        The last batch, before it is rounded up: others are smaller by what the noise of all steps from
+        theirs on hides better than that of the last hides its own.
+
+    Returns
+    -------
+    ndarray of int64, shape (N,)
+        The integers from growth * eta_t / sqrt(sum of eta_s^2 over s >= t) up, and at least 1.
+    """
+    eta = halving_steps(steps)
+    wanted = np.ceil(growth * last_iterate_rho(eta, eta))
+    return np.clip(wanted, 1.0, LARGEST_BATCH).astype(np.int64)
 
 
 def last_iterate_rho(
@@ -81,7 +117,7 @@ def rounding_slack(
     """Return how much farther apart than exact steps each step of a run can take two iterates.
 
     In each of the two, every coordinate of a gradient and of a draw of noise is rounded by at most half the
-    resolution, and so is the iterate before the last step, to the grid on which that step is taken.
+    resolution. The iterate before the last step is rounded to the coarser grid on which that step is taken.
 
     Parameters
     ----------
@@ -101,6 +137,34 @@ def rounding_slack(
     """
     noise_before = np.append(0.0, scales[:-1])
     iterate = np.zeros(len(scales))
-    iterate[-1] = scales[-1]
+    iterate[-1] = LANDING * scales[-1]
     slack: NDArray[np.float64] = SPARE * resolution * np.sqrt(d) * (scales * samples + noise_before + iterate)
     return slack
+
+
+def hidden_rho(
+    batches: NDArray[np.int64], machines: int, C: float, noise: float, resolution: float, d: int
+) -> NDArray[np.float64]:
+    """Return for each step of a run the rho of the last iterate, as it protects the samples of that step.
+
+    Parameters
+    ----------
+    batches : ndarray of int64, shape (N,)
+        How many samples each machine uses in each step.
+    machines, d : int
+        M and the number of coordinates.
+    C : float
+        Norm that no gradient passes: another sample moves the sum by 2 C at most.
+    noise : float
+        Standard deviation of each coordinate of the noise of an average gradient.
+    resolution : float
+        Spacing of the grid; 0 if nothing is rounded.
+
+    Returns
+    -------
+    ndarray of float64, shape (N,)
+        All in inverse proportion to `noise`.
+    """
+    eta, samples = halving_steps(len(batches)), machines * batches
+    scales = eta / samples
+    return last_iterate_rho(2 * C * scales, eta * noise, rounding_slack(scales, samples, resolution, d))

@@ -5,10 +5,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mu2mpi.privacy.accountant import Releases, epsilon_exact, epsilon_paper, rho_of
+from mu2mpi.privacy.iteration import growing_batches, hidden_rho
 
 __all__ = [
     "ADJACENCY",
+    "ALL_RELEASES",
     "LARGE_EPSILON",
+    "LAST_ITERATE",
     "UNIT",
     "Concern",
     "PrivacyStatement",
@@ -22,6 +25,9 @@ __all__ = [
 ADJACENCY = "replace-one"
 UNIT = "one sample of one machine"
 """What is replaced."""
+
+ALL_RELEASES, LAST_ITERATE = "all releases", "last iterate"
+"""What is protected: all that the server's trust mode says, or the last iterate from who sees no other."""
 
 LARGE_EPSILON = 10.0
 """Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample."""
@@ -37,7 +43,7 @@ class PrivacyStatement:
     ----------
     server : str
         ``"untrusted"``: the guarantee holds for everything that leaves a machine, {q~_{t,i}};
-        ``"trusted"``: for everything that leaves the server, {x_t}.
+        ``"trusted"``: for everything that leaves the server, {x_t}. See `protects`.
     rho : float
         The releases are (a, a rho^2 / 2)-RDP for every order a > 1; infinite without noise.
     delta, epsilon, epsilon_exact : float
@@ -47,7 +53,8 @@ class PrivacyStatement:
     clip_norm : float
         The norm to which increments are clipped; the sensitivity of every sum is twice this.
     sigma : float
-        Standard deviation of each coordinate of each draw of noise, for the sum over machines.
+        Standard deviation of each coordinate of each draw of noise, for the sum over machines. Where batches
+        grow, that for a batch of one sample of each machine, and as many times larger for a batch.
     rounds, machines : int
         T and M: how often something is released, and over how many machines it is summed up.
     touched : int
@@ -65,6 +72,11 @@ class PrivacyStatement:
     noise : str
         ``"protocol"``; or ``"aggregate"`` if the noise of all machines was drawn as one: then this is the
         guarantee of the protocol that was simulated, and not of the messages that were sent.
+    protects : str
+        ``"all releases"``; or ``"last iterate"`` if the guarantee holds for the output alone, from whoever
+        sees nothing of the rounds before: every machine sees them, and has to be trusted with them.
+    growth : float
+        How large batches grow so that later noise hides earlier samples (`growing_batches`); else 0.
     """
 
     server: str
@@ -84,6 +96,8 @@ class PrivacyStatement:
     adjacency: str = ADJACENCY
     unit: str = UNIT
     noise: str = "protocol"
+    protects: str = ALL_RELEASES
+    growth: float = 0.0
 
 
 def releases(statement: PrivacyStatement, rounds: int | None = None) -> list[Releases]:
@@ -93,7 +107,19 @@ def releases(statement: PrivacyStatement, rounds: int | None = None) -> list[Rel
     the releases before it, any other is the same whatever the sample is, and tells nothing of it.
     """
     done = statement.rounds if rounds is None else rounds
+    if statement.protects == LAST_ITERATE:
+        return [_last_iterate(statement)] if done == statement.rounds else []
     return [Releases(2 * statement.clip_norm, statement.sigma, min(done, statement.touched))]
+
+
+def _last_iterate(statement: PrivacyStatement) -> Releases:
+    """Return the one release that tells as much as the last iterate does of the sample it tells most of."""
+    batches = growing_batches(max(1, statement.rounds - 1), statement.growth)
+    noise, machines = statement.sigma / statement.machines, statement.machines
+    rho = hidden_rho(
+        batches, machines, statement.clip_norm, noise, statement.resolution, statement.parameters
+    )
+    return Releases(float(rho.max()), 1.0)
 
 
 def recomputed(statement: PrivacyStatement) -> PrivacyStatement:
@@ -120,6 +146,7 @@ def mismatches(statement: PrivacyStatement) -> list[str]:
             ("adjacency", statement.adjacency, (ADJACENCY,)),
             ("unit", statement.unit, (UNIT,)),
             ("touched", statement.touched, (1, statement.rounds)),
+            ("protects", statement.protects, (ALL_RELEASES, LAST_ITERATE)),
         )
         if value not in known
     ]
@@ -169,6 +196,15 @@ def concerns(statement: PrivacyStatement, samples: int | None = None) -> list[Co
                 "is no guarantee. Leave the seed out for data that are private.",
             )
         )
+    if statement.protects == LAST_ITERATE:
+        found.append(
+            Concern(
+                "of the last iterate alone",
+                "Only the last iterate is protected, which is the output. Every machine sees the iterates "
+                "before it and has to be trusted with them; whoever else sees one of them, a message or a "
+                "checkpoint may learn more.",
+            )
+        )
     if statement.noise == "aggregate":
         found.append(
             Concern(
@@ -204,5 +240,7 @@ def size_concerns(epsilon: float, delta: float, samples: int | None) -> list[Con
 
 
 def _used(statement: PrivacyStatement) -> int:
-    """Return how many samples a run used: one for each machine and round."""
+    """Return how many samples a run used: one for each machine and round, or batches."""
+    if statement.protects == LAST_ITERATE:
+        return statement.machines * int(growing_batches(max(1, statement.rounds - 1), statement.growth).sum())
     return statement.machines * statement.rounds

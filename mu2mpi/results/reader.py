@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import LATER, Experiment
-from mu2mpi.privacy.ledger import UNIT, PrivacyStatement
+from mu2mpi.privacy.ledger import ALL_RELEASES, UNIT, PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken
 
@@ -320,6 +320,8 @@ def _privacy(file: h5py.File, path: Path) -> PrivacyStatement:
         "machines": experiment.machines,
         "rounds": experiment.rounds,
         "touched": experiment.rounds,
+        "protects": ALL_RELEASES,
+        "growth": 0.0,
         "parameters": _group(file, path, "model")["x"].size,
         "unit": UNIT,
     }

@@ -219,3 +219,55 @@ def test_the_same_seed_does_not_give_the_same_noise_to_different_experiments():
     assert len(keys) == 8
     for unsent in ({"delta": 1e-6}, {"evaluations": 3}, {"preset": "practical"}):
         assert Keys.noise_key(root, experiment.model_copy(update=unsent)) in keys
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@given(
+    shapes,
+    st.sampled_from([0.5, 4.0, 1e9, np.inf]),
+    st.sampled_from([0.01, 0.1, 5.0, 500.0]),
+    st.sampled_from(["none", "unit"]),
+    st.sampled_from([None, None, 0.1, 1.0]),
+    st.integers(0, 2**31),
+    max_examples=15,
+)
+def test_snowball_equals_the_method_of_its_source(server, shape, rho, diameter, normalize, eta_scale, seed):
+    machines, rounds, classes, dimension = shape
+    machines = machines if server == "trusted" else 1
+    d = classes * (dimension + 1)
+    factors, batches = ref.snowball_batches(rounds - 1, machines, d, rho)
+    source = random_source(seed, machines * sum(batches) + 2, dimension, classes, np.float32)
+    experiment = Experiment(
+        method="snowball-sgd",
+        server=server,
+        machines=machines,
+        rounds=rounds,
+        rho=rho,
+        diameter=diameter,
+        normalize=normalize,
+        eta_scale=eta_scale,
+        seed=seed,
+    )
+    result = Simulation(experiment, source, Communicator()).run(Progress())
+    root = root_key(seed)
+    rows = machine_rows(
+        source.training_samples, machines, sum(batches), derive_key(root, "dealing"), range(machines)
+    )
+    samples = source.training(rows.ravel())
+    key, shape = key_words(Keys.noise_key(root, result.experiment)), (classes, dimension + 1)
+
+    def noise(t):
+        who = SERVER if server == "trusted" else MACHINE
+        return standard_normal(key, who, 0, t, d).reshape(shape)
+
+    z = ref.samples(samples.features, normalize == "unit")
+    F = 1 if normalize == "unit" else dimension + 1
+    w = ref.snowball_sgd(
+        z, samples.labels, shape, machines, diameter, rho, noise, batches, factors, F, eta_scale
+    )
+    assert relative_difference(result.x, w) < 1e-6
+    np.testing.assert_array_equal(result.w, result.x)
+    assert result.history.round.tolist() == [rounds]
+    assert result.history.samples[-1] == result.history.gradient_evaluations[-1] == machines * sum(batches)
+    assert result.diagnostics.clipped_share == 0
+    assert contradictions(result) == []

@@ -64,6 +64,19 @@ def test_other_methods_have_the_bits_of_one_process(communicator, server, machin
     assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
 
 
+@pytest.mark.parametrize(("server", "machines"), [("untrusted", 1), ("trusted", 1), ("trusted", 5)])
+def test_growing_batches_have_the_bits_of_one_process(communicator, server, machines):
+    experiment = Experiment(method="snowball-sgd", server=server, machines=machines, rho=1.0, seed=3)
+    source = random_source(machines, 120 * machines, 13, 5)
+    ours, alone = (
+        Simulation(experiment, source, ranks).run(Progress()) for ranks in (communicator, Communicator())
+    )
+    assert ours.x.tobytes() == alone.x.tobytes()
+    assert ours.privacy == alone.privacy
+    np.testing.assert_array_equal(ours.class_counts, alone.class_counts)
+    assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
+
+
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_populations_have_the_bits_of_one_process(communicator, server):
     experiment = Experiment(

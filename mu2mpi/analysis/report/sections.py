@@ -121,10 +121,13 @@ def privacy(runs: Sequence[Summary]) -> str:
         parts.append(paragraph(f"{silent} add no noise: for them there is no guarantee at all.", "warn"))
     if not noisy:
         return "\n".join(parts)
+    hidden = [run for run in noisy if run.experiment.method == "snowball-sgd"]
     for server in ("untrusted", "trusted"):
-        if any(run.experiment.server == server for run in noisy):
+        if any(run.experiment.server == server for run in noisy if run not in hidden):
             words = f"{server.capitalize()} server. {WHO[server]} learns at most this {GUARANTEE}"
             parts.append(paragraph(words))
+    if hidden:
+        parts.append(paragraph(f"Snowball SGD. {WHO['output']} learns at most this {GUARANTEE}"))
     rows = [
         [
             number_text(group.settings["server"]),
