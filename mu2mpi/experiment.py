@@ -40,6 +40,9 @@ LATER: Mapping[str, object] = {
 """Options that were not there from the start, and what they are in files without them. The TOML leaves them
 out at these values, so that whatever follows from it, such as the noise of a seeded run, stays as it was."""
 
+DRAWING = ("noisy-minibatch-sgd", "dp-sgd")
+"""Methods that draw a batch of samples at random in each round."""
+
 BY_PRESET = ("normalize", "clip_norm", "diameter", "eta_scale")
 """What a preset chooses where it is not set explicitly, once M is known."""
 
@@ -144,7 +147,7 @@ class Experiment(BaseModel):
         description="who gets which samples: iid, contiguous, sorted, owner, dirichlet:A or labels:N "
         "[default: owner where the data name owners, or else iid]",
     )
-    method: Literal["mu2-sgd", "snowball-sgd"] = Field(
+    method: Literal["mu2-sgd", "noisy-minibatch-sgd", "dp-sgd", "snowball-sgd"] = Field(
         "mu2-sgd",
         description="the paper's mu^2-SGD, of which --estimator and --query switch a part off each, "
         "or a method that it is compared with (docs/methods.md)",
@@ -166,7 +169,19 @@ class Experiment(BaseModel):
         None, ge=1, lt=2**32, description="number of machines M [default: one a rank]"
     )
     rounds: int | None = Field(
-        None, ge=1, lt=2**32, description="number of rounds T [default: as many as the samples allow]"
+        None,
+        ge=1,
+        lt=2**32,
+        description="number of rounds T [default: as many as the samples allow; noisy-minibatch-sgd: that of "
+        "its theorem; dp-sgd: 20 passes]",
+    )
+    batch: int | None = Field(
+        None,
+        ge=1,
+        lt=2**32,
+        description="noisy-minibatch-sgd: samples K that each machine draws in a round [default: that of its "
+        "theorem]; dp-sgd: samples that are expected in a round of all machines [default: a hundredth of "
+        "all, but at least 256]",
     )
     epsilon: float | None = Field(
         None,
@@ -296,6 +311,13 @@ class Experiment(BaseModel):
                     f"{name} is a switch of method = mu2-sgd only, and method = {self.method} has its own; "
                     f"leave --{name} out"
                 )
+        if self.batch is not None and self.method not in DRAWING:
+            raise ValueError(f"batch applies to method = {' or '.join(DRAWING)} only, not to {self.method}")
+        if self.method == "dp-sgd" and self.server != "trusted":
+            raise ValueError(
+                "method = dp-sgd needs server = trusted: its noise is drawn once for the sum over "
+                "all machines; give --server trusted"
+            )
         if self.estimator == "corrected-momentum" and self.query == "iterate" and self.clip_norm is None:
             raise ValueError(
                 "estimator = corrected-momentum at query = iterate needs a clip_norm: iterates may lie a "

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.algorithm.defaults import PASSES, expected_batch, theorem_batch, theorem_rounds
 from mu2mpi.algorithm.pieces import method_of
+from mu2mpi.algorithm.sampling import Poisson, Sampling, WithReplacement
 from mu2mpi.algorithm.schedule import Schedule, make_schedule
 from mu2mpi.algorithm.snowball import growth_of, most_steps
 from mu2mpi.data import open_source
@@ -16,10 +18,12 @@ from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.population import Population
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
+from mu2mpi.experiment import DRAWING, Experiment
 from mu2mpi.parallel import TURNS, Communicator
 from mu2mpi.preset import with_preset
+from mu2mpi.privacy.accountant import epsilon_exact
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
+from mu2mpi.problem.logistic import gradient_bound, smoothness
 
 __all__ = ["Keys", "complete", "partition_of", "plan", "shared_source"]
 
@@ -42,9 +46,10 @@ def partition_of(experiment: Experiment, source: Source) -> str:
 
 
 def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
-    """Return the experiment with M and T filled in, and with what its preset chooses.
+    """Return the experiment with M, T and the batch filled in, and with what its preset chooses.
 
-    By default there is one machine an owner or a rank, and as many rounds as the samples of a machine allow.
+    By default there is one machine an owner or a rank, and as many rounds as the samples of a machine allow,
+    or as suit a method that draws them at random.
 
     Raises
     ------
@@ -53,16 +58,15 @@ def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
     """
     partition = partition_of(experiment, source)
     machines = experiment.machines or (len(source.owner_sizes) if partition == "owner" else ranks)
+    if experiment.method in DRAWING:
+        return _with_batches(experiment, source, machines)
     rounds = experiment.rounds or _rounds_of(experiment, source, machines)
     return with_preset(experiment.with_size(machines, rounds))
 
 
 def _rounds_of(experiment: Experiment, source: Source, machines: int) -> int:
     """Return for how many rounds the samples of each machine suffice."""
-    if isinstance(source, Population):
-        samples = max(1, source.training_samples // machines)
-    else:
-        samples = most_rounds(source, machines, partition_of(experiment, source))
+    samples = samples_of_each(source, machines, partition_of(experiment, source))
     if experiment.method != "snowball-sgd":
         return samples
     growth = growth_of(machines, source.classes * (source.dimension + 1), experiment.rho)
@@ -74,6 +78,58 @@ def _rounds_of(experiment: Experiment, source: Source, machines: int) -> int:
         )
     # The last round shows what the steps made.
     return steps + 1
+
+
+def samples_of_each(source: Source, machines: int, partition: str) -> int:
+    """Return how many samples each machine gets; one of a population could make more.
+
+    Raises
+    ------
+    InputError
+        If the machines cannot be given samples.
+    """
+    if isinstance(source, Population):
+        return max(1, source.training_samples // machines)
+    return most_rounds(source, machines, partition)
+
+
+def _with_batches(experiment: Experiment, source: Source, machines: int) -> Experiment:
+    """Fill in M, T and the batch of a method that draws its samples at random."""
+    samples = samples_of_each(source, machines, partition_of(experiment, source))
+    rounds, batch, epsilon = experiment.rounds, experiment.batch, target_epsilon(experiment)
+    if experiment.method == "dp-sgd":
+        batch = min(batch or expected_batch(machines * samples), machines * samples)
+        rounds = rounds or math.ceil(PASSES * machines * samples / batch)
+    else:
+        squared = 1 if experiment.normalize == "unit" else source.dimension + 1
+        G, L = gradient_bound(squared), smoothness(squared)
+        rounds = rounds or theorem_rounds(
+            samples=samples,
+            machines=machines,
+            d=source.classes * (source.dimension + 1),
+            D=experiment.diameter,
+            L=L,
+            G=min(G, experiment.clip_norm or G),
+            epsilon=epsilon,
+        )
+        batch = batch or theorem_batch(samples, rounds, epsilon, experiment.delta)
+    return experiment.model_copy(update={"machines": machines, "rounds": rounds, "batch": batch})
+
+
+def target_epsilon(experiment: Experiment) -> float:
+    """Return the epsilon that a run is to keep to at its delta: the one that is given, or that of rho."""
+    return experiment.epsilon or epsilon_exact(experiment.rho, experiment.delta)
+
+
+def _drawing_of(experiment: Experiment, source: Source) -> Sampling | None:
+    """Return how each machine of a completed experiment draws its samples at random, if it does."""
+    machines, batch = experiment.machines or 1, experiment.batch or 1
+    if experiment.method not in DRAWING:
+        return None
+    samples = samples_of_each(source, machines, partition_of(experiment, source))
+    if experiment.method == "dp-sgd":
+        return Poisson(samples, batch / (machines * samples))
+    return WithReplacement(samples, batch)
 
 
 def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
@@ -100,6 +156,9 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
         eta_scale=experiment.eta_scale,
         aggregate_noise=experiment.noise == "aggregate",
         method=method,
+        sampling=_drawing_of(experiment, source),
+        epsilon=target_epsilon(experiment),
+        delta=experiment.delta,
     )
     if not isinstance(source, Population):
         most = most_rounds(source, machines, partition_of(experiment, source))
@@ -136,6 +195,9 @@ class Keys:
         delta = Experiment.model_fields["delta"].default
         # With epsilon unset, rho speaks for itself, and without the preset what it chose.
         unsent = {"seed": None, "epsilon": None, "delta": delta, "evaluations": None, "preset": None}
+        if experiment.method in DRAWING:
+            # There the noise follows from epsilon and delta.
+            unsent = {"seed": None, "evaluations": None}
         return derive_key(root, "noise", experiment.model_copy(update=unsent).to_toml())
 
     @classmethod

@@ -17,7 +17,7 @@ from mu2mpi.interruption import Verdict
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.preparation import Keys, complete, partition_of, plan
 from mu2mpi.privacy.accountant import epsilon_exact, epsilon_paper, rho_spent
-from mu2mpi.privacy.ledger import ALL_RELEASES, LAST_ITERATE, PrivacyStatement
+from mu2mpi.privacy.ledger import ALL_RELEASES, LAST_ITERATE, PrivacyStatement, recomputed
 from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 from mu2mpi.supply import make_supply
@@ -263,12 +263,13 @@ class Simulation:
 
     def _privacy(self) -> PrivacyStatement:
         schedule, delta = self.schedule, self.experiment.delta
-        return PrivacyStatement(
+        rho = 0.0 if math.isnan(schedule.rho) else schedule.rho
+        statement = PrivacyStatement(
             server=schedule.server,
             rho=schedule.rho,
             delta=delta,
-            epsilon=epsilon_paper(schedule.rho, delta),
-            epsilon_exact=epsilon_exact(schedule.rho, delta),
+            epsilon=epsilon_paper(rho, delta),
+            epsilon_exact=epsilon_exact(rho, delta),
             S=schedule.S,
             clip_norm=schedule.clip_norm,
             sigma=schedule.sigma,
@@ -281,7 +282,11 @@ class Simulation:
             noise_recomputable=self.experiment.seed is not None,
             noise=self.experiment.noise or "protocol",
             protects=LAST_ITERATE if schedule.method.hides_iterates else ALL_RELEASES,
+            accountant=schedule.method.accountant,
+            samples=schedule.sampling.owned,
+            drawn=float(schedule.sampling.size(1)),
         )
+        return recomputed(statement) if math.isnan(statement.rho) else statement
 
     def _increments_so_far(self) -> tuple[float, int]:
         """Return the largest squared norm of all ranks' increments, and how many were clipped, on rank 0."""

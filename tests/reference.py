@@ -427,6 +427,77 @@ def snowball_sgd(
     return w
 
 
+@dataclass
+class Drawn:
+    """What the methods have in common that draw their samples at random.
+
+    `features` (M, n, F - 1) and `labels` (M, n) are all samples; `chosen(i, t)` are the numbers of those that
+    machine i uses in round t, and `batch` is how many are expected of all machines together. `noise(t)` is
+    what the sum over machines receives in units of `sigma`.
+    """
+
+    features: NDArray
+    labels: NDArray
+    chosen: Callable[[int, int], NDArray]
+    rounds: int
+    batch: float
+    x1: Array
+    D: float
+    C: float
+    eta: float
+    sigma: float
+    noise: NoiseOfSum
+    unit: bool = False
+
+
+def noisy_steps(run: Drawn) -> list[Array]:
+    """Return w_1 .. w_{R+1}: each a projected step with the clipped, noised mean of the samples drawn."""
+    z = samples(run.features, run.unit)
+    w = [run.x1]
+    for t in range(1, run.rounds + 1):
+        total = np.zeros(run.x1.shape)
+        for i in range(len(z)):
+            for j in run.chosen(i, t):
+                total = total + clip(gradient(w[-1], z[i, j], int(run.labels[i, j])), run.C)
+        noised = total + run.sigma * run.noise(t) if run.sigma > 0 else total
+        w.append(project(w[-1] - run.eta * noised / run.batch, run.x1, run.D / 2))
+    return w
+
+
+def noisy_minibatch_sgd(run: Drawn) -> tuple[Array, Array]:
+    """Lowy and Razaviyayn 2023, Algorithm 1 with equal weights: the mean of w_1 .. w_R, and w_R."""
+    w = noisy_steps(run)
+    return np.mean(w[:-1], axis=0), w[-2]
+
+
+def dp_sgd(run: Drawn) -> tuple[Array, Array]:
+    """Abadi et al. 2016, Algorithm 1: the last iterate, twice."""
+    w = noisy_steps(run)
+    return w[-2], w[-2]
+
+
+def minibatch_constants(
+    C: float, n: int, M: int, d: int, D: float, L: float, epsilon: float, delta: float
+) -> tuple[int, int, float]:
+    """Return R, K and the noise of an average over K of Theorem D.2 of Lowy and Razaviyayn."""
+    smooth = L * D * math.sqrt(M) / C * min(math.sqrt(n), epsilon * n / math.sqrt(d))
+    R = math.ceil(smooth + min(n * M, (epsilon * n) ** 2 * M / d))
+    K = max(1, math.ceil(epsilon * n / (4 * math.sqrt(2 * R * math.log(2 / delta)))))
+    variance = 256 * C**2 * R * math.log(2.5 * R / delta) * math.log(2 / delta) / (n * epsilon) ** 2
+    return R, K, math.sqrt(variance)
+
+
+def batch_learning_rate(
+    C: float, L: float, D: float, R: int, batch: float, noise: float, all_samples: float
+) -> float:
+    """Return 1 / (L + sqrt(V R) / D), V = C^2 / batch + noise^2 + 4 C^2 R / all_samples.
+
+    `noise` is the norm that the noise of the average has on average, squared and rooted.
+    """
+    V = C**2 / batch + noise**2 + 4 * C**2 * R / all_samples
+    return 1 / (L + math.sqrt(V * R) / D)
+
+
 # ------------------------------------------------------------------------------ ChaCha20, RFC 8439
 
 WORD = 0xFFFFFFFF

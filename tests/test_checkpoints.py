@@ -100,6 +100,25 @@ def test_growing_batches_go_on_to_the_same_bits(t, tmp_path):
     assert_same(Simulation(experiment, source, Communicator(), state).run(Progress()), unbroken)
 
 
+@pytest.mark.parametrize(
+    ("method", "server"),
+    [("noisy-minibatch-sgd", "untrusted"), ("noisy-minibatch-sgd", "trusted"), ("dp-sgd", "trusted")],
+)
+def test_samples_drawn_at_random_are_drawn_again(method, server, tmp_path):
+    """With a seed or without, and with the batch that was settled when the run began."""
+    source, path = random_source(1, 100, 6, 3), tmp_path / "a.h5"
+    experiment = Experiment(method=method, server=server, machines=4, epsilon=2.0, rounds=30, seed=9)
+    unbroken = Simulation(experiment, source, Communicator()).run(Progress())
+    write_checkpoint(stopped_state(experiment, source, 9), checkpoint_path(path))
+    state = _find_checkpoint(path, experiment)
+    assert state.experiment.batch is not None
+    assert_same(Simulation(state.experiment, source, Communicator(), state).run(Progress()), unbroken)
+    unseeded = experiment.model_copy(update={"seed": None})
+    state = stopped_state(unseeded, source, 9)
+    once, again = (Simulation(unseeded, source, Communicator(), state).run(Progress()) for _ in range(2))
+    assert_same(once, again)
+
+
 def test_going_on_in_the_middle_of_a_chunk_of_samples(monkeypatch):
     source = random_source(1, 100, 6, 3)
     experiment = Experiment(machines=4, seed=9)

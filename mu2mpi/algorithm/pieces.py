@@ -2,6 +2,7 @@
 
 Two estimators and two query points make four methods: mu^2-SGD is corrected momentum at averages, STORM
 the same at iterates, Anytime-SGD plain gradients at averages, and parallel SGD plain gradients at iterates.
+Methods with other ways to choose samples, and so other accounts of their noise, have names of their own.
 """
 
 import math
@@ -81,7 +82,9 @@ class Method:
         What the user calls it.
     accountant : str
         How it is known what the releases reveal: ``"gaussian"`` if one sample is in some Gaussian mechanisms,
-        ``"last-iterate"`` if only those who are trusted see an iterate before the last.
+        ``"last-iterate"`` if only those who are trusted see an iterate before the last. Where samples are
+        drawn at random, ``"strong-composition"`` (Lowy and Razaviyayn's theorem) or ``"pld"`` (the
+        distribution of the privacy loss).
     """
 
     estimator: Estimator = ESTIMATORS["corrected-momentum"]
@@ -100,9 +103,19 @@ class Method:
         return self.accountant == "last-iterate"
 
     @property
+    def draws(self) -> bool:
+        """Whether machines draw their samples at random, so that each may be in several messages."""
+        return self.accountant in ("strong-composition", "pld")
+
+    @property
     def takes_mean(self) -> bool:
         """Whether the output is the mean of all query points, as for parallel SGD, or the last of them."""
-        return not (self.estimator.lasts or self.query.averages or self.hides_iterates)
+        last = self.hides_iterates or self.accountant == "pld"
+        return not (self.estimator.lasts or self.query.averages or last)
+
+    def touched(self, rounds: int) -> int:
+        """Return how many of the messages one sample can be in."""
+        return rounds if self.draws else self.estimator.touched(rounds)
 
     def increment_bound(self, G: float, L: float, D: float) -> float:
         """Return the norm that what one sample adds to a message never passes.
@@ -120,7 +133,15 @@ class Method:
 
 
 GRADIENT, ITERATE = ESTIMATORS["gradient"], QUERIES["iterate"]
-METHODS = {m.name: m for m in (Method(), Method(GRADIENT, ITERATE, "snowball-sgd", "last-iterate"))}
+METHODS = {
+    m.name: m
+    for m in (
+        Method(),
+        Method(GRADIENT, ITERATE, "noisy-minibatch-sgd", "strong-composition"),
+        Method(GRADIENT, ITERATE, "dp-sgd", "pld"),
+        Method(GRADIENT, ITERATE, "snowball-sgd", "last-iterate"),
+    )
+}
 
 
 def method_of(name: str, estimator: str, query: str) -> Method:

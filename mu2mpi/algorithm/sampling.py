@@ -1,6 +1,8 @@
 """Which of its samples each machine uses in which round."""
 
-from collections.abc import Iterable
+import hashlib
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple, Protocol
@@ -8,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Batches", "Fresh", "Sampling", "Taken", "users"]
+__all__ = ["Batches", "Fresh", "Poisson", "Sampling", "Taken", "WithReplacement", "users"]
 
 
 def users(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -167,3 +169,100 @@ class Batches:
         places = np.concatenate([np.empty(0, np.int64), *(np.tile(b, len(machines)) for b in batches)])
         sizes = np.array([len(b) for b in batches], np.int64)
         return Taken(places, np.repeat(sizes[:, np.newaxis], len(machines), axis=1))
+
+
+@dataclass(frozen=True)
+class WithReplacement:
+    """The same number of samples in each round, each drawn uniformly from all that the machine has.
+
+    Attributes
+    ----------
+    owned : int
+        n.
+    most : int
+        K.
+    """
+
+    owned: int
+    most: int
+
+    def size(self, t: int) -> float:
+        """Return K."""
+        return self.most
+
+    def drawn(self, t: int) -> float:
+        """Return K t."""
+        return self.most * t
+
+    def used(self, t: int) -> int:
+        """Return K t, or n where that is less."""
+        return min(self.owned, self.most * t)
+
+    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
+        """Return K samples for each machine and round."""
+        shape = len(rounds), len(machines), self.most
+        places = np.empty(shape, np.int64)
+        for column, machine in enumerate(machines):
+            words = _stream(key, machine, (rounds.start - 1) * self.most)(len(rounds) * self.most)
+            uniforms = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+            drawn = np.minimum((uniforms * self.owned).astype(np.int64), self.owned - 1)
+            places[:, column] = drawn.reshape(len(rounds), self.most)
+        return Taken(places.ravel(), np.full(shape[:2], self.most, np.int64))
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Each sample in each round with the same probability, whatever becomes of all others.
+
+    Attributes
+    ----------
+    owned : int
+        n.
+    probability : float
+        q.
+    """
+
+    owned: int
+    probability: float
+
+    @property
+    def most(self) -> int:
+        """All samples."""
+        return self.owned
+
+    def size(self, t: int) -> float:
+        """Return q n."""
+        return self.probability * self.owned
+
+    def drawn(self, t: int) -> float:
+        """Return q n t."""
+        return self.size(t) * t
+
+    def used(self, t: int) -> int:
+        """Return n, once there was a round."""
+        return self.owned if t else 0
+
+    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
+        """Return those samples of each machine and round of which the random word is small enough."""
+        # Below 2^64 q, and never with a larger probability than q.
+        threshold = math.floor(math.ldexp(self.probability, 64))
+        streams = [_stream(key, machine, (rounds.start - 1) * self.owned) for machine in machines]
+        sizes = np.empty((len(rounds), len(machines)), np.int64)
+        found = [np.empty(0, np.int64)]
+        for row in range(len(rounds)):
+            for column, words in enumerate(streams):
+                drawn = words(self.owned)
+                chosen = np.arange(self.owned) if threshold >> 64 else np.flatnonzero(drawn < threshold)
+                sizes[row, column] = len(chosen)
+                found.append(chosen)
+        return Taken(np.concatenate(found), sizes)
+
+
+def _stream(key: bytes, machine: int, skipped: int) -> Callable[[int], NDArray[np.uint64]]:
+    """Return what yields as many of a machine's random words as it is asked for, after some are skipped."""
+    digest = hashlib.sha256(b"mu2mpi: sampling" + key).digest()[:16]
+    # Philox makes four words for each value of its counter.
+    blocks, rest = divmod(skipped, 4)
+    generator = np.random.Philox(key=int.from_bytes(digest, "little"), counter=machine << 128 | blocks)
+    generator.random_raw(rest)
+    return generator.random_raw

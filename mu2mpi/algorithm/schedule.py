@@ -4,13 +4,14 @@ import math
 from dataclasses import dataclass
 
 from mu2mpi.algorithm.pieces import Method
-from mu2mpi.algorithm.sampling import Batches, Fresh, Sampling
+from mu2mpi.algorithm.sampling import Batches, Fresh, Poisson, Sampling, WithReplacement
 from mu2mpi.algorithm.snowball import hidden_release, largest_landing
 from mu2mpi.algorithm.steps import base_rate, hidden_rate, largest_rate
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution, clipping_bound
 from mu2mpi.privacy.iteration import growing_batches
 from mu2mpi.privacy.noise import MAX_COORDINATES, MAX_NUMBER
+from mu2mpi.privacy.subsampling import poisson_sigma, with_replacement_sigma
 from mu2mpi.problem.logistic import gradient_bound, smoothness
 
 __all__ = ["Schedule", "make_schedule"]
@@ -51,11 +52,12 @@ class Schedule:
     growth : float
         How large the batches grow that hide iterates; 0 where none are hidden.
     rho : float
-        The releases are (a, a rho^2 / 2)-RDP for every a > 1.
+        The releases are (a, a rho^2 / 2)-RDP for every a > 1; NaN if this is not how they are accounted for.
     sigma : float
         Standard deviation 2 clip_norm sqrt(touched) / rho of each draw of noise for the *sum* over machines,
-        with either server (Theorems 5.2 and 6.2, where touched = T); 0 if rho is infinite. Where iterates
-        are hidden, that for one sample of each machine, and as many times larger for a batch.
+        with either server (Theorems 5.2 and 6.2, where touched = T), or what the method's own accountant
+        asks for; 0 if rho is infinite. Where iterates are hidden, that for one sample of each machine, and
+        as many times larger for a batch.
     eta : float
         The learning rate, that of Theorem 5.2 or 6.2 or of the method's own theory, unless the user chose
         another.
@@ -118,6 +120,8 @@ def make_schedule(
     aggregate_noise: bool = False,
     method: Method = MU2,
     sampling: Sampling | None = None,
+    epsilon: float = math.inf,
+    delta: float = 1e-5,
 ) -> Schedule:
     """Compute the constants of a run.
 
@@ -143,6 +147,8 @@ def make_schedule(
         What machines send, and where they take gradients: by default that of the paper.
     sampling : Sampling, optional
         Which of its samples each machine uses in which round: by default a fresh one in each.
+    epsilon, delta : float, optional
+        Privacy of all releases together, for methods that are not accounted for by rho.
 
     Raises
     ------
@@ -160,7 +166,7 @@ def make_schedule(
     clip = S if clip_norm is None else min(clip_norm, S)
     if math.isinf(clip):
         raise InputError("increments of this method have no bound, so it needs a clip_norm")
-    d, touched = classes * features, method.estimator.touched(rounds)
+    d, touched = classes * features, method.touched(rounds)
     sampling, growth = sampling or Fresh(rounds), 0.0
     if method.hides_iterates:
         clip, growth, sigma, resolution = hidden_release(rounds, machines, d, rho, G, clip_norm)
@@ -169,10 +175,25 @@ def make_schedule(
         sampling = Batches.of([*batches, 0])
         theory = hidden_rate(steps=rounds - 1, L=L, D=diameter, C=clip, noise=sigma / machines, d=d)
     else:
-        sigma = 2 * clip * math.sqrt(touched) / rho
-        shared = machines if server == "trusted" else math.sqrt(machines)
+        if isinstance(sampling, WithReplacement) and rho < math.inf:
+            sigma = with_replacement_sigma(clip, sampling.owned, sampling.most, rounds, epsilon, delta)
+        elif isinstance(sampling, Poisson) and rho < math.inf:
+            sigma = poisson_sigma(clip, sampling.probability, rounds, epsilon, delta)
+        else:
+            sigma = 2 * clip * math.sqrt(touched) / rho
         theory = base_rate(
-            method, rounds=rounds, L=L, D=diameter, C=clip, rho=rho, d=d, machines=machines, N=shared
+            method,
+            rounds=rounds,
+            L=L,
+            D=diameter,
+            C=clip,
+            rho=rho,
+            d=d,
+            machines=machines,
+            N=machines if server == "trusted" else math.sqrt(machines),
+            sigma=sigma,
+            size=sampling.drawn(rounds) / rounds,
+            owned=sampling.owned if isinstance(sampling, WithReplacement) else None,
         )
     eta = theory if eta_scale is None else eta_scale * largest_rate(method, L, rounds)
     if d > MAX_COORDINATES or max(machines, rounds) > MAX_NUMBER:
@@ -210,7 +231,7 @@ def make_schedule(
         clip_norm=clip,
         touched=touched,
         growth=growth,
-        rho=rho,
+        rho=math.nan if method.draws and sigma > 0 else rho,
         sigma=sigma,
         eta=eta,
         by_theorem=method.is_mu2 and clip >= S and eta == theory,

@@ -19,7 +19,19 @@ def largest_rate(method: Method, L: float, rounds: int) -> float:
 
 
 def base_rate(
-    method: Method, *, rounds: int, L: float, D: float, C: float, rho: float, d: int, machines: int, N: float
+    method: Method,
+    *,
+    rounds: int,
+    L: float,
+    D: float,
+    C: float,
+    rho: float,
+    d: int,
+    machines: int,
+    N: float,
+    sigma: float | None = None,
+    size: float = 1,
+    owned: int | None = None,
 ) -> float:
     """Return the eta of a method.
 
@@ -35,6 +47,12 @@ def base_rate(
         Privacy of all releases together.
     N : float
         By what the average over machines has less noise than one draw: sqrt(M) or M.
+    sigma : float, optional
+        Standard deviation of each draw of noise; 2 C / rho by default.
+    size : float, optional
+        How many samples a machine is expected to use in a round.
+    owned : int, optional
+        How many samples each machine has, where they are drawn from again and again.
 
     References
     ----------
@@ -48,8 +66,12 @@ def base_rate(
         return min(rho * D * N / (2 * C * T * math.sqrt(d)), largest)
     if method.estimator.lasts:
         return min(rho * D * N / (2 * C * math.sqrt(d) * math.sqrt(T)), largest)
-    # Root of V = C^2 / M + d sigma^2 / N^2 with sigma = 2 C / rho.
-    error = C * math.hypot(1 / math.sqrt(machines), 2 * math.sqrt(d) / (rho * N))
+    # Root of V = C^2 / (M K) + d sigma^2 / (N K)^2.
+    sigma = 2 * C / rho if sigma is None else sigma
+    error = math.hypot(C / math.sqrt(machines * size), math.sqrt(d) * sigma / (N * size))
+    if owned is not None:
+        # What steps on the same samples again cost of their use for others.
+        error = math.hypot(error, 2 * C * math.sqrt(rounds / (owned * machines)))
     if method.query.averages:
         squares = T * (T + 1) * (2 * T + 1) / 6
         return min(D / (error * math.sqrt(squares)), largest)

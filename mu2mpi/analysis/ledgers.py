@@ -8,7 +8,7 @@ from mu2mpi.algorithm.pieces import method_of
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
 from mu2mpi.analysis.show import rounded_up, who_sees
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import SOURCE_OPTIONS
+from mu2mpi.experiment import DRAWING, SOURCE_OPTIONS
 from mu2mpi.privacy.accountant import epsilon_exact, rho_of
 from mu2mpi.privacy.ledger import (
     ADJACENCY,
@@ -106,12 +106,15 @@ def _with_experiment(result: Result) -> list[str]:
         ("server", privacy.server, experiment.server),
         ("machines", privacy.machines, experiment.machines),
         ("rounds", privacy.rounds, experiment.rounds),
-        ("touched", privacy.touched, method.estimator.touched(privacy.rounds)),
+        ("accountant", privacy.accountant, method.accountant),
+        ("touched", privacy.touched, method.touched(privacy.rounds)),
         ("protects", privacy.protects, LAST_ITERATE if method.hides_iterates else ALL_RELEASES),
         ("delta", privacy.delta, experiment.delta),
         ("noise", privacy.noise, experiment.noise or "protocol"),
         ("noise_recomputable", privacy.noise_recomputable, experiment.seed is not None),
     ]
+    if promised_epsilon is None and experiment.method in DRAWING:
+        promised_epsilon = epsilon_exact(experiment.rho, experiment.delta) * (1 + 1e-9)
     if promised_epsilon is None and not agree(privacy.rho, experiment.rho):
         stated.append(("rho", privacy.rho, experiment.rho))
     if promised_epsilon is not None and privacy.epsilon_exact > promised_epsilon:
@@ -130,8 +133,9 @@ def _with_experiment(result: Result) -> list[str]:
 
 def _with_history(result: Result) -> list[str]:
     """Return the first round by which less rho is said to be spent than was, or more."""
+    known = not math.isnan(result.privacy.rho)
     for t, stated in zip(result.history.round.tolist(), result.history.rho_spent.tolist(), strict=True):
-        spent = rho_of(releases(result.privacy, t))
+        spent = rho_of(releases(result.privacy, t)) if known else math.nan
         if not agree(stated, spent):
             return [f"rho_spent by round {t} is {stated:.10g} in /history, and {spent:.10g} by the noise"]
     return []
@@ -149,6 +153,8 @@ def _together(results: Sequence[tuple[Path, Result]]) -> str:
         of_data.setdefault(data, {})[run] = result
     lines = []
     for (name, *_), runs in of_data.items():
+        if any(math.isnan(result.privacy.rho) for result in runs.values()):
+            continue
         rho = rho_of(kind for result in runs.values() for kind in releases(result.privacy))
         if len(runs) > 1 and math.isfinite(rho):
             delta = min(result.privacy.delta for result in runs.values())

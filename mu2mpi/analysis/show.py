@@ -34,6 +34,12 @@ WHO = {
     "trusted": "Whoever sees everything that leaves the server, which itself sees sums without noise,",
 }
 
+BY = {
+    "strong-composition": "by the theorem of Lowy and Razaviyayn",
+    "pld": "by the distribution of the privacy loss, which dp-accounting computes",
+}
+"""How it is known what is revealed about samples that are drawn at random."""
+
 
 def describe(result: Result, path: Path) -> str:
     """Say what a result holds.
@@ -90,12 +96,21 @@ def describe_privacy(privacy: PrivacyStatement) -> str:
     warnings = [concern.full for concern in concerns(privacy)]
     if math.isinf(privacy.rho):
         return as_paragraph(" ".join(warnings))
+    claim = (
+        f"the Renyi divergence of what is seen is at most a rho^2/2 at every order a > 1, with rho = "
+        f"{rounded_up(privacy.rho)}. At delta = {privacy.delta:g} this is epsilon = "
+        f"{rounded_up(privacy.epsilon)} by the paper's lemma, and epsilon = "
+        f"{rounded_up(privacy.epsilon_exact)} exactly."
+    )
+    if privacy.accountant in BY:
+        claim = (
+            f"what is seen is (epsilon, delta)-private with epsilon = {rounded_up(privacy.epsilon_exact)} at "
+            f"delta = {privacy.delta:g}, {BY[privacy.accountant]}. A machine draws {privacy.drawn:.6g} of "
+            f"its {privacy.samples:,} samples in each round, in secret."
+        )
     paragraphs = [
         f"{who_sees(privacy)} learns at most this about any one sample: "
-        f"when one sample of one machine is replaced ({privacy.adjacency}), the Renyi divergence of what "
-        f"is seen is at most a rho^2/2 at every order a > 1, with rho = {rounded_up(privacy.rho)}. "
-        f"At delta = {privacy.delta:g} this is epsilon = {rounded_up(privacy.epsilon)} by the paper's lemma, "
-        f"and epsilon = {rounded_up(privacy.epsilon_exact)} exactly.",
+        f"when one sample of one machine is replaced ({privacy.adjacency}), {claim}",
         f"Increments were clipped to norm {privacy.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
         f"coordinate of the noise has standard deviation {privacy.sigma:.6g} for the sum over machines"
         f"{', times their batch,' if privacy.growth else ','} on a grid of {privacy.resolution:.3g}.",
@@ -109,9 +124,10 @@ def in_brief(privacy: PrivacyStatement) -> str:
     but = "; ".join(concern.brief for concern in concerns(privacy))
     if math.isinf(privacy.rho):
         return f"privacy: none ({but})"
+    rho = "" if math.isnan(privacy.rho) else f", rho = {rounded_up(privacy.rho)}"
     return (
         f"privacy of {privacy.unit} ({privacy.adjacency}): epsilon = {rounded_up(privacy.epsilon_exact)} at "
-        f"delta = {privacy.delta:g}, rho = {rounded_up(privacy.rho)}{'; but ' if but else ''}{but}"
+        f"delta = {privacy.delta:g}{rho}{'; but ' if but else ''}{but}"
     )
 
 

@@ -1,5 +1,6 @@
 """What an audit found, next to what is claimed, and what follows."""
 
+import math
 import textwrap
 from dataclasses import dataclass
 
@@ -28,7 +29,8 @@ class Finding:
     delta : float
         At which epsilon is stated.
     rho, epsilon : float
-        The claims: the releases are rho-Gaussian-DP, and so (epsilon, delta)-DP.
+        The claims: the releases are rho-Gaussian-DP, and so (epsilon, delta)-DP. Or rho is NaN, and the
+        second alone is claimed.
     mu : Interval
         What the adversary reached: of rho, if the statistic is normal, as it is of Gaussian releases.
     epsilon_bound : float
@@ -68,21 +70,15 @@ class Finding:
             width=96,
         )
         by_gauss = [self._epsilon_of(mu) for mu in (self.mu.estimate, self.mu.low, self.mu.high)]
-        table = as_text(
-            ["", "claimed: at most", "reached", "95% confidence"],
-            [
-                [
-                    _row("mu", self.rho, self.mu.estimate, self.mu.low, self.mu.high),
-                    _row(f"epsilon at delta = {self.delta:g}, from mu", self.epsilon, *by_gauss),
-                    [
-                        f"epsilon at delta = {self.delta:g}, by counting",
-                        f"{self.epsilon:.4g}",
-                        "",
-                        f"at least {self.epsilon_bound:.4g}",
-                    ],
-                ]
-            ],
-        )
+        at_delta, bound = f"epsilon at delta = {self.delta:g}", f"at least {self.epsilon_bound:.4g}"
+        rows = [[f"{at_delta}, by counting", f"{self.epsilon:.4g}", "", bound]]
+        if not math.isnan(self.rho):
+            rows = [
+                _row("mu", self.rho, self.mu.estimate, self.mu.low, self.mu.high),
+                _row(f"{at_delta}, from mu", self.epsilon, *by_gauss),
+                *rows,
+            ]
+        table = as_text(["", "claimed: at most", "reached", "95% confidence"], [rows])
         verdict = "; ".join(self.objections) or "No bound from below passes its claim"
         return f"{heading}\n\n{textwrap.indent(table, '  ')}\n\n{verdict}."
 

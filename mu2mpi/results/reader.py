@@ -324,6 +324,9 @@ def _privacy(file: h5py.File, path: Path) -> PrivacyStatement:
         "growth": 0.0,
         "parameters": _group(file, path, "model")["x"].size,
         "unit": UNIT,
+        "accountant": "gaussian",
+        "samples": experiment.rounds,
+        "drawn": 1.0,
     }
     return _record(PrivacyStatement, _group(file, path, "privacy"), added)
 

@@ -49,6 +49,21 @@ def test_other_claims_are_kept_with_samples_of_norm_1(server, rho):
     assert rho < 1 or 0.7 * rho < finding.mu.estimate < rho
 
 
+@pytest.mark.parametrize(
+    ("method", "server"),
+    [("noisy-minibatch-sgd", "untrusted"), ("noisy-minibatch-sgd", "trusted"), ("dp-sgd", "trusted")],
+)
+def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, server):
+    """And with hardly any noise they do not, though the canary is not drawn in each run."""
+    claim = {"method": method, "rho": 0.3}
+    assert found(server, 300, rounds=4, **claim).objections == []
+    change_schedule(monkeypatch, lambda schedule: replace(schedule, sigma=schedule.sigma / 1000))
+    finding = found(server, 300, rounds=4, **claim)
+    assert len(finding.objections) == 1
+    assert "epsilon is at least" in finding.objections[0]
+    assert "mu" not in finding.describe()
+
+
 def test_neighbours_differ_in_one_sample_of_the_canarys_machine():
     experiment = Experiment(machines=4, rounds=6, seed=1, **WORST_CASE)
     schedule = preparation.plan(experiment, Neighbour(24, None), 4)

@@ -77,6 +77,34 @@ def test_growing_batches_have_the_bits_of_one_process(communicator, server, mach
     assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
 
 
+@pytest.mark.parametrize(
+    ("method", "server"),
+    [("noisy-minibatch-sgd", "untrusted"), ("noisy-minibatch-sgd", "trusted"), ("dp-sgd", "trusted")],
+)
+@pytest.mark.parametrize("data", ["arrays", "population"])
+def test_samples_drawn_at_random_have_the_bits_of_one_process(
+    communicator, monkeypatch, method, server, data
+):
+    experiment = Experiment(
+        data="population" if data == "population" else "digits",
+        method=method, server=server, machines=5, rounds=12, batch=20, epsilon=0.5, seed=3, clip_norm=1.0,
+    )  # fmt: skip
+
+    def result(ranks):
+        source = open_source(experiment) if data == "population" else random_source(5, 104, 13, 5)
+        return Simulation(experiment, source, ranks).run(Progress())
+
+    alone = result(Communicator())
+    for name in ("WHOLE_BYTES", "PART_BYTES"):
+        monkeypatch.setattr(f"mu2mpi.data.source.{name}", 2000)
+    ours = result(communicator)
+    assert ours.x.tobytes() == alone.x.tobytes()
+    assert ours.privacy.epsilon_exact == alone.privacy.epsilon_exact
+    np.testing.assert_array_equal(ours.history.test_loss, alone.history.test_loss)
+    np.testing.assert_array_equal(ours.class_counts, alone.class_counts)
+    assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
+
+
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_populations_have_the_bits_of_one_process(communicator, server):
     experiment = Experiment(

@@ -18,7 +18,7 @@ from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, tab
 from mu2mpi.analysis.show import WHO, rounded_up
 from mu2mpi.analysis.tables import grid, legend
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
+from mu2mpi.experiment import DRAWING, Experiment
 from mu2mpi.results.reader import Summary, read_result
 
 __all__ = ["figures", "privacy", "repeat", "results", "theory", "what_was_run"]
@@ -131,12 +131,12 @@ def privacy(runs: Sequence[Summary]) -> str:
     rows = [
         [
             number_text(group.settings["server"]),
-            rounded_up(group.settings["rho"]),
+            "none" if group.settings["method"] in DRAWING else rounded_up(group.settings["rho"]),
             f"{group.settings['delta']:g}",
             rounded_up(group.runs[0].figures["epsilon_paper"]),
             rounded_up(group.runs[0].figures["epsilon_exact"]),
         ]
-        for group in grouped(noisy, ["server", "rho", "delta"])
+        for group in grouped(noisy, ["server", "method", "rho", "delta"])
     ]
     header = ["server", "ρ", "δ", "ε by the paper's lemma", "ε exactly"]
     parts.append(table(header, [rows], "What one run reveals at most; rounded up."))
@@ -147,10 +147,15 @@ def privacy(runs: Sequence[Summary]) -> str:
 def _not_covered(runs: Sequence[Summary]) -> list[str]:
     seeded = sum(run.experiment.seed is not None for run in runs)
     total = math.sqrt(sum(run.experiment.rho**2 for run in runs))
-    items = [
+    together = (
         "Several runs on the same data. Their ρ add up as squares: who sees the releases of all "
         f"{len(runs):,} runs of this page learns at most as much as from one with ρ = {rounded_up(total)}."
-    ] * (len(runs) > 1)
+    )
+    if any(run.experiment.method in DRAWING for run in runs):
+        together = (
+            "Several runs on the same data: each of them tells more, and some have no ρ to be added up."
+        )
+    items = [together] * (len(runs) > 1)
     if seeded:
         items.append(
             f"{seeded:,} of {len(runs):,} runs have a seed that their files state. Anyone who knows it can "
