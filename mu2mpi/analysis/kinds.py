@@ -15,6 +15,8 @@ KINDS = {
     "timing": "where the time goes, by phase and rank",
     "scaling": "time per round against the number of ranks",
     "partition": "which share of each class each machine got",
+    "comparison": "methods at equal privacy: loss and accuracy against gradients computed, and these against "
+    "the number of samples, with fitted exponents",
     "rates": "excess loss against n, M, d and rho, with exponents beside the theorem's",
 }
 """The figures and what they show."""

@@ -67,7 +67,8 @@ class Summary:
         Of the output x_T on the test set; accuracy as a share in [0, 1].
     figures : dict of str to float
         Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
-        ``parameters`` (the d of the paper), ``elapsed_seconds``, and for each phase its seconds as the
+        ``parameters`` (the d of the paper), ``samples_used`` and ``gradient_evaluations`` (of all machines,
+        one as often as it was used), ``elapsed_seconds``, and for each phase its seconds as the
         mean over ranks, such as ``noise_seconds``. None but the times depends on private data other than
         through what is released.
     """
@@ -165,6 +166,8 @@ def read_summary(path: Path) -> Summary:
         }
         figures["ranks"] = int(_number(file, ".", "ranks"))
         figures["parameters"] = math.prod(_dataset(file, "model/x").shape)
+        figures["samples_used"] = int(_array(file, "history/samples")[-1])
+        figures["gradient_evaluations"] = int(_array(file, "history/gradient_evaluations")[-1])
         figures["elapsed_seconds"] = float(_array(file, "history/elapsed_seconds")[-1])
         for phase in file["timing"]:
             seconds = _array(file, f"timing/{phase}")

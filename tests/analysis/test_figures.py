@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up import rate_runs
+from made_up import comparison_runs, rate_runs
 from matplotlib import image as pictures
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
@@ -244,7 +244,12 @@ def every_figure(runs):
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_covers_data_and_nothing_is_cut_off(runs, populations, kind, theme):
-    others = {"scaling": scaling_runs, "rates": rate_runs, "errors": lambda: populations}
+    others = {
+        "scaling": scaling_runs,
+        "rates": rate_runs,
+        "comparison": comparison_runs,
+        "errors": lambda: populations,
+    }
     figure = draw(kind, others[kind]() if kind in others else runs, theme=theme)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()

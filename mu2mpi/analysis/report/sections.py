@@ -10,6 +10,7 @@ from typing import Any
 import tomli_w
 
 from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text
+from mu2mpi.analysis.comparison import method_name
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import Group, grouped, varying
@@ -95,6 +96,8 @@ def figures(runs: Sequence[Summary]) -> str:
         if kind in PRIVATE:
             continue
         if kind == "tradeoff" and len({run.experiment.rho for run in runs}) == 1:
+            continue
+        if kind == "comparison" and len({method_name(run.experiment) for run in runs}) == 1:
             continue
         if kind == "errors" and all(run.experiment.data != "population" for run in runs):
             continue
