@@ -85,8 +85,9 @@ def _who(privacy: PrivacyStatement) -> str:
 
 def _row(path: Path, result: Result, holds: bool) -> list[str]:
     privacy = result.privacy
-    claims = (privacy.rho, privacy.delta, privacy.epsilon_exact, privacy.epsilon)
-    return [str(path), privacy.server, *map(rounded_up, claims), "agrees" if holds else "MISMATCH"]
+    rho = "none" if math.isnan(privacy.rho) else rounded_up(privacy.rho)
+    claims = (privacy.delta, privacy.epsilon_exact, privacy.epsilon)
+    return [str(path), privacy.server, rho, *map(rounded_up, claims), "agrees" if holds else "MISMATCH"]
 
 
 def contradictions(result: Result) -> list[str]:
@@ -113,6 +114,10 @@ def _with_experiment(result: Result) -> list[str]:
         ("noise", privacy.noise, experiment.noise or "protocol"),
         ("noise_recomputable", privacy.noise_recomputable, experiment.seed is not None),
     ]
+    if experiment.method in DRAWING:
+        drawn = (experiment.batch or 0) / (privacy.machines if experiment.method == "dp-sgd" else 1)
+        if not agree(privacy.drawn, drawn):
+            stated.append(("drawn", privacy.drawn, drawn))
     if promised_epsilon is None and experiment.method in DRAWING:
         promised_epsilon = epsilon_exact(experiment.rho, experiment.delta) * (1 + 1e-9)
     if promised_epsilon is None and not agree(privacy.rho, experiment.rho):

@@ -154,7 +154,7 @@ def _history(history: History) -> str:
             f"{history.samples[k]:,}",
             f"{history.test_loss[k]:.4f}",
             f"{history.test_accuracy[k]:.1%}",
-            f"{history.rho_spent[k]:.3g}",
+            "none" if math.isnan(history.rho_spent[k]) else f"{history.rho_spent[k]:.3g}",
             f"{history.elapsed_seconds[k]:.2f}",
         ]
         for k in chosen
