@@ -186,6 +186,15 @@ def test_rho_stands_for_its_epsilon(method):
     assert plan(Experiment(rho=math.inf, **common), source, 1).sigma == 0
 
 
+def test_another_epsilon_or_delta_means_other_draws_and_noise():
+    """They decide how much noise there is: with the same normals, two runs' difference would hold none."""
+    experiment = Experiment(method="dp-sgd", server="trusted", machines=2, rounds=20, batch=4, rho=0.5)
+    root, others = root_key(1), ({"delta": 1e-6}, {"epsilon": 1.0}, {"batch": 5}, {"rho": 1.0})
+    keys = {Keys.noise_key(root, experiment.model_copy(update=other)) for other in ({}, *others)}
+    assert len(keys) == 5
+    assert Keys.noise_key(root, experiment.model_copy(update={"evaluations": 3})) in keys
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
