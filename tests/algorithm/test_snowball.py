@@ -1,10 +1,11 @@
 """What the privacy of the last iterate rests on: steps that contract, a last step on one grid, bad input."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from arrays import ArraySource, random_source
+from arrays import ArraySource, one_a_round, random_source
 from hypothesis import strategies as st
 from relaxed import given
 
@@ -13,14 +14,25 @@ from mu2mpi.algorithm.machine import Machines
 from mu2mpi.algorithm.pieces import METHODS
 from mu2mpi.algorithm.schedule import make_schedule
 from mu2mpi.algorithm.server import Iterates
+from mu2mpi.analysis.ledgers import check_ledgers, contradictions
+from mu2mpi.analysis.show import describe_privacy, in_brief
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator
 from mu2mpi.preparation import Keys, plan
 from mu2mpi.privacy.iteration import LANDING, halving_steps, rounding_slack
 from mu2mpi.progress import Progress
+from mu2mpi.results.writer import write_result
 from mu2mpi.simulation import Simulation
 from mu2mpi.supply import make_supply
+
+
+@pytest.fixture(scope="module")
+def finished():
+    """Return the result of a run."""
+    source = random_source(1, 600, 4, 3)
+    experiment = Experiment(method="snowball-sgd", server="trusted", machines=2, rho=1.0, seed=1)
+    return Simulation(experiment, source, Communicator()).run(Progress())
 
 
 def iterates_of(schedule, source, noises):
@@ -64,15 +76,31 @@ def test_two_runs_with_the_same_noise_come_no_farther_apart_than_is_paid_for(
     samples = np.array([machines * schedule.sampling.size(t) for t in range(1, rounds)])
     scales = schedule.eta * halving_steps(rounds - 1) / samples
     slacks = rounding_slack(scales, samples, schedule.resolution, schedule.d)
-    moved = False
-    allowed = 0.0
-    for t in range(rounds - 1):
-        distance = np.linalg.norm(one[t] - two[t])
-        if distance > allowed + slacks[t] and not moved:
-            moved = True
-            allowed += 2 * schedule.G * scales[t]
-        allowed += slacks[t]
-        assert distance <= allowed
+    distances = [float(np.linalg.norm(a - b)) for a, b in zip(one, two, strict=True)]
+    moved = next((t for t, distance in enumerate(distances) if distance > 0), rounds)
+    for t in range(moved, rounds - 1):
+        before = distances[t - 1] if t > moved else 2 * schedule.G * scales[t]
+        assert distances[t] <= before + slacks[t]
+
+
+def test_steps_contract_where_losses_curve_most():
+    """At 0, with two classes and features at their bound, the curvature is L: steps of 2/L just reflect."""
+    schedule = make_schedule(
+        server="trusted", machines=1, rounds=2, classes=2, features=4, diameter=100.0, rho=math.inf,
+        eta_scale=1.0, method=METHODS["snowball-sgd"],
+    )  # fmt: skip
+    samples = one_a_round(np.ones((2, 1, 3)), np.zeros((2, 1), np.int32))
+    ends = []
+    for sign in (1.0, -1.0):
+        machines, iterates = Machines(schedule, range(1), lambda t: samples, None), Iterates(schedule)
+        iterates.x[:] = iterates.w[:] = sign * 1e-5 * np.outer([1.0, -1.0], np.ones(4))
+        start = np.linalg.norm(iterates.w)
+        machines.observe(1, iterates.x, iterates.x_previous)
+        iterates.step(1, machines.q)
+        ends.append(iterates.x.copy())
+    distance = np.linalg.norm(ends[0] - ends[1])
+    assert distance == pytest.approx(2 * start, rel=1e-6)
+    assert distance <= 2 * start + 1e-9
 
 
 @given(st.integers(2, 40), st.integers(0, 2**31), st.integers(-(2**40), 2**40), max_examples=25)
@@ -149,3 +177,38 @@ def test_bad_input(capsys, tmp_path, arguments, words):
     _, err = capsys.readouterr()
     for word in words:
         assert word in err
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sigma": 0.99}, "rho = 1 is claimed"),
+        ({"growth": 1.5}, "rho = 1 is claimed"),
+        ({"clip_norm": 1.01}, "rho = 1 is claimed"),
+        ({"rho": 0.9}, "rho = 0.9 is claimed"),
+        ({"resolution": 2.0**20}, "rho = 1 is claimed"),
+        ({"protects": "all releases"}, "protects is all releases in /privacy and last iterate"),
+        ({"protects": "nothing"}, "there is only 'all releases' and 'last iterate'"),
+    ],
+)
+def test_a_false_claim_is_found_out(finished, changes, words):
+    """Numbers are factors; the claims no longer follow from what is stated, or from the experiment."""
+    privacy = {
+        name: value if isinstance(value, str) else value * getattr(finished.privacy, name)
+        for name, value in changes.items()
+    }
+    assert contradictions(finished) == []
+    false = replace(finished, privacy=replace(finished.privacy, **privacy))
+    assert any(words in found for found in contradictions(false))
+
+
+def test_what_is_said_of_it_names_the_last_iterate(finished, tmp_path):
+    """In full, in a line, and by the privacy command, which computes the claim again."""
+    assert "Whoever sees the output alone, and no iterate before it" in describe_privacy(finished.privacy)
+    assert "Every machine sees" in " ".join(describe_privacy(finished.privacy).split())
+    assert "of the last iterate alone" in in_brief(finished.privacy)
+    write_result(finished, tmp_path / "a.h5")
+    text, problems = check_ledgers([tmp_path / "a.h5"])
+    assert problems == []
+    assert "Whoever sees the output alone" in text
+    assert "agrees" in text
