@@ -488,6 +488,12 @@ def _add_audit(commands: "Commands[Parser]") -> None:
         "That bounds what is given away from below, and for this one sample: it can refute a claim, never "
         "prove it. If a bound passes its claim, the code is 1. Under mpirun the ranks share the runs.",
     )
+    parser.add_argument(
+        "--method", metavar="NAME",
+        help="of snowball-sgd, which protects the last iterate alone, only the output is attacked, with a "
+        "trusted server unless --machines is 1 [default: mu2-sgd]",
+    )  # fmt: skip
+    parser.add_argument("--batch", metavar="N", help="of a method that draws its samples, as for `run`")
     parser.add_argument("--server", choices=("untrusted", "trusted"), help="[default: both, one by one]")
     parser.add_argument("--machines", default=3, metavar="N", help="number of machines M [default: 3]")
     parser.add_argument("--rounds", default=10, metavar="N", help="number of rounds T [default: 10]")
@@ -515,7 +521,8 @@ def _audit(arguments: argparse.Namespace) -> int:
     settings = {name: value for name, value in given_settings(arguments).items() if value is not None}
     if "epsilon" not in settings:
         settings.setdefault("rho", 1.0)
-    servers = [arguments.server] if arguments.server else ["untrusted", "trusted"]
+    both = ["trusted"] if arguments.method in ("dp-sgd", "snowball-sgd") else ["untrusted", "trusted"]
+    servers = [arguments.server] if arguments.server else both
     with communicator.together():
         experiments = [Experiment.make({**settings, "server": server}) for server in servers]
     refuted = []

@@ -12,10 +12,11 @@ PER_ROUND, PER_EVALUATION = 10_000, 100_000
 def run_cost(schedule: Schedule) -> float:
     """Return the rough time of all rounds on one core, in nanoseconds, without evaluations."""
     machine_rounds = schedule.machines * schedule.rounds
+    gradients = schedule.machines * schedule.sampling.drawn(schedule.rounds)
     separate = schedule.server == "untrusted" and not schedule.aggregate_noise
     draws = machine_rounds if separate else schedule.rounds
     noise = PER_NORMAL * draws if schedule.sigma > 0 else 0.0
-    return schedule.d * (PER_GRADIENT_WEIGHT * machine_rounds + noise) + PER_ROUND * schedule.rounds
+    return schedule.d * (PER_GRADIENT_WEIGHT * gradients + noise) + PER_ROUND * schedule.rounds
 
 
 def evaluation_cost(schedule: Schedule, test_samples: int) -> float:

@@ -31,9 +31,17 @@ RHO_DIGITS = 8
 """Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
 mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
 
-LATER: Mapping[str, object] = {"normalize": "none"}
+LATER: Mapping[str, object] = {
+    "normalize": "none",
+    "method": "mu2-sgd",
+    "estimator": "corrected-momentum",
+    "query": "average",
+}
 """Options that were not there from the start, and what they are in files without them. The TOML leaves them
 out at these values, so that whatever follows from it, such as the noise of a seeded run, stays as it was."""
+
+DRAWING = ("noisy-minibatch-sgd", "dp-sgd")
+"""Methods that draw a batch of samples at random in each round."""
 
 BY_PRESET = ("normalize", "clip_norm", "diameter", "eta_scale")
 """What a preset chooses where it is not set explicitly, once M is known."""
@@ -62,6 +70,8 @@ def is_file(data: str) -> bool:
 
 class Experiment(BaseModel):
     """One run of Algorithm 1 (untrusted server) or Algorithm 2 (trusted server) of the paper.
+
+    Or of a method beside them, by `method`, or by `estimator` and `query`.
 
     Options are defined here and nowhere else: the command line, the keys of a configuration file,
     the messages for bad values and the help all come from these fields.
@@ -137,6 +147,19 @@ class Experiment(BaseModel):
         description="who gets which samples: iid, contiguous, sorted, owner, dirichlet:A or labels:N "
         "[default: owner where the data name owners, or else iid]",
     )
+    method: Literal["mu2-sgd", "noisy-minibatch-sgd", "dp-sgd", "snowball-sgd"] = Field(
+        "mu2-sgd",
+        description="the paper's mu^2-SGD, of which --estimator and --query switch a part off each, "
+        "or a method that it is compared with (docs/methods.md)",
+    )
+    estimator: Literal["corrected-momentum", "gradient"] = Field(
+        "corrected-momentum",
+        description="what machines send: corrected momentum, or the gradient of a fresh sample alone",
+    )
+    query: Literal["average", "iterate"] = Field(
+        "average",
+        description="where gradients are taken: at the weighted average of the iterates, or at the last one",
+    )
     server: Literal["untrusted", "trusted"] = Field(
         "untrusted",
         description="who adds the noise: every machine before it sends (untrusted), "
@@ -146,7 +169,19 @@ class Experiment(BaseModel):
         None, ge=1, lt=2**32, description="number of machines M [default: one a rank]"
     )
     rounds: int | None = Field(
-        None, ge=1, lt=2**32, description="number of rounds T [default: as many as the samples allow]"
+        None,
+        ge=1,
+        lt=2**32,
+        description="number of rounds T [default: as many as the samples allow; noisy-minibatch-sgd: that of "
+        "its theorem; dp-sgd: 20 passes]",
+    )
+    batch: int | None = Field(
+        None,
+        ge=1,
+        lt=2**32,
+        description="noisy-minibatch-sgd: samples K that each machine draws in a round [default: that of its "
+        "theorem]; dp-sgd: samples that are expected in a round of all machines [default: a hundredth of "
+        "all, but at least 256]",
     )
     epsilon: float | None = Field(
         None,
@@ -185,7 +220,8 @@ class Experiment(BaseModel):
         None,
         ge=1e-100,
         le=1e100,
-        description="learning rate eta in units of 1/(4LT) [default: that of the theorem, at most 1]",
+        description="learning rate eta in units of 1/(4LT), or of the largest that smoothness allows another "
+        "method [default: that of the theorem, at most 1]",
     )
     seed: int | None = Field(
         None,
@@ -268,11 +304,81 @@ class Experiment(BaseModel):
             raise ValueError(
                 "normalize = box and feature_bound need each other: the bound is what features are divided by"
             )
+        is_mu2 = (self.method, self.estimator, self.query) == ("mu2-sgd", "corrected-momentum", "average")
+        for name in ("estimator", "query"):
+            if self.method != "mu2-sgd" and name in self.model_fields_set:
+                raise ValueError(
+                    f"{name} is a switch of method = mu2-sgd only, and method = {self.method} has its own; "
+                    f"leave --{name} out"
+                )
+        if self.batch is not None and self.method not in DRAWING:
+            raise ValueError(f"batch applies to method = {' or '.join(DRAWING)} only, not to {self.method}")
+        if self.method == "dp-sgd" and self.server != "trusted":
+            raise ValueError(
+                "method = dp-sgd needs server = trusted: its noise is drawn once for the sum over "
+                "all machines; give --server trusted"
+            )
+        if self.estimator == "corrected-momentum" and self.query == "iterate" and self.clip_norm is None:
+            raise ValueError(
+                "estimator = corrected-momentum at query = iterate needs a clip_norm: iterates may lie a "
+                "diameter apart in any round, so increments have no bound that noise could be scaled to; "
+                "give --clip-norm, or query = average, where none passes G + 2LD"
+            )
+        if self.preset is not None and not is_mu2:
+            raise ValueError(
+                "preset chooses settings of mu^2-SGD alone: method = mu2-sgd, estimator = "
+                "corrected-momentum, query = average"
+            )
+        self._check_viewers()
+        if self.method == "snowball-sgd":
+            self._check_contraction()
         if self.noise == "aggregate" and self.server == "trusted":
             raise ValueError(
                 "noise = aggregate applies to server = untrusted only: a trusted server draws but one"
             )
         return self
+
+    def with_size(self, machines: int, rounds: int) -> Self:
+        """Return the experiment with M and T filled in.
+
+        Raises
+        ------
+        InputError
+            If the method cannot have so many machines.
+        """
+        try:
+            sized = self.model_copy(update={"machines": machines, "rounds": rounds})
+            sized._check_viewers()
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        return sized
+
+    def _check_viewers(self) -> None:
+        """Make sure that nobody sees an iterate who must not."""
+        if self.method == "snowball-sgd" and self.server == "untrusted" and (self.machines or 1) > 1:
+            raise ValueError(
+                "method = snowball-sgd protects the last iterate alone, from whoever sees no other, and with "
+                "an untrusted server that server and all machines see the others; give --server trusted, or "
+                "--machines 1"
+            )
+
+    def _check_contraction(self) -> None:
+        """Make sure that steps contract, and that what is measured is protected."""
+        if self.clip_norm is not None:
+            raise ValueError(
+                "method = snowball-sgd takes gradients as they are: its privacy needs steps that contract, "
+                "and those with clipped gradients need not; leave --clip-norm out"
+            )
+        if self.eta_scale is not None and self.eta_scale > 1:
+            raise ValueError(
+                f"eta_scale = {self.eta_scale:g} is in units of 2/L, and steps of method = snowball-sgd that "
+                "are longer do not contract, so that nothing is known of its privacy; give at most 1"
+            )
+        if self.evaluations is not None and self.evaluations > 1:
+            raise ValueError(
+                "method = snowball-sgd protects the last iterate alone, so that is where loss and accuracy "
+                "are measured; give --evaluations 1, or leave it out"
+            )
 
     @model_validator(mode="after")
     def _calibrate(self) -> Self:

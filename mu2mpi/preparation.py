@@ -1,5 +1,6 @@
 """What comes before the first round: data on every rank, the size of the run, its constants and keys."""
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,15 +8,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.algorithm.defaults import PASSES, expected_batch, theorem_batch, theorem_rounds
+from mu2mpi.algorithm.pieces import method_of
+from mu2mpi.algorithm.sampling import Poisson, Sampling, WithReplacement
 from mu2mpi.algorithm.schedule import Schedule, make_schedule
+from mu2mpi.algorithm.snowball import growth_of, most_steps
 from mu2mpi.data import open_source
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.population import Population
 from mu2mpi.data.source import Source
-from mu2mpi.experiment import Experiment
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import DRAWING, Experiment
 from mu2mpi.parallel import TURNS, Communicator
 from mu2mpi.preset import with_preset
+from mu2mpi.privacy.accountant import epsilon_exact
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
+from mu2mpi.problem.logistic import gradient_bound, smoothness
 
 __all__ = ["Keys", "complete", "partition_of", "plan", "shared_source"]
 
@@ -38,9 +46,10 @@ def partition_of(experiment: Experiment, source: Source) -> str:
 
 
 def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
-    """Return the experiment with M and T filled in, and with what its preset chooses.
+    """Return the experiment with M, T and the batch filled in, and with what its preset chooses.
 
-    By default there is one machine an owner or a rank, and a round for each sample of a machine.
+    By default there is one machine an owner or a rank, and as many rounds as the samples of a machine allow,
+    or as suit a method that draws them at random.
 
     Raises
     ------
@@ -49,11 +58,78 @@ def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
     """
     partition = partition_of(experiment, source)
     machines = experiment.machines or (len(source.owner_sizes) if partition == "owner" else ranks)
+    if experiment.method in DRAWING:
+        return _with_batches(experiment, source, machines)
+    rounds = experiment.rounds or _rounds_of(experiment, source, machines)
+    return with_preset(experiment.with_size(machines, rounds))
+
+
+def _rounds_of(experiment: Experiment, source: Source, machines: int) -> int:
+    """Return for how many rounds the samples of each machine suffice."""
+    samples = samples_of_each(source, machines, partition_of(experiment, source))
+    if experiment.method != "snowball-sgd":
+        return samples
+    growth = growth_of(machines, source.classes * (source.dimension + 1), experiment.rho)
+    steps = most_steps(samples, growth)
+    if steps == 0:
+        raise InputError(
+            f"snowball-sgd with rho = {experiment.rho:g} needs a last batch of {math.ceil(growth):,} samples "
+            f"of each machine, which has {samples:,}; give a larger rho, or more machines or samples"
+        )
+    # The last round shows what the steps made.
+    return steps + 1
+
+
+def samples_of_each(source: Source, machines: int, partition: str) -> int:
+    """Return how many samples each machine gets; one of a population could make more.
+
+    Raises
+    ------
+    InputError
+        If the machines cannot be given samples.
+    """
     if isinstance(source, Population):
-        rounds = experiment.rounds or max(1, source.training_samples // machines)
+        return max(1, source.training_samples // machines)
+    return most_rounds(source, machines, partition)
+
+
+def _with_batches(experiment: Experiment, source: Source, machines: int) -> Experiment:
+    """Fill in M, T and the batch of a method that draws its samples at random."""
+    samples = samples_of_each(source, machines, partition_of(experiment, source))
+    rounds, batch, epsilon = experiment.rounds, experiment.batch, target_epsilon(experiment)
+    if experiment.method == "dp-sgd":
+        batch = min(batch or expected_batch(machines * samples), machines * samples)
+        rounds = rounds or math.ceil(PASSES * machines * samples / batch)
     else:
-        rounds = experiment.rounds or most_rounds(source, machines, partition)
-    return with_preset(experiment.model_copy(update={"machines": machines, "rounds": rounds}))
+        squared = 1 if experiment.normalize == "unit" else source.dimension + 1
+        G, L = gradient_bound(squared), smoothness(squared)
+        rounds = rounds or theorem_rounds(
+            samples=samples,
+            machines=machines,
+            d=source.classes * (source.dimension + 1),
+            D=experiment.diameter,
+            L=L,
+            G=min(G, experiment.clip_norm or G),
+            epsilon=epsilon,
+        )
+        batch = batch or theorem_batch(samples, rounds, epsilon, experiment.delta)
+    return experiment.model_copy(update={"machines": machines, "rounds": rounds, "batch": batch})
+
+
+def target_epsilon(experiment: Experiment) -> float:
+    """Return the epsilon that a run is to keep to at its delta: the one that is given, or that of rho."""
+    return experiment.epsilon or epsilon_exact(experiment.rho, experiment.delta)
+
+
+def _drawing_of(experiment: Experiment, source: Source) -> Sampling | None:
+    """Return how each machine of a completed experiment draws its samples at random, if it does."""
+    machines, batch = experiment.machines or 1, experiment.batch or 1
+    if experiment.method not in DRAWING:
+        return None
+    samples = samples_of_each(source, machines, partition_of(experiment, source))
+    if experiment.method == "dp-sgd":
+        return Poisson(samples, batch / (machines * samples))
+    return WithReplacement(samples, batch)
 
 
 def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
@@ -66,9 +142,8 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
     """
     experiment = complete(experiment, source, ranks)
     machines, rounds = experiment.machines or 1, experiment.rounds or 1
-    if not isinstance(source, Population):
-        check_rounds(most_rounds(source, machines, partition_of(experiment, source)), machines, rounds)
-    return make_schedule(
+    method = method_of(experiment.method, experiment.estimator, experiment.query)
+    schedule = make_schedule(
         server=experiment.server,
         machines=machines,
         rounds=rounds,
@@ -80,7 +155,15 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
         unit_norm=experiment.normalize == "unit",
         eta_scale=experiment.eta_scale,
         aggregate_noise=experiment.noise == "aggregate",
+        method=method,
+        sampling=_drawing_of(experiment, source),
+        epsilon=target_epsilon(experiment),
+        delta=experiment.delta,
     )
+    if not isinstance(source, Population):
+        most = most_rounds(source, machines, partition_of(experiment, source))
+        check_rounds(most, machines, rounds, schedule.sampling.owned)
+    return schedule
 
 
 @dataclass(frozen=True)
@@ -91,14 +174,15 @@ class Keys:
     ----------
     root : bytes or None
         What the others follow from; known to rank 0 alone.
-    dealing : bytes
-        Decides which machine gets which samples; known to all ranks.
+    dealing, sampling : bytes
+        Decide which machine gets which samples, and at random which of them it uses when; known to all ranks.
     noise : ndarray of uint32, shape (8,), or None
         Known to every rank if the machines draw the noise, and to rank 0 alone if the server does.
     """
 
     root: bytes | None
     dealing: bytes
+    sampling: bytes
     noise: NDArray[np.uint32] | None
 
     @staticmethod
@@ -111,6 +195,9 @@ class Keys:
         delta = Experiment.model_fields["delta"].default
         # With epsilon unset, rho speaks for itself, and without the preset what it chose.
         unsent = {"seed": None, "epsilon": None, "delta": delta, "evaluations": None, "preset": None}
+        if experiment.method in DRAWING:
+            # There the noise follows from epsilon and delta.
+            unsent = {"seed": None, "evaluations": None}
         return derive_key(root, "noise", experiment.model_copy(update=unsent).to_toml())
 
     @classmethod
@@ -130,8 +217,9 @@ class Keys:
         is_rank_0 = communicator.rank == 0
         if is_rank_0 and root is None:
             root = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
-        dealing = communicator.share(derive_key(root, "dealing") if root else None)
         noise = cls.noise_key(root, experiment) if root else None
+        choices = (derive_key(root, "dealing"), derive_key(noise, "sampling")) if root and noise else None
+        dealing, sampling = communicator.share(choices)
         if experiment.server == "untrusted":
             noise = communicator.share(noise)
-        return cls(root if is_rank_0 else None, dealing, key_words(noise) if noise else None)
+        return cls(root if is_rank_0 else None, dealing, sampling, key_words(noise) if noise else None)

@@ -1,5 +1,6 @@
 """How a run tells of itself: a bar on a terminal, a plain line for each evaluation in a log."""
 
+import math
 import sys
 from datetime import timedelta
 from time import monotonic
@@ -7,7 +8,7 @@ from typing import Any, TextIO
 
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.experiment import Experiment
-from mu2mpi.privacy.accountant import rho_spent
+from mu2mpi.privacy.accountant import epsilon_exact, rho_spent
 
 __all__ = ["LogProgress", "Progress", "TerminalProgress", "for_standard_error"]
 
@@ -36,12 +37,20 @@ def headline(experiment: Experiment, schedule: Schedule, rounds_done: int) -> st
     """Say in a line what is about to run."""
     going_on = f"; going on after round {rounds_done}" if rounds_done else ""
     noise = "no noise" if schedule.sigma == 0 else f"rho = {schedule.rho:g}"
-    if experiment.epsilon is not None:
+    if math.isnan(schedule.rho):
+        epsilon = experiment.epsilon or epsilon_exact(experiment.rho, experiment.delta)
+        noise = f"epsilon = {epsilon:.4g} (delta = {experiment.delta:g})"
+    elif experiment.epsilon is not None:
         noise += f" (epsilon = {experiment.epsilon:g}, delta = {experiment.delta:g})"
     return (
         f"{experiment.data}, {schedule.server} server, {noise}: M = {schedule.machines} machines, "
         f"T = {schedule.rounds} rounds, d = {schedule.d}{going_on}"
     )
+
+
+def spent_text(spent: float) -> str:
+    """Say how much rho is spent, where that is how releases are accounted for."""
+    return "" if math.isnan(spent) else f"rho spent {spent:.3g}, "
 
 
 class LogProgress(Progress):
@@ -79,7 +88,7 @@ class LogProgress(Progress):
         left = timedelta(seconds=round((self._rounds - t) / rate))
         line = (
             f"  round {t} of {self._rounds}: loss {loss:.4f}, accuracy {accuracy:.1%}, "
-            f"rho spent {spent:.3g}, {rate:,.4g} rounds/s, {left} left"
+            f"{spent_text(spent)}{rate:,.4g} rounds/s, {left} left"
         )
         print(line, file=self._stream, flush=True)
 
@@ -91,7 +100,7 @@ class TerminalProgress(Progress):
         self._stream = stream
         self._bar: Any = None
         self._rho = 0.0
-        self._rounds = 0
+        self._touched = 1
         self._done = 0
         self._shown = 0.0
         self._last = ""
@@ -101,7 +110,7 @@ class TerminalProgress(Progress):
         from tqdm import tqdm
 
         print(headline(experiment, schedule, rounds_done), file=self._stream, flush=True)
-        self._rho, self._rounds, self._done = schedule.rho, schedule.rounds, rounds_done
+        self._rho, self._touched, self._done = schedule.rho, schedule.touched, rounds_done
         self._bar = tqdm(
             total=schedule.rounds,
             initial=rounds_done,
@@ -118,8 +127,8 @@ class TerminalProgress(Progress):
         now = monotonic()
         if now - self._shown >= REFRESH_SECONDS:
             self._shown = now
-            spent = rho_spent(self._rho, self._done, self._rounds)
-            self._bar.set_postfix_str(f"{self._last}rho spent {spent:.3g}", refresh=False)
+            spent = rho_spent(self._rho, self._done, self._touched)
+            self._bar.set_postfix_str(f"{self._last}{spent_text(spent)}".removesuffix(", "), refresh=False)
         self._bar.update()
 
     def measured(self, t: int, loss: float, accuracy: float, spent: float) -> None:

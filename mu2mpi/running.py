@@ -163,7 +163,7 @@ def _find_checkpoint(path: Path, experiment: Experiment) -> Checkpoint | None:
     # What the experiment leaves open was settled when the run began, perhaps on other ranks.
     settled = {
         name: getattr(checkpoint.experiment, name)
-        for name in ("machines", "rounds")
+        for name in ("machines", "rounds", "batch")
         if getattr(experiment, name) is None
     }
     difference = with_preset(experiment.model_copy(update=settled)).difference(checkpoint.experiment)

@@ -11,13 +11,13 @@ from mu2mpi import environment
 from mu2mpi.algorithm.machine import Machines
 from mu2mpi.algorithm.server import make_server
 from mu2mpi.data.source import Source
-from mu2mpi.evaluation import affordable_evaluations, evaluation_rounds, make_evaluator
+from mu2mpi.evaluation import ExactEvaluator, affordable_evaluations, evaluation_rounds, make_evaluator
 from mu2mpi.experiment import Experiment
 from mu2mpi.interruption import Verdict
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.preparation import Keys, complete, partition_of, plan
 from mu2mpi.privacy.accountant import epsilon_exact, epsilon_paper, rho_spent
-from mu2mpi.privacy.ledger import PrivacyStatement
+from mu2mpi.privacy.ledger import ALL_RELEASES, LAST_ITERATE, PrivacyStatement, recomputed
 from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 from mu2mpi.supply import make_supply
@@ -76,12 +76,17 @@ class Simulation:
             self.schedule = plan(experiment, source, communicator.size)
             hosted = block(self.schedule.machines, communicator.size, communicator.rank)
             partition = partition_of(experiment, source)
-            supply = make_supply(source, self.schedule, self.keys.dealing, hosted, partition)
+            supply = make_supply(
+                source, self.schedule, self.keys.dealing, hosted, partition, self.keys.sampling
+            )
             noise = None if is_trusted else self.keys.noise
             self.machines = Machines(self.schedule, hosted, supply, noise)
             self.evaluator = make_evaluator(source, communicator, self.schedule.unit_norm)
         self.server = make_server(self.schedule, communicator, self.keys.noise if is_trusted else None)
         count = experiment.evaluations or affordable_evaluations(self.schedule, source.test_samples)
+        if self.schedule.method.hides_iterates:
+            # The history is no place to show what is not protected.
+            count = 1
         self.evaluation_rounds = evaluation_rounds(self.schedule.rounds, count)
         self.clock = Stopwatch()
         self.rounds_done = 0
@@ -92,7 +97,7 @@ class Simulation:
         with communicator.together():
             feature_type = self.machines.read(self.rounds_done + 1).features.dtype
         start_compiler()
-        communicator.fill_cache(kernel_calls(feature_type))
+        communicator.fill_cache(kernel_calls(feature_type, self.schedule.method.estimator))
 
     def run(self, progress: Progress, keeper: Keeper | None = None) -> Result:
         """Take all rounds that are left and return the result, the same on every rank.
@@ -113,14 +118,15 @@ class Simulation:
             progress.finish()
         largest, clipped = self._increments_so_far()
         class_counts = self._class_counts_so_far()
-        share = clipped / (self.schedule.machines * self.schedule.rounds)
+        drawn = self.schedule.machines * self.schedule.sampling.drawn(self.schedule.rounds)
+        share = min(1.0, clipped / drawn)
         theory = self._theory()
         timing, facts = self._timing(), environment.describe(self.communicator)
         result = None
         if self.communicator.rank == 0:
             result = Result(
                 experiment=self.experiment,
-                x=self.server.iterates.x,
+                x=self.server.iterates.output,
                 w=self.server.iterates.w,
                 history=_history(self._rows),
                 privacy=self._privacy(),
@@ -145,22 +151,26 @@ class Simulation:
             verdict = keeper.look(t)
             if verdict is not Verdict.GO_ON:
                 keeper.keep(verdict, self.state(perf_counter() - started))
-            x = server.iterates.x
+            server.iterates.visit(t)
+            query, x = server.iterates.x, server.iterates.output
             server.round(t, machines, clock)
             if t in evaluate_at:
                 measured = self.evaluator.measure(x)
+                error = self._estimate_error(t, query)
                 clock.lap("evaluation")
                 if measured is not None:
-                    self._rows.append(self._row(t, *measured, perf_counter() - started))
+                    self._rows.append((*self._row(t, *measured, perf_counter() - started), error))
                     progress.measured(t, *measured, self._rows[-1][5])
             self.rounds_done = t
             progress.advance()
 
     def _row(self, t: int, loss: float, accuracy: float, elapsed: float) -> tuple[float, ...]:
-        """Return a row of the history: each machine has spent t samples and 2t gradients by round t."""
-        samples = self.schedule.machines * t
-        spent = rho_spent(self.schedule.rho, t, self.schedule.rounds)
-        return t, loss, accuracy, samples, 2 * samples, spent, elapsed, self._message_norm(t)
+        """Return a row of the history."""
+        schedule, sampling = self.schedule, self.schedule.sampling
+        samples = schedule.machines * sampling.used(t)
+        gradients = round(schedule.method.estimator.gradients * schedule.machines * sampling.drawn(t))
+        spent = rho_spent(schedule.rho, t, schedule.touched)
+        return t, loss, accuracy, samples, gradients, spent, elapsed, self._message_norm(t)
 
     def _message_norm(self, t: int) -> float:
         """Return the norm of q~_t, which the guarantee covers with either server, on rank 0.
@@ -171,12 +181,25 @@ class Simulation:
         if t == schedule.rounds or direction is None:
             return math.nan
         norm = np.linalg.norm(direction.astype(np.float64))
-        return float(norm * schedule.resolution / schedule.machines)
+        return float(norm * schedule.resolution / (schedule.machines * schedule.sampling.size(t)))
+
+    def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
+        """Return ||d_t - f'(x_t)||^2 on rank 0, where f is known: the sum before noise is of made-up data."""
+        schedule = self.schedule
+        if not isinstance(self.evaluator, ExactEvaluator) or schedule.sampling.size(t) == 0:
+            return math.nan
+        total = self.communicator.reduce(self.machines.q, np.empty_like(self.machines.q))
+        _, gradient = self.evaluator.gradient(query)
+        if total is None:
+            return math.nan
+        weight = schedule.method.estimator.weight(t) * schedule.sampling.size(t)
+        d = total * (schedule.resolution / (schedule.machines * weight))
+        return float(np.sum((d - gradient) ** 2))
 
     def _theory(self) -> Theory:
         """Compare with theory, on every rank; rank 0 alone knows the final loss."""
         loss = self.communicator.share(self._rows[-1][1] if self._rows else math.nan)
-        x = self.server.iterates.x
+        x = self.server.iterates.output
         return assess(self.schedule, self.source, self.evaluator, x, loss, self.communicator)
 
     @property
@@ -203,6 +226,7 @@ class Simulation:
             w=iterates.w,
             x=iterates.x,
             x_previous=iterates.x_previous,
+            mean=iterates.mean,
             q=total,
             history=_history(self._rows),
             elapsed_seconds=elapsed,
@@ -219,6 +243,8 @@ class Simulation:
         if checkpoint is not None:
             for name in ("w", "x", "x_previous"):
                 np.copyto(getattr(iterates, name), getattr(checkpoint, name))
+            if iterates.mean is not None and checkpoint.mean is not None:
+                np.copyto(iterates.mean, checkpoint.mean)
             np.copyto(self.machines.q, checkpoint.q)
             self.machines.largest_squared_norm = checkpoint.largest_squared_norm
             self.machines.clipped = checkpoint.clipped
@@ -230,27 +256,37 @@ class Simulation:
             return
         communicator.bcast(iterates.x)
         communicator.bcast(iterates.x_previous)
+        if iterates.mean is not None:
+            communicator.bcast(iterates.mean)
         if self.experiment.server == "untrusted":
             communicator.bcast(iterates.w)
 
     def _privacy(self) -> PrivacyStatement:
         schedule, delta = self.schedule, self.experiment.delta
-        return PrivacyStatement(
+        rho = 0.0 if math.isnan(schedule.rho) else schedule.rho
+        statement = PrivacyStatement(
             server=schedule.server,
             rho=schedule.rho,
             delta=delta,
-            epsilon=epsilon_paper(schedule.rho, delta),
-            epsilon_exact=epsilon_exact(schedule.rho, delta),
+            epsilon=epsilon_paper(rho, delta),
+            epsilon_exact=epsilon_exact(rho, delta),
             S=schedule.S,
             clip_norm=schedule.clip_norm,
             sigma=schedule.sigma,
             rounds=schedule.rounds,
             machines=schedule.machines,
+            touched=schedule.touched,
+            growth=schedule.growth,
             parameters=schedule.d,
             resolution=schedule.resolution,
             noise_recomputable=self.experiment.seed is not None,
             noise=self.experiment.noise or "protocol",
+            protects=LAST_ITERATE if schedule.method.hides_iterates else ALL_RELEASES,
+            accountant=schedule.method.accountant,
+            samples=schedule.sampling.owned,
+            drawn=float(schedule.sampling.size(1)),
         )
+        return recomputed(statement) if math.isnan(statement.rho) else statement
 
     def _increments_so_far(self) -> tuple[float, int]:
         """Return the largest squared norm of all ranks' increments, and how many were clipped, on rank 0."""

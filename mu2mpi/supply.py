@@ -1,19 +1,31 @@
 """The samples that a run needs, read some rounds at a time: memory does not grow with their number."""
 
+from bisect import bisect_right
+from collections.abc import Callable
+
 import numpy as np
+from numpy.typing import NDArray
 
 from mu2mpi.algorithm.machine import HostedSamples, Supply
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.data.partition import partition_rows
 from mu2mpi.data.population import Population
-from mu2mpi.data.source import Source
+from mu2mpi.data.source import Samples, Source
 from mu2mpi.problem.logistic import bias_feature, sample_scales
 
 __all__ = ["make_supply"]
 
+Read = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]
+"""Takes numbers of samples among those of their machines, and of these machines among those hosted."""
+
 
 def make_supply(
-    source: Source, schedule: Schedule, key: bytes, hosted: range, partition: str = "iid"
+    source: Source,
+    schedule: Schedule,
+    key: bytes,
+    hosted: range,
+    partition: str = "iid",
+    sampling_key: bytes = bytes(32),
 ) -> Supply:
     """Return what reads the samples of some machines, in the order of their use.
 
@@ -22,13 +34,15 @@ def make_supply(
     source : Source
         The training set, or a population of which samples are drawn.
     schedule : Schedule
-        Its M and T, and whether samples are scaled to norm 1.
+        Its M and T, which samples are used when, and whether they are scaled to norm 1.
     key : bytes
         32 bytes that determine the dealing, or the draws.
     hosted : range
         The machines.
     partition : str, optional
         How a training set is dealt to all machines.
+    sampling_key : bytes, optional
+        32 bytes that determine which samples are used when, where that is left to chance.
 
     Returns
     -------
@@ -41,41 +55,42 @@ def make_supply(
     InputError
         If there are not enough samples. The callable raises it for samples that cannot be used.
     """
+    sampling, rounds = schedule.sampling, schedule.rounds
     if isinstance(source, Population):
-        return _fresh(source, schedule, key, hosted)
-    rows_of = partition_rows(source, partition, schedule.machines, schedule.rounds, key, hosted)
-    at_once = _rounds_at_once(source, schedule, hosted)
+        read = _draws(source, schedule, key, hosted)
+    else:
+        read = _rows(source, schedule, key, hosted, partition)
+    at_once = source.at_once(round(len(hosted) * sampling.drawn(rounds))) / max(1, len(hosted))
 
     def supply(t: int) -> HostedSamples:
-        rows = rows_of(range(t, min(t + at_once, schedule.rounds + 1)))
-        samples = source.training(rows.ravel())
-        features = samples.features.reshape(*rows.shape, source.dimension)
-        scales = sample_scales(samples.features, source.scale, schedule.unit_norm).reshape(rows.shape)
+        before, later = sampling.drawn(t - 1), range(t, rounds + 1)
+        count = bisect_right(later, at_once, key=lambda last: sampling.drawn(last) - before)
+        taken = sampling.take(sampling_key, hosted, later[: max(1, count)])
+        samples = read(taken.places, taken.machines)
+        scales = sample_scales(samples.features, source.scale, schedule.unit_norm)
         bias = bias_feature(schedule.unit_norm)
-        return HostedSamples(features, samples.labels.reshape(rows.shape), scales, t, bias)
+        return HostedSamples(samples.features, samples.labels, scales, taken.sizes, t, bias)
 
     return supply
 
 
-def _fresh(population: Population, schedule: Schedule, key: bytes, hosted: range) -> Supply:
-    """Return what draws samples as they are needed: nothing is stored but the chunk in use."""
-    at_once = _rounds_at_once(population, schedule, hosted)
-
-    def supply(t: int) -> HostedSamples:
-        rounds = range(t - 1, min(t - 1 + at_once, schedule.rounds))
-        features = np.empty((len(rounds), len(hosted), population.dimension), population.points.dtype)
-        labels = np.empty((len(rounds), len(hosted)), np.int32)
-        for column, machine in enumerate(hosted):
-            drawn = population.draw(key, machine, schedule.machines, rounds)
-            features[:, column], labels[:, column] = drawn.features, drawn.labels
-        flat = features.reshape(-1, population.dimension)
-        scales = sample_scales(flat, population.scale, schedule.unit_norm).reshape(labels.shape)
-        return HostedSamples(features, labels, scales, t, bias_feature(schedule.unit_norm))
-
-    return supply
+def _rows(source: Source, schedule: Schedule, key: bytes, hosted: range, partition: str) -> Read:
+    """Return what reads samples of a training set."""
+    rows_of = partition_rows(source, partition, schedule.machines, schedule.sampling.owned, key, hosted)
+    return lambda places, machines: source.training(rows_of(places, machines))
 
 
-def _rounds_at_once(source: Source, schedule: Schedule, hosted: range) -> int:
-    if not hosted:
-        return schedule.rounds
-    return max(1, source.at_once(len(hosted) * schedule.rounds) // len(hosted))
+def _draws(population: Population, schedule: Schedule, key: bytes, hosted: range) -> Read:
+    """Return what draws samples as they are needed: nothing is stored but those in use."""
+
+    def read(places: NDArray[np.int64], machines: NDArray[np.int64]) -> Samples:
+        features = np.empty((len(places), population.dimension), population.points.dtype)
+        labels = np.empty(len(places), np.int32)
+        order = np.argsort(machines, kind="stable")
+        ends = np.cumsum(np.bincount(machines, minlength=len(hosted)))
+        for machine, of in zip(hosted, np.split(order, ends[:-1]), strict=True):
+            drawn = population.draw(key, machine, schedule.machines, places[of])
+            features[of], labels[of] = drawn.features, drawn.labels
+        return Samples(features, labels)
+
+    return read

@@ -31,8 +31,8 @@ def excess_loss_bound(schedule: Schedule) -> float:
     Returns
     -------
     float
-        NaN where the theorem does not apply, because increments are clipped to less than S or eta is
-        another than its own.
+        NaN where the theorem does not apply, because increments are clipped to less than S, eta is another
+        than its own, or the method is another than the paper's.
 
     References
     ----------

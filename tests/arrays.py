@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.algorithm.machine import HostedSamples
 from mu2mpi.data.source import Samples, Source
 
 
@@ -39,3 +40,9 @@ def random_source(seed: int, n: int, dimension: int, classes: int, dtype: type =
     scale = 1 / 255 if dtype is np.uint8 else 1.0
     training = random_samples(rng, n, dimension, classes, dtype)
     return ArraySource(training, random_samples(rng, 30, dimension, classes, dtype), classes, scale)
+
+
+def one_a_round(features: NDArray[np.generic], labels: NDArray[np.int32], t: int = 1) -> HostedSamples:
+    """Return samples of shapes (T, M, F - 1) and (T, M), one for each machine and round from t on."""
+    flat = features.reshape(-1, features.shape[-1])
+    return HostedSamples(flat, labels.ravel(), np.ones(labels.size), np.ones(labels.shape, np.int64), t)

@@ -290,6 +290,214 @@ def _record(
         record.append(Round(t, x, w, s, q, q_average))
 
 
+# ------------------------------------------------------------------ the methods beside mu^2-SGD
+
+
+@dataclass
+class Setting:
+    """What the methods have in common: samples in their order, K, privacy, and the noise of a round.
+
+    `noise(t)` returns the standard normals that the *sum* over machines receives in round t: those of all
+    machines together (untrusted server), or one draw (trusted server).
+    """
+
+    features: NDArray
+    labels: NDArray
+    x1: Array
+    D: float
+    rho: float
+    trusted: bool
+    noise: NoiseOfSum
+    clip_norm: float | None = None
+    unit: bool = False
+
+    def __post_init__(self) -> None:
+        self.T, self.M = self.labels.shape
+        self.F = 1 if self.unit else self.x1.shape[1]
+        self.L = smoothness(self.F)
+        # By what the average has less noise than one draw.
+        self.N = self.M if self.trusted else math.sqrt(self.M)
+
+    def clipping(self, bound: float) -> float:
+        return bound if self.clip_norm is None else min(bound, self.clip_norm)
+
+    def gradients(self, t: int, x: Array) -> list[Array]:
+        """Return the gradient of each machine's sample of round t at x."""
+        z = samples(self.features[t - 1], self.unit)
+        return [gradient(x, z[i], int(self.labels[t - 1, i])) for i in range(self.M)]
+
+    def noised(self, t: int, sigma: float, of_machines: list[Array]) -> Array:
+        average = np.mean(of_machines, axis=0)
+        return average + sigma / self.M * self.noise(t) if sigma > 0 else average
+
+    def project(self, w: Array) -> Array:
+        return project(w, self.x1, self.D / 2)
+
+    def squared_error(self, C: float, sigma: float) -> float:
+        """Return what E of the squared error of an average gradient, clipped to C and noised, is at most."""
+        return C**2 / self.M + self.x1.size * sigma**2 / self.N**2
+
+
+def parallel_sgd(run: Setting) -> tuple[Array, Array]:
+    """Dekel et al. 2012, with the noise of Song et al. 2013: return the mean of w_1 .. w_T, and w_T."""
+    C = run.clipping(lipschitz(run.F))
+    sigma = 2 * C / run.rho
+    eta = 1 / (run.L + math.sqrt(run.squared_error(C, sigma) * run.T) / run.D)
+    w = [run.x1]
+    for t in range(1, run.T + 1):
+        g = run.noised(t, sigma, [clip(g, C) for g in run.gradients(t, w[-1])])
+        w.append(run.project(w[-1] - eta * g))
+    return np.mean(w[:-1], axis=0), w[-2]
+
+
+def anytime_sgd(run: Setting) -> tuple[Array, Array]:
+    """Cutkosky 2019, Algorithm 1 with alpha_t = t and projected gradient steps: return x_T and w_T."""
+    C = run.clipping(lipschitz(run.F))
+    sigma = 2 * C / run.rho
+    alphas = np.arange(1.0, run.T + 1)
+    steps = math.sqrt(run.squared_error(C, sigma) * np.sum(alphas**2))
+    eta = min(run.D / steps, 1 / (4 * run.L * run.T))
+    w = [run.x1]
+    for t in range(1, run.T + 1):
+        x = np.tensordot(alphas[:t], np.stack(w), axes=1) / np.sum(alphas[:t])
+        g = run.noised(t, sigma, [clip(g, C) for g in run.gradients(t, x)])
+        w.append(run.project(w[-1] - eta * t * g))
+    return x, w[-2]
+
+
+def storm(run: Setting) -> tuple[Array, Array]:
+    """Cutkosky and Orabona 2019, Algorithm 1 with a_t = 1/t: return w_T twice.
+
+    What a sample adds to t d_t is clipped.
+    """
+    C = run.clipping(math.inf)
+    sigma = 2 * C * math.sqrt(run.T) / run.rho
+    eta = 1 / (9 * run.L)
+    if sigma > 0:
+        eta = min(eta, run.D * run.N / (sigma * math.sqrt(run.x1.size)))
+    w = w_previous = run.x1
+    q = [np.zeros(run.x1.shape)] * run.M
+    for t in range(1, run.T + 1):
+        both = zip(run.gradients(t, w), run.gradients(t, w_previous), strict=True)
+        q = [of_machine + clip(t * g - (t - 1) * h, C) for of_machine, (g, h) in zip(q, both, strict=True)]
+        d = run.noised(t, sigma, q) / t
+        w, w_previous = run.project(w - eta / math.sqrt(t + 1) * d), w
+    return w_previous, w_previous
+
+
+def snowball_batches(N: int, M: int, d: int, rho: float) -> tuple[list[float], list[int]]:
+    """Return eta_t / eta_1 (Jain et al. 2019) and B_t (after Feldman et al. 2020), t = 1 .. N."""
+    k = 0
+    while N / 2**k > 1:
+        k += 1
+    ends = [N - math.ceil(N / 2**i) for i in range(k + 1)] + [N]
+    factors = [2.0**-i for i in range(k + 1) for _ in range(ends[i], ends[i + 1])]
+    batches = []
+    for t in range(N):
+        hidden = factors[t] / math.sqrt(sum(f * f for f in factors[t:]))
+        batches.append(max(1, math.ceil(2 * math.sqrt(d) * hidden / (rho * M))))
+    return factors, batches
+
+
+def snowball_sgd(
+    z: Array, labels: NDArray, shape: tuple[int, int], M: int, D: float, rho: float, noise: NoiseOfSum,
+    batches: list[int], factors: list[float], F: int, eta_scale: float | None = None,
+) -> Array:  # fmt: skip
+    """Feldman, Koren and Talwar 2020: return w_{N+1}, all samples of a step after those of the one before.
+
+    The noise is the least with which 2 C eta_t / b_t is at most rho times the deviation of all noise from
+    step t on, C being G but for a part in 1024.
+    """
+    C, L, d, N = lipschitz(F) * (1 + 1 / 1024), smoothness(F), math.prod(shape), len(batches)
+    s = 0.0
+    for t in range(N):
+        left = math.sqrt(sum(f * f for f in factors[t:]))
+        s = max(s, 2 * C * factors[t] / (M * batches[t] * rho * left))
+    eta = min(D / (math.sqrt(C**2 + d * s**2) * math.sqrt(N)), 2 / L)
+    if eta_scale is not None:
+        eta = eta_scale * 2 / L
+    w, start = np.zeros(shape), 0
+    for t in range(N):
+        stop = start + M * batches[t]
+        g = np.mean([gradient(w, z[n], int(labels[n])) for n in range(start, stop)], axis=0)
+        if s > 0:
+            g = g + s * noise(t + 1)
+        w = project(w - eta * factors[t] * g, np.zeros(shape), D / 2)
+        start = stop
+    return w
+
+
+@dataclass
+class Drawn:
+    """What the methods have in common that draw their samples at random.
+
+    `features` (M, n, F - 1) and `labels` (M, n) are all samples; `chosen(i, t)` are the numbers of those that
+    machine i uses in round t, and `batch` is how many are expected of all machines together. `noise(t)` is
+    what the sum over machines receives in units of `sigma`.
+    """
+
+    features: NDArray
+    labels: NDArray
+    chosen: Callable[[int, int], NDArray]
+    rounds: int
+    batch: float
+    x1: Array
+    D: float
+    C: float
+    eta: float
+    sigma: float
+    noise: NoiseOfSum
+    unit: bool = False
+
+
+def noisy_steps(run: Drawn) -> list[Array]:
+    """Return w_1 .. w_{R+1}: each a projected step with the clipped, noised mean of the samples drawn."""
+    z = samples(run.features, run.unit)
+    w = [run.x1]
+    for t in range(1, run.rounds + 1):
+        total = np.zeros(run.x1.shape)
+        for i in range(len(z)):
+            for j in run.chosen(i, t):
+                total = total + clip(gradient(w[-1], z[i, j], int(run.labels[i, j])), run.C)
+        noised = total + run.sigma * run.noise(t) if run.sigma > 0 else total
+        w.append(project(w[-1] - run.eta * noised / run.batch, run.x1, run.D / 2))
+    return w
+
+
+def noisy_minibatch_sgd(run: Drawn) -> tuple[Array, Array]:
+    """Lowy and Razaviyayn 2023, Algorithm 1 with equal weights: the mean of w_1 .. w_R, and w_R."""
+    w = noisy_steps(run)
+    return np.mean(w[:-1], axis=0), w[-2]
+
+
+def dp_sgd(run: Drawn) -> tuple[Array, Array]:
+    """Abadi et al. 2016, Algorithm 1: the last iterate, twice."""
+    w = noisy_steps(run)
+    return w[-2], w[-2]
+
+
+def minibatch_constants(
+    C: float, n: int, M: int, d: int, D: float, L: float, epsilon: float, delta: float
+) -> tuple[int, int, float]:
+    """Return R, K and the noise of an average over K of Theorem D.2 of Lowy and Razaviyayn."""
+    smooth = L * D * math.sqrt(M) / C * min(math.sqrt(n), epsilon * n / math.sqrt(d))
+    R = math.ceil(smooth + min(n * M, (epsilon * n) ** 2 * M / d))
+    K = max(1, math.ceil(epsilon * n / (4 * math.sqrt(2 * R * math.log(2 / delta)))))
+    variance = 256 * C**2 * R * math.log(2.5 * R / delta) * math.log(2 / delta) / (n * epsilon) ** 2
+    return R, K, math.sqrt(variance)
+
+
+def batch_learning_rate(
+    C: float, L: float, D: float, R: int, batch: float, noise: float, all_samples: float
+) -> float:
+    """Return 1 / (L + sqrt(V R) / D), V = C^2 / batch + noise^2 + 4 C^2 R / all_samples.
+
+    `noise` is the norm that the noise of the average has on average, squared and rooted.
+    """
+    V = C**2 / batch + noise**2 + 4 * C**2 * R / all_samples
+    return 1 / (L + math.sqrt(V * R) / D)
+
+
 # ------------------------------------------------------------------------------ ChaCha20, RFC 8439
 
 WORD = 0xFFFFFFFF

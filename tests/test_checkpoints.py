@@ -28,6 +28,7 @@ from mu2mpi.running import Job, _find_checkpoint
 from mu2mpi.signals import StopRequests
 from mu2mpi.simulation import Keeper, Simulation
 
+OTHERS = [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")]
 SERVERS = pytest.mark.parametrize("server", ["untrusted", "trusted"])
 
 
@@ -74,6 +75,48 @@ def test_going_on_gives_the_bits_of_an_unbroken_run(server, t, tmp_path):
     resumed = Simulation(experiment, source, Communicator(), state).run(Progress())
     assert_same(resumed, unbroken)
     assert np.all(np.diff(resumed.history.elapsed_seconds) > 0)
+
+
+@SERVERS
+@pytest.mark.parametrize(("estimator", "query"), OTHERS)
+def test_other_methods_go_on_to_the_same_bits(server, estimator, query, tmp_path):
+    source = random_source(1, 100, 6, 3)
+    experiment = Experiment(
+        server=server, machines=4, seed=9, clip_norm=0.9, estimator=estimator, query=query
+    )
+    unbroken = Simulation(experiment, source, Communicator()).run(Progress())
+    write_checkpoint(stopped_state(experiment, source, 9), tmp_path / "checkpoint")
+    state = read_checkpoint(tmp_path / "checkpoint")
+    assert_same(Simulation(experiment, source, Communicator(), state).run(Progress()), unbroken)
+
+
+@pytest.mark.parametrize("t", [2, 30, 31, 32])
+def test_growing_batches_go_on_to_the_same_bits(t, tmp_path):
+    source = random_source(1, 200, 6, 3)
+    experiment = Experiment(method="snowball-sgd", server="trusted", machines=4, rounds=32, rho=2.0, seed=9)
+    unbroken = Simulation(experiment, source, Communicator()).run(Progress())
+    write_checkpoint(stopped_state(experiment, source, t), tmp_path / "checkpoint")
+    state = read_checkpoint(tmp_path / "checkpoint")
+    assert_same(Simulation(experiment, source, Communicator(), state).run(Progress()), unbroken)
+
+
+@pytest.mark.parametrize(
+    ("method", "server"),
+    [("noisy-minibatch-sgd", "untrusted"), ("noisy-minibatch-sgd", "trusted"), ("dp-sgd", "trusted")],
+)
+def test_samples_drawn_at_random_are_drawn_again(method, server, tmp_path):
+    """With a seed or without, and with the batch that was settled when the run began."""
+    source, path = random_source(1, 100, 6, 3), tmp_path / "a.h5"
+    experiment = Experiment(method=method, server=server, machines=4, epsilon=2.0, rounds=30, seed=9)
+    unbroken = Simulation(experiment, source, Communicator()).run(Progress())
+    write_checkpoint(stopped_state(experiment, source, 9), checkpoint_path(path))
+    state = _find_checkpoint(path, experiment)
+    assert state.experiment.batch is not None
+    assert_same(Simulation(state.experiment, source, Communicator(), state).run(Progress()), unbroken)
+    unseeded = experiment.model_copy(update={"seed": None})
+    state = stopped_state(unseeded, source, 9)
+    once, again = (Simulation(unseeded, source, Communicator(), state).run(Progress()) for _ in range(2))
+    assert_same(once, again)
 
 
 def test_going_on_in_the_middle_of_a_chunk_of_samples(monkeypatch):

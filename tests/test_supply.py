@@ -51,8 +51,8 @@ def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted)
         samples = read(t)
         assert samples.rounds.start == t
         expected = rows[t - 1 : samples.rounds.stop - 1]
-        np.testing.assert_array_equal(samples.features, source._training.features[expected])
-        np.testing.assert_array_equal(samples.labels, source._training.labels[expected])
+        np.testing.assert_array_equal(samples.features, source._training.features[expected.ravel()])
+        np.testing.assert_array_equal(samples.labels, source._training.labels[expected.ravel()])
         t = samples.rounds.stop
     assert t == 26
     np.testing.assert_array_equal(np.concatenate(source.asked), rows.ravel())

@@ -3,17 +3,28 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.algorithm.sampling import users
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.compiled import inline, kernel, round_to_integer
 from mu2mpi.privacy.noise import AGGREGATE, MACHINE, add_noise, padded_zeros
 from mu2mpi.problem.ball import shrinkage, squared_norm
-from mu2mpi.problem.logistic import BATCH, TILE, batch_logits, empty_batch, load_sample, residual, two_logits
+from mu2mpi.problem.logistic import (
+    BATCH,
+    TILE,
+    batch_logits,
+    empty_batch,
+    load_sample,
+    model_logits,
+    residual,
+    two_logits,
+)
 
-__all__ = ["HostedSamples", "Machines", "Supply", "add_increments"]
+__all__ = ["HostedSamples", "Machines", "Supply", "add_gradients", "add_increments"]
 
 
 @inline
@@ -33,6 +44,19 @@ def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
             for j in range(row.size):
                 pair = round_to_integer(c0 * z0[j]) + round_to_integer(c1 * z1[j])
                 row[j] += pair + round_to_integer(c2 * z2[j]) + round_to_integer(c3 * z3[j])
+
+
+@inline
+def _clip(c, z, bound, resolution):  # type: ignore[no-untyped-def]
+    """Scale c such that c z^T keeps to a norm, and is in units of the grid.
+
+    Return the squared norm that c z^T had, and whether it was clipped.
+    """
+    squared = squared_norm(c) * squared_norm(z)
+    factor = shrinkage(squared, bound)
+    for k in range(c.size):
+        c[k] *= factor / resolution
+    return squared, factor < 1.0
 
 
 @kernel
@@ -94,16 +118,41 @@ def add_increments(q, x, x_previous, features, labels, scales, bias, t, bound, r
             residual(r_previous, labels[start + i])
             for k in range(classes):
                 r[k] += (t - 1.0) * (r[k] - r_previous[k])
-            squared = squared_norm(r) * squared_norm(z[i, :width])
-            factor = shrinkage(squared, bound)
+            squared, is_clipped = _clip(r, z[i, :width], bound, resolution)
             largest = max(largest, squared)
-            clipped += factor < 1.0
-            for k in range(classes):
-                r[k] *= factor / resolution
+            clipped += is_clipped
         for i in range(count, batch):
             for k in range(classes):
                 at_x[i, k] = 0.0
         _add_outer_products(q, at_x, z)
+    return largest, clipped
+
+
+@kernel
+def add_gradients(q, x, features, labels, scales, bias, bound, resolution, batch):  # type: ignore[no-untyped-def]
+    """Add the gradients g_{t,i} at x_t of some samples, clipped and rounded to the grid, to q.
+
+    Parameters and returns are those of `add_increments`, with gradients in place of increments.
+    """
+    classes, width = x.shape
+    z = empty_batch(batch, width)
+    logits, of_rest = np.empty((batch, classes)), np.empty((batch, (classes + 1) // 2))
+    largest = 0.0
+    clipped = 0
+    for start in range(0, labels.size, batch):
+        count = min(batch, labels.size - start)
+        for i in range(count):
+            load_sample(features[start + i], scales[start + i], bias, z[i])
+        model_logits(x, z, logits, of_rest)
+        for i in range(count):
+            residual(logits[i], labels[start + i])
+            squared, is_clipped = _clip(logits[i], z[i, :width], bound, resolution)
+            largest = max(largest, squared)
+            clipped += is_clipped
+        for i in range(count, batch):
+            for k in range(classes):
+                logits[i, k] = 0.0
+        _add_outer_products(q, logits, z)
     return largest, clipped
 
 
@@ -113,12 +162,14 @@ class HostedSamples:
 
     Attributes
     ----------
-    features : ndarray, shape (rounds, machines, F - 1)
-        Row ``[k, i]`` is what the rank's i-th machine uses in round ``first_round + k``, in the stored type.
-    labels : ndarray of int32, shape (rounds, machines)
+    features : ndarray, shape (samples, F - 1)
+        Round by round, and in each of them machine by machine, in the stored type.
+    labels : ndarray of int32, shape (samples,)
         Their classes.
-    scales : ndarray of float64, shape (rounds, machines)
+    scales : ndarray of float64, shape (samples,)
         Factors that take their stored features to those of z.
+    sizes : ndarray of int64, shape (rounds, machines)
+        Entry ``[k, i]`` is how many of them the rank's i-th machine uses in round ``first_round + k``.
     first_round : int
         The first of the rounds, from 1.
     bias : float
@@ -128,13 +179,30 @@ class HostedSamples:
     features: NDArray[np.generic]
     labels: NDArray[np.int32]
     scales: NDArray[np.float64]
+    sizes: NDArray[np.int64]
     first_round: int = 1
     bias: float = 1.0
 
     @property
     def rounds(self) -> range:
         """The rounds that these samples are for."""
-        return range(self.first_round, self.first_round + len(self.labels))
+        return range(self.first_round, self.first_round + len(self.sizes))
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        return np.append(0, np.cumsum(self.sizes.sum(axis=1)))
+
+    def of(self, t: int) -> tuple[NDArray[np.generic], NDArray[np.int32], NDArray[np.float64], float]:
+        """Return features, labels and scales of all samples of one of the rounds, and the bias feature."""
+        k = t - self.first_round
+        part = slice(self._ends[k], self._ends[k + 1])
+        return self.features[part], self.labels[part], self.scales[part], self.bias
+
+    def classes_until(self, t: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return the rank's machine and the class of each sample of the rounds up to t."""
+        sizes = self.sizes[: max(0, t + 1 - self.first_round)]
+        machines = users(sizes)
+        return machines, self.labels[: len(machines)]
 
 
 MOST_COUNTS = 10_000_000
@@ -143,7 +211,9 @@ MOST_COUNTS = 10_000_000
 Supply = Callable[[int], HostedSamples]
 """Returns the samples of a round and of as many after it as are read at once."""
 
-NOTHING = HostedSamples(np.empty((0, 0, 0)), np.empty((0, 0), dtype=np.int32), np.empty((0, 0)))
+NOTHING = HostedSamples(
+    np.empty((0, 0)), np.empty(0, dtype=np.int32), np.empty(0), np.empty((0, 0), dtype=np.int64)
+)
 
 
 class Machines:
@@ -168,7 +238,8 @@ class Machines:
     samples : HostedSamples
         What was read last; nothing before the first round.
     q : ndarray of int64, shape (K, F)
-        Sum of the hosted q_{t,i}, not noised, in units of the grid.
+        Sum of the hosted q_{t,i}, not noised, in units of the grid. With plain gradients, the sum of a
+        machine's gradients of round t takes the place of q_{t,i}.
     flat_q : ndarray of int64
         The same numbers as `add_noise` takes them.
     largest_squared_norm : float
@@ -216,30 +287,24 @@ class Machines:
         ndarray of int64, shape (machines, K)
             Or (machines, 0) where all machines together have more than `MOST_COUNTS` of them.
         """
-        used = self.samples.labels[: max(0, t + 1 - self.samples.first_round)]
         counts = self._class_counts
-        if used.size == 0 or counts.size == 0:
+        if counts.size == 0:
             return counts
-        places = np.arange(self.count) * counts.shape[1] + used
-        return counts + np.bincount(places.ravel(), minlength=counts.size).reshape(counts.shape)
+        machines, classes = self.samples.classes_until(t)
+        places = machines * counts.shape[1] + classes
+        return counts + np.bincount(places, minlength=counts.size).reshape(counts.shape)
 
     def observe(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:
-        """Spend each machine's sample z_{t,i}: q_{t,i} = q_{t-1,i} + s_{t,i}."""
-        samples, schedule = self.read(t), self.schedule
-        k = t - samples.first_round
-        largest, clipped = add_increments(
-            self.q,
-            x,
-            x_previous,
-            samples.features[k],
-            samples.labels[k],
-            samples.scales[k],
-            samples.bias,
-            t,
-            schedule.bound,
-            schedule.resolution,
-            self._batch,
-        )
+        """Use each machine's samples z_{t,i}: q_{t,i} = q_{t-1,i} + s_{t,i}, or their gradients alone."""
+        fresh, schedule = self.read(t).of(t), self.schedule
+        bound, resolution = schedule.bound, schedule.resolution
+        if schedule.method.estimator.lasts:
+            largest, clipped = add_increments(
+                self.q, x, x_previous, *fresh, t, bound, resolution, self._batch
+            )
+        else:
+            self.q.fill(0)
+            largest, clipped = add_gradients(self.q, x, *fresh, bound, resolution, self._batch)
         self.largest_squared_norm = max(self.largest_squared_norm, largest)
         self.clipped += clipped
 
@@ -254,7 +319,7 @@ class Machines:
             return self.q
         if self.key is None:
             raise RuntimeError("these machines hold no noise key")
-        scale = self.schedule.sigma / self.schedule.resolution
+        scale = self.schedule.sigma_of(t) / self.schedule.resolution
         if aggregate:
             scale *= math.sqrt(self.schedule.machines)
             add_noise(self._flat_noised, self.flat_q, self.key, AGGREGATE, 0, 1, t, scale)

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.algorithm.machine import Machines
-from mu2mpi.algorithm.schedule import Schedule, averaging_weight
+from mu2mpi.algorithm.schedule import Schedule
+from mu2mpi.algorithm.steps import learning_rate
 from mu2mpi.compiled import aligned_zeros, kernel, reduction
 from mu2mpi.parallel import Communicator
+from mu2mpi.privacy.iteration import LANDING
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
 from mu2mpi.problem.ball import shrinkage
 from mu2mpi.timing import Stopwatch
@@ -43,11 +45,11 @@ def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-unt
     total : ndarray of int64, shape (K, F)
         The noised sum over machines, in units of the grid.
     step : float
-        eta times the resolution over M: what takes the sum to the step.
+        The learning rate times the resolution over the number of samples: what takes the sum to the step.
     radius : float
         Radius of the ball K about 0.
     weight : float
-        alpha_{t+1} / alpha_{1:t+1}.
+        alpha_{t+1} / alpha_{1:t+1}; 1 makes x_{t+1} = w_{t+1}.
     """
     w, x, x_next, total = w.ravel(), x.ravel(), x_next.ravel(), total.ravel()
     factor = shrinkage(_descend(w, total, step), radius)
@@ -63,6 +65,8 @@ class Iterates:
     ----------
     w, x, x_previous : ndarray of float64, shape (K, F)
         w_t, x_t and x_{t-1}; all 0 at first (w_1 = x_1 = x_0 = 0).
+    mean : ndarray of float64, shape (K, F), or None
+        Mean of the query points that were visited, where that is the output.
     direction : ndarray of int64, shape (K, F), or None
         The noised sum of the last step, in units of the grid, where it is known; valid until the next round.
     """
@@ -70,15 +74,38 @@ class Iterates:
     def __init__(self, schedule: Schedule) -> None:
         shape = (schedule.classes, schedule.features)
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
-        self._step = schedule.eta * schedule.resolution / schedule.machines
+        method = schedule.method
+        self.mean = aligned_zeros(shape, np.float64) if method.takes_mean else None
+        self._query = method.query
+        self._learning_rate = learning_rate(method, schedule.eta, schedule.rounds)
+        self._resolution, self._machines = schedule.resolution, schedule.machines
+        self._sampling = schedule.sampling
         self._radius = schedule.radius
+        # Only the last step of hidden iterates is seen.
+        self._seen_step = schedule.rounds - 1 if method.hides_iterates and schedule.sigma > 0 else None
         self.direction: NDArray[np.int64] | None = None
+
+    @property
+    def output(self) -> NDArray[np.float64]:
+        """What the method puts out if the round that was visited last is its last."""
+        return self.x if self.mean is None else self.mean
+
+    def visit(self, t: int) -> None:
+        """Count the query point of round t in the mean of all, where that is the output."""
+        if self.mean is not None:
+            self.mean += (self.x - self.mean) / t
 
     def step(self, t: int, total: NDArray[np.int64]) -> None:
         """Move from round t to round t + 1 with the noised sum of the machines' messages."""
-        weight = averaging_weight(t + 1)
-        take_step(self.w, self.x, self.x_previous, total, self._step, self._radius, weight)
+        step = self._learning_rate(t) * self._resolution / (self._machines * self._sampling.size(t))
+        weight = self._query.averaging_weight(t + 1)
         self.direction = total
+        if t == self._seen_step:
+            # What is seen is a function of w_t - step * total alone, were w_t a multiple of the grid.
+            step *= LANDING
+            total = total // LANDING - np.rint(self.w / step).astype(np.int64)
+            self.w.fill(0.0)
+        take_step(self.w, self.x, self.x_previous, total, step, self._radius, weight)
         self.advance()
 
     def advance(self) -> None:
@@ -94,7 +121,7 @@ class Server(Protocol):
     def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
         """Take round t, from the query point x_t to x_{t+1}.
 
-        The output x_T is the query point of the last round, whose messages move nothing any more.
+        No query point follows that of the last round, whose messages move nothing any more.
         """
 
 
@@ -174,7 +201,7 @@ class TrustedServer:
     def _noised(self, t: int, flat_total: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._key is None:
             raise RuntimeError("the server holds no noise key")
-        scale = self._schedule.sigma / self._schedule.resolution
+        scale = self._schedule.sigma_of(t) / self._schedule.resolution
         add_noise(self._flat_message, flat_total, self._key, SERVER, 0, 1, t, scale)
         return self._message
 

@@ -10,15 +10,18 @@ KINDS = {
     "history": "loss and accuracy along a run, with a band over seeds",
     "tradeoff": "loss and accuracy against privacy, a line for each M and server",
     "weights": "the rows of x_T as images",
+    "errors": "error of the estimates d_t of the gradient along a run, before noise",
     "noise": "norms of signal and noise in what is released",
     "timing": "where the time goes, by phase and rank",
     "scaling": "time per round against the number of ranks",
     "partition": "which share of each class each machine got",
+    "comparison": "methods at equal privacy: loss and accuracy against gradients computed, and these against "
+    "the number of samples, with fitted exponents",
     "rates": "excess loss against n, M, d and rho, with exponents beside the theorem's",
 }
 """The figures and what they show."""
 
-AGAINST = {"history": ("round", "samples"), "tradeoff": ("rho", "epsilon")}
+AGAINST = {"history": ("round", "samples", "gradient_evaluations"), "tradeoff": ("rho", "epsilon")}
 """What may be on the horizontal axis, the default first."""
 
 SUFFIXES = ("png", "svg", "pdf")

@@ -4,12 +4,23 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from mu2mpi.algorithm.pieces import method_of
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
-from mu2mpi.analysis.show import WHO, rounded_up
+from mu2mpi.analysis.show import rounded_up, who_sees
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import SOURCE_OPTIONS
+from mu2mpi.experiment import DRAWING, SOURCE_OPTIONS
 from mu2mpi.privacy.accountant import epsilon_exact, rho_of
-from mu2mpi.privacy.ledger import ADJACENCY, UNIT, agree, concerns, mismatches, releases
+from mu2mpi.privacy.ledger import (
+    ADJACENCY,
+    ALL_RELEASES,
+    LAST_ITERATE,
+    UNIT,
+    PrivacyStatement,
+    agree,
+    concerns,
+    mismatches,
+    releases,
+)
 from mu2mpi.results.collection import find_files, shown
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import Result
@@ -57,10 +68,10 @@ def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
         _row(path, result, not of_file) for (path, result), (_, of_file) in zip(results, found, strict=True)
     ]
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "computed again"]
-    servers = dict.fromkeys(result.privacy.server for _, result in results)
+    kinds = {(result.privacy.server, result.privacy.protects): result.privacy for _, result in results}
     parts = [
         as_text(header, [rows]),
-        *(as_paragraph(f"{name.capitalize()} server: {_who(name)}") for name in servers),
+        *(as_paragraph(f"{server.capitalize()} server: {_who(kinds[server, _])}") for server, _ in kinds),
         as_paragraph(MEANING),
         "" if problems else _together(results),
         as_bullets(_remarks(results)),
@@ -68,14 +79,15 @@ def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
     return "\n\n".join(part for part in parts if part), problems
 
 
-def _who(server: str) -> str:
-    return f"{WHO.get(server, 'Nobody knows who')} learns at most this about {UNIT} ({ADJACENCY})."
+def _who(privacy: PrivacyStatement) -> str:
+    return f"{who_sees(privacy)} learns at most this about {UNIT} ({ADJACENCY})."
 
 
 def _row(path: Path, result: Result, holds: bool) -> list[str]:
     privacy = result.privacy
-    claims = (privacy.rho, privacy.delta, privacy.epsilon_exact, privacy.epsilon)
-    return [str(path), privacy.server, *map(rounded_up, claims), "agrees" if holds else "MISMATCH"]
+    rho = "none" if math.isnan(privacy.rho) else rounded_up(privacy.rho)
+    claims = (privacy.delta, privacy.epsilon_exact, privacy.epsilon)
+    return [str(path), privacy.server, rho, *map(rounded_up, claims), "agrees" if holds else "MISMATCH"]
 
 
 def contradictions(result: Result) -> list[str]:
@@ -89,15 +101,25 @@ def contradictions(result: Result) -> list[str]:
 
 def _with_experiment(result: Result) -> list[str]:
     privacy, experiment = result.privacy, result.experiment
+    method = method_of(experiment.method, experiment.estimator, experiment.query)
     promised_epsilon, promised_norm = experiment.epsilon, experiment.clip_norm
     stated: list[tuple[str, object, object]] = [
         ("server", privacy.server, experiment.server),
         ("machines", privacy.machines, experiment.machines),
         ("rounds", privacy.rounds, experiment.rounds),
+        ("accountant", privacy.accountant, method.accountant),
+        ("touched", privacy.touched, method.touched(privacy.rounds)),
+        ("protects", privacy.protects, LAST_ITERATE if method.hides_iterates else ALL_RELEASES),
         ("delta", privacy.delta, experiment.delta),
         ("noise", privacy.noise, experiment.noise or "protocol"),
         ("noise_recomputable", privacy.noise_recomputable, experiment.seed is not None),
     ]
+    if experiment.method in DRAWING:
+        drawn = (experiment.batch or 0) / (privacy.machines if experiment.method == "dp-sgd" else 1)
+        if not agree(privacy.drawn, drawn):
+            stated.append(("drawn", privacy.drawn, drawn))
+    if promised_epsilon is None and experiment.method in DRAWING:
+        promised_epsilon = epsilon_exact(experiment.rho, experiment.delta) * (1 + 1e-9)
     if promised_epsilon is None and not agree(privacy.rho, experiment.rho):
         stated.append(("rho", privacy.rho, experiment.rho))
     if promised_epsilon is not None and privacy.epsilon_exact > promised_epsilon:
@@ -116,8 +138,9 @@ def _with_experiment(result: Result) -> list[str]:
 
 def _with_history(result: Result) -> list[str]:
     """Return the first round by which less rho is said to be spent than was, or more."""
+    known = not math.isnan(result.privacy.rho)
     for t, stated in zip(result.history.round.tolist(), result.history.rho_spent.tolist(), strict=True):
-        spent = rho_of(releases(result.privacy, t))
+        spent = rho_of(releases(result.privacy, t)) if known else math.nan
         if not agree(stated, spent):
             return [f"rho_spent by round {t} is {stated:.10g} in /history, and {spent:.10g} by the noise"]
     return []
@@ -135,6 +158,8 @@ def _together(results: Sequence[tuple[Path, Result]]) -> str:
         of_data.setdefault(data, {})[run] = result
     lines = []
     for (name, *_), runs in of_data.items():
+        if any(math.isnan(result.privacy.rho) for result in runs.values()):
+            continue
         rho = rho_of(kind for result in runs.values() for kind in releases(result.privacy))
         if len(runs) > 1 and math.isfinite(rho):
             delta = min(result.privacy.delta for result in runs.values())

@@ -207,11 +207,11 @@ class Runs(Sequence[Run]):
         Parameters
         ----------
         kind : str
-            ``"history"``, ``"tradeoff"``, ``"weights"``, ``"noise"``, ``"timing"``, ``"scaling"``,
-            ``"partition"`` or ``"rates"``.
+            ``"history"``, ``"tradeoff"``, ``"weights"``, ``"errors"``, ``"noise"``, ``"timing"``,
+            ``"scaling"``, ``"partition"`` or ``"rates"``.
         against : str, optional
-            What is across: ``"round"`` or ``"samples"`` for a history, ``"rho"`` or ``"epsilon"`` for a
-            tradeoff.
+            What is across: ``"round"``, ``"samples"`` or ``"gradient_evaluations"`` for a history, ``"rho"``
+            or ``"epsilon"`` for a tradeoff.
 
         Raises
         ------

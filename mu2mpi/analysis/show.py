@@ -10,7 +10,7 @@ import numpy as np
 
 from mu2mpi.analysis.cells import number_text
 from mu2mpi.analysis.formats import as_paragraph, as_text
-from mu2mpi.privacy.ledger import PrivacyStatement, concerns
+from mu2mpi.privacy.ledger import LAST_ITERATE, PrivacyStatement, concerns
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "in_brief",
     "rounded_down",
     "rounded_up",
+    "who_sees",
 ]
 
 HISTORY_ROWS = 8
@@ -28,9 +29,16 @@ HISTORY_ROWS = 8
 MOST_NAMES = 20
 
 WHO = {
+    "output": "Whoever sees the output alone, and no iterate before it,",
     "untrusted": "Whoever sees everything that leaves the machines, be it the server or another machine,",
     "trusted": "Whoever sees everything that leaves the server, which itself sees sums without noise,",
 }
+
+BY = {
+    "strong-composition": "by the theorem of Lowy and Razaviyayn",
+    "pld": "by the distribution of the privacy loss, which dp-accounting computes",
+}
+"""How it is known what is revealed about samples that are drawn at random."""
 
 
 def describe(result: Result, path: Path) -> str:
@@ -76,20 +84,36 @@ def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
     return "\n\n".join([str(path), *(f"{title}\n{_indented(text)}" for title, text in sections.items())])
 
 
+def who_sees(privacy: PrivacyStatement) -> str:
+    """Say who it is that learns no more than is claimed."""
+    if privacy.protects == LAST_ITERATE:
+        return WHO["output"]
+    return WHO.get(privacy.server, "Nobody knows who")
+
+
 def describe_privacy(privacy: PrivacyStatement) -> str:
     """Say in sentences what the released messages of a run reveal at most, and to whom."""
     warnings = [concern.full for concern in concerns(privacy)]
     if math.isinf(privacy.rho):
         return as_paragraph(" ".join(warnings))
+    claim = (
+        f"the Renyi divergence of what is seen is at most a rho^2/2 at every order a > 1, with rho = "
+        f"{rounded_up(privacy.rho)}. At delta = {privacy.delta:g} this is epsilon = "
+        f"{rounded_up(privacy.epsilon)} by the paper's lemma, and epsilon = "
+        f"{rounded_up(privacy.epsilon_exact)} exactly."
+    )
+    if privacy.accountant in BY:
+        claim = (
+            f"what is seen is (epsilon, delta)-private with epsilon = {rounded_up(privacy.epsilon_exact)} at "
+            f"delta = {privacy.delta:g}, {BY[privacy.accountant]}. A machine draws {privacy.drawn:.6g} of "
+            f"its {privacy.samples:,} samples in each round, in secret."
+        )
     paragraphs = [
-        f"{WHO[privacy.server]} learns at most this about any one sample: "
-        f"when one sample of one machine is replaced ({privacy.adjacency}), the Renyi divergence of what "
-        f"is seen is at most a rho^2/2 at every order a > 1, with rho = {rounded_up(privacy.rho)}. "
-        f"At delta = {privacy.delta:g} this is epsilon = {rounded_up(privacy.epsilon)} by the paper's lemma, "
-        f"and epsilon = {rounded_up(privacy.epsilon_exact)} exactly.",
+        f"{who_sees(privacy)} learns at most this about any one sample: "
+        f"when one sample of one machine is replaced ({privacy.adjacency}), {claim}",
         f"Increments were clipped to norm {privacy.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
-        f"coordinate of the noise has standard deviation {privacy.sigma:.6g} for the sum over machines, "
-        f"on a grid of {privacy.resolution:.3g}.",
+        f"coordinate of the noise has standard deviation {privacy.sigma:.6g} for the sum over machines"
+        f"{', times their batch,' if privacy.growth else ','} on a grid of {privacy.resolution:.3g}.",
     ]
     paragraphs += [f"WARNING: {warning}" for warning in warnings]
     return "\n".join(as_paragraph(paragraph) for paragraph in paragraphs)
@@ -100,9 +124,10 @@ def in_brief(privacy: PrivacyStatement) -> str:
     but = "; ".join(concern.brief for concern in concerns(privacy))
     if math.isinf(privacy.rho):
         return f"privacy: none ({but})"
+    rho = "" if math.isnan(privacy.rho) else f", rho = {rounded_up(privacy.rho)}"
     return (
         f"privacy of {privacy.unit} ({privacy.adjacency}): epsilon = {rounded_up(privacy.epsilon_exact)} at "
-        f"delta = {privacy.delta:g}, rho = {rounded_up(privacy.rho)}{'; but ' if but else ''}{but}"
+        f"delta = {privacy.delta:g}{rho}{'; but ' if but else ''}{but}"
     )
 
 
@@ -129,7 +154,7 @@ def _history(history: History) -> str:
             f"{history.samples[k]:,}",
             f"{history.test_loss[k]:.4f}",
             f"{history.test_accuracy[k]:.1%}",
-            f"{history.rho_spent[k]:.3g}",
+            "none" if math.isnan(history.rho_spent[k]) else f"{history.rho_spent[k]:.3g}",
             f"{history.elapsed_seconds[k]:.2f}",
         ]
         for k in chosen

@@ -1,8 +1,10 @@
 """What an audit found, next to what is claimed, and what follows."""
 
+import math
 import textwrap
 from dataclasses import dataclass
 
+from mu2mpi.algorithm.pieces import METHODS
 from mu2mpi.analysis.formats import as_text
 from mu2mpi.audit.evidence import Interval
 from mu2mpi.privacy.accountant import epsilon_exact
@@ -16,6 +18,8 @@ class Finding:
 
     Attributes
     ----------
+    method : str
+        What was run.
     server : str
         ``"untrusted"`` or ``"trusted"``.
     machines, rounds : int
@@ -25,13 +29,15 @@ class Finding:
     delta : float
         At which epsilon is stated.
     rho, epsilon : float
-        The claims: the releases are rho-Gaussian-DP, and so (epsilon, delta)-DP.
+        The claims: the releases are rho-Gaussian-DP, and so (epsilon, delta)-DP. Or rho is NaN, and the
+        second alone is claimed.
     mu : Interval
         What the adversary reached: of rho, if the statistic is normal, as it is of Gaussian releases.
     epsilon_bound : float
         What epsilon exceeds with 95% confidence, by counting alone.
     """
 
+    method: str
     server: str
     machines: int
     rounds: int
@@ -58,28 +64,29 @@ class Finding:
     def describe(self) -> str:
         """Say what was done, and put what was found next to what is claimed; no line break at the end."""
         heading = textwrap.fill(
-            f"{self.server.capitalize()} server: {self.machines} machines, {self.rounds} rounds, "
-            f"{self.trials:,} runs on each of two data sets that differ in one sample of one machine.",
+            f"{self.server.capitalize()} server: {self._method()}{self.machines} machines, {self.rounds} "
+            f"rounds, {self.trials:,} runs on each of two data sets that differ in one sample of one "
+            "machine.",
             width=96,
         )
         by_gauss = [self._epsilon_of(mu) for mu in (self.mu.estimate, self.mu.low, self.mu.high)]
-        table = as_text(
-            ["", "claimed: at most", "reached", "95% confidence"],
-            [
-                [
-                    _row("mu", self.rho, self.mu.estimate, self.mu.low, self.mu.high),
-                    _row(f"epsilon at delta = {self.delta:g}, from mu", self.epsilon, *by_gauss),
-                    [
-                        f"epsilon at delta = {self.delta:g}, by counting",
-                        f"{self.epsilon:.4g}",
-                        "",
-                        f"at least {self.epsilon_bound:.4g}",
-                    ],
-                ]
-            ],
-        )
+        at_delta, bound = f"epsilon at delta = {self.delta:g}", f"at least {self.epsilon_bound:.4g}"
+        rows = [[f"{at_delta}, by counting", f"{self.epsilon:.4g}", "", bound]]
+        if not math.isnan(self.rho):
+            rows = [
+                _row("mu", self.rho, self.mu.estimate, self.mu.low, self.mu.high),
+                _row(f"{at_delta}, from mu", self.epsilon, *by_gauss),
+                *rows,
+            ]
+        table = as_text(["", "claimed: at most", "reached", "95% confidence"], [rows])
         verdict = "; ".join(self.objections) or "No bound from below passes its claim"
         return f"{heading}\n\n{textwrap.indent(table, '  ')}\n\n{verdict}."
+
+    def _method(self) -> str:
+        """Return the method, unless it is the default, and what of it is attacked if that is not all."""
+        if self.method == METHODS["mu2-sgd"].name:
+            return ""
+        return f"{self.method}{', its output alone' if METHODS[self.method].hides_iterates else ''}, "
 
     def _epsilon_of(self, mu: float) -> float:
         return epsilon_exact(max(mu, 0.0), self.delta)

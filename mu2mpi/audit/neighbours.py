@@ -73,7 +73,9 @@ class Neighbour(Source):
         return self._read_training(rows)
 
 
-def neighbours(schedule: Schedule, dealing: bytes) -> tuple[list[Supply], list[Supply]]:
+def neighbours(
+    schedule: Schedule, dealing: bytes, sampling: bytes = bytes(32)
+) -> tuple[list[Supply], list[Supply]]:
     """Return what each machine gets from the one data set, and from the other.
 
     Parameters
@@ -82,14 +84,20 @@ def neighbours(schedule: Schedule, dealing: bytes) -> tuple[list[Supply], list[S
         Constants of the run.
     dealing : bytes
         32 bytes that decide which machine gets which sample, and when.
+    sampling : bytes, optional
+        32 bytes that decide which of its samples a machine draws, where it does.
     """
-    machines, rounds = schedule.machines, schedule.rounds
-    samples = machines * rounds
-    whose = range(CANARY_MACHINE, CANARY_MACHINE + 1)
-    row = machine_rows(samples, machines, rounds, dealing, whose)[CANARY_ROUND - 1, 0]
+    machines, owned = schedule.machines, schedule.sampling.owned
+    samples = machines * owned
+    # A lone machine is the canary's.
+    canarys = min(CANARY_MACHINE, machines - 1)
+    # Of samples that are drawn, any is as good.
+    place = min(schedule.sampling.used(CANARY_ROUND - 1), owned - 1)
+    row = machine_rows(samples, machines, owned, dealing, range(canarys, canarys + 1))[place, 0]
 
     def supplies(source: Source) -> list[Supply]:
         # Every run reads the same.
-        return [cache(make_supply(source, schedule, dealing, range(i, i + 1))) for i in range(machines)]
+        hosted = [range(i, i + 1) for i in range(machines)]
+        return [cache(make_supply(source, schedule, dealing, of, sampling_key=sampling)) for of in hosted]
 
     return supplies(Neighbour(samples, None)), supplies(Neighbour(samples, int(row)))

@@ -2,8 +2,9 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +25,22 @@ from mu2mpi.audit.neighbours import (
 )
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
+from mu2mpi.experiment import DRAWING, Experiment
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.preparation import plan
-from mu2mpi.privacy.accountant import epsilon_exact
+from mu2mpi.preparation import plan, target_epsilon
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
 from mu2mpi.timing import Stopwatch
 from mu2mpi.warmup import kernel_calls, start_compiler
 
 __all__ = ["audit", "play"]
+
+MOST_SAMPLES = 1 << 20
+"""Of each machine: as many as a schedule may ask for."""
+
+SupplyOf = Callable[[int, NDArray[np.uint32]], Supply]
+
+DRAWS = 200
+"""Runs without noise that show what the canary changes on average, where it is drawn or not."""
 
 TRIALS_PER_NUMBER = 4
 """With fewer runs for each number that is seen, the adversary cannot learn how they vary together."""
@@ -66,14 +74,18 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     with communicator.together():
         settled = _settle(experiment)
         machines, rounds = settled.machines or 0, settled.rounds or 0
-        schedule = plan(settled, Neighbour(machines * rounds, None), machines)
+        # Where samples are drawn again and again, few are in more messages.
+        each = rounds if settled.method in DRAWING else MOST_SAMPLES
+        schedule = plan(settled, Neighbour(machines * each, None), machines)
     start_compiler()
-    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE)))
+    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule.method.estimator))
     secret = os.urandom(32) if settled.seed is None else root_key(settled.seed)
     root = communicator.share(derive_key(secret, "audit", settled.server))
-    data = neighbours(schedule, derive_key(root, "dealing"))
+    data = _data(schedule, derive_key(root, "dealing"))
     noiseless = replace(schedule, sigma=0.0)
-    one, other = (see(noiseless, supplies, [key_words(root)])[0] for supplies in data)
+    draws = range(DRAWS if schedule.method.draws else 1)
+    keys = [key_words(derive_key(root, "difference", str(n))) for n in draws]
+    one, other = (see(noiseless, supplies, keys).mean(axis=0) for supplies in data)
     with communicator.together():
         if trials < TRIALS_PER_NUMBER * one.size:
             raise InputError(
@@ -91,7 +103,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
         # With more ranks than runs, some have seen nothing.
         everyones = [of_rank for of_rank in everyones if of_rank[0].size]
         without, with_canary = (np.vstack([of_rank[k] for of_rank in everyones]) for k in range(2))
-        finding = _judge(settled, without, with_canary, other - one)
+        finding = _judge(settled, schedule, without, with_canary, other - one)
     shared: Finding = communicator.share(finding)
     return shared
 
@@ -100,7 +112,9 @@ def _settle(experiment: Experiment) -> Experiment:
     """Return the experiment with the audit's own settings, if there is something to attack."""
     if math.isinf(experiment.rho):
         raise InputError("rho = inf claims nothing that could be audited; give a finite --rho")
-    for name, fewest in (("machines", FEWEST_MACHINES), ("rounds", FEWEST_ROUNDS)):
+    # Of hidden iterates the adversary sees the last, and machines do not matter.
+    fewest_machines = 1 if experiment.method == "snowball-sgd" else FEWEST_MACHINES
+    for name, fewest in (("machines", fewest_machines), ("rounds", FEWEST_ROUNDS)):
         value = getattr(experiment, name)
         if value is None or value < fewest:
             raise InputError(
@@ -110,24 +124,36 @@ def _settle(experiment: Experiment) -> Experiment:
     return experiment.model_copy(update=WORST_CASE)
 
 
-def see(
-    schedule: Schedule, supplies: Sequence[Supply], keys: Sequence[NDArray[np.uint32]]
-) -> NDArray[np.float64]:
+def _data(schedule: Schedule, dealing: bytes) -> tuple[SupplyOf, SupplyOf]:
+    """Return what a machine gets in a run from the one data set, and from the other."""
+    fixed = neighbours(schedule, dealing)
+
+    def supply_of(which: int, machine: int, key: NDArray[np.uint32]) -> Supply:
+        if not schedule.method.draws:
+            return fixed[which][machine]
+        return neighbours(schedule, dealing, derive_key(key.tobytes(), "sampling"))[which][machine]
+
+    return partial(supply_of, 0), partial(supply_of, 1)
+
+
+def see(schedule: Schedule, supplies: SupplyOf, keys: Sequence[NDArray[np.uint32]]) -> NDArray[np.float64]:
     """Run the algorithm once with each noise key, and return what the adversary sees.
 
     Parameters
     ----------
     schedule : Schedule
         Constants of the run.
-    supplies : sequence of callables
-        What each machine gets. Each has a rank of its own, so that its messages can be told apart.
+    supplies : callable
+        Takes a machine and a noise key, and returns what it gets in the run. Each machine has a rank of its
+        own, so that its messages can be told apart.
     keys : sequence of ndarray of uint32, shape (8,)
         Noise keys.
 
     Returns
     -------
     ndarray of float64, shape (len(keys), numbers)
-        All that crosses the wire where the adversary of the server's trust mode can see it.
+        All that crosses the wire where the adversary of the server's trust mode can see it, or the output
+        of a method that protects nothing else.
     """
 
     def watch(rank: RecordedRank) -> NDArray[np.float64]:
@@ -135,14 +161,19 @@ def see(
         for key in keys:
             rank.sent.clear()
             rank.received.clear()
-            play(schedule, supplies[rank.rank], rank, key)
-            rows.append(_seen_of(rank, schedule.server))
+            output = play(schedule, supplies(rank.rank, key), rank, key)
+            if schedule.method.hides_iterates:
+                rows.append(output if rank.rank == 0 else np.empty(0))
+            else:
+                rows.append(_seen_of(rank, schedule.server))
         return np.array(rows)
 
     return np.hstack(on_ranks(schedule.machines, watch))
 
 
-def play(schedule: Schedule, supply: Supply, communicator: Communicator, key: NDArray[np.uint32]) -> None:
+def play(
+    schedule: Schedule, supply: Supply, communicator: Communicator, key: NDArray[np.uint32]
+) -> NDArray[np.float64]:
     """Take part in one run, as the rank that hosts the machine of its own number.
 
     Parameters
@@ -155,6 +186,11 @@ def play(schedule: Schedule, supply: Supply, communicator: Communicator, key: ND
         As many ranks as there are machines.
     key : ndarray of uint32, shape (8,)
         Noise key.
+
+    Returns
+    -------
+    ndarray of float64, shape (d,)
+        The output.
     """
     rank, is_trusted = communicator.rank, schedule.server == "trusted"
     machines = Machines(schedule, range(rank, rank + 1), supply, None if is_trusted else key)
@@ -162,6 +198,7 @@ def play(schedule: Schedule, supply: Supply, communicator: Communicator, key: ND
     clock = Stopwatch()
     for t in range(1, schedule.rounds + 1):
         server.round(t, machines, clock)
+    return server.iterates.output.ravel()
 
 
 def _seen_of(rank: RecordedRank, server: str) -> NDArray[np.float64]:
@@ -178,6 +215,7 @@ def _seen_of(rank: RecordedRank, server: str) -> NDArray[np.float64]:
 
 def _judge(
     experiment: Experiment,
+    schedule: Schedule,
     without: NDArray[np.float64],
     with_canary: NDArray[np.float64],
     difference: NDArray[np.float64],
@@ -189,13 +227,14 @@ def _judge(
     threshold = choose_threshold(scores[0][:half], scores[1][:half], experiment.delta)
     judged = scores[0][half:], scores[1][half:]
     return Finding(
+        method=experiment.method,
         server=experiment.server,
         machines=experiment.machines or 0,
         rounds=experiment.rounds or 0,
         trials=len(without),
         delta=experiment.delta,
-        rho=experiment.rho,
-        epsilon=epsilon_exact(experiment.rho, experiment.delta),
+        rho=schedule.rho,
+        epsilon=target_epsilon(experiment),
         mu=gaussian_mu(*judged),
         epsilon_bound=epsilon_bound(*judged, threshold, experiment.delta),
     )

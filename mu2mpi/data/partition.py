@@ -22,8 +22,9 @@ __all__ = ["check_rounds", "deal", "machine_rows", "most_rounds", "partition_row
 
 KEY_BYTES = 32
 
-Rows = Callable[[range], NDArray[np.int64]]
-"""Takes rounds, counted from 1, and returns what training rows some machines use in them, round by round."""
+Rows = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
+"""Takes numbers of samples among those of their machines, and these machines as numbers among some, all from
+0, and returns the training rows."""
 
 
 def samples_per_machine(samples: int, machines: int) -> int:
@@ -42,15 +43,21 @@ def samples_per_machine(samples: int, machines: int) -> int:
     return samples // machines
 
 
-def check_rounds(most: int, machines: int, rounds: int) -> None:
-    """Make sure that there is a fresh sample for every machine in every round.
+def check_rounds(most: int, machines: int, rounds: int, needed: int | None = None) -> None:
+    """Make sure that there is a fresh sample for every machine in every round, or what else each needs.
 
     Raises
     ------
     InputError
-        If there are more rounds than some machine has samples.
+        If that is more than some machine has samples.
     """
-    if rounds > most:
+    if needed is not None and needed != rounds:
+        if needed > most:
+            raise InputError(
+                f"{rounds} rounds are too many: they need {needed} samples of each machine, and {machines} "
+                f"machines have {most} each; give fewer --rounds, fewer machines, or a larger rho"
+            )
+    elif rounds > most:
         raise InputError(
             f"{rounds} rounds are too many: each machine spends one fresh sample a round, and the samples "
             f"for {machines} machines allow at most {most} rounds; give at most --rounds {most}, or fewer "
@@ -151,9 +158,9 @@ def most_rounds(source: Source, machines: int, partition: str) -> int:
 
 
 def partition_rows(
-    source: Source, partition: str, machines: int, rounds: int, key: bytes, hosted: range
+    source: Source, partition: str, machines: int, each: int, key: bytes, hosted: range
 ) -> Rows:
-    """Decide which training rows some machines use, and when.
+    """Decide which training rows some machines have, and in which order.
 
     Parameters
     ----------
@@ -163,8 +170,8 @@ def partition_rows(
         ``iid``: at random. ``contiguous``: an equal stretch each, in the order of the data. ``sorted``,
         ``dirichlet:A`` and ``labels:N``: by class, as `heterogeneity` says, and then in random order.
         ``owner``: to each owner its own, in random order.
-    machines, rounds : int
-        M and T.
+    machines, each : int
+        M, and how many samples each machine needs.
     key : bytes
         32 bytes that determine the dealing.
     hosted : range
@@ -176,14 +183,13 @@ def partition_rows(
         If there are too few samples.
     """
     if partition == "contiguous":
-        each = samples_per_machine(source.training_samples, machines)
-        starts = each * np.asarray(hosted, np.int64)
-        return lambda of: starts + np.arange(of.start - 1, of.stop - 1)[:, np.newaxis]
+        starts = samples_per_machine(source.training_samples, machines) * np.asarray(hosted, np.int64)
+        return lambda places, of: starts[of] + places
     if partition == "iid":
-        rows = machine_rows(source.training_samples, machines, rounds, key, hosted)
+        rows = machine_rows(source.training_samples, machines, each, key, hosted)
     else:
-        rows = _heterogeneous_rows(source, partition, machines, rounds, key, hosted)
-    return lambda of: rows[of.start - 1 : of.stop - 1]
+        rows = _heterogeneous_rows(source, partition, machines, each, key, hosted)
+    return lambda places, of: rows[places, of]
 
 
 def _heterogeneous_rows(

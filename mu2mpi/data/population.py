@@ -130,10 +130,10 @@ class Population(Source):
         pairs[:, ::2] -= leaning
         return found
 
-    def draw(self, key: bytes, machine: int, machines: int, rounds: range) -> Samples:
-        """Make the samples that one machine spends in some rounds.
+    def draw(self, key: bytes, machine: int, machines: int, places: range | NDArray[np.int64]) -> Samples:
+        """Make some of the samples of one machine.
 
-        Each is a function of the key, the machine, and its own round.
+        Each is a function of the key, the machine, and its own number.
 
         Parameters
         ----------
@@ -143,15 +143,17 @@ class Population(Source):
             The machine, in ``0 .. machines - 1``.
         machines : int
             M.
-        rounds : range
-            Consecutive rounds, counted from 0.
+        places : range or ndarray of int64
+            Their numbers, from 0.
 
         Returns
         -------
         Samples
-            One for each round.
+            One for each number.
         """
-        scaled = POINTS * _uniforms_of(key, machine, rounds)
+        places = np.asarray(places, np.int64)
+        first, last = (int(places.min()), int(places.max())) if places.size else (0, -1)
+        scaled = POINTS * _uniforms_of(key, machine, range(first, last + 1))[places - first]
         points = scaled.astype(np.int64)
         labels = self._labels(machine, machines, points, scaled - points)
         return Samples(self.points[points], labels)
@@ -209,11 +211,11 @@ def _uniform(seed: int, stream: int, count: int) -> NDArray[np.float64]:
     return (_raw(seed, stream, 0, count) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
 
 
-def _uniforms_of(key: bytes, machine: int, rounds: range) -> NDArray[np.float64]:
-    """Return a number uniform in [0, 1) for each of some rounds of a machine: 53 bits of its own stream."""
+def _uniforms_of(key: bytes, machine: int, places: range) -> NDArray[np.float64]:
+    """Return a number uniform in [0, 1) for each of some samples of a machine: 53 bits of its own stream."""
     digest = hashlib.sha256(b"mu2mpi: fresh samples" + key).digest()[:16]
     # Philox makes four words for each value of its counter.
-    first = rounds.start // 4
+    first = places.start // 4
     generator = np.random.Philox(key=int.from_bytes(digest, "little"), counter=machine << 128 | first)
-    raw = generator.random_raw(rounds.stop - 4 * first)[rounds.start - 4 * first :]
+    raw = generator.random_raw(places.stop - 4 * first)[places.start - 4 * first :]
     return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53

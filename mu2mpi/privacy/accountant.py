@@ -74,21 +74,23 @@ def rho_of(sequence: Iterable[Releases]) -> float:
     )
 
 
-def rho_spent(rho: float, rounds_done: int, rounds: int) -> float:
+def rho_spent(rho: float, rounds_done: int, touched: int) -> float:
     """Return the rho of the first releases of a run whose noise has the same sigma in every round.
+
+    It is that of the sample of which they tell most, and grows no more once that has changed all it can.
 
     Parameters
     ----------
     rho : float
         The rho of the whole run.
-    rounds_done, rounds : int
-        Rounds whose messages were sent, and all rounds T.
+    rounds_done, touched : int
+        Rounds whose messages were sent, and how many messages one sample can be in: all T rounds, or 1.
 
     References
     ----------
     Theorems 5.1 and 6.1: rho^2 is proportional to the sum of 1 / sigma_t^2 over the rounds.
     """
-    return rho * math.sqrt(rounds_done / rounds) if rounds_done else 0.0
+    return rho * math.sqrt(min(rounds_done, touched) / touched) if rounds_done else 0.0
 
 
 def epsilon_paper(rho: float, delta: float) -> float:

@@ -24,7 +24,14 @@ LARGEST_UNITS_BITS = 50
 
 
 def choose_resolution(
-    clip_norm: float, gradient_norm: float, sigma: float, d: int, machines: int, rounds: int, draws: int = 1
+    clip_norm: float,
+    gradient_norm: float,
+    sigma: float,
+    d: int,
+    machines: int,
+    terms: int,
+    draws: int = 1,
+    noisy_bits: int = NOISY_BITS,
 ) -> float:
     """Return the spacing g of the grid: a power of two, as fine as it may be.
 
@@ -38,38 +45,40 @@ def choose_resolution(
         Standard deviation of each draw of noise; 0 without noise.
     d : int
         Number of coordinates.
-    machines, rounds : int
-        M and T.
+    machines, terms : int
+        M, and the largest number of increments that are summed up in a message of a machine: T, if each
+        stays in all messages that follow.
     draws : int, optional
         Machines whose noise is drawn as one.
+    noisy_bits : int, optional
+        Bits between the resolution and the noise.
 
     Returns
     -------
     float
-        About sigma 2^-30, or without noise 2^-40 times the size of an increment; finer where increments
-        are so small beside the noise that rounding them would cost much of their norm; coarser where
-        a number, or the sum of all machines' messages, could otherwise leave its integers.
+        About sigma 2^-30, or what is asked for, or without noise 2^-40 times the size of an increment; finer
+        where increments are so small beside the noise that rounding them would cost much of their norm;
+        coarser where a number, or the sum of all machines' messages, could otherwise leave its integers.
 
     Raises
     ------
     InputError
         If no useful grid exists.
     """
-    scale, bits = (sigma, NOISY_BITS) if sigma > 0 else (min(clip_norm, gradient_norm), NOISELESS_BITS)
+    scale, bits = (sigma, noisy_bits) if sigma > 0 else (min(clip_norm, gradient_norm), NOISELESS_BITS)
     wanted = min(scale * 2.0**-bits, clip_norm * 2.0**-CLIPPING_BITS / math.sqrt(d))
-    # Every machine adds at most one increment a round and, in one message, one draw of noise; each of
-    # the two is rounded by at most half a unit.
-    largest = machines * (rounds * clip_norm + MAX_NORMAL * sigma)
-    room = LARGEST_SUM - machines * (rounds + 1.0)
+    # A message holds these increments and one draw of noise; each is rounded by at most half a unit.
+    largest = machines * (terms * clip_norm + MAX_NORMAL * sigma)
+    room = LARGEST_SUM - machines * (terms + 1.0)
     needed = math.ceil(math.log2(largest / room)) if room > 0 else math.inf
     drawn = MAX_NORMAL * math.sqrt(draws) * sigma
     holds = math.ceil(math.log2(max(clip_norm, drawn))) - LARGEST_UNITS_BITS
     exponent = max(math.floor(math.log2(wanted)), needed, holds)
     if exponent > math.floor(math.log2(scale)) - FEWEST_BITS:
         raise InputError(
-            f"the messages of {machines} machines over {rounds} rounds do not fit into 64-bit integers on a "
-            "grid that is fine enough; use fewer machines or rounds, a smaller diameter, or a smaller rho "
-            "(or rho = inf)"
+            f"the messages of {machines} machines, sums of {terms} increments each, do not fit into 64-bit "
+            "integers on a grid that is fine enough; use fewer machines or rounds, a smaller diameter, or a "
+            "smaller rho (or rho = inf)"
         )
     return 2.0**exponent
 

@@ -5,10 +5,15 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mu2mpi.privacy.accountant import Releases, epsilon_exact, epsilon_paper, rho_of
+from mu2mpi.privacy.iteration import growing_batches, hidden_rho
+from mu2mpi.privacy.subsampling import poisson_epsilon, with_replacement_epsilon
 
 __all__ = [
     "ADJACENCY",
+    "ALL_RELEASES",
     "LARGE_EPSILON",
+    "LAST_ITERATE",
+    "SUBSAMPLED",
     "UNIT",
     "Concern",
     "PrivacyStatement",
@@ -22,6 +27,12 @@ __all__ = [
 ADJACENCY = "replace-one"
 UNIT = "one sample of one machine"
 """What is replaced."""
+
+ALL_RELEASES, LAST_ITERATE = "all releases", "last iterate"
+"""What is protected: all that the server's trust mode says, or the last iterate from who sees no other."""
+
+SUBSAMPLED = ("strong-composition", "pld")
+"""Accountants of releases about samples that are drawn at random."""
 
 LARGE_EPSILON = 10.0
 """Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample."""
@@ -37,19 +48,25 @@ class PrivacyStatement:
     ----------
     server : str
         ``"untrusted"``: the guarantee holds for everything that leaves a machine, {q~_{t,i}};
-        ``"trusted"``: for everything that leaves the server, {x_t}.
+        ``"trusted"``: for everything that leaves the server, {x_t}. See `protects`.
     rho : float
-        The releases are (a, a rho^2 / 2)-RDP for every order a > 1; infinite without noise.
+        The releases are (a, a rho^2 / 2)-RDP for every order a > 1; infinite without noise, and NaN if this
+        is not how they are accounted for.
     delta, epsilon, epsilon_exact : float
-        (epsilon, delta)-DP by the paper's lemma, and the smallest epsilon that holds at this delta.
+        (epsilon, delta)-DP by the paper's lemma, and the smallest epsilon that holds at this delta. Without
+        a rho, both are the one that the accountant gives.
     S : float
         The bound G + 2LD on the norm of an increment.
     clip_norm : float
         The norm to which increments are clipped; the sensitivity of every sum is twice this.
     sigma : float
-        Standard deviation of each coordinate of each draw of noise, for the sum over machines.
+        Standard deviation of each coordinate of each draw of noise, for the sum over machines. Where batches
+        grow, that for a batch of one sample of each machine, and as many times larger for a batch.
     rounds, machines : int
         T and M: how often something is released, and over how many machines it is summed up.
+    touched : int
+        How many of the releases one sample can change: all T of them if it stays in what is sent, as with
+        corrected momentum, and 1 with plain gradients.
     parameters : int
         The number of coordinates d.
     resolution : float
@@ -59,9 +76,23 @@ class PrivacyStatement:
         whoever knows it.
     adjacency, unit : str
         Always ``"replace-one"``, and ``"one sample of one machine"``.
+    accountant : str
+        ``"gaussian"`` if one sample is in some Gaussian releases, from which rho follows;
+        ``"last-iterate"`` if noise of later steps counts, too. Where samples are
+        drawn at random: ``"strong-composition"``, Lowy and Razaviyayn's theorem, or ``"pld"``, the
+        distribution of the privacy loss by dp-accounting.
+    samples : int
+        The number n of samples that each machine uses, or draws from.
+    drawn : float
+        How many of them it uses in the first round, or draws in any.
     noise : str
         ``"protocol"``; or ``"aggregate"`` if the noise of all machines was drawn as one: then this is the
         guarantee of the protocol that was simulated, and not of the messages that were sent.
+    protects : str
+        ``"all releases"``; or ``"last iterate"`` if the guarantee holds for the output alone, from whoever
+        sees nothing of the rounds before: every machine sees them, and has to be trusted with them.
+    growth : float
+        How large batches grow so that later noise hides earlier samples (`growing_batches`); else 0.
     """
 
     server: str
@@ -74,25 +105,53 @@ class PrivacyStatement:
     sigma: float
     rounds: int
     machines: int
+    touched: int
     parameters: int
     resolution: float
     noise_recomputable: bool
     adjacency: str = ADJACENCY
     unit: str = UNIT
     noise: str = "protocol"
+    protects: str = ALL_RELEASES
+    growth: float = 0.0
+    accountant: str = "gaussian"
+    samples: int = 0
+    drawn: float = 1.0
 
 
 def releases(statement: PrivacyStatement, rounds: int | None = None) -> list[Releases]:
-    """Return what a run released, or what it had by some round.
+    """Return what of the releases of a run, or of those up to some round, one sample can change.
 
-    One sample is in one increment, of norm at most C, and so moves every sum by at most 2 C.
+    It is in one increment, of norm at most C, and so moves every sum in which that is by at most 2 C. Given
+    the releases before it, any other is the same whatever the sample is, and tells nothing of it.
     """
     done = statement.rounds if rounds is None else rounds
-    return [Releases(2 * statement.clip_norm, statement.sigma, done)]
+    if statement.protects == LAST_ITERATE:
+        return [_last_iterate(statement)] if done == statement.rounds else []
+    return [Releases(2 * statement.clip_norm, statement.sigma, min(done, statement.touched))]
+
+
+def _last_iterate(statement: PrivacyStatement) -> Releases:
+    """Return the one release that tells as much as the last iterate does of the sample it tells most of."""
+    batches = growing_batches(max(1, statement.rounds - 1), statement.growth)
+    noise, machines = statement.sigma / statement.machines, statement.machines
+    rho = hidden_rho(
+        batches, machines, statement.clip_norm, noise, statement.resolution, statement.parameters
+    )
+    return Releases(float(rho.max()), 1.0)
 
 
 def recomputed(statement: PrivacyStatement) -> PrivacyStatement:
-    """Return the statement with rho and both epsilons computed again from what was released."""
+    """Return the statement with rho and both epsilons computed again from what was released.
+
+    Raises
+    ------
+    InputError
+        If the accountant is dp-accounting, and not installed.
+    """
+    if statement.accountant in SUBSAMPLED and statement.sigma > 0:
+        epsilon = _subsampled_epsilon(statement)
+        return replace(statement, rho=math.nan, epsilon=epsilon, epsilon_exact=epsilon)
     rho = rho_of(releases(statement))
     delta = statement.delta
     return replace(
@@ -100,9 +159,19 @@ def recomputed(statement: PrivacyStatement) -> PrivacyStatement:
     )
 
 
+def _subsampled_epsilon(statement: PrivacyStatement) -> float:
+    """Return the epsilon of releases about samples that are drawn at random."""
+    C, sigma, delta, rounds = statement.clip_norm, statement.sigma, statement.delta, statement.rounds
+    if statement.accountant == "pld":
+        return poisson_epsilon(C, statement.drawn / statement.samples, rounds, sigma, delta)
+    drawn = round(statement.drawn)
+    return with_replacement_epsilon(C, statement.samples, drawn, rounds, sigma, delta)
+
+
 def agree(claimed: float, computed: float) -> bool:
     """Return whether two numbers differ by rounding errors alone."""
-    return math.isclose(claimed, computed, rel_tol=1e-9, abs_tol=1e-12)
+    both_unknown = math.isnan(claimed) and math.isnan(computed)
+    return both_unknown or math.isclose(claimed, computed, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def mismatches(statement: PrivacyStatement) -> list[str]:
@@ -114,14 +183,19 @@ def mismatches(statement: PrivacyStatement) -> list[str]:
             ("noise", statement.noise, ("protocol", "aggregate")),
             ("adjacency", statement.adjacency, (ADJACENCY,)),
             ("unit", statement.unit, (UNIT,)),
+            ("touched", statement.touched, (1, statement.rounds)),
+            ("protects", statement.protects, (ALL_RELEASES, LAST_ITERATE)),
+            ("accountant", statement.accountant, ("gaussian", "last-iterate", *SUBSAMPLED)),
         )
         if value not in known
     ]
     if not (0 < statement.delta < 1 and statement.clip_norm > 0 and statement.sigma >= 0):
         return [*found, "delta, clip_norm or sigma is out of range, so nothing can be computed"]
+    if statement.accountant in SUBSAMPLED and not (statement.samples > 0 and statement.drawn > 0):
+        return [*found, "samples or drawn is out of range, so nothing can be computed"]
     truth = recomputed(statement)
     found += [
-        f"{name} = {getattr(statement, name):.10g} is claimed, but {statement.rounds:,} releases with "
+        f"{name} = {getattr(statement, name):.10g} is claimed, but {statement.touched:,} releases with "
         f"sigma = {statement.sigma:.10g} and clip_norm = {statement.clip_norm:.10g} give "
         f"{getattr(truth, name):.10g}"
         for name in ("rho", "epsilon", "epsilon_exact")
@@ -163,6 +237,15 @@ def concerns(statement: PrivacyStatement, samples: int | None = None) -> list[Co
                 "is no guarantee. Leave the seed out for data that are private.",
             )
         )
+    if statement.protects == LAST_ITERATE:
+        found.append(
+            Concern(
+                "of the last iterate alone",
+                "Only the last iterate is protected, which is the output. Every machine sees the iterates "
+                "before it and has to be trusted with them; whoever else sees one of them, a message or a "
+                "checkpoint may learn more.",
+            )
+        )
     if statement.noise == "aggregate":
         found.append(
             Concern(
@@ -198,5 +281,7 @@ def size_concerns(epsilon: float, delta: float, samples: int | None) -> list[Con
 
 
 def _used(statement: PrivacyStatement) -> int:
-    """Return how many samples a run used: one for each machine and round."""
-    return statement.machines * statement.rounds
+    """Return how many samples a run used: one for each machine and round, batches, or what it drew from."""
+    if statement.protects == LAST_ITERATE:
+        return statement.machines * int(growing_batches(max(1, statement.rounds - 1), statement.growth).sum())
+    return statement.machines * (statement.samples or statement.rounds)

@@ -23,6 +23,7 @@ __all__ = [
     "empty_batch",
     "gradient_bound",
     "load_sample",
+    "model_logits",
     "residual",
     "sample_scales",
     "smoothness",
@@ -179,6 +180,33 @@ def batch_logits(x, y, z, at_x, at_y):  # type: ignore[no-untyped-def]
 
 
 @inline
+def model_logits(x, z, logits, of_rest):  # type: ignore[no-untyped-def]
+    """Compute the logits x z of one sample or of a batch.
+
+    The model is taken in two halves, which share each sample; if classes are odd in number they share one.
+
+    Parameters
+    ----------
+    x : ndarray of float64, shape (K, F)
+        The model.
+    z : ndarray of float64, shape (1 or BATCH, >= F)
+        The samples.
+    logits : ndarray of float64, shape (1 or BATCH, K)
+        Overwritten with the logits.
+    of_rest : ndarray of float64, shape (1 or BATCH, (K + 1) // 2)
+        Overwritten.
+    """
+    half, rest = (x.shape[0] + 1) // 2, x.shape[0] // 2
+    if z.shape[0] == 1:
+        two_logits(x[:half], x[rest:], z[0, : x.shape[1]], logits[0], of_rest[0])
+    else:
+        batch_logits(x[:half], x[rest:], z, logits, of_rest)
+    for i in range(z.shape[0]):
+        for k in range(half):
+            logits[i, rest + k] = of_rest[i, k]
+
+
+@inline
 def residual(logits, label):  # type: ignore[no-untyped-def]
     """Turn logits in place into softmax(logits) - onehot(label)."""
     largest = logits[0]
@@ -230,19 +258,16 @@ def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-de
         of their label.
     """
     classes, width = x.shape
-    # The model in two halves, which share each sample; with an odd number of classes they share a class.
-    half, rest = (classes + 1) // 2, classes // 2
-    z, logits, of_rest = empty_batch(BATCH, width), np.empty((BATCH, classes)), np.empty((BATCH, half))
+    z, logits = empty_batch(BATCH, width), np.empty((BATCH, classes))
+    of_rest = np.empty((BATCH, (classes + 1) // 2))
     loss = 0.0
     correct = 0
     for start in range(0, labels.size, BATCH):
         count = min(BATCH, labels.size - start)
         for i in range(count):
             load_sample(features[start + i], scales[start + i], bias, z[i])
-        batch_logits(x[:half], x[rest:], z, logits, of_rest)
+        model_logits(x, z, logits, of_rest)
         for i in range(count):
-            for k in range(half):
-                logits[i, rest + k] = of_rest[i, k]
             value, best = _loss_and_class(logits[i], labels[start + i])
             loss += value
             correct += best == labels[start + i]

@@ -54,6 +54,8 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
             file.attrs["key"] = checkpoint.key.hex()
         for name in ARRAYS:
             file.create_dataset(name, data=getattr(checkpoint, name), fletcher32=True)
+        if checkpoint.mean is not None:
+            file.create_dataset("mean", data=checkpoint.mean, fletcher32=True)
         for column in fields(History):
             file.create_dataset(f"history/{column.name}", data=getattr(checkpoint.history, column.name))
     image = buffer.getbuffer()
@@ -77,6 +79,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             experiment=stored_experiment(file, path),
             rounds_done=int(file.attrs["rounds_done"]),
             key=None if key is None else bytes.fromhex(key),
+            mean=file["mean"][()] if "mean" in file else None,
             history=History(**history),
             elapsed_seconds=float(file.attrs["elapsed_seconds"]),
             largest_squared_norm=float(file.attrs["largest_squared_norm"]),

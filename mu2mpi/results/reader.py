@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import LATER, Experiment
-from mu2mpi.privacy.ledger import UNIT, PrivacyStatement
+from mu2mpi.privacy.ledger import ALL_RELEASES, UNIT, PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken
 
@@ -33,7 +33,7 @@ __all__ = [
 
 OWN_ATTRIBUTES = ("schema", "created", "status", "experiment")
 
-ADDED_COLUMNS = ("message_norm",)
+ADDED_COLUMNS = ("message_norm", "estimate_error")
 """Columns of the history that files of earlier versions lack; they are NaN there."""
 
 SUMMED_UP = {
@@ -67,7 +67,8 @@ class Summary:
         Of the output x_T on the test set; accuracy as a share in [0, 1].
     figures : dict of str to float
         Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
-        ``parameters`` (the d of the paper), ``elapsed_seconds``, and for each phase its seconds as the
+        ``parameters`` (the d of the paper), ``samples_used`` and ``gradient_evaluations`` (of all machines,
+        one as often as it was used), ``elapsed_seconds``, and for each phase its seconds as the
         mean over ranks, such as ``noise_seconds``. None but the times depends on private data other than
         through what is released.
     """
@@ -165,6 +166,8 @@ def read_summary(path: Path) -> Summary:
         }
         figures["ranks"] = int(_number(file, ".", "ranks"))
         figures["parameters"] = math.prod(_dataset(file, "model/x").shape)
+        figures["samples_used"] = int(_array(file, "history/samples")[-1])
+        figures["gradient_evaluations"] = int(_array(file, "history/gradient_evaluations")[-1])
         figures["elapsed_seconds"] = float(_array(file, "history/elapsed_seconds")[-1])
         for phase in file["timing"]:
             seconds = _array(file, f"timing/{phase}")
@@ -319,8 +322,14 @@ def _privacy(file: h5py.File, path: Path) -> PrivacyStatement:
     added = {
         "machines": experiment.machines,
         "rounds": experiment.rounds,
+        "touched": experiment.rounds,
+        "protects": ALL_RELEASES,
+        "growth": 0.0,
         "parameters": _group(file, path, "model")["x"].size,
         "unit": UNIT,
+        "accountant": "gaussian",
+        "samples": experiment.rounds,
+        "drawn": 1.0,
     }
     return _record(PrivacyStatement, _group(file, path, "privacy"), added)
 

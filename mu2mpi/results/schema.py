@@ -23,7 +23,8 @@ class History:
     """What was measured at the rounds of evaluation; all columns have one entry for each.
 
     Row ``k`` describes the query point x_t of round ``t = round[k]`` and what had been spent once the
-    messages of round t were sent; the last row is that of the output x_T.
+    messages of round t were sent; the last row is that of the output x_T. Where a method puts out the mean
+    of its query points, that of the first t stands for x_t.
     """
 
     round: NDArray[np.int64] = field(metadata=described("round t", "1"))
@@ -45,6 +46,12 @@ class History:
     )
     message_norm: NDArray[np.float64] = field(
         metadata=described("norm of q~_t, the released average over machines; NaN in the last round", "1")
+    )
+    estimate_error: NDArray[np.float64] = field(
+        metadata=described(
+            "squared distance, before noise, of d_t from the gradient; NaN but for populations",
+            "1",
+        )
     )
 
     def __len__(self) -> int:
@@ -82,8 +89,8 @@ class Theory:
     ----------
     excess_loss_bound : float
         What the expected excess loss is at most by Theorem 5.2 (untrusted) or 6.2 (trusted), with G and
-        S for the constants that are not known; NaN if increments are clipped to less than S or the learning
-        rate is not the theorem's.
+        S for the constants that are not known; NaN if increments are clipped to less than S, the learning
+        rate is not the theorem's, or the method is not mu^2-SGD.
     minimum_loss : float
         The smallest mean loss on the test set that was found in the ball K.
     minimum_gap : float
@@ -112,7 +119,7 @@ class Result:
     experiment : Experiment
         What was run, with machines and rounds filled in.
     x, w : ndarray of float64, shape (classes, features)
-        The output x_T and the iterate w_T; the last feature is the bias.
+        The output, x_T for most methods, and the iterate w_T; the last feature is the bias.
     history : History
         Loss, accuracy and cost along the rounds.
     privacy : PrivacyStatement
@@ -164,6 +171,8 @@ class Checkpoint:
         The 32-byte root key of a run without a seed; None if it follows from the seed.
     w, x, x_previous : ndarray of float64, shape (classes, features)
         The iterate, the query point of the next round, and the query point before it.
+    mean : ndarray of float64, shape (classes, features), or None
+        The mean of the query points so far, where it is the output.
     q : ndarray of int64, shape (classes, features)
         Sum over all machines of their q_{t,i}, without noise, in units of the grid.
     history : History
@@ -186,6 +195,7 @@ class Checkpoint:
     w: NDArray[np.float64]
     x: NDArray[np.float64]
     x_previous: NDArray[np.float64]
+    mean: NDArray[np.float64] | None
     q: NDArray[np.int64]
     history: History
     elapsed_seconds: float

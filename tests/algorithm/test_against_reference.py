@@ -7,6 +7,7 @@ from arrays import random_source
 from hypothesis import strategies as st
 from relaxed import given
 
+from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator
@@ -23,14 +24,13 @@ shapes = st.tuples(
 )
 
 
-def reference_run(experiment, source, record):
-    """Return x_T and w_T of the reference, on the same samples in the same order, and record its rounds."""
+def dealt(experiment, source):
+    """Return the samples of a run, (T, M, F - 1) and (T, M), and the noise of its machines and its server."""
     M, T = experiment.machines, experiment.rounds
     root = root_key(experiment.seed)
     rows = machine_rows(source.training_samples, M, T, derive_key(root, "dealing"), range(M))
     samples = source.training(rows.ravel())
     features = samples.features.reshape(T, M, -1).astype(float) * source.scale
-    labels = samples.labels.reshape(T, M)
     shape = (source.classes, source.dimension + 1)
     key = key_words(Keys.noise_key(root, experiment))
 
@@ -44,6 +44,12 @@ def reference_run(experiment, source, record):
     def by_server(t):
         return standard_normal(key, SERVER, 0, t, shape[0] * shape[1]).reshape(shape)
 
+    return features, samples.labels.reshape(T, M), np.zeros(shape), by_machine, by_server
+
+
+def reference_run(experiment, source, record):
+    """Return x_T and w_T of the reference, on the same samples in the same order, and record its rounds."""
+    features, labels, x1, by_machine, by_server = dealt(experiment, source)
     algorithm, noise = {
         "untrusted": (ref.untrusted_server, by_machine),
         "trusted": (ref.trusted_server, by_server),
@@ -51,7 +57,7 @@ def reference_run(experiment, source, record):
     return algorithm(
         features,
         labels,
-        np.zeros(shape),
+        x1,
         experiment.diameter,
         experiment.rho,
         noise,
@@ -113,6 +119,69 @@ def test_run_equals_the_algorithm_box(
     )
 
 
+METHODS = {
+    ("gradient", "iterate"): ref.parallel_sgd,
+    ("gradient", "average"): ref.anytime_sgd,
+    ("corrected-momentum", "iterate"): ref.storm,
+}
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@pytest.mark.parametrize("pieces", METHODS, ids="-".join)
+@given(
+    shapes,
+    st.sampled_from([0.5, 4.0, 1e9, np.inf]),
+    st.sampled_from([0.01, 0.1, 5.0]),
+    st.sampled_from([None, 0.3]),
+    st.sampled_from(["none", "unit"]),
+    st.integers(0, 2**31),
+    max_examples=20,
+)
+def test_run_equals_the_method_of_its_source(
+    server, pieces, shape, rho, diameter, clip_norm, normalize, seed
+):
+    machines, rounds, classes, dimension = shape
+    source = random_source(seed, machines * rounds + 3, dimension, classes, np.float32)
+    estimator, query = pieces
+    if (estimator, query) == ("corrected-momentum", "iterate"):
+        clip_norm = clip_norm or 2.0
+    experiment = Experiment(
+        estimator=estimator,
+        query=query,
+        server=server,
+        machines=machines,
+        rounds=rounds,
+        rho=rho,
+        diameter=diameter,
+        clip_norm=clip_norm,
+        normalize=normalize,
+        seed=seed,
+        evaluations=3,
+    )
+    result = Simulation(experiment, source, Communicator()).run(Progress())
+    features, labels, x1, by_machine, by_server = dealt(experiment, source)
+
+    def of_all(t):
+        return sum(by_machine(i, t) for i in range(machines))
+
+    noise = by_server if server == "trusted" else of_all
+    unit, trusted = normalize == "unit", server == "trusted"
+    output, w = METHODS[pieces](
+        ref.Setting(features, labels, x1, diameter, rho, trusted, noise, clip_norm, unit)
+    )
+    assert relative_difference(result.x, output) < 1e-6
+    assert relative_difference(result.w, w) < 1e-6
+    test = source.test(np.arange(source.test_samples))
+    assert result.history.test_loss[-1] == pytest.approx(
+        ref.mean_loss(output, test.features, test.labels, unit)
+    )
+    per_sample = 1 if estimator == "gradient" else 2
+    np.testing.assert_array_equal(
+        result.history.gradient_evaluations, per_sample * machines * result.history.round
+    )
+    assert contradictions(result) == []
+
+
 def test_one_machine_has_the_same_noise_scale_and_step_under_both_servers():
     source = random_source(1, 50, 5, 3)
     statements = [
@@ -150,3 +219,55 @@ def test_the_same_seed_does_not_give_the_same_noise_to_different_experiments():
     assert len(keys) == 8
     for unsent in ({"delta": 1e-6}, {"evaluations": 3}, {"preset": "practical"}):
         assert Keys.noise_key(root, experiment.model_copy(update=unsent)) in keys
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@given(
+    shapes,
+    st.sampled_from([0.5, 4.0, 1e9, np.inf]),
+    st.sampled_from([0.01, 0.1, 5.0, 500.0]),
+    st.sampled_from(["none", "unit"]),
+    st.sampled_from([None, None, 0.1, 1.0]),
+    st.integers(0, 2**31),
+    max_examples=15,
+)
+def test_snowball_equals_the_method_of_its_source(server, shape, rho, diameter, normalize, eta_scale, seed):
+    machines, rounds, classes, dimension = shape
+    machines = machines if server == "trusted" else 1
+    d = classes * (dimension + 1)
+    factors, batches = ref.snowball_batches(rounds - 1, machines, d, rho)
+    source = random_source(seed, machines * sum(batches) + 2, dimension, classes, np.float32)
+    experiment = Experiment(
+        method="snowball-sgd",
+        server=server,
+        machines=machines,
+        rounds=rounds,
+        rho=rho,
+        diameter=diameter,
+        normalize=normalize,
+        eta_scale=eta_scale,
+        seed=seed,
+    )
+    result = Simulation(experiment, source, Communicator()).run(Progress())
+    root = root_key(seed)
+    rows = machine_rows(
+        source.training_samples, machines, sum(batches), derive_key(root, "dealing"), range(machines)
+    )
+    samples = source.training(rows.ravel())
+    key, shape = key_words(Keys.noise_key(root, result.experiment)), (classes, dimension + 1)
+
+    def noise(t):
+        who = SERVER if server == "trusted" else MACHINE
+        return standard_normal(key, who, 0, t, d).reshape(shape)
+
+    z = ref.samples(samples.features, normalize == "unit")
+    F = 1 if normalize == "unit" else dimension + 1
+    w = ref.snowball_sgd(
+        z, samples.labels, shape, machines, diameter, rho, noise, batches, factors, F, eta_scale
+    )
+    assert relative_difference(result.x, w) < 1e-6
+    np.testing.assert_array_equal(result.w, result.x)
+    assert result.history.round.tolist() == [rounds]
+    assert result.history.samples[-1] == result.history.gradient_evaluations[-1] == machines * sum(batches)
+    assert result.diagnostics.clipped_share == 0
+    assert contradictions(result) == []

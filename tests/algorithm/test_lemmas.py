@@ -5,11 +5,13 @@ import math
 import numpy as np
 import pytest
 import reference as ref
+from arrays import one_a_round
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi.algorithm.machine import HostedSamples, Machines
-from mu2mpi.algorithm.schedule import averaging_weight, make_schedule
+from mu2mpi.algorithm.machine import Machines
+from mu2mpi.algorithm.pieces import QUERIES
+from mu2mpi.algorithm.schedule import make_schedule
 from mu2mpi.algorithm.server import Iterates
 from mu2mpi.data.population import POINTS, Population
 from mu2mpi.evaluation import ExactEvaluator
@@ -17,6 +19,7 @@ from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key, key_words
 from mu2mpi.supply import make_supply
 
+averaging_weight = QUERIES["average"].averaging_weight
 seeds = st.integers(0, 2**32 - 1)
 shapes = st.tuples(st.integers(2, 5), st.integers(2, 7))
 
@@ -60,9 +63,7 @@ def test_the_corrected_momentum_is_the_sum_of_increments(shape, machines, rounds
     features = rng.uniform(-1, 1, (rounds, machines, shape[1] - 1))
     labels = rng.integers(0, shape[0], (rounds, machines)).astype(np.int32)
     _, x = thrown_about(rng, schedule)
-    mine = Machines(
-        schedule, range(machines), lambda t: HostedSamples(features, labels, np.ones(labels.shape)), None
-    )
+    mine = Machines(schedule, range(machines), lambda t: one_a_round(features, labels), None)
     theirs = [ref.Machine(shape) for _ in range(machines)]
     z = ref.add_bias(features)
     for t in range(1, rounds + 1):
@@ -86,7 +87,7 @@ def test_no_increment_passes_its_bound_whatever_the_adversary_does(shape, diamet
     for x_previous, w in ((-end, end), (end, -end), (0 * end, end)):
         x = (1 - averaging_weight(t)) * x_previous + averaging_weight(t) * w
         for label in range(shape[0]):
-            samples = HostedSamples(z[None, None, :-1], np.array([[label]], np.int32), np.ones((1, 1)), t)
+            samples = one_a_round(z[None, None, :-1], np.array([[label]], np.int32), t)
             machines = Machines(schedule, range(1), lambda _, samples=samples: samples, None)
             machines.observe(t, x, x_previous)
             assert machines.clipped == 0
@@ -105,7 +106,7 @@ def test_the_bound_on_increments_is_nearly_reached():
         x_previous = share * end
         x = (1 - averaging_weight(t)) * x_previous + averaging_weight(t) * w
         for label in (0, 1):
-            samples = HostedSamples(z[None, None, :-1], np.array([[label]], np.int32), np.ones((1, 1)), t)
+            samples = one_a_round(z[None, None, :-1], np.array([[label]], np.int32), t)
             machines = Machines(schedule, range(1), lambda _, samples=samples: samples, None)
             machines.observe(t, x, x_previous)
             largest = max(largest, math.sqrt(machines.largest_squared_norm))
@@ -224,7 +225,7 @@ def transcripts(server, seed, rho=1.0, draw=0, clip_norm=None, tau=None):
     other_labels[tau, i] ^= 1
     key = key_words(derive_key(bytes(32), f"{seed} {draw}"))
     one, other, alone = (
-        Machines(schedule, range(count), lambda t, f=f, y=y: HostedSamples(f, y, np.ones(y.shape)), key)
+        Machines(schedule, range(count), lambda t, f=f, y=y: one_a_round(f, y), key)
         for count, f, y in ((M, features, labels), (M, other_features, other_labels), (1, features, labels))
     )
     iterates = Iterates(schedule)

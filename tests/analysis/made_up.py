@@ -1,8 +1,9 @@
-"""Summaries of runs whose excess losses follow the theorems' rates by construction."""
+"""Summaries of runs whose losses and gradients follow the theorems by construction."""
 
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,3 +45,38 @@ def rate_runs(seeds=5, spread=0.1):
         loss = math.sqrt(8 * K) / (rho * T * shared) * luck()
         runs.append(rate_run(loss, seed, server=server, rounds=T, machines=M, classes=K, rho=rho))
     return runs
+
+
+METHODS: dict[str, tuple[dict[str, Any], float, float]] = {
+    "μ²-SGD": ({}, 2.0, 1.0),
+    "STORM": ({"query": "iterate", "clip_norm": 1.0}, 2.0, 1.0),
+    "Anytime-SGD": ({"estimator": "gradient"}, 1.0, 1.0),
+    "noisy parallel SGD": ({"estimator": "gradient", "query": "iterate"}, 1.0, 1.0),
+    "noisy minibatch SGD": ({"method": "noisy-minibatch-sgd"}, 0.1, 1.5),
+    "DP-SGD": ({"method": "dp-sgd"}, 20.0, 1.0),
+    "Snowball SGD (last iterate alone)": ({"method": "snowball-sgd"}, 1.0, 1.0),
+}
+"""Settings of each method, and by which factor and exponent its gradients grow with the samples."""
+
+
+def comparison_run(size, seed=1, factor=1.0, exponent=1.0, epsilon_exact=2.0, **settings):
+    """Return a summary as of a run on so many samples, without a file."""
+    base = {"data": "synthetic", "server": "trusted", "machines": 4, "epsilon": 2.0, "samples": size}
+    experiment = Experiment(**{**base, "rounds": size // 4, "seed": seed, **settings})
+    figures = {
+        "samples_used": size,
+        "gradient_evaluations": factor * size**exponent,
+        "epsilon_exact": epsilon_exact,
+    }
+    loss = 1 / math.sqrt(size) + 0.01 * seed
+    return Summary(Path(f"{size}-{seed}.h5"), experiment, "", loss, 1 - loss, figures)
+
+
+def comparison_runs(seeds=(1, 2, 3)):
+    """Return runs of every method, of which the gradients grow as they should."""
+    return [
+        comparison_run(size, seed, factor, exponent, **settings)
+        for settings, factor, exponent in METHODS.values()
+        for size in (1000, 4000, 16_000)
+        for seed in seeds
+    ]

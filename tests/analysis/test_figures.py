@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up import rate_runs
+from made_up import comparison_runs, rate_runs
 from matplotlib import image as pictures
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
@@ -31,6 +31,18 @@ BASELINES = Path(__file__).parent / "baselines"
 
 @pytest.fixture(scope="module")
 def runs(folder):
+    return mu2mpi.load(folder).summaries
+
+
+@pytest.fixture(scope="module")
+def populations(tmp_path_factory):
+    """Return runs of both estimators on a population."""
+    folder = tmp_path_factory.mktemp("populations")
+    settings = {"data": "population", "features": 3, "machines": 2, "rounds": 200, "rho": math.inf}
+    for estimator in ("corrected-momentum", "gradient"):
+        for seed in (1, 2):
+            experiment = Experiment(**settings, estimator=estimator, seed=seed)
+            mu2mpi.run(experiment, output=folder / f"{estimator}-{seed}.h5")
     return mu2mpi.load(folder).summaries
 
 
@@ -187,6 +199,21 @@ def test_scaling_finds_strong_and_weak_series():
         draw("scaling", [made_up(1, 8), made_up(1, 8, seed=2)])
 
 
+def test_errors_are_means_over_seeds_with_their_slopes(runs, populations):
+    figure = draw("errors", populations)
+    (panel,) = figure.axes
+    momentum, slope, plain, flat = (line.get_ydata() for line in lines(panel))
+    t = lines(panel)[0].get_xdata()
+    of_momentum = [read_result(run.path).history.estimate_error for run in populations[:2]]
+    np.testing.assert_allclose(momentum, np.mean(of_momentum, axis=0))
+    np.testing.assert_allclose(slope, momentum[0] / t)
+    assert np.all(flat == plain[0])
+    assert momentum[-1] < 0.2 * plain[-1]
+    assert "estimator = gradient" in legend_labels(figure)
+    with pytest.raises(InputError, match="population only"):
+        draw("errors", runs)
+
+
 def test_too_much_for_one_figure_says_what_to_choose():
     many = [made_up(1, 8, rho=float(rho)) for rho in range(1, 10)]
     with pytest.raises(InputError, match="--where rho="):
@@ -216,8 +243,13 @@ def every_figure(runs):
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_covers_data_and_nothing_is_cut_off(runs, kind, theme):
-    others = {"scaling": scaling_runs, "rates": rate_runs}
+def test_nothing_covers_data_and_nothing_is_cut_off(runs, populations, kind, theme):
+    others = {
+        "scaling": scaling_runs,
+        "rates": rate_runs,
+        "comparison": comparison_runs,
+        "errors": lambda: populations,
+    }
     figure = draw(kind, others[kind]() if kind in others else runs, theme=theme)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()

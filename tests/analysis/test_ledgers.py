@@ -17,6 +17,8 @@ RUNS = {
     "clipped": {"server": "untrusted", "rho": 1.0, "clip_norm": 1.5, "seed": 2},
     "practical": {"server": "trusted", "epsilon": 1.0, "preset": "practical", "seed": 2},
     "aggregate": {"server": "untrusted", "rho": 1.0, "noise": "aggregate", "seed": 2},
+    "minibatch": {"method": "noisy-minibatch-sgd", "epsilon": 1.0, "batch": 30, "seed": 2},
+    "poisson": {"method": "dp-sgd", "server": "trusted", "rho": 0.5, "seed": 2},
     "silent": {"server": "untrusted", "rho": float("inf"), "seed": 3},
 }
 
@@ -96,6 +98,23 @@ def test_a_changed_file_is_found_out(made, tmp_path, action, words):
     assert all(problem.startswith(str(path)) for problem in problems)
 
 
+@pytest.mark.parametrize(
+    ("method", "action", "words"),
+    [
+        ("minibatch", attribute("sigma", 1.0), "epsilon = 1 is claimed, but 20 releases with sigma = 1"),
+        ("minibatch", attribute("drawn", 1.0), "drawn is 1.0 in /privacy and 30.0 in the experiment"),
+        ("minibatch", attribute("samples", 10_000), "epsilon_exact = 1 is claimed"),
+        ("poisson", attribute("sigma", 1.0), "is claimed, but 20 releases with sigma = 1"),
+        ("poisson", attribute("samples", 10_000), "is claimed, but"),
+        ("poisson", attribute("accountant", "gaussian"), "accountant is gaussian in /privacy and pld in the"),
+        ("poisson", attribute("rho", 1.0), "rho = 1 is claimed"),
+    ],
+)
+def test_changed_claims_about_samples_drawn_at_random_are_found_out(made, tmp_path, method, action, words):
+    path = changed(made / f"{method}.h5", tmp_path / "changed.h5", action)
+    assert words in "\n".join(contradictions(read_result(path)))
+
+
 def test_a_promised_epsilon_that_is_not_kept_is_found_out(made, tmp_path):
     def promise_more(file):
         settings = {"machines": 3, "rounds": 20, **RUNS["calibrated"], "epsilon": 1.9}
@@ -132,7 +151,7 @@ def test_each_remark_is_made_once_and_names_its_files(made):
     assert text.count("The noise follows from the seed") == 1
     assert text.count("noise = aggregate") == 1
     assert f"{made / 'silent.h5'}: No noise was added" in text
-    assert f"{made / 'aggregate.h5'} and 4 more: The noise follows" in text
+    assert f"{made / 'aggregate.h5'} and 6 more: The noise follows" in text
 
 
 def test_nothing_is_passed_over(made, tmp_path):

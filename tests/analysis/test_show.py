@@ -12,7 +12,7 @@ from mu2mpi.privacy.ledger import PrivacyStatement
 from mu2mpi.results.schema import Diagnostics, History, Result, Theory
 
 STATEMENT = PrivacyStatement(
-    "untrusted", 4.0, 1e-5, 27.19411, 20.12001, 118.5, 11.5, 1000.0, 30, 2, 7850, 2.0**-20, False
+    "untrusted", 4.0, 1e-5, 27.19411, 20.12001, 118.5, 11.5, 1000.0, 30, 2, 30, 7850, 2.0**-20, False
 )
 
 
@@ -22,7 +22,7 @@ def make_result(rows=30, seed=None):
         experiment=Experiment(data="mnist", machines=2, rounds=rows, seed=seed),
         x=np.zeros((10, 785)),
         w=np.zeros((10, 785)),
-        history=History(k, 2.3 - 0.001 * k, 0.5 + 0.005 * k, 2 * k, 4 * k, 0.1 * k, 0.5 * k, 1e3 + k),
+        history=History(k, 2.3 - 0.001 * k, 0.5 + 0.005 * k, 2 * k, 4 * k, 0.1 * k, 0.5 * k, 1e3 + k, 1 / k),
         privacy=replace(STATEMENT, noise_recomputable=seed is not None),
         theory=Theory(0.3, 2.25, 1e-7, 0.02, 1.1, 0.9),
         diagnostics=Diagnostics(16.75, 0.125),

@@ -45,6 +45,67 @@ def test_bits_equal_those_of_one_process(communicator, server, machines, dtype, 
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@pytest.mark.parametrize("machines", [1, 5])
+@pytest.mark.parametrize(
+    ("estimator", "query"),
+    [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")],
+)
+def test_other_methods_have_the_bits_of_one_process(communicator, server, machines, estimator, query):
+    experiment = Experiment(
+        server=server, machines=machines, rounds=20, seed=3, clip_norm=2.0, estimator=estimator, query=query
+    )
+    source = random_source(machines, 20 * machines, 13, 5)
+    ours, alone = (
+        Simulation(experiment, source, ranks).run(Progress()) for ranks in (communicator, Communicator())
+    )
+    assert ours.x.tobytes() == alone.x.tobytes()
+    assert ours.privacy == alone.privacy
+    np.testing.assert_array_equal(ours.history.test_loss, alone.history.test_loss)
+    assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
+
+
+@pytest.mark.parametrize(("server", "machines"), [("untrusted", 1), ("trusted", 1), ("trusted", 5)])
+def test_growing_batches_have_the_bits_of_one_process(communicator, server, machines):
+    experiment = Experiment(method="snowball-sgd", server=server, machines=machines, rho=1.0, seed=3)
+    source = random_source(machines, 120 * machines, 13, 5)
+    ours, alone = (
+        Simulation(experiment, source, ranks).run(Progress()) for ranks in (communicator, Communicator())
+    )
+    assert ours.x.tobytes() == alone.x.tobytes()
+    assert ours.privacy == alone.privacy
+    np.testing.assert_array_equal(ours.class_counts, alone.class_counts)
+    assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "server"),
+    [("noisy-minibatch-sgd", "untrusted"), ("noisy-minibatch-sgd", "trusted"), ("dp-sgd", "trusted")],
+)
+@pytest.mark.parametrize("data", ["arrays", "population"])
+def test_samples_drawn_at_random_have_the_bits_of_one_process(
+    communicator, monkeypatch, method, server, data
+):
+    experiment = Experiment(
+        data="population" if data == "population" else "digits",
+        method=method, server=server, machines=5, rounds=12, batch=20, epsilon=0.5, seed=3, clip_norm=1.0,
+    )  # fmt: skip
+
+    def result(ranks):
+        source = open_source(experiment) if data == "population" else random_source(5, 104, 13, 5)
+        return Simulation(experiment, source, ranks).run(Progress())
+
+    alone = result(Communicator())
+    for name in ("WHOLE_BYTES", "PART_BYTES"):
+        monkeypatch.setattr(f"mu2mpi.data.source.{name}", 2000)
+    ours = result(communicator)
+    assert ours.x.tobytes() == alone.x.tobytes()
+    assert ours.privacy.epsilon_exact == alone.privacy.epsilon_exact
+    np.testing.assert_array_equal(ours.history.test_loss, alone.history.test_loss)
+    np.testing.assert_array_equal(ours.class_counts, alone.class_counts)
+    assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_populations_have_the_bits_of_one_process(communicator, server):
     experiment = Experiment(
         data="population", server=server, machines=5, rounds=30, seed=1, features=4, heterogeneity=0.5

@@ -25,6 +25,7 @@ def make_statement(rho=4.0, delta=1e-5, clip_norm=1.5, rounds=600, seeded=False,
         sigma=ref.noise_scale(clip_norm, rounds, rho),
         rounds=rounds,
         machines=10,
+        touched=rounds,
         parameters=7850,
         resolution=2.0**-26,
         noise_recomputable=seeded,
@@ -92,7 +93,13 @@ def test_the_noise_of_a_schedule_is_that_of_its_rho(server, machines, rounds, rh
         server=server, machines=machines, rounds=rounds, classes=3, features=5, diameter=0.5, rho=rho,
         clip_norm=clip_norm,
     )  # fmt: skip
-    statement = replace(STATEMENT, sigma=schedule.sigma, clip_norm=schedule.clip_norm, rounds=schedule.rounds)
+    statement = replace(
+        STATEMENT,
+        sigma=schedule.sigma,
+        clip_norm=schedule.clip_norm,
+        rounds=schedule.rounds,
+        touched=schedule.touched,
+    )
     assert recomputed(statement).rho == pytest.approx(rho, rel=1e-12)
     (kind,) = releases(statement, rounds)
     assert kind.sensitivity == 2 * schedule.clip_norm

@@ -22,6 +22,7 @@ def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
             draw.random(rows),
             draw.random(rows),
             draw.random(rows),
+            draw.random(rows),
         ),
         privacy=PrivacyStatement(
             "untrusted",
@@ -34,6 +35,7 @@ def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
             1000.0,
             rows,
             2,
+            rows,
             classes * features,
             2.0**-20,
             noise_recomputable=seed is not None,

@@ -1,4 +1,4 @@
-"""Loss and accuracy along the rounds, or along the samples used: mean and standard deviation over seeds."""
+"""Loss and accuracy along rounds, samples or gradients: mean and standard deviation over seeds."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["draw", "read_histories", "together"]
 
-LABELS = {"round": "round t", "samples": "training samples used by all machines"}
+LABELS = {
+    "round": "round t",
+    "samples": "training samples used by all machines",
+    "gradient_evaluations": "gradients computed by all machines",
+}
 MEASURED = (("test_loss", "test loss (nats)", 1.0), ("test_accuracy", "test accuracy (%)", 100.0))
 
 

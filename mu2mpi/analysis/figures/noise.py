@@ -33,9 +33,13 @@ def noise_norm(run: Summary) -> float:
 
 
 def signal_norm(run: Summary, rounds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return t times the norm of the gradient at x_t, interpolated along log t between first and last."""
+    """Return the norm of what is sent on average: that of the gradient at x_t, t times if momentum is sent.
+
+    It is interpolated along log t between first and last.
+    """
     first, last = (run.figures.get(name, math.nan) for name in ("first_slope", "last_slope"))
-    return rounds * np.interp(np.log(rounds), [0, math.log(run.experiment.rounds or 1)], [first, last])
+    weight = rounds if run.experiment.estimator == "corrected-momentum" else np.ones(len(rounds))
+    return weight * np.interp(np.log(rounds), [0, math.log(run.experiment.rounds or 1)], [first, last])
 
 
 def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
@@ -61,7 +65,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
         panel.set(xscale="log", yscale="log", xlabel="round t")
     axes[0, 0].set_ylabel("norm, average over machines (no unit)")
     ink = theme.ink
-    legend = [*encoding.legend(), handle("signal t ‖∇f(x$_t$)‖", color=ink)]
+    legend = [*encoding.legend(), handle("signal k$_t$ ‖∇f(x$_t$)‖", color=ink)]
     if any(run.figures["sigma"] > 0 for run in runs):
         legend.append(handle("noise Y$_t$, expected", color=ink, **NOISE))
     if measured:

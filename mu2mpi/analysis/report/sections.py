@@ -10,6 +10,7 @@ from typing import Any
 import tomli_w
 
 from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text
+from mu2mpi.analysis.comparison import method_name
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import Group, grouped, varying
@@ -18,7 +19,7 @@ from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, tab
 from mu2mpi.analysis.show import WHO, rounded_up
 from mu2mpi.analysis.tables import grid, legend
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
+from mu2mpi.experiment import DRAWING, Experiment
 from mu2mpi.results.reader import Summary, read_result
 
 __all__ = ["figures", "privacy", "repeat", "results", "theory", "what_was_run"]
@@ -96,6 +97,10 @@ def figures(runs: Sequence[Summary]) -> str:
             continue
         if kind == "tradeoff" and len({run.experiment.rho for run in runs}) == 1:
             continue
+        if kind == "comparison" and len({method_name(run.experiment) for run in runs}) == 1:
+            continue
+        if kind == "errors" and all(run.experiment.data != "population" for run in runs):
+            continue
         try:
             pictures = [image(draw(kind, runs, theme=theme), "svg", theme) for theme in (LIGHT, DARK)]
         except InputError as error:
@@ -119,19 +124,22 @@ def privacy(runs: Sequence[Summary]) -> str:
         parts.append(paragraph(f"{silent} add no noise: for them there is no guarantee at all.", "warn"))
     if not noisy:
         return "\n".join(parts)
+    hidden = [run for run in noisy if run.experiment.method == "snowball-sgd"]
     for server in ("untrusted", "trusted"):
-        if any(run.experiment.server == server for run in noisy):
+        if any(run.experiment.server == server for run in noisy if run not in hidden):
             words = f"{server.capitalize()} server. {WHO[server]} learns at most this {GUARANTEE}"
             parts.append(paragraph(words))
+    if hidden:
+        parts.append(paragraph(f"Snowball SGD. {WHO['output']} learns at most this {GUARANTEE}"))
     rows = [
         [
             number_text(group.settings["server"]),
-            rounded_up(group.settings["rho"]),
+            "none" if group.settings["method"] in DRAWING else rounded_up(group.settings["rho"]),
             f"{group.settings['delta']:g}",
             rounded_up(group.runs[0].figures["epsilon_paper"]),
             rounded_up(group.runs[0].figures["epsilon_exact"]),
         ]
-        for group in grouped(noisy, ["server", "rho", "delta"])
+        for group in grouped(noisy, ["server", "method", "rho", "delta"])
     ]
     header = ["server", "ρ", "δ", "ε by the paper's lemma", "ε exactly"]
     parts.append(table(header, [rows], "What one run reveals at most; rounded up."))
@@ -142,10 +150,15 @@ def privacy(runs: Sequence[Summary]) -> str:
 def _not_covered(runs: Sequence[Summary]) -> list[str]:
     seeded = sum(run.experiment.seed is not None for run in runs)
     total = math.sqrt(sum(run.experiment.rho**2 for run in runs))
-    items = [
+    together = (
         "Several runs on the same data. Their ρ add up as squares: who sees the releases of all "
         f"{len(runs):,} runs of this page learns at most as much as from one with ρ = {rounded_up(total)}."
-    ] * (len(runs) > 1)
+    )
+    if any(run.experiment.method in DRAWING for run in runs):
+        together = (
+            "Several runs on the same data: each of them tells more, and some have no ρ to be added up."
+        )
+    items = [together] * (len(runs) > 1)
     if seeded:
         items.append(
             f"{seeded:,} of {len(runs):,} runs have a seed that their files state. Anyone who knows it can "

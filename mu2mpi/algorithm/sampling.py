@@ -1,0 +1,268 @@
+"""Which of its samples each machine uses in which round."""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Batches", "Fresh", "Poisson", "Sampling", "Taken", "WithReplacement", "users"]
+
+
+def users(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return whose each sample is, as a number among some machines from 0.
+
+    Parameters
+    ----------
+    sizes : ndarray of int64, shape (rounds, machines)
+        How many samples each machine uses in each round.
+
+    Returns
+    -------
+    ndarray of int64, shape (samples,)
+        Round by round, and in each machine by machine.
+    """
+    return np.repeat(np.tile(np.arange(sizes.shape[1]), len(sizes)), sizes.ravel())
+
+
+class Taken(NamedTuple):
+    """What some machines use in some rounds, round by round and in each machine by machine.
+
+    Attributes
+    ----------
+    places : ndarray of int64, shape (samples,)
+        Each as its number among the samples of its own machine, from 0.
+    sizes : ndarray of int64, shape (rounds, machines)
+        How many samples each machine uses in each round.
+    """
+
+    places: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @property
+    def machines(self) -> NDArray[np.int64]:
+        """Whose samples they are, as numbers among these machines from 0, shape (samples,)."""
+        return users(self.sizes)
+
+
+class Sampling(Protocol):
+    """How the samples of a machine are spread over the rounds; the same for every machine."""
+
+    @property
+    def owned(self) -> int:
+        """How many samples a machine needs to have."""
+
+    @property
+    def most(self) -> int:
+        """The largest number of samples that a machine can use in one round."""
+
+    def size(self, t: int) -> float:
+        """Return how many samples a machine is expected to use in round t."""
+
+    def drawn(self, t: int) -> float:
+        """Return how many it is expected to use in rounds 1 .. t, each as often as it is used."""
+
+    def used(self, t: int) -> int:
+        """Return how many of its samples it can have used in rounds 1 .. t, each counted once."""
+
+    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
+        """Return what some machines use in some rounds.
+
+        Parameters
+        ----------
+        key : bytes
+            32 bytes from which random choices follow. Those of a machine in a round depend on nothing
+            else but the two.
+        machines : range
+            Their numbers, from 0.
+        rounds : range
+            Consecutive rounds, from 1.
+        """
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """One sample in each round, each used once.
+
+    Attributes
+    ----------
+    rounds : int
+        T.
+    """
+
+    rounds: int
+
+    @property
+    def owned(self) -> int:
+        """One sample for each round."""
+        return self.rounds
+
+    @property
+    def most(self) -> int:
+        """One sample."""
+        return 1
+
+    def size(self, t: int) -> float:
+        """Return 1."""
+        return 1
+
+    def drawn(self, t: int) -> float:
+        """Return t."""
+        return t
+
+    def used(self, t: int) -> int:
+        """Return t."""
+        return t
+
+    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
+        """Return the t-th sample of each machine for round t."""
+        places = np.repeat(np.arange(rounds.start - 1, rounds.stop - 1), len(machines))
+        return Taken(places, np.ones((len(rounds), len(machines)), np.int64))
+
+
+@dataclass(frozen=True)
+class Batches:
+    """A batch in each round, each sample used once.
+
+    Attributes
+    ----------
+    ends : tuple of int
+        How many samples a machine has used by the end of each round.
+    """
+
+    ends: tuple[int, ...]
+
+    @classmethod
+    def of(cls, sizes: Iterable[int]) -> "Batches":
+        """Return batches of these sizes."""
+        return cls(tuple(accumulate(map(int, sizes))))
+
+    @property
+    def owned(self) -> int:
+        """All batches together."""
+        return self.ends[-1]
+
+    @property
+    def most(self) -> int:
+        """The largest batch."""
+        return int(np.diff(self.ends, prepend=0).max())
+
+    def size(self, t: int) -> float:
+        """Return the size of the batch of round t."""
+        return self.used(t) - self.used(t - 1)
+
+    def drawn(self, t: int) -> float:
+        """Return the size of the first t batches together."""
+        return self.used(t)
+
+    def used(self, t: int) -> int:
+        """Return the size of the first t batches together."""
+        return self.ends[t - 1] if t else 0
+
+    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
+        """Return the batches of some rounds, which follow each other in each machine's samples."""
+        batches = [np.arange(self.used(t - 1), self.used(t)) for t in rounds]
+        places = np.concatenate([np.empty(0, np.int64), *(np.tile(b, len(machines)) for b in batches)])
+        sizes = np.array([len(b) for b in batches], np.int64)
+        return Taken(places, np.repeat(sizes[:, np.newaxis], len(machines), axis=1))
+
+
+@dataclass(frozen=True)
+class WithReplacement:
+    """The same number of samples in each round, each drawn uniformly from all that the machine has.
+
+    Attributes
+    ----------
+    owned : int
+        n.
+    most : int
+        K.
+    """
+
+    owned: int
+    most: int
+
+    def size(self, t: int) -> float:
+        """Return K."""
+        return self.most
+
+    def drawn(self, t: int) -> float:
+        """Return K t."""
+        return self.most * t
+
+    def used(self, t: int) -> int:
+        """Return K t, or n where that is less."""
+        return min(self.owned, self.most * t)
+
+    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
+        """Return K samples for each machine and round."""
+        shape = len(rounds), len(machines), self.most
+        places = np.empty(shape, np.int64)
+        for column, machine in enumerate(machines):
+            words = _stream(key, machine, (rounds.start - 1) * self.most)(len(rounds) * self.most)
+            uniforms = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+            drawn = np.minimum((uniforms * self.owned).astype(np.int64), self.owned - 1)
+            places[:, column] = drawn.reshape(len(rounds), self.most)
+        return Taken(places.ravel(), np.full(shape[:2], self.most, np.int64))
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Each sample in each round with the same probability, whatever becomes of all others.
+
+    Attributes
+    ----------
+    owned : int
+        n.
+    probability : float
+        q.
+    """
+
+    owned: int
+    probability: float
+
+    @property
+    def most(self) -> int:
+        """All samples."""
+        return self.owned
+
+    def size(self, t: int) -> float:
+        """Return q n."""
+        return self.probability * self.owned
+
+    def drawn(self, t: int) -> float:
+        """Return q n t."""
+        return self.size(t) * t
+
+    def used(self, t: int) -> int:
+        """Return n, once there was a round."""
+        return self.owned if t else 0
+
+    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
+        """Return those samples of each machine and round of which the random word is small enough."""
+        # Below 2^64 q, and never with a larger probability than q.
+        threshold = math.floor(math.ldexp(self.probability, 64))
+        streams = [_stream(key, machine, (rounds.start - 1) * self.owned) for machine in machines]
+        sizes = np.empty((len(rounds), len(machines)), np.int64)
+        found = [np.empty(0, np.int64)]
+        for row in range(len(rounds)):
+            for column, words in enumerate(streams):
+                drawn = words(self.owned)
+                chosen = np.arange(self.owned) if threshold >> 64 else np.flatnonzero(drawn < threshold)
+                sizes[row, column] = len(chosen)
+                found.append(chosen)
+        return Taken(np.concatenate(found), sizes)
+
+
+def _stream(key: bytes, machine: int, skipped: int) -> Callable[[int], NDArray[np.uint64]]:
+    """Return what yields as many of a machine's random words as it is asked for, after some are skipped."""
+    digest = hashlib.sha256(b"mu2mpi: sampling" + key).digest()[:16]
+    # Philox makes four words for each value of its counter.
+    blocks, rest = divmod(skipped, 4)
+    generator = np.random.Philox(key=int.from_bytes(digest, "little"), counter=machine << 128 | blocks)
+    generator.random_raw(rest)
+    return generator.random_raw

@@ -1,0 +1,141 @@
+"""Methods side by side at equal privacy: what each reached, and how many gradients that took.
+
+A run of each method on each of several amounts of data |S| = n M is a point: the loss and accuracy of its
+output, and the gradients that all machines computed. How those grow with |S| is the method's complexity.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.analysis.cells import POOLED
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.results.reader import Summary
+
+__all__ = ["Line", "compare", "method_name"]
+
+SWITCHED = {
+    ("corrected-momentum", "average"): "μ²-SGD",
+    ("corrected-momentum", "iterate"): "STORM",
+    ("gradient", "average"): "Anytime-SGD",
+    ("gradient", "iterate"): "noisy parallel SGD",
+}
+NAMED = {
+    "noisy-minibatch-sgd": "noisy minibatch SGD",
+    "dp-sgd": "DP-SGD",
+    "snowball-sgd": "Snowball SGD (last iterate alone)",
+}
+
+OWN = ("method", "estimator", "query", "clip_norm", "eta_scale")
+"""Settings in which methods may differ."""
+
+SIZE = ("samples", "rounds", "batch", "rho")
+"""Settings in which the runs of a method may differ; of rho, epsilon has the last word."""
+
+CLOSE = 1.01
+"""Epsilons that differ by less are equal: not every accountant meets the one that was asked for."""
+
+FEWEST = 3
+"""Amounts of data that make an exponent."""
+
+
+def method_name(experiment: Experiment) -> str:
+    """Return what the method of an experiment is called in a figure."""
+    return NAMED.get(experiment.method) or SWITCHED[experiment.estimator, experiment.query]
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """The runs of one method.
+
+    Attributes
+    ----------
+    name : str
+        What the method is called.
+    sizes : ndarray of float64, shape (points,)
+        |S|, the samples of all machines that were used, ascending.
+    gradients : ndarray of float64, shape (points,)
+        Gradients that all machines computed.
+    losses, accuracies : ndarray of float64, shape (points, 2)
+        Mean over seeds, and sample standard deviation; that of one run is NaN.
+    exponent : float
+        Slope of `gradients` over `sizes` in logarithms, by least squares; NaN of fewer than three sizes.
+    """
+
+    name: str
+    sizes: NDArray[np.float64]
+    gradients: NDArray[np.float64]
+    losses: NDArray[np.float64]
+    accuracies: NDArray[np.float64]
+    exponent: float
+
+
+def compare(runs: Sequence[Summary]) -> list[Line]:
+    """Return a line for each method.
+
+    Raises
+    ------
+    InputError
+        If the runs differ in their privacy, or in anything but the method, the amount of data and the seed;
+        or if there are several settings of one method.
+    """
+    _check_privacy(runs)
+    shared = [n for n in Experiment.model_fields if n not in (*POOLED, *OWN, *SIZE)]
+    _check_same(runs, shared, "all runs")
+    names = [*SWITCHED.values(), *NAMED.values()]
+    groups: dict[str, list[Summary]] = {}
+    for run in sorted(runs, key=lambda run: names.index(method_name(run.experiment))):
+        groups.setdefault(method_name(run.experiment), []).append(run)
+    return [_line(name, members) for name, members in groups.items()]
+
+
+def _check_privacy(runs: Sequence[Summary]) -> None:
+    claims = {run.figures["epsilon_exact"] for run in runs}
+    deltas = {run.experiment.delta for run in runs}
+    if len(deltas) > 1 or not (len(claims) == 1 or max(claims) <= CLOSE * min(claims)):
+        found = ", ".join(f"{epsilon:.4g}" for epsilon in sorted(claims))
+        raise InputError(
+            f"methods are compared at equal privacy, and these runs have epsilon = {found} at delta = "
+            f"{', '.join(f'{delta:g}' for delta in sorted(deltas))}; choose some, for example with "
+            "--where epsilon=..."
+        )
+
+
+def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> None:
+    rows = [run.row() for run in runs]
+    for name in names:
+        values = {row[name] for row in rows}
+        if len(values) > 1:
+            found = ", ".join(sorted("unset" if value is None else str(value) for value in values))
+            raise InputError(
+                f"{whose} need the same {name}, and here it is {found}; choose with --where {name}=..."
+            )
+
+
+def _line(name: str, runs: Sequence[Summary]) -> Line:
+    _check_same(runs, OWN, f"runs of {name}")
+    points: dict[float, list[Summary]] = {}
+    for run in runs:
+        points.setdefault(run.figures["samples_used"], []).append(run)
+    sizes = np.array(sorted(points))
+    members = [points[size] for size in sizes]
+    gradients = np.array([np.mean([run.figures["gradient_evaluations"] for run in at]) for at in members])
+    return Line(
+        name=name,
+        sizes=sizes,
+        gradients=gradients,
+        losses=np.array([_estimate([run.test_loss for run in at]) for at in members]),
+        accuracies=np.array([_estimate([run.test_accuracy for run in at]) for at in members]),
+        exponent=float(np.polyfit(np.log(sizes), np.log(gradients), 1)[0])
+        if len(sizes) >= FEWEST
+        else math.nan,
+    )
+
+
+def _estimate(values: Sequence[float]) -> tuple[float, float]:
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+    return float(np.mean(values)), deviation

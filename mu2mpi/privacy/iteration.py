@@ -1,0 +1,170 @@
+"""What the last iterate of noisy gradient steps reveals, where nobody sees the iterates before it.
+
+A sample moves the iterate in one step alone. From then on, every step adds noise of its own and takes two
+iterates no farther apart than they were, so that an early sample is hidden by the noise of all later steps.
+docs/methods.md has the proof, which holds for Gaussian differential privacy, and thus at every Renyi order.
+
+References
+----------
+Feldman, Mironov, Talwar and Thakurta, "Privacy amplification by iteration", 2018. Bok, Su and Altschuler,
+"Shifted interpolation for differential privacy", 2024: the same for Gaussian differential privacy.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "LANDING",
+    "growing_batches",
+    "halving_steps",
+    "hidden_rho",
+    "last_iterate_rho",
+    "rounding_slack",
+]
+
+SPARE = 2.0
+"""Rounding is charged so many times: once for the grid, and as much again for floating-point numbers."""
+
+
+def halving_steps(steps: int) -> NDArray[np.float64]:
+    """Return learning rates in units of the first: 1 for half of the steps, 1/2 for a quarter, and so on.
+
+    With them the last of N iterates of SGD is as good as the average of all, up to a constant.
+
+    Parameters
+    ----------
+    steps : int
+        N, at least 1.
+
+    Returns
+    -------
+    ndarray of float64, shape (N,)
+        2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last step too.
+
+    References
+    ----------
+    Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal", 2019.
+    """
+    # After the last halving ceil(N / 2^i) stays 1, which is the last step.
+    left = -(-steps >> np.arange((steps - 1).bit_length() + 1))
+    lengths = np.append(left[:-1] - left[1:], 1)
+    return np.repeat(0.5 ** np.arange(len(lengths)), lengths)
+
+
+LANDING = 2**12
+"""Spacing of the grid on which the last step is taken, in units of that of its sum. The iterate can be so far
+away, measured in the noise of that step, that a finer grid would not fit into integers."""
+
+LARGEST_BATCH = 2.0**40
+"""Growth beyond all data sets ends here."""
+
+
+def growing_batches(steps: int, growth: float) -> NDArray[np.int64]:
+    """Return how many samples each machine uses in each step, so that all are hidden about as well.
+
+    Parameters
+    ----------
+    steps : int
+        N, at least 1.
+    growth : float
+        The last batch, before it is rounded up: others are smaller by what the noise of all steps from
+        theirs on hides better than that of the last hides its own.
+
+    Returns
+    -------
+    ndarray of int64, shape (N,)
+        The integers from growth * eta_t / sqrt(sum of eta_s^2 over s >= t) up, and at least 1.
+    """
+    eta = halving_steps(steps)
+    wanted = np.ceil(growth * last_iterate_rho(eta, eta))
+    return np.clip(wanted, 1.0, LARGEST_BATCH).astype(np.int64)
+
+
+def last_iterate_rho(
+    moves: NDArray[np.float64], deviations: NDArray[np.float64], slacks: NDArray[np.float64] | float = 0.0
+) -> NDArray[np.float64]:
+    """Return for each step the rho of the last iterate, as it protects the samples of that step.
+
+    The two iterates are brought together by the noise of this step and of all that follow: what the sample
+    moved in shares that go with the variance of the noise, and what rounding adds where it arises.
+
+    Parameters
+    ----------
+    moves : ndarray of float64, shape (N,)
+        How far another sample in a step moves the iterate, at most, before noise.
+    deviations : ndarray of float64, shape (N,)
+        Standard deviation of each coordinate of the noise of each step, on the iterate.
+    slacks : ndarray of float64 or float, optional
+        How much farther apart than exact steps each step can take two iterates, before its noise.
+
+    Returns
+    -------
+    ndarray of float64, shape (N,)
+        Infinite where there is no noise.
+    """
+
+    def from_here_on(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.sqrt(np.cumsum(squares[::-1])[::-1])
+
+    if not np.all(deviations > 0):
+        return np.full(len(moves), np.inf)
+    return moves / from_here_on(deviations**2) + from_here_on((slacks / deviations) ** 2)
+
+
+def rounding_slack(
+    scales: NDArray[np.float64], samples: NDArray[np.int64], resolution: float, d: int
+) -> NDArray[np.float64]:
+    """Return how much farther apart than exact steps each step of a run can take two iterates.
+
+    In each of the two, every coordinate of a gradient and of a draw of noise is rounded by at most half the
+    resolution. The iterate before the last step is rounded to the coarser grid on which that step is taken.
+
+    Parameters
+    ----------
+    scales : ndarray of float64, shape (N,)
+        By what a sum of gradients is multiplied to make a step.
+    samples : ndarray of int64, shape (N,)
+        How many gradients are summed up in each step.
+    resolution : float
+        Spacing of the grid.
+    d : int
+        Number of coordinates.
+
+    Returns
+    -------
+    ndarray of float64, shape (N,)
+        In the same unit as `scales` times the resolution.
+    """
+    noise_before = np.append(0.0, scales[:-1])
+    iterate = np.zeros(len(scales))
+    iterate[-1] = LANDING * scales[-1]
+    slack: NDArray[np.float64] = SPARE * resolution * np.sqrt(d) * (scales * samples + noise_before + iterate)
+    return slack
+
+
+def hidden_rho(
+    batches: NDArray[np.int64], machines: int, C: float, noise: float, resolution: float, d: int
+) -> NDArray[np.float64]:
+    """Return for each step of a run the rho of the last iterate, as it protects the samples of that step.
+
+    Parameters
+    ----------
+    batches : ndarray of int64, shape (N,)
+        How many samples each machine uses in each step.
+    machines, d : int
+        M and the number of coordinates.
+    C : float
+        Norm that no gradient passes: another sample moves the sum by 2 C at most.
+    noise : float
+        Standard deviation of each coordinate of the noise of an average gradient.
+    resolution : float
+        Spacing of the grid; 0 if nothing is rounded.
+
+    Returns
+    -------
+    ndarray of float64, shape (N,)
+        All in inverse proportion to `noise`.
+    """
+    eta, samples = halving_steps(len(batches)), machines * batches
+    scales = eta / samples
+    return last_iterate_rho(2 * C * scales, eta * noise, rounding_slack(scales, samples, resolution, d))

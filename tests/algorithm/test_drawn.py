@@ -1,0 +1,220 @@
+"""Methods that draw their samples at random: against their pseudo-code, and what they draw."""
+
+import math
+
+import numpy as np
+import pytest
+import reference as ref
+from arrays import random_source
+from hypothesis import strategies as st
+from relaxed import given
+
+from mu2mpi.algorithm.sampling import Batches, Fresh, Poisson, WithReplacement
+from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.data.partition import machine_rows
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.parallel import Communicator
+from mu2mpi.preparation import Keys, plan
+from mu2mpi.privacy.accountant import epsilon_exact
+from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key, standard_normal
+from mu2mpi.privacy.subsampling import poisson_epsilon
+from mu2mpi.progress import Progress
+from mu2mpi.simulation import Simulation
+
+KEY = bytes(range(32))
+SAMPLINGS = [Fresh(12), Batches((1, 1, 4, 9)), WithReplacement(7, 5), Poisson(40, 0.3), Poisson(5, 1.0)]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=repr)
+def test_what_a_machine_uses_depends_on_its_number_and_the_round_alone(sampling):
+    rounds = range(1, 5)
+    places, sizes = sampling.take(KEY, range(6), rounds)
+    whole = np.split(places, np.cumsum(sizes.ravel())[:-1])
+    for t in rounds:
+        for i in range(6):
+            alone = sampling.take(KEY, range(i, i + 1), range(t, t + 1))
+            np.testing.assert_array_equal(alone.places, whole[6 * (t - 1) + i])
+            assert alone.sizes == len(alone.places) <= sampling.most
+    assert places.min() >= 0
+    assert places.max() < sampling.owned
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS[:2], ids=repr)
+def test_batches_use_each_sample_once(sampling):
+    rounds = {Fresh: 12, Batches: 4}[type(sampling)]
+    places = sampling.take(KEY, range(2, 3), range(1, rounds + 1)).places
+    np.testing.assert_array_equal(places, np.arange(sampling.owned))
+    assert sampling.drawn(rounds) == sampling.used(rounds) == sampling.owned
+
+
+def test_samples_are_drawn_with_their_probabilities():
+    """Five standard deviations of a binomial count each, and of the covariance of two."""
+    n, rounds = 8, 20_000
+    for sampling, expected in ((WithReplacement(n, 3), 3 / n), (Poisson(n, 0.3), 0.3)):
+        places, sizes = sampling.take(KEY, range(3, 5), range(1, rounds + 1))
+        of_round = np.repeat(np.arange(2 * rounds), sizes.ravel())
+        counts = np.zeros((2 * rounds, n))
+        np.add.at(counts, (of_round, places), 1)
+        error = 5 * math.sqrt(expected / (2 * rounds))
+        assert np.abs(counts.mean(axis=0) - expected).max() < error
+        covariance = np.cov(counts, rowvar=False) - np.diag(np.diag(np.cov(counts, rowvar=False)))
+        wanted = -3 / n**2 if isinstance(sampling, WithReplacement) else 0.0
+        assert np.abs(covariance - wanted * (1 - np.eye(n))).max() < error
+        # Other machines and other rounds draw for themselves.
+        first, second = counts.reshape(rounds, 2, n).transpose(1, 0, 2)
+        for one, other in ((first, second), (first[1:], first[:-1])):
+            assert np.abs(np.mean((one - expected) * (other - expected))) < error / math.sqrt(n)
+
+
+def drawn(experiment, source, schedule):
+    """Return the setting of the reference for a run: its samples, choices and noise are those of the run."""
+    M, n = schedule.machines, schedule.sampling.owned
+    root = root_key(experiment.seed)
+    noise_key = Keys.noise_key(root, experiment)
+    rows = machine_rows(source.training_samples, M, n, derive_key(root, "dealing"), range(M)).T
+    samples = source.training(rows.ravel())
+    shape = (schedule.classes, schedule.features)
+    key, sampling_key = key_words(noise_key), derive_key(noise_key, "sampling")
+
+    def noise(t):
+        who = [(SERVER, 0)] if schedule.server == "trusted" else [(MACHINE, i) for i in range(M)]
+        return sum(standard_normal(key, *one, t, schedule.d) for one in who).reshape(shape)
+
+    def chosen(i, t):
+        return schedule.sampling.take(sampling_key, range(i, i + 1), range(t, t + 1)).places
+
+    return ref.Drawn(
+        features=samples.features.reshape(M, n, -1).astype(float) * source.scale,
+        labels=samples.labels.reshape(M, n),
+        chosen=chosen,
+        rounds=schedule.rounds,
+        batch=0.0,
+        x1=np.zeros(shape),
+        D=2 * schedule.radius,
+        C=0.0,
+        eta=0.0,
+        sigma=0.0,
+        noise=noise,
+        unit=experiment.normalize == "unit",
+    )
+
+
+def check(result, output, w):
+    assert np.linalg.norm(result.x - output) < 1e-6 * max(np.linalg.norm(output), 1e-6)
+    assert np.linalg.norm(result.w - w) < 1e-6 * max(np.linalg.norm(w), 1e-6)
+    assert contradictions(result) == []
+
+
+settings = (
+    st.integers(1, 4),
+    st.integers(2, 5),
+    st.integers(1, 20),
+    st.sampled_from([0.1, 5.0]),
+    st.sampled_from([None, 0.3]),
+    st.sampled_from(["none", "unit"]),
+    st.integers(0, 2**31),
+)
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@given(st.sampled_from([0.5, 4.0, math.inf]), st.booleans(), *settings, max_examples=15)
+def test_noisy_minibatch_sgd_is_that_of_its_source(
+    server, epsilon, of_theorem, machines, classes, dimension, D, clip_norm, normalize, seed
+):
+    source = random_source(seed, 8 * machines, dimension, classes, np.float32)
+    chosen = {} if of_theorem else {"rounds": 9, "batch": 3}
+    privacy = {"rho": math.inf} if math.isinf(epsilon) else {"epsilon": epsilon}
+    experiment = Experiment(
+        method="noisy-minibatch-sgd", server=server, machines=machines, diameter=D, clip_norm=clip_norm,
+        normalize=normalize, seed=seed, evaluations=3, **chosen, **privacy,
+    )  # fmt: skip
+    simulation = Simulation(experiment, source, Communicator())
+    result = simulation.run(Progress())
+    run = drawn(simulation.experiment, source, simulation.schedule)
+    F = 1 if run.unit else dimension + 1
+    L, d = ref.smoothness(F), run.x1.size
+    run.C = min(ref.lipschitz(F), clip_norm or math.inf)
+    if of_theorem:
+        R, K, noise = ref.minibatch_constants(run.C, 8, machines, d, D, L, min(epsilon, 1e6), 1e-5)
+        K = 1 if math.isinf(epsilon) else K
+    else:
+        R, K = 9, 3
+        logs = math.log(2.5 * R / 1e-5) * math.log(2 / 1e-5)
+        noise = math.sqrt(256 * run.C**2 * R * logs) / (8 * epsilon)
+    noise = 0.0 if math.isinf(epsilon) else noise
+    assert (simulation.experiment.rounds, simulation.experiment.batch) == (R, K)
+    N = machines if server == "trusted" else math.sqrt(machines)
+    run.batch, run.sigma = K * machines, K * noise
+    run.eta = ref.batch_learning_rate(run.C, L, D, R, run.batch, math.sqrt(d) * noise / N, 8 * machines)
+    check(result, *ref.noisy_minibatch_sgd(run))
+    np.testing.assert_array_equal(result.history.gradient_evaluations, machines * K * result.history.round)
+
+
+@given(st.sampled_from([1.0, math.inf]), *settings, max_examples=15)
+def test_dp_sgd_is_that_of_its_source(epsilon, machines, classes, dimension, D, clip_norm, normalize, seed):
+    source = random_source(seed, 8 * machines, dimension, classes, np.float32)
+    privacy = {"rho": math.inf} if math.isinf(epsilon) else {"epsilon": epsilon}
+    experiment = Experiment(
+        method="dp-sgd", server="trusted", machines=machines, rounds=12, batch=2 * machines, diameter=D,
+        clip_norm=clip_norm, normalize=normalize, seed=seed, evaluations=3, **privacy,
+    )  # fmt: skip
+    simulation = Simulation(experiment, source, Communicator())
+    result = simulation.run(Progress())
+    run = drawn(simulation.experiment, source, simulation.schedule)
+    F = 1 if run.unit else dimension + 1
+    run.C, run.batch = min(ref.lipschitz(F), clip_norm or math.inf), 2 * machines
+    run.sigma = simulation.schedule.sigma
+    if math.isfinite(epsilon):
+        # No more noise than needed: a thousandth less would be too little.
+        assert poisson_epsilon(run.C, 1 / 4, 12, run.sigma, 1e-5) <= epsilon
+        assert poisson_epsilon(run.C, 1 / 4, 12, run.sigma * 0.999, 1e-5) > epsilon
+    noise = math.sqrt(run.x1.size) * run.sigma / run.batch
+    run.eta = ref.batch_learning_rate(run.C, ref.smoothness(F), D, 12, run.batch, noise, math.inf)
+    check(result, *ref.dp_sgd(run))
+    assert result.history.gradient_evaluations[-1] == 24 * machines
+
+
+@pytest.mark.parametrize("method", ["noisy-minibatch-sgd", "dp-sgd"])
+def test_rho_stands_for_its_epsilon(method):
+    source = random_source(1, 40, 5, 3)
+    common = {"method": method, "server": "trusted", "machines": 2, "rounds": 20, "batch": 4}
+    by_rho = plan(Experiment(rho=0.5, **common), source, 1)
+    by_epsilon = plan(Experiment(epsilon=epsilon_exact(0.5, 1e-5), **common), source, 1)
+    assert by_rho.sigma == by_epsilon.sigma
+    assert math.isnan(by_rho.rho)
+    assert plan(Experiment(rho=math.inf, **common), source, 1).sigma == 0
+
+
+def test_another_epsilon_or_delta_means_other_draws_and_noise():
+    """They decide how much noise there is: with the same normals, two runs' difference would hold none."""
+    experiment = Experiment(method="dp-sgd", server="trusted", machines=2, rounds=20, batch=4, rho=0.5)
+    root, others = root_key(1), ({"delta": 1e-6}, {"epsilon": 1.0}, {"batch": 5}, {"rho": 1.0})
+    keys = {Keys.noise_key(root, experiment.model_copy(update=other)) for other in ({}, *others)}
+    assert len(keys) == 5
+    assert Keys.noise_key(root, experiment.model_copy(update={"evaluations": 3})) in keys
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"method": "dp-sgd"}, r"method = dp-sgd needs server = trusted"),
+        ({"batch": 3}, r"batch applies to method = noisy-minibatch-sgd or dp-sgd only, not to mu2-sgd"),
+        ({"method": "noisy-minibatch-sgd", "estimator": "gradient"}, r"estimator is a switch of .* leave"),
+        ({"method": "noisy-minibatch-sgd", "preset": "practical"}, r"preset chooses settings of mu\^2-SGD"),
+        ({"method": "nosuch"}, r"method = 'nosuch' should be"),
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_go_together(settings, words):
+    with pytest.raises(InputError, match=words):
+        Experiment(**settings)
+
+
+def test_noise_beyond_the_theorem_is_refused():
+    source = random_source(1, 4000, 5, 3)
+    for settings, words in (
+        ({"rounds": 10, "batch": 1, "epsilon": 2.0}, r"batch = 1 is too small.*--batch 65"),
+        ({"epsilon": 30.0}, r"epsilon = 30 is more than the 24\.41"),
+    ):
+        with pytest.raises(InputError, match=words):
+            plan(Experiment(method="noisy-minibatch-sgd", machines=2, **settings), source, 1)

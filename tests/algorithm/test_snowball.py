@@ -1,0 +1,214 @@
+"""What the privacy of the last iterate rests on: steps that contract, a last step on one grid, bad input."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from arrays import ArraySource, one_a_round, random_source
+from hypothesis import strategies as st
+from relaxed import given
+
+from mu2mpi import cli
+from mu2mpi.algorithm.machine import Machines
+from mu2mpi.algorithm.pieces import METHODS
+from mu2mpi.algorithm.schedule import make_schedule
+from mu2mpi.algorithm.server import Iterates
+from mu2mpi.analysis.ledgers import check_ledgers, contradictions
+from mu2mpi.analysis.show import describe_privacy, in_brief
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.parallel import Communicator
+from mu2mpi.preparation import Keys, plan
+from mu2mpi.privacy.iteration import LANDING, halving_steps, rounding_slack
+from mu2mpi.progress import Progress
+from mu2mpi.results.writer import write_result
+from mu2mpi.simulation import Simulation
+from mu2mpi.supply import make_supply
+
+
+@pytest.fixture(scope="module")
+def finished():
+    """Return the result of a run."""
+    source = random_source(1, 600, 4, 3)
+    experiment = Experiment(method="snowball-sgd", server="trusted", machines=2, rho=1.0, seed=1)
+    return Simulation(experiment, source, Communicator()).run(Progress())
+
+
+def iterates_of(schedule, source, noises):
+    """Return all iterates of a run on one rank, with these draws of noise in units of the grid."""
+    supply = make_supply(source, schedule, bytes(32), range(schedule.machines))
+    machines = Machines(schedule, range(schedule.machines), supply, None)
+    iterates = Iterates(schedule)
+    found = []
+    for t in range(1, schedule.rounds):
+        machines.observe(t, iterates.x, iterates.x_previous)
+        iterates.step(t, machines.q + noises[t - 1])
+        found.append(iterates.x.copy())
+    return found
+
+
+@given(
+    st.integers(1, 4), st.integers(2, 30), st.integers(2, 4), st.integers(1, 6),
+    st.sampled_from([0.5, 5.0, 500.0]), st.integers(0, 2**31), max_examples=25,
+)  # fmt: skip
+def test_two_runs_with_the_same_noise_come_no_farther_apart_than_is_paid_for(
+    machines, rounds, classes, dimension, diameter, seed
+):
+    """What one sample moves in its step, and after that rounding alone; steps are as long as they may be."""
+    schedule = make_schedule(
+        server="trusted", machines=machines, rounds=rounds, classes=classes, features=dimension + 1,
+        diameter=diameter, rho=1.0, eta_scale=1.0, method=METHODS["snowball-sgd"],
+    )  # fmt: skip
+    n = machines * schedule.sampling.owned
+    source, row = random_source(seed, n, dimension, classes, np.float32), seed % n
+    changed = source.training(np.arange(n))
+    changed.features[row] *= -1
+    changed.labels[row] = (changed.labels[row] + 1) % classes
+    other = ArraySource(changed, source.test(np.arange(3)), classes, 1.0)
+    rng = np.random.default_rng(seed)
+    noises = [
+        np.rint(rng.normal(0, schedule.sigma_of(t) / schedule.resolution, (classes, dimension + 1)))
+        .astype(np.int64)
+        for t in range(1, rounds)
+    ]  # fmt: skip
+    one, two = (iterates_of(schedule, data, noises) for data in (source, other))
+    samples = np.array([machines * schedule.sampling.size(t) for t in range(1, rounds)])
+    scales = schedule.eta * halving_steps(rounds - 1) / samples
+    slacks = rounding_slack(scales, samples, schedule.resolution, schedule.d)
+    distances = [float(np.linalg.norm(a - b)) for a, b in zip(one, two, strict=True)]
+    moved = next((t for t, distance in enumerate(distances) if distance > 0), rounds)
+    for t in range(moved, rounds - 1):
+        before = distances[t - 1] if t > moved else 2 * schedule.G * scales[t]
+        assert distances[t] <= before + slacks[t]
+
+
+def test_steps_contract_where_losses_curve_most():
+    """At 0, with two classes and features at their bound, the curvature is L: steps of 2/L just reflect."""
+    schedule = make_schedule(
+        server="trusted", machines=1, rounds=2, classes=2, features=4, diameter=100.0, rho=math.inf,
+        eta_scale=1.0, method=METHODS["snowball-sgd"],
+    )  # fmt: skip
+    samples = one_a_round(np.ones((2, 1, 3)), np.zeros((2, 1), np.int32))
+    ends = []
+    for sign in (1.0, -1.0):
+        machines, iterates = Machines(schedule, range(1), lambda t: samples, None), Iterates(schedule)
+        iterates.x[:] = iterates.w[:] = sign * 1e-5 * np.outer([1.0, -1.0], np.ones(4))
+        start = np.linalg.norm(iterates.w)
+        machines.observe(1, iterates.x, iterates.x_previous)
+        iterates.step(1, machines.q)
+        ends.append(iterates.x.copy())
+    distance = np.linalg.norm(ends[0] - ends[1])
+    assert distance == pytest.approx(2 * start, rel=1e-6)
+    assert distance <= 2 * start + 1e-9
+
+
+@given(st.integers(2, 40), st.integers(0, 2**31), st.integers(-(2**40), 2**40), max_examples=25)
+def test_the_last_iterate_tells_no_more_than_a_point_of_the_grid(rounds, seed, move):
+    """A w_t that lies elsewhere, and a sum that makes up for it, end in the very same bits."""
+    schedule = make_schedule(
+        server="trusted", machines=3, rounds=rounds, classes=2, features=3, diameter=50.0, rho=1.0,
+        method=METHODS["snowball-sgd"],
+    )  # fmt: skip
+    rng = np.random.default_rng(seed)
+    t = rounds - 1
+    step = schedule.eta * halving_steps(t)[-1] * schedule.resolution / (3 * schedule.sampling.size(t))
+    ends = set()
+    place, total = rng.integers(-(2**30), 2**30, (2, 2, 3))
+    for moved in (0, move):
+        iterates = Iterates(schedule)
+        # Anywhere within half a unit of the point.
+        iterates.w[:] = (place + moved + rng.uniform(-0.49, 0.49, (2, 3))) * (step * LANDING)
+        iterates.step(t, total + moved * LANDING)
+        ends.add(iterates.x.tobytes())
+    assert len(ends) == 1
+
+
+def test_gradients_are_never_clipped():
+    """The norm that noise is scaled to exceeds what any gradient has once it is rounded."""
+    for machines, d_classes, rho in ((1, 2, 0.01), (1000, 100, 1.0), (3, 5, 1e6), (2, 2, math.inf)):
+        schedule = make_schedule(
+            server="trusted", machines=machines, rounds=50, classes=d_classes, features=20, diameter=1.0,
+            rho=rho, method=METHODS["snowball-sgd"],
+        )  # fmt: skip
+        assert schedule.bound >= schedule.G
+        assert schedule.clip_norm == pytest.approx(schedule.G, rel=1e-3)
+        assert schedule.eta <= 2 / schedule.L
+
+
+def test_by_default_it_takes_as_many_steps_as_there_are_samples_for():
+    source = random_source(1, 600, 4, 3)
+    experiment = Experiment(method="snowball-sgd", server="trusted", machines=2, rho=1.0, seed=1)
+    schedule = plan(experiment, source, 1)
+    assert schedule.sampling.owned <= 300
+    with pytest.raises(InputError, match=r"rounds are too many: they need 3\d\d samples of each machine"):
+        plan(experiment.model_copy(update={"rounds": schedule.rounds + 1}), source, 1)
+    history = Simulation(experiment, source, Communicator()).run(Progress()).history
+    assert history.round.tolist() == [schedule.rounds]
+    assert history.rho_spent.tolist() == [1.0]
+
+
+def test_the_noise_of_another_method_is_another():
+    keys = {
+        Keys.noise_key(bytes(32), Experiment(method=method, machines=1, rounds=9))
+        for method in ("mu2-sgd", "snowball-sgd")
+    }
+    assert len(keys) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--machines", "2"], ["untrusted", "--server trusted", "--machines 1"]),
+        (["--machines", "1", "--clip-norm", "1"], ["contract", "leave --clip-norm out"]),
+        (["--machines", "1", "--eta-scale", "1.5"], ["eta_scale = 1.5", "2/L", "at most 1"]),
+        (["--machines", "1", "--evaluations", "5"], ["last iterate alone", "--evaluations 1"]),
+        (["--machines", "1", "--estimator", "gradient"], ["estimator", "leave --estimator out"]),
+        (["--machines", "1", "--preset", "practical"], ["preset", "mu2-sgd"]),
+        (["--machines", "1", "--rho", "0.01"], ["last batch of 5,100 samples", "1,437", "larger rho"]),
+        (["--machines", "1", "--rounds", "1"], ["at least 2 rounds"]),
+        (["--machines", "1", "--rounds", "1400"], ["1400 rounds are too many", "fewer --rounds"]),
+        (["--machines", "1", "--diameter", "1e90"], ["too little noise", "smaller diameter"]),
+    ],
+)
+def test_bad_input(capsys, tmp_path, arguments, words):
+    output = ["--output", str(tmp_path / "a.h5"), "--seed", "1"]
+    assert cli.main(["run", "--method", "snowball-sgd", *output, *arguments]) == 2
+    _, err = capsys.readouterr()
+    for word in words:
+        assert word in err
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sigma": 0.99}, "rho = 1 is claimed"),
+        ({"growth": 1.5}, "rho = 1 is claimed"),
+        ({"clip_norm": 1.01}, "rho = 1 is claimed"),
+        ({"rho": 0.9}, "rho = 0.9 is claimed"),
+        ({"resolution": 2.0**20}, "rho = 1 is claimed"),
+        ({"protects": "all releases"}, "protects is all releases in /privacy and last iterate"),
+        ({"protects": "nothing"}, "there is only 'all releases' and 'last iterate'"),
+    ],
+)
+def test_a_false_claim_is_found_out(finished, changes, words):
+    """Numbers are factors; the claims no longer follow from what is stated, or from the experiment."""
+    privacy = {
+        name: value if isinstance(value, str) else value * getattr(finished.privacy, name)
+        for name, value in changes.items()
+    }
+    assert contradictions(finished) == []
+    false = replace(finished, privacy=replace(finished.privacy, **privacy))
+    assert any(words in found for found in contradictions(false))
+
+
+def test_what_is_said_of_it_names_the_last_iterate(finished, tmp_path):
+    """In full, in a line, and by the privacy command, which computes the claim again."""
+    assert "Whoever sees the output alone, and no iterate before it" in describe_privacy(finished.privacy)
+    assert "Every machine sees" in " ".join(describe_privacy(finished.privacy).split())
+    assert "of the last iterate alone" in in_brief(finished.privacy)
+    write_result(finished, tmp_path / "a.h5")
+    text, problems = check_ledgers([tmp_path / "a.h5"])
+    assert problems == []
+    assert "Whoever sees the output alone" in text
+    assert "agrees" in text

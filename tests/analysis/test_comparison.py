@@ -1,0 +1,96 @@
+"""Methods side by side: what is compared is comparable, and exponents are those of the runs."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_up import METHODS, comparison_run, comparison_runs
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+import mu2mpi
+from mu2mpi.analysis.comparison import compare, method_name
+from mu2mpi.analysis.figures import draw
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment, Sweep, read_toml
+
+COMPARISON = Path(__file__).parents[2] / "jobs" / "comparison.toml"
+
+
+def test_lines_hold_means_deviations_and_exponents():
+    lines = compare(comparison_runs()[::-1])
+    assert [line.name for line in lines] == list(METHODS)
+    for line in lines:
+        _, factor, exponent = METHODS[line.name]
+        assert line.exponent == pytest.approx(exponent)
+        np.testing.assert_array_equal(line.sizes, [1000, 4000, 16_000])
+        np.testing.assert_allclose(line.gradients, factor * line.sizes**exponent)
+        np.testing.assert_allclose(line.losses[:, 0], 1 / np.sqrt(line.sizes) + 0.02)
+        np.testing.assert_allclose(line.accuracies[:, 0], 1 - line.losses[:, 0])
+        np.testing.assert_allclose(line.losses[:, 1], 0.01)
+    (steep,) = compare([comparison_run(size, exponent=1.5) for size in (100, 200, 400)])
+    assert steep.exponent == pytest.approx(1.5)
+    (short,) = compare([comparison_run(size) for size in (100, 200)])
+    assert math.isnan(short.exponent)
+
+
+def test_only_what_is_comparable_is_compared():
+    runs = comparison_runs()
+    with pytest.raises(InputError, match=r"equal privacy, and these runs have epsilon = 2, 2\.1 at delta"):
+        compare([*runs, comparison_run(64_000, epsilon_exact=2.1)])
+    compare([*runs, comparison_run(64_000, epsilon_exact=1.99)])
+    with pytest.raises(InputError, match=r"at delta = 1e-06, 1e-05; choose"):
+        compare([*runs, comparison_run(64_000, delta=1e-6)])
+    with pytest.raises(InputError, match=r"all runs need the same machines.*it is 4, 8.*--where machines="):
+        compare([*runs, comparison_run(64_000, machines=8)])
+    with pytest.raises(
+        InputError, match=r"runs of μ²-SGD need the same eta_scale, and here it is 2\.0, unset"
+    ):
+        compare([*runs, comparison_run(64_000, eta_scale=2.0)])
+    silent = [replace(run, figures={**run.figures, "epsilon_exact": math.inf}) for run in runs]
+    assert len(compare(silent)) == len(METHODS)
+
+
+def test_the_figure_shows_every_method_and_its_exponent():
+    runs = comparison_runs()
+    lines = compare(runs)
+    figure = draw("comparison", runs)
+    labels = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    for line in lines:
+        assert f"{line.name}: {line.exponent:.2f}" in labels
+    loss, accuracy, complexity = figure.axes
+    for panel, values in ((loss, "losses"), (accuracy, "accuracies")):
+        factor = 100 if panel is accuracy else 1
+        drawn = [line.get_ydata() for line in panel.get_lines()]
+        for line in lines:
+            assert any(np.array_equal(factor * getattr(line, values)[:, 0], y) for y in drawn)
+    for line in lines:
+        assert any(np.array_equal(line.gradients, drawn.get_ydata()) for drawn in complexity.get_lines())
+    FigureCanvasAgg(figure).draw()
+
+
+def test_real_runs_are_compared(tmp_path):
+    """Gradients are counted by the runs: two a sample with corrected momentum, and one else."""
+    settings = {"data": "synthetic", "features": 3, "server": "trusted", "machines": 2, "seed": 1, "rho": 1.0}
+    for samples in (200, 400, 800):
+        for name, chosen in (("mu2", {}), ("snowball", {"method": "snowball-sgd"})):
+            experiment = Experiment(**settings, **chosen, samples=samples)
+            mu2mpi.run(experiment, output=tmp_path / f"{name}-{samples}.h5")
+    mu2, snowball = compare(mu2mpi.load(tmp_path).summaries)
+    np.testing.assert_array_equal(mu2.sizes, [200, 400, 800])
+    np.testing.assert_array_equal(mu2.gradients, 2 * mu2.sizes)
+    np.testing.assert_array_equal(snowball.gradients, snowball.sizes)
+    assert np.all(snowball.sizes <= mu2.sizes)
+    assert np.all(snowball.sizes > 0.9 * mu2.sizes)
+    assert snowball.exponent == pytest.approx(1, abs=0.05)
+
+
+def test_the_job_compares_comparison_runs_at_equal_privacy():
+    experiments = Sweep(read_toml(COMPARISON)).experiments
+    assert len({(experiment.epsilon, experiment.delta) for experiment in experiments}) == 1
+    names = {method_name(experiment) for experiment in experiments}
+    assert names == set(METHODS)
+    for name in names:
+        of_method = [experiment for experiment in experiments if method_name(experiment) == name]
+        assert len({experiment.samples for experiment in of_method}) >= 4
