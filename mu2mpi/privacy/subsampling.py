@@ -19,8 +19,9 @@ __all__ = [
     "with_replacement_sigma",
 ]
 
-INTERVAL = 1e-3
-"""Privacy losses are rounded to multiples of this, so that nothing looks more private than it is."""
+COARSEST, FINENESS = 1e-3, 0.02
+"""Privacy losses are rounded to multiples of the one, or of the other over sqrt(T) if that is less, such that
+nothing looks more private than it is. What T rounds add to epsilon grows with T times the square of that."""
 
 ENOUGH = 1e-4
 """How much more noise than needed is added at most, as a share."""
@@ -134,7 +135,7 @@ def poisson_epsilon(C: float, probability: float, rounds: int, sigma: float, del
     distributions, relation = _accounting()
     one = distributions.from_gaussian_mechanism(
         sigma / C,
-        value_discretization_interval=INTERVAL,
+        value_discretization_interval=min(COARSEST, FINENESS / math.sqrt(rounds)),
         sampling_prob=probability,
         neighboring_relation=relation,
     )

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.privacy_accountant import NeighboringRelation
 
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
@@ -95,6 +96,18 @@ def test_dp_sgd_has_the_noise_that_it_needs_and_hardly_more(probability, rounds,
     assert abs(excess.mean() - delta) < 5 * excess.std() / math.sqrt(losses.size) + 0.01 * delta
     if probability == 1:
         assert epsilon_exact(2 * 3 * math.sqrt(rounds) / sigma, delta) == pytest.approx(epsilon, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("probability", "rounds", "multiplier"), [(2.56e-4, 80_000, 1.2), (0.01, 2000, 3.0), (1.0, 50, 300.0)]
+)
+def test_rounding_of_losses_costs_little(probability, rounds, multiplier):
+    one = pld.from_gaussian_mechanism(
+        multiplier, value_discretization_interval=2e-5, sampling_prob=probability,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE,
+    )  # fmt: skip
+    finely = one.self_compose(rounds).get_epsilon_for_delta(DELTA)
+    assert finely * (1 - 1e-6) < poisson_epsilon(1.0, probability, rounds, multiplier, DELTA) < 1.005 * finely
 
 
 def test_what_is_too_private_to_need_noise_gets_some():
