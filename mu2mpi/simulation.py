@@ -151,8 +151,7 @@ class Simulation:
             verdict = keeper.look(t)
             if verdict is not Verdict.GO_ON:
                 keeper.keep(verdict, self.state(perf_counter() - started))
-            server.iterates.visit(t)
-            query, x = server.iterates.x, server.iterates.output
+            query, x = server.iterates.x, server.iterates.visit(t)
             server.round(t, machines, clock)
             if t in evaluate_at:
                 measured = self.evaluator.measure(x)

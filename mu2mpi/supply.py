@@ -1,5 +1,6 @@
 """The samples that a run needs, read some rounds at a time: memory does not grow with their number."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable
 
@@ -60,7 +61,9 @@ def make_supply(
         read = _draws(source, schedule, key, hosted)
     else:
         read = _rows(source, schedule, key, hosted, partition)
-    at_once = source.at_once(round(len(hosted) * sampling.drawn(rounds))) / max(1, len(hosted))
+    at_once = math.inf
+    if hosted:
+        at_once = source.at_once(round(len(hosted) * sampling.drawn(rounds))) / len(hosted)
 
     def supply(t: int) -> HostedSamples:
         before, later = sampling.drawn(t - 1), range(t, rounds + 1)
@@ -88,7 +91,8 @@ def _draws(population: Population, schedule: Schedule, key: bytes, hosted: range
         labels = np.empty(len(places), np.int32)
         order = np.argsort(machines, kind="stable")
         ends = np.cumsum(np.bincount(machines, minlength=len(hosted)))
-        for machine, of in zip(hosted, np.split(order, ends[:-1]), strict=True):
+        # Nothing is left behind the last machine.
+        for machine, of in zip(hosted, np.split(order, ends), strict=False):
             drawn = population.draw(key, machine, schedule.machines, places[of])
             features[of], labels[of] = drawn.features, drawn.labels
         return Samples(features, labels)

@@ -53,7 +53,7 @@ def kernel_calls(feature_type: np.dtype[np.generic], estimator: Estimator) -> li
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=np.int32)
     key, scales = np.zeros(8, dtype=np.uint32), np.ones(1)
-    fresh = features, labels, scales, 1.0
+    fresh = features, labels, scales, 1.0, 0, 1
     return [
         lambda: add_noise(noised, message, key, MACHINE, 0, 1, 1, 1.0),
         (lambda: add_increments(q, x, x, *fresh, 1, 1.0, 1.0, 1))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from arrays import ArraySource, random_source
 
+from mu2mpi.data import open_source
 from mu2mpi.data import source as source_module
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.evaluation import PIECE, Evaluator
@@ -58,6 +59,18 @@ def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted)
     np.testing.assert_array_equal(np.concatenate(source.asked), rows.ravel())
     if len(hosted):
         assert max(map(len, source.asked)) <= at_once * len(hosted)
+
+
+def test_of_a_population_each_rank_draws_what_its_machines_use():
+    experiment = Experiment(data="population", machines=3, rounds=5, features=4)
+    source = open_source(experiment)
+    schedule = plan(experiment, source, 4)
+    together = make_supply(source, schedule, KEY, range(3))(1)
+    for hosted in (range(2), range(2, 3), range(3, 3)):
+        apart = make_supply(source, schedule, KEY, hosted)(1)
+        assert apart.sizes.shape == (5, len(hosted))
+        labels = together.labels.reshape(5, 3)[:, hosted.start : hosted.stop]
+        np.testing.assert_array_equal(apart.labels, labels.ravel())
 
 
 def test_a_sample_larger_than_a_chunk_is_read_all_the_same(monkeypatch):

@@ -60,7 +60,9 @@ def _clip(c, z, bound, resolution):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def add_increments(q, x, x_previous, features, labels, scales, bias, t, bound, resolution, batch):  # type: ignore[no-untyped-def]
+def add_increments(  # type: ignore[no-untyped-def]
+    q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
+):
     """Add the increments s_{t,i} of some machines, clipped and rounded to the grid, to the sum of q_{t,i}.
 
     The gradients of a sample z at x_t and x_{t-1} are r z^T and r~ z^T, so its increment is c z^T with
@@ -72,14 +74,16 @@ def add_increments(q, x, x_previous, features, labels, scales, bias, t, bound, r
         Sum over the machines of q_{t-1,i} in units of the grid; made that of q_{t,i}.
     x, x_previous : ndarray of float64, shape (K, F)
         The query points x_t and x_{t-1}.
-    features : ndarray, shape (machines, F - 1)
-        The sample of each machine in this round, as stored.
-    labels : ndarray of int32, shape (machines,)
+    features : ndarray, shape (samples, F - 1)
+        Samples as stored.
+    labels : ndarray of int32, shape (samples,)
         Their classes.
-    scales : ndarray of float64, shape (machines,)
+    scales : ndarray of float64, shape (samples,)
         Factors that take their stored features to those of z.
     bias : float
         The bias feature.
+    first, end : int
+        Of them, those from number `first` on and before `end` are used.
     t : int
         The round, from 1.
     bound : float
@@ -104,8 +108,8 @@ def add_increments(q, x, x_previous, features, labels, scales, bias, t, bound, r
     at_x, at_x_previous = np.empty((batch, classes)), np.empty((batch, classes))
     largest = 0.0
     clipped = 0
-    for start in range(0, labels.size, batch):
-        count = min(batch, labels.size - start)
+    for start in range(first, end, batch):
+        count = min(batch, end - start)
         for i in range(count):
             load_sample(features[start + i], scales[start + i], bias, z[i])
         if batch == 1:
@@ -129,7 +133,9 @@ def add_increments(q, x, x_previous, features, labels, scales, bias, t, bound, r
 
 
 @kernel
-def add_gradients(q, x, features, labels, scales, bias, bound, resolution, batch):  # type: ignore[no-untyped-def]
+def add_gradients(  # type: ignore[no-untyped-def]
+    q, x, features, labels, scales, bias, first, end, bound, resolution, batch
+):
     """Add the gradients g_{t,i} at x_t of some samples, clipped and rounded to the grid, to q.
 
     Parameters and returns are those of `add_increments`, with gradients in place of increments.
@@ -139,8 +145,8 @@ def add_gradients(q, x, features, labels, scales, bias, bound, resolution, batch
     logits, of_rest = np.empty((batch, classes)), np.empty((batch, (classes + 1) // 2))
     largest = 0.0
     clipped = 0
-    for start in range(0, labels.size, batch):
-        count = min(batch, labels.size - start)
+    for start in range(first, end, batch):
+        count = min(batch, end - start)
         for i in range(count):
             load_sample(features[start + i], scales[start + i], bias, z[i])
         model_logits(x, z, logits, of_rest)
@@ -183,20 +189,20 @@ class HostedSamples:
     first_round: int = 1
     bias: float = 1.0
 
-    @property
+    @cached_property
     def rounds(self) -> range:
         """The rounds that these samples are for."""
         return range(self.first_round, self.first_round + len(self.sizes))
 
     @cached_property
-    def _ends(self) -> NDArray[np.int64]:
-        return np.append(0, np.cumsum(self.sizes.sum(axis=1)))
+    def _ends(self) -> list[int]:
+        # Python's own numbers, which are at hand faster than those of an array.
+        return [0, *np.cumsum(self.sizes.sum(axis=1)).tolist()]
 
-    def of(self, t: int) -> tuple[NDArray[np.generic], NDArray[np.int32], NDArray[np.float64], float]:
-        """Return features, labels and scales of all samples of one of the rounds, and the bias feature."""
+    def of(self, t: int) -> tuple[int, int]:
+        """Return the numbers of the first sample of one of the rounds, and of the one after its last."""
         k = t - self.first_round
-        part = slice(self._ends[k], self._ends[k + 1])
-        return self.features[part], self.labels[part], self.scales[part], self.bias
+        return self._ends[k], self._ends[k + 1]
 
     def classes_until(self, t: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return the rank's machine and the class of each sample of the rounds up to t."""
@@ -296,7 +302,8 @@ class Machines:
 
     def observe(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:
         """Use each machine's samples z_{t,i}: q_{t,i} = q_{t-1,i} + s_{t,i}, or their gradients alone."""
-        fresh, schedule = self.read(t).of(t), self.schedule
+        samples, schedule = self.read(t), self.schedule
+        fresh = samples.features, samples.labels, samples.scales, samples.bias, *samples.of(t)
         bound, resolution = schedule.bound, schedule.resolution
         if schedule.method.estimator.lasts:
             largest, clipped = add_increments(
@@ -305,7 +312,8 @@ class Machines:
         else:
             self.q.fill(0)
             largest, clipped = add_gradients(self.q, x, *fresh, bound, resolution, self._batch)
-        self.largest_squared_norm = max(self.largest_squared_norm, largest)
+        if largest > self.largest_squared_norm:
+            self.largest_squared_norm = largest
         self.clipped += clipped
 
     def noised(self, t: int) -> NDArray[np.int64]:

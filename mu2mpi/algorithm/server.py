@@ -90,10 +90,12 @@ class Iterates:
         """What the method puts out if the round that was visited last is its last."""
         return self.x if self.mean is None else self.mean
 
-    def visit(self, t: int) -> None:
-        """Count the query point of round t in the mean of all, where that is the output."""
-        if self.mean is not None:
-            self.mean += (self.x - self.mean) / t
+    def visit(self, t: int) -> NDArray[np.float64]:
+        """Return the output, having counted the query point of round t in the mean where that is it."""
+        if self.mean is None:
+            return self.x
+        self.mean += (self.x - self.mean) / t
+        return self.mean
 
     def step(self, t: int, total: NDArray[np.int64]) -> None:
         """Move from round t to round t + 1 with the noised sum of the machines' messages."""

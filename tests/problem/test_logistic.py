@@ -37,9 +37,8 @@ def scaling(features, scale, unit):
 def increments(x, x_previous, features, labels, scale, unit, t, batch):
     """Return the sum of the increments of some samples as the kernel makes it, never clipped."""
     q = np.zeros(x.shape, np.int64)
-    add_increments(
-        q, x, x_previous, features, labels, *scaling(features, scale, unit), t, np.inf, RESOLUTION, batch
-    )
+    fresh = features, labels, *scaling(features, scale, unit), 0, len(labels)
+    add_increments(q, x, x_previous, *fresh, t, np.inf, RESOLUTION, batch)
     return q * RESOLUTION
 
 
@@ -85,17 +84,15 @@ def test_an_increment_has_the_same_bits_in_any_company(dtype, scale, shape, unit
     # So fine a grid that it shows nearly every bit of an increment.
     fine = 2.0**-50
 
-    def add(q, part):
-        features, labels = samples.features[part], samples.labels[part]
-        add_increments(
-            q, x, x_previous, features, labels, *scaling(features, scale, unit), 2, 1.0, fine, BATCH
-        )
+    def add(q, first, end):
+        fresh = samples.features, samples.labels, *scaling(samples.features, scale, unit), first, end
+        add_increments(q, x, x_previous, *fresh, 2, 1.0, fine, BATCH)
 
-    add(together, slice(0, n))
+    add(together, 0, n)
     apart, cut = np.zeros(x.shape, np.int64), int(rng.integers(n + 1))
-    add(apart, slice(cut, n))
+    add(apart, cut, n)
     for i in range(cut):
-        add(apart, slice(i, i + 1))
+        add(apart, i, i + 1)
     np.testing.assert_array_equal(together, apart)
 
 
