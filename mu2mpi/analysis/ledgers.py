@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mu2mpi.algorithm.pieces import method_of
+from mu2mpi.algorithm.snowball import growth_of
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
 from mu2mpi.analysis.show import rounded_up, who_sees
 from mu2mpi.errors import InputError
@@ -20,6 +21,7 @@ from mu2mpi.privacy.ledger import (
     concerns,
     mismatches,
     releases,
+    samples_used,
 )
 from mu2mpi.results.collection import find_files, shown
 from mu2mpi.results.reader import read_result
@@ -118,6 +120,9 @@ def _with_experiment(result: Result) -> list[str]:
         drawn = (experiment.batch or 0) / (privacy.machines if experiment.method == "dp-sgd" else 1)
         if not agree(privacy.drawn, drawn):
             stated.append(("drawn", privacy.drawn, drawn))
+    growth = growth_of(privacy.machines, privacy.parameters, privacy.rho) if method.hides_iterates else 0.0
+    if not agree(privacy.growth, growth):
+        stated.append(("growth", privacy.growth, growth))
     if promised_epsilon is None and experiment.method in DRAWING:
         promised_epsilon = epsilon_exact(experiment.rho, experiment.delta) * (1 + 1e-9)
     if promised_epsilon is None and not agree(privacy.rho, experiment.rho):
@@ -137,8 +142,11 @@ def _with_experiment(result: Result) -> list[str]:
 
 
 def _with_history(result: Result) -> list[str]:
-    """Return the first round by which less rho is said to be spent than was, or more."""
+    """Return the first round by which less rho is said to be spent than was, or more; or that for samples."""
     known = not math.isnan(result.privacy.rho)
+    ours, theirs = samples_used(result.privacy), int(result.history.samples[-1])
+    if ours != theirs:
+        return [f"{theirs:,} samples were used by /history, and {ours:,} by /privacy"]
     for t, stated in zip(result.history.round.tolist(), result.history.rho_spent.tolist(), strict=True):
         spent = rho_of(releases(result.privacy, t)) if known else math.nan
         if not agree(stated, spent):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from mu2mpi.privacy.accountant import Releases, epsilon_exact, epsilon_paper, rho_of
 from mu2mpi.privacy.iteration import growing_batches, hidden_rho
-from mu2mpi.privacy.subsampling import poisson_epsilon, with_replacement_epsilon
+from mu2mpi.privacy.subsampling import is_covered, poisson_epsilon, with_replacement_epsilon
 
 __all__ = [
     "ADJACENCY",
@@ -22,6 +22,7 @@ __all__ = [
     "mismatches",
     "recomputed",
     "releases",
+    "samples_used",
 ]
 
 ADJACENCY = "replace-one"
@@ -201,6 +202,13 @@ def mismatches(statement: PrivacyStatement) -> list[str]:
         for name in ("rho", "epsilon", "epsilon_exact")
         if not agree(getattr(statement, name), getattr(truth, name))
     ]
+    if statement.accountant == "strong-composition" and statement.sigma > 0:
+        sizes = statement.samples, round(statement.drawn), statement.rounds
+        if not is_covered(*sizes, truth.epsilon, statement.delta):
+            found.append(
+                f"epsilon = {truth.epsilon:.10g} does not follow: its theorem speaks of larger batches than "
+                f"drawn = {statement.drawn:g} of {statement.samples:,} samples, or of a smaller epsilon"
+            )
     if math.frexp(statement.resolution)[0] != 0.5:
         found.append(f"resolution = {statement.resolution!r} is no power of two, so rounding is not exact")
     # As in `mu2mpi.privacy.grid.clipping_bound`: rounding may take half of the norm at most.
@@ -254,7 +262,7 @@ def concerns(statement: PrivacyStatement, samples: int | None = None) -> list[Co
                 "protocol that is simulated, and not of the messages that are sent.",
             )
         )
-    return found + size_concerns(statement.epsilon_exact, statement.delta, samples or _used(statement))
+    return found + size_concerns(statement.epsilon_exact, statement.delta, samples or _held(statement))
 
 
 def size_concerns(epsilon: float, delta: float, samples: int | None) -> list[Concern]:
@@ -280,8 +288,15 @@ def size_concerns(epsilon: float, delta: float, samples: int | None) -> list[Con
     return found
 
 
-def _used(statement: PrivacyStatement) -> int:
-    """Return how many samples a run used: one for each machine and round, batches, or what it drew from."""
+def samples_used(statement: PrivacyStatement) -> int:
+    """Return how many samples of all machines a run used, each counted once, or may have used."""
+    if statement.accountant == "strong-composition":
+        return statement.machines * min(statement.samples, round(statement.drawn) * statement.rounds)
+    return _held(statement)
+
+
+def _held(statement: PrivacyStatement) -> int:
+    """Return from how many samples a run took its own: one a machine and round, batches, or all there are."""
     if statement.protects == LAST_ITERATE:
         return statement.machines * int(growing_batches(max(1, statement.rounds - 1), statement.growth).sum())
     return statement.machines * (statement.samples or statement.rounds)

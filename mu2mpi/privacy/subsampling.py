@@ -13,6 +13,7 @@ from mu2mpi.errors import InputError
 
 __all__ = [
     "fewest_drawn",
+    "is_covered",
     "poisson_epsilon",
     "poisson_sigma",
     "with_replacement_epsilon",
@@ -93,6 +94,12 @@ def with_replacement_epsilon(
 ) -> float:
     """Return the epsilon of which this is the sigma, as in `with_replacement_sigma`."""
     return _constant(C, samples, drawn, rounds, delta) / sigma
+
+
+def is_covered(samples: int, drawn: int, rounds: int, epsilon: float, delta: float) -> bool:
+    """Return whether `with_replacement_sigma` knows such an epsilon; rounding errors do not decide."""
+    epsilon *= 1 - 1e-9
+    return epsilon <= 2 * math.log(2 / delta) and drawn >= fewest_drawn(samples, rounds, epsilon, delta)
 
 
 def _constant(C: float, samples: int, drawn: int, rounds: int, delta: float) -> float:

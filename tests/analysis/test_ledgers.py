@@ -19,6 +19,7 @@ RUNS = {
     "aggregate": {"server": "untrusted", "rho": 1.0, "noise": "aggregate", "seed": 2},
     "minibatch": {"method": "noisy-minibatch-sgd", "epsilon": 1.0, "batch": 30, "seed": 2},
     "poisson": {"method": "dp-sgd", "server": "trusted", "rho": 0.5, "seed": 2},
+    "snowball": {"method": "snowball-sgd", "server": "trusted", "rho": 2.0, "seed": 2},
     "silent": {"server": "untrusted", "rho": float("inf"), "seed": 3},
 }
 
@@ -115,6 +116,30 @@ def test_changed_claims_about_samples_drawn_at_random_are_found_out(made, tmp_pa
     assert words in "\n".join(contradictions(read_result(path)))
 
 
+def scaled(**factors):
+    def action(file):
+        for name, factor in factors.items():
+            file["privacy"].attrs[name] *= factor
+
+    return action
+
+
+@pytest.mark.parametrize(
+    ("name", "action", "words"),
+    [
+        ("snowball", scaled(growth=30, sigma=1 / 30), ["growth is", "samples were used by /history"]),
+        ("minibatch", scaled(samples=10, sigma=1 / 10), ["samples were used by /history, and 1,800 by"]),
+        ("poisson", scaled(samples=2), ["samples were used by /history"]),
+        ("plain", scaled(samples=2), ["60 samples were used by /history, and 120 by /privacy"]),
+        ("minibatch", scaled(sigma=1 / 100), ["epsilon = 100 does not follow"]),
+    ],
+)
+def test_less_noise_for_more_samples_is_found_out(made, tmp_path, name, action, words):
+    found = "\n".join(contradictions(read_result(changed(made / f"{name}.h5", tmp_path / "f.h5", action))))
+    for word in words:
+        assert word in found
+
+
 def test_a_promised_epsilon_that_is_not_kept_is_found_out(made, tmp_path):
     def promise_more(file):
         settings = {"machines": 3, "rounds": 20, **RUNS["calibrated"], "epsilon": 1.9}
@@ -151,7 +176,7 @@ def test_each_remark_is_made_once_and_names_its_files(made):
     assert text.count("The noise follows from the seed") == 1
     assert text.count("noise = aggregate") == 1
     assert f"{made / 'silent.h5'}: No noise was added" in text
-    assert f"{made / 'aggregate.h5'} and 6 more: The noise follows" in text
+    assert f"{made / 'aggregate.h5'} and 7 more: The noise follows" in text
 
 
 def test_nothing_is_passed_over(made, tmp_path):
