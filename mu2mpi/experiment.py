@@ -24,8 +24,8 @@ from mu2mpi.privacy.accountant import rho_exact
 
 __all__ = ["FILE", "SOURCE_OPTIONS", "Experiment", "Sweep", "is_file", "read_toml", "result_name"]
 
-NAMED = ("data", "preset", "server", "machines", "rho", "seed")
-"""Settings that name a result where no sweep says which ones vary."""
+NAMED = ("data", "preset", "method", "estimator", "query", "server", "machines", "rho", "seed")
+"""Settings that name a result where no sweep says which ones vary; later ones do where they are used."""
 
 RHO_DIGITS = 8
 """Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
@@ -152,13 +152,15 @@ class Experiment(BaseModel):
         description="the paper's mu^2-SGD, of which --estimator and --query switch a part off each, "
         "or a method that it is compared with (docs/methods.md)",
     )
-    estimator: Literal["corrected-momentum", "gradient"] = Field(
-        "corrected-momentum",
-        description="what machines send: corrected momentum, or the gradient of a fresh sample alone",
+    estimator: Literal["corrected-momentum", "gradient"] | None = Field(
+        None,
+        description="mu2-sgd only: what machines send: corrected momentum, or the gradient of a fresh sample "
+        "alone [default: corrected-momentum]",
     )
-    query: Literal["average", "iterate"] = Field(
-        "average",
-        description="where gradients are taken: at the weighted average of the iterates, or at the last one",
+    query: Literal["average", "iterate"] | None = Field(
+        None,
+        description="mu2-sgd only: where gradients are taken: at the weighted average of the iterates, or at "
+        "the last one [default: average]",
     )
     server: Literal["untrusted", "trusted"] = Field(
         "untrusted",
@@ -304,13 +306,15 @@ class Experiment(BaseModel):
             raise ValueError(
                 "normalize = box and feature_bound need each other: the bound is what features are divided by"
             )
-        is_mu2 = (self.method, self.estimator, self.query) == ("mu2-sgd", "corrected-momentum", "average")
         for name in ("estimator", "query"):
-            if self.method != "mu2-sgd" and name in self.model_fields_set:
+            if self.method == "mu2-sgd":
+                self.__dict__[name] = getattr(self, name) or LATER[name]
+            elif getattr(self, name) is not None:
                 raise ValueError(
                     f"{name} is a switch of method = mu2-sgd only, and method = {self.method} has its own; "
                     f"leave --{name} out"
                 )
+        is_mu2 = (self.method, self.estimator, self.query) == ("mu2-sgd", "corrected-momentum", "average")
         if self.batch is not None and self.method not in DRAWING:
             raise ValueError(f"batch applies to method = {' or '.join(DRAWING)} only, not to {self.method}")
         if self.method == "dp-sgd" and self.server != "trusted":
@@ -544,7 +548,7 @@ class Sweep:
 
     def file_name(self, experiment: Experiment) -> str:
         """Return the name of an experiment's result, made of the settings that the sweep varies."""
-        return result_name(experiment, self.swept or NAMED)
+        return result_name(experiment, self.swept)
 
 
 def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
@@ -562,10 +566,14 @@ def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
     return experiments
 
 
-def result_name(experiment: Experiment, names: Sequence[str] = NAMED) -> str:
-    """Return a file name such as ``trusted_rho-4_machines-100_seed-1.h5`` made of the named settings."""
+def result_name(experiment: Experiment, names: Sequence[str] = ()) -> str:
+    """Return a file name such as ``trusted_rho-4_machines-100_seed-1.h5`` made of some settings.
+
+    By default they are those that tell most runs apart.
+    """
     parts = []
-    for name in names:
+    used = experiment.settings()
+    for name in names or [name for name in NAMED if name not in LATER or name in used]:
         if name == "rho" and experiment.epsilon is not None:
             name = "epsilon"
         value = getattr(experiment, name)

@@ -151,6 +151,16 @@ def test_sweep_over_epsilon():
         Sweep({"epsilon": [0.5, 2], "rho": [1, 2]}, "a.toml")
 
 
+def test_methods_of_a_sweep_are_named_by_what_they_choose():
+    parts = [{"method": "dp-sgd"}, {"estimator": ["corrected-momentum", "gradient"], "query": "average"}]
+    sweep = Sweep({"server": "trusted", "seed": [1], "part": parts})
+    assert [sweep.file_name(experiment) for experiment in sweep.experiments] == [
+        "seed-1_dp-sgd.h5",
+        "seed-1_mu2-sgd_corrected-momentum_average.h5",
+        "seed-1_mu2-sgd_gradient_average.h5",
+    ]
+
+
 def test_close_values_of_a_sweep_get_different_names():
     sweep = Sweep({"rho": [4.0, 4.0000001], "clip_norm": [1e-7, 2e-7]})
     assert len({sweep.file_name(e) for e in sweep.experiments}) == 4
@@ -198,6 +208,10 @@ def test_default_name():
     assert result_name(experiment) == "digits_untrusted_machines-2_rho-4_seed-5.h5"
     calibrated = Experiment(machines=2, seed=5, epsilon=2)
     assert result_name(calibrated) == "digits_untrusted_machines-2_epsilon-2_seed-5.h5"
+    other = Experiment(machines=1, method="snowball-sgd")
+    assert result_name(other) == "digits_snowball-sgd_untrusted_machines-1_rho-4.h5"
+    switched = Experiment(machines=1, estimator="gradient", query="iterate")
+    assert result_name(switched) == "digits_gradient_iterate_untrusted_machines-1_rho-4.h5"
 
 
 def test_unreadable_configurations(tmp_path):

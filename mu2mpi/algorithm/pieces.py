@@ -144,6 +144,8 @@ METHODS = {
 }
 
 
-def method_of(name: str, estimator: str, query: str) -> Method:
+def method_of(name: str, estimator: str | None, query: str | None) -> Method:
     """Return a method by its name, and where that leaves the choice, by its estimator and query point."""
-    return Method(ESTIMATORS[estimator], QUERIES[query]) if name == Method.name else METHODS[name]
+    if estimator is None or query is None:
+        return METHODS[name]
+    return Method(ESTIMATORS[estimator], QUERIES[query])

@@ -5,7 +5,7 @@ output, and the gradients that all machines computed. How those grow with |S| is
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from mu2mpi.results.reader import Summary
 
 __all__ = ["Line", "compare", "method_name"]
 
-SWITCHED = {
+SWITCHED: Mapping[tuple[str | None, str | None], str] = {
     ("corrected-momentum", "average"): "μ²-SGD",
     ("corrected-momentum", "iterate"): "STORM",
     ("gradient", "average"): "Anytime-SGD",

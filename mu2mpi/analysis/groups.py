@@ -1,6 +1,6 @@
 """Which runs belong together in a figure, and what tells the groups apart in words."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,14 @@ from mu2mpi.results.reader import Summary
 __all__ = ["Group", "chosen", "grouped", "in_words", "setting_text", "varying"]
 
 SYMBOLS = {"rho": "ρ", "machines": "M", "rounds": "T", "diameter": "D", "clip_norm": "C"}
+
+COMPANIONS: Mapping[str, Mapping[str, Any]] = {
+    "feature_bound": {"normalize": "box"},
+    "method": {"server": "trusted"},
+    "query": {"clip_norm": 1.0},
+    "batch": {"method": "noisy-minibatch-sgd"},
+}
+"""What an experiment needs beside some settings to be valid."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ def grouped(runs: Iterable[Summary], names: Sequence[str]) -> list[Group]:
 
 
 def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
-    """Return the runs that fulfil conditions such as ``server=trusted`` or ``rho=4``.
+    """Return the runs that fulfil conditions such as ``server=trusted``, ``rho=4`` or ``clip_norm=unset``.
 
     Raises
     ------
@@ -74,7 +82,7 @@ def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
                 f"{condition!r} is no condition such as rho=4; the settings are "
                 f"{', '.join(Experiment.model_fields)}"
             )
-        wanted = getattr(_experiment_with(name, text), name)
+        wanted = None if text == "unset" else getattr(_experiment_with(name, text), name)
         left = [run for run in runs if getattr(run.experiment, name) == wanted]
         if not left:
             there = {number_text(getattr(run.experiment, name)) for run in runs}
@@ -84,10 +92,8 @@ def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
 
 
 def _experiment_with(name: str, text: str) -> Experiment:
-    """Let the experiment read a value, so that 4 is the same as 4.0; `unset` stands for no value."""
-    if text == "unset":
-        return Experiment.make({})
-    settings = {"normalize": "box"} if name == "feature_bound" else {}
+    """Let the experiment read a value, so that 4 is the same as 4.0."""
+    settings = dict(COMPANIONS.get(name, {}))
     for source, names in SOURCE_OPTIONS.items():
         # A number of features belongs to synthetic data, and a name of theirs to a file.
         if name in names and ("data" not in settings or not text.isdigit()):

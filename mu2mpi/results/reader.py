@@ -93,7 +93,8 @@ class Summary:
         """Return settings and measurements by name, as one row of a tidy table."""
         measured = {"test_loss": self.test_loss, "test_accuracy": self.test_accuracy, **self.figures}
         given = self.experiment.settings()
-        settings = {name: given.get(name, LATER.get(name)) for name in Experiment.model_fields}
+        later = {name: getattr(self.experiment, name) for name in LATER}
+        settings = {name: given.get(name, later.get(name)) for name in Experiment.model_fields}
         return {**settings, **measured, "created": self.created, "file": str(self.path)}
 
 

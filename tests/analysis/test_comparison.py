@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import mu2mpi
 from mu2mpi.analysis.comparison import compare, method_name
 from mu2mpi.analysis.figures import draw
+from mu2mpi.analysis.groups import chosen
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment, Sweep, read_toml
 
@@ -70,12 +71,30 @@ def test_the_figure_shows_every_method_and_its_exponent():
     FigureCanvasAgg(figure).draw()
 
 
+def test_methods_with_a_name_have_no_estimator_and_no_query_point():
+    runs = comparison_runs(seeds=(1,))
+    for run in runs:
+        row = run.row()
+        assert row["method"] == run.experiment.method
+        if run.experiment.method == "mu2-sgd":
+            assert row["estimator"] in ("corrected-momentum", "gradient")
+            assert row["query"] in ("average", "iterate")
+        else:
+            assert row["estimator"] is row["query"] is None
+    assert {method_name(run.experiment) for run in chosen(runs, ["estimator=corrected-momentum"])} == {
+        "μ²-SGD",
+        "STORM",
+    }
+    for condition, count in (("query=iterate", 2), ("query=unset", 3), ("method=dp-sgd", 1)):
+        assert len({method_name(run.experiment) for run in chosen(runs, [condition])}) == count
+
+
 def test_real_runs_are_compared(tmp_path):
     """Gradients are counted by the runs: two a sample with corrected momentum, and one else."""
     settings = {"data": "synthetic", "features": 3, "server": "trusted", "machines": 2, "seed": 1, "rho": 1.0}
     for samples in (200, 400, 800):
-        for name, chosen in (("mu2", {}), ("snowball", {"method": "snowball-sgd"})):
-            experiment = Experiment(**settings, **chosen, samples=samples)
+        for name, method in (("mu2", {}), ("snowball", {"method": "snowball-sgd"})):
+            experiment = Experiment(**settings, **method, samples=samples)
             mu2mpi.run(experiment, output=tmp_path / f"{name}-{samples}.h5")
     mu2, snowball = compare(mu2mpi.load(tmp_path).summaries)
     np.testing.assert_array_equal(mu2.sizes, [200, 400, 800])
