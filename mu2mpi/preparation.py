@@ -27,6 +27,9 @@ from mu2mpi.problem.logistic import gradient_bound, smoothness
 
 __all__ = ["Keys", "complete", "partition_of", "plan", "shared_source"]
 
+MOST_ROUNDS, MOST_PASSES = 10**6, 10**4
+"""Of DP-SGD with noise: to account for more would take gigabytes."""
+
 
 def shared_source(experiment: Experiment, data_dir: Path | None, communicator: Communicator) -> Source:
     """Open the experiment's data on every rank; the first rank of each node checks the content before."""
@@ -61,6 +64,9 @@ def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
     if experiment.method in DRAWING:
         return _with_batches(experiment, source, machines)
     rounds = experiment.rounds or _rounds_of(experiment, source, machines)
+    if experiment.method == "snowball-sgd" and not isinstance(source, Population):
+        # Each step takes a sample at least, and it takes memory to say how many more.
+        check_rounds(most_rounds(source, machines, partition), machines, rounds, rounds - 1)
     return with_preset(experiment.with_size(machines, rounds))
 
 
@@ -98,8 +104,16 @@ def _with_batches(experiment: Experiment, source: Source, machines: int) -> Expe
     samples = samples_of_each(source, machines, partition_of(experiment, source))
     rounds, batch, epsilon = experiment.rounds, experiment.batch, target_epsilon(experiment)
     if experiment.method == "dp-sgd":
-        batch = min(batch or expected_batch(machines * samples), machines * samples)
-        rounds = rounds or math.ceil(PASSES * machines * samples / batch)
+        everything = machines * samples
+        batch = batch or expected_batch(everything)
+        _check_batch(batch, everything, "all machines")
+        rounds = rounds or math.ceil(PASSES * everything / batch)
+        most = min(MOST_ROUNDS, MOST_PASSES * everything // batch)
+        if rounds > most and epsilon < math.inf:
+            raise InputError(
+                f"{rounds} rounds are too many: with batch = {batch}, the privacy of dp-sgd is accounted for "
+                f"in no more than {most}; give at most --rounds {most}"
+            )
     else:
         squared = 1 if experiment.normalize == "unit" else source.dimension + 1
         G, L = gradient_bound(squared), smoothness(squared)
@@ -112,8 +126,18 @@ def _with_batches(experiment: Experiment, source: Source, machines: int) -> Expe
             G=min(G, experiment.clip_norm or G),
             epsilon=epsilon,
         )
-        batch = batch or theorem_batch(samples, rounds, epsilon, experiment.delta)
+        wanted = theorem_batch(samples, rounds, epsilon, experiment.delta)
+        batch = batch or wanted
+        _check_batch(batch, max(samples, wanted), "a machine")
     return experiment.model_copy(update={"machines": machines, "rounds": rounds, "batch": batch})
+
+
+def _check_batch(batch: int, most: int, whose: str) -> None:
+    """Make sure that a round does not draw more samples than there are."""
+    if batch > most:
+        raise InputError(
+            f"batch = {batch} is more than the {most} samples of {whose}; give at most --batch {most}"
+        )
 
 
 def target_epsilon(experiment: Experiment) -> float:

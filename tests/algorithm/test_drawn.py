@@ -210,6 +210,25 @@ def test_settings_that_do_not_go_together(settings, words):
         Experiment(**settings)
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"method": "dp-sgd", "batch": 81},
+            "batch = 81 is more than the 80 samples of all machines.*--batch 80",
+        ),
+        ({"method": "dp-sgd", "batch": 8, "rounds": 4_000_000_000}, "too many.*at most --rounds 100000"),
+        (
+            {"method": "noisy-minibatch-sgd", "batch": 4_000_000_000},
+            "the 40 samples of a machine.*--batch 40",
+        ),
+    ],
+)
+def test_more_than_there_is_is_refused_before_it_takes_memory(settings, words):
+    with pytest.raises(InputError, match=words):
+        plan(Experiment(server="trusted", machines=2, **settings), random_source(1, 80, 5, 3), 1)
+
+
 def test_noise_beyond_the_theorem_is_refused():
     source = random_source(1, 4000, 5, 3)
     for settings, words in (
