@@ -28,6 +28,12 @@ LOOSENESS = 1 + 2.0**-10
 A clipped gradient may be no gradient of a convex function, and its step no contraction.
 """
 
+ABOVE = 2.0**-18
+"""By what share gradients may pass G: features may pass 1 by a little less than that."""
+
+MOST_STEPS = 2**22
+"""Beyond, to list the batches of all steps would take gigabytes."""
+
 BITS = 40
 """Bits between the resolution and the noise: what rounding takes apart grows with M sqrt(d T)."""
 
@@ -64,8 +70,8 @@ def growth_of(machines: int, d: int, rho: float) -> float:
 
 
 def most_steps(samples: int, growth: float) -> int:
-    """Return for how many steps the samples of each machine suffice; 0 if not for one."""
-    enough, too_many = 0, samples + 1
+    """Return for how many steps the samples of each machine suffice, up to `MOST_STEPS`; 0 if for none."""
+    enough, too_many = 0, min(samples, MOST_STEPS) + 1
     while too_many - enough > 1:
         steps = (enough + too_many) // 2
         if growing_batches(steps, growth).sum() <= samples:
@@ -98,6 +104,11 @@ def hidden_release(
     """
     if rounds < 2:
         raise InputError("method = snowball-sgd needs at least 2 rounds: the last shows what the others made")
+    if rounds - 1 > MOST_STEPS:
+        raise InputError(
+            f"rounds = {rounds} are too many: method = snowball-sgd accounts for at most {MOST_STEPS + 1}, "
+            "as each has a batch of its own size; give fewer --rounds"
+        )
     C = G * LOOSENESS if clip_norm is None else clip_norm
     growth = growth_of(machines, d, rho)
     batches = growing_batches(rounds - 1, growth)
@@ -111,7 +122,7 @@ def hidden_release(
     # What rounding costs follows from the grid, and the grid from about how much noise there is.
     about = machines * most * noise_with(0.0)
     resolution = choose_resolution(C, G, about, d, machines, most, noisy_bits=BITS)
-    if clip_norm is None and clipping_bound(C, resolution, d) < G:
+    if clip_norm is None and clipping_bound(C, resolution, d) < G * (1 + ABOVE):
         raise InputError("the grid of messages is too coarse for so many machines; use fewer")
     return Hidden(C, growth, machines * noise_with(resolution), resolution)
 

@@ -8,11 +8,14 @@ from mu2mpi.privacy.iteration import halving_steps
 
 __all__ = ["base_rate", "hidden_rate", "largest_rate", "learning_rate"]
 
+CONTRACTING = 2 * (1 - 2.0**-18)
+"""Up to so many times 1 / L steps contract, also where features exceed 1 by what the loader lets pass."""
+
 
 def largest_rate(method: Method, L: float, rounds: int) -> float:
     """Return the eta of a method that no noise would make smaller."""
     if method.hides_iterates:
-        return 2 / L
+        return CONTRACTING / L
     if method.query.averages:
         return 1 / (4 * L * rounds)
     return 1 / (9 * L) if method.estimator.lasts else 1 / L
@@ -93,9 +96,9 @@ def hidden_rate(*, steps: int, L: float, D: float, C: float, noise: float, d: in
     References
     ----------
     D / (G sqrt(N)) with E ||g||^2 <= G^2, noise included: Jain, Nagaraj and Netrapalli, "Making the last
-    iterate of SGD information theoretically optimal", 2019. At most 2 / L, up to which steps contract.
+    iterate of SGD information theoretically optimal", 2019. At most about 2 / L, up to which steps contract.
     """
-    return min(D / (math.hypot(C, math.sqrt(d) * noise) * math.sqrt(steps)), 2 / L)
+    return min(D / (math.hypot(C, math.sqrt(d) * noise) * math.sqrt(steps)), CONTRACTING / L)
 
 
 def learning_rate(method: Method, eta: float, rounds: int) -> Callable[[int], float]:

@@ -84,23 +84,26 @@ def test_two_runs_with_the_same_noise_come_no_farther_apart_than_is_paid_for(
 
 
 def test_steps_contract_where_losses_curve_most():
-    """At 0, with two classes and features at their bound, the curvature is L: steps of 2/L just reflect."""
+    """At 0, with two classes and features at their bound, the curvature is L: steps of 2/L just reflect.
+
+    Features may pass 1 by a millionth, where the source cannot tell it from rounding.
+    """
     schedule = make_schedule(
         server="trusted", machines=1, rounds=2, classes=2, features=4, diameter=100.0, rho=math.inf,
         eta_scale=1.0, method=METHODS["snowball-sgd"],
     )  # fmt: skip
-    samples = one_a_round(np.ones((2, 1, 3)), np.zeros((2, 1), np.int32))
+    samples = one_a_round(np.full((2, 1, 3), 1 + 1e-6), np.zeros((2, 1), np.int32))
     ends = []
     for sign in (1.0, -1.0):
         machines, iterates = Machines(schedule, range(1), lambda t: samples, None), Iterates(schedule)
-        iterates.x[:] = iterates.w[:] = sign * 1e-5 * np.outer([1.0, -1.0], np.ones(4))
+        iterates.x[:] = iterates.w[:] = sign * 1e-5 * np.outer([1.0, -1.0], [1 + 1e-6] * 3 + [1.0])
         start = np.linalg.norm(iterates.w)
         machines.observe(1, iterates.x, iterates.x_previous)
         iterates.step(1, machines.q)
         ends.append(iterates.x.copy())
     distance = np.linalg.norm(ends[0] - ends[1])
-    assert distance == pytest.approx(2 * start, rel=1e-6)
-    assert distance <= 2 * start + 1e-9
+    assert distance == pytest.approx(2 * start, rel=1e-4)
+    assert distance <= 2 * start
 
 
 @given(st.integers(2, 40), st.integers(0, 2**31), st.integers(-(2**40), 2**40), max_examples=25)
@@ -133,7 +136,7 @@ def test_gradients_are_never_clipped():
         )  # fmt: skip
         assert schedule.bound >= schedule.G
         assert schedule.clip_norm == pytest.approx(schedule.G, rel=1e-3)
-        assert schedule.eta <= 2 / schedule.L
+        assert schedule.eta * (1 + 1e-6) ** 2 <= 2 / schedule.L
 
 
 def test_by_default_it_takes_as_many_steps_as_there_are_samples_for():
@@ -168,6 +171,11 @@ def test_the_noise_of_another_method_is_another():
         (["--machines", "1", "--rho", "0.01"], ["last batch of 5,100 samples", "1,437", "larger rho"]),
         (["--machines", "1", "--rounds", "1"], ["at least 2 rounds"]),
         (["--machines", "1", "--rounds", "1400"], ["1400 rounds are too many", "fewer --rounds"]),
+        (["--machines", "1", "--rounds", "4000000000"], ["they need 3999999999 samples", "fewer --rounds"]),
+        (
+            ["--data", "population", "--machines", "1", "--rounds", "4000000000"],
+            ["rounds = 4000000000 are too many", "at most 4194305", "fewer --rounds"],
+        ),
         (["--machines", "1", "--diameter", "1e90"], ["too little noise", "smaller diameter"]),
     ],
 )
