@@ -493,7 +493,18 @@ def _add_audit(commands: "Commands[Parser]") -> None:
         help="of snowball-sgd, which protects the last iterate alone, only the output is attacked, with a "
         "trusted server unless --machines is 1 [default: mu2-sgd]",
     )  # fmt: skip
-    parser.add_argument("--batch", metavar="N", help="of a method that draws its samples, as for `run`")
+    parser.add_argument(
+        "--estimator", choices=("corrected-momentum", "gradient"),
+        help="of mu2-sgd, as for `run` [default: corrected-momentum]",
+    )  # fmt: skip
+    parser.add_argument(
+        "--query", choices=("average", "iterate"), help="of mu2-sgd, as for `run` [default: average]"
+    )
+    parser.add_argument(
+        "--batch", metavar="N",
+        help="of a method that draws its samples, as for `run`; of dp-sgd each machine has one [default: a "
+        "third of them], of noisy-minibatch-sgd as many as there are rounds",
+    )  # fmt: skip
     parser.add_argument("--server", choices=("untrusted", "trusted"), help="[default: both, one by one]")
     parser.add_argument("--machines", default=3, metavar="N", help="number of machines M [default: 3]")
     parser.add_argument("--rounds", default=10, metavar="N", help="number of rounds T [default: 10]")
@@ -510,6 +521,7 @@ def _add_audit(commands: "Commands[Parser]") -> None:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
+    from mu2mpi.audit.neighbours import WORST_CASE
     from mu2mpi.audit.trials import audit
     from mu2mpi.experiment import Experiment
     from mu2mpi.options import given_settings
@@ -521,6 +533,9 @@ def _audit(arguments: argparse.Namespace) -> int:
     settings = {name: value for name, value in given_settings(arguments).items() if value is not None}
     if "epsilon" not in settings:
         settings.setdefault("rho", 1.0)
+    if arguments.query == "iterate":
+        # Increments at iterates have no bound but the audit's own clipping norm.
+        settings |= WORST_CASE
     both = ["trusted"] if arguments.method in ("dp-sgd", "snowball-sgd") else ["untrusted", "trusted"]
     servers = [arguments.server] if arguments.server else both
     with communicator.together():

@@ -4,7 +4,8 @@ import math
 import textwrap
 from dataclasses import dataclass
 
-from mu2mpi.algorithm.pieces import METHODS
+from mu2mpi.algorithm.pieces import Method
+from mu2mpi.algorithm.sampling import Poisson, Sampling, WithReplacement
 from mu2mpi.analysis.formats import as_text
 from mu2mpi.audit.evidence import Interval
 from mu2mpi.privacy.accountant import epsilon_exact
@@ -18,8 +19,10 @@ class Finding:
 
     Attributes
     ----------
-    method : str
+    method : Method
         What was run.
+    sampling : Sampling
+        Which of its samples each machine used in which round.
     server : str
         ``"untrusted"`` or ``"trusted"``.
     machines, rounds : int
@@ -37,7 +40,8 @@ class Finding:
         What epsilon exceeds with 95% confidence, by counting alone.
     """
 
-    method: str
+    method: Method
+    sampling: Sampling
     server: str
     machines: int
     rounds: int
@@ -83,10 +87,19 @@ class Finding:
         return f"{heading}\n\n{textwrap.indent(table, '  ')}\n\n{verdict}."
 
     def _method(self) -> str:
-        """Return the method, unless it is the default, and what of it is attacked if that is not all."""
-        if self.method == METHODS["mu2-sgd"].name:
-            return ""
-        return f"{self.method}{', its output alone' if METHODS[self.method].hides_iterates else ''}, "
+        """Return the method, unless it is the default, what of it is attacked, and how it draws samples."""
+        method, sampling, words = self.method, self.sampling, []
+        if method.name != Method.name:
+            words.append(method.name)
+        elif not method.is_mu2:
+            words.append(f"{method.estimator.name} at {method.query.name}s")
+        if method.hides_iterates:
+            words.append("its output alone")
+        if isinstance(sampling, Poisson):
+            words.append(f"q = {sampling.probability:.3g}")
+        if isinstance(sampling, WithReplacement):
+            words.append(f"K = {sampling.most} of n = {sampling.owned} samples")
+        return "".join(f"{word}, " for word in words)
 
     def _epsilon_of(self, mu: float) -> float:
         return epsilon_exact(max(mu, 0.0), self.delta)

@@ -37,6 +37,13 @@ __all__ = ["audit", "play"]
 MOST_SAMPLES = 1 << 20
 """Of each machine: as many as a schedule may ask for."""
 
+SAMPLES = {"dp-sgd": 1}
+"""Of each machine: which of the others are drawn hides the canary as well as noise does, so there are few. Where
+all draw the same number, one sample would be in every message, and there are as many as rounds."""
+
+SHARE = 1 / 3
+"""Of all samples that are drawn by dp-sgd, unless a batch is given."""
+
 SupplyOf = Callable[[int, NDArray[np.uint32]], Supply]
 
 DRAWS = 200
@@ -74,8 +81,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     with communicator.together():
         settled = _settle(experiment)
         machines, rounds = settled.machines or 0, settled.rounds or 0
-        # Where samples are drawn again and again, few are in more messages.
-        each = rounds if settled.method in DRAWING else MOST_SAMPLES
+        each = SAMPLES.get(settled.method, rounds if settled.method in DRAWING else MOST_SAMPLES)
         schedule = plan(settled, Neighbour(machines * each, None), machines)
     start_compiler()
     communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule.method.estimator))
@@ -121,7 +127,10 @@ def _settle(experiment: Experiment) -> Experiment:
                 f"{name} = {value}: an audit needs at least {fewest}, so that somebody sees what becomes of "
                 "the replaced sample"
             )
-    return experiment.model_copy(update=WORST_CASE)
+    own = dict(WORST_CASE)
+    if experiment.method == "dp-sgd" and experiment.batch is None:
+        own["batch"] = max(1, round(SHARE * (experiment.machines or 1) * SAMPLES["dp-sgd"]))
+    return experiment.model_copy(update=own)
 
 
 def _data(schedule: Schedule, dealing: bytes) -> tuple[SupplyOf, SupplyOf]:
@@ -227,7 +236,8 @@ def _judge(
     threshold = choose_threshold(scores[0][:half], scores[1][:half], experiment.delta)
     judged = scores[0][half:], scores[1][half:]
     return Finding(
-        method=experiment.method,
+        method=schedule.method,
+        sampling=schedule.sampling,
         server=experiment.server,
         machines=experiment.machines or 0,
         rounds=experiment.rounds or 0,

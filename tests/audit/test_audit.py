@@ -50,13 +50,19 @@ def test_other_claims_are_kept_with_samples_of_norm_1(server, rho):
 
 
 @pytest.mark.parametrize(
-    ("method", "server"),
-    [("noisy-minibatch-sgd", "untrusted"), ("noisy-minibatch-sgd", "trusted"), ("dp-sgd", "trusted")],
+    ("method", "server", "batch", "words"),
+    [
+        ("noisy-minibatch-sgd", "untrusted", None, "K = 1 of n = 4 samples"),
+        ("noisy-minibatch-sgd", "trusted", 3, "K = 3 of n = 4 samples"),
+        ("dp-sgd", "trusted", None, "q = 0.333"),
+    ],
 )
-def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, server):
+def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, server, batch, words):
     """And with hardly any noise they do not, though the canary is not drawn in each run."""
-    claim = {"method": method, "rho": 0.3}
-    assert found(server, 300, rounds=4, **claim).objections == []
+    claim = {"method": method, "rho": 0.1, "batch": batch}
+    finding = found(server, 300, rounds=4, **claim)
+    assert finding.objections == []
+    assert f"{method}, {words}, 3 machines" in " ".join(finding.describe().split())
     change_schedule(monkeypatch, lambda schedule: replace(schedule, sigma=schedule.sigma / 1000))
     finding = found(server, 300, rounds=4, **claim)
     assert len(finding.objections) == 1
@@ -324,6 +330,23 @@ def test_the_audit_of_the_last_iterate_has_teeth(monkeypatch, break_it):
     break_it(monkeypatch)
     finding = growing(1000, rounds=8)
     assert finding.mu.low > finding.rho
+
+
+@pytest.mark.parametrize(
+    ("estimator", "query", "server"),
+    [
+        ("gradient", "average", "untrusted"),
+        ("gradient", "iterate", "trusted"),
+        ("corrected-momentum", "iterate", "trusted"),
+    ],
+)
+def test_command_for_other_estimators_and_query_points(capsys, estimator, query, server):
+    arguments = ["--estimator", estimator, "--query", query, "--server", server, "--seed", "1"]
+    assert cli.main(["audit", *arguments, "--rounds", "8", "--trials", "600"]) == 0
+    out, _ = capsys.readouterr()
+    assert f"{estimator} at {query}s, 3 machines" in " ".join(out.split())
+    (row,) = (line.split() for line in out.splitlines() if line.split()[:1] == ["mu"])
+    assert 0.7 < float(row[2]) < 1.1
 
 
 def test_command_for_the_last_iterate(capsys):
