@@ -38,8 +38,8 @@ MOST_SAMPLES = 1 << 20
 """Of each machine: as many as a schedule may ask for."""
 
 SAMPLES = {"dp-sgd": 1}
-"""Of each machine: which of the others are drawn hides the canary as well as noise does, so there are few. Where
-all draw the same number, one sample would be in every message, and there are as many as rounds."""
+"""Of each machine: which of the others are drawn hides the canary as noise does, so there are few. Where all
+draw the same number, one sample would be in every message, and there are as many as rounds."""
 
 SHARE = 1 / 3
 """Of all samples that are drawn by dp-sgd, unless a batch is given."""

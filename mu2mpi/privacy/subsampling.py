@@ -27,6 +27,9 @@ nothing looks more private than it is. What T rounds add to epsilon grows with T
 ENOUGH = 1e-4
 """How much more noise than needed is added at most, as a share."""
 
+LEAST_DELTA = 1e-12
+"""Below it, what dp-accounting cuts off and its rounding errors count beside delta."""
+
 LEAST = 2.0**-4
 """Of noise in units of C: with less, losses would be too many to be listed, and hardly anything private."""
 
@@ -151,7 +154,18 @@ def poisson_epsilon(C: float, probability: float, rounds: int, sigma: float, del
 
 @lru_cache(maxsize=32)
 def poisson_sigma(C: float, probability: float, rounds: int, epsilon: float, delta: float) -> float:
-    """Return the least noise, up to a share of 10^-4, with which `poisson_epsilon` is at most epsilon."""
+    """Return noise with which `poisson_epsilon` is at most epsilon, and a share of 10^-4 less is too little.
+
+    Raises
+    ------
+    InputError
+        If delta is too small to be computed with, or dp-accounting is not installed.
+    """
+    if delta < LEAST_DELTA:
+        raise InputError(
+            f"delta = {delta:g} is too small for the noise of method = dp-sgd to be computed; give at least "
+            f"--delta {LEAST_DELTA:g}"
+        )
 
     def suffices(multiplier: float) -> bool:
         return poisson_epsilon(1.0, probability, rounds, multiplier, delta) <= epsilon
@@ -165,7 +179,11 @@ def poisson_sigma(C: float, probability: float, rounds: int, epsilon: float, del
     while high > low * (1 + ENOUGH):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if suffices(middle) else (middle, high)
-    return C * _rounded_up(high)
+    multiplier = _rounded_up(high)
+    # What rounding of losses costs is no smooth function of the noise: a little more can do a little worse.
+    while not suffices(multiplier):
+        multiplier = _rounded_up(multiplier * (1 + ENOUGH))
+    return C * multiplier
 
 
 def _rounded_up(value: float) -> float:

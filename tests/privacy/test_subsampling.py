@@ -114,6 +114,13 @@ def test_what_is_too_private_to_need_noise_gets_some():
     assert poisson_sigma(1.0, 0.01, 1, 1000.0, DELTA) == pytest.approx(1 / 16)
 
 
+def test_delta_that_is_too_small_to_be_computed_with_is_refused():
+    with pytest.raises(InputError, match=r"delta = 1e-14 is too small.*--delta 1e-12"):
+        poisson_sigma(1.0, 0.14, 140, 1.0, 1e-14)
+    sigma = poisson_sigma(1.0, 0.5, 3, 3.0, 1e-12)
+    assert 3 * 0.995 < poisson_epsilon(1.0, 0.5, 3, sigma, 1e-12) <= 3
+
+
 def test_without_dp_accounting_the_way_out_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
     with pytest.raises(InputError, match=r"dp-accounting, which is not installed.*mu2mpi\[accounting\]"):
