@@ -87,9 +87,14 @@ def _who(privacy: PrivacyStatement) -> str:
 
 def _row(path: Path, result: Result, holds: bool) -> list[str]:
     privacy = result.privacy
-    rho = "none" if math.isnan(privacy.rho) else rounded_up(privacy.rho)
-    claims = (privacy.delta, privacy.epsilon_exact, privacy.epsilon)
-    return [str(path), privacy.server, rho, *map(rounded_up, claims), "agrees" if holds else "MISMATCH"]
+    rho, epsilon, lemma, delta = map(
+        rounded_up, (privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.delta)
+    )
+    if math.isnan(privacy.rho):
+        # Neither column is meant then: the number is that of the run's own accountant.
+        rho, epsilon, lemma = "none", f"{epsilon} ({privacy.accountant})", "–"
+    verdict = "agrees" if holds else "MISMATCH"
+    return [str(path), privacy.server, rho, delta, epsilon, lemma, verdict]
 
 
 def contradictions(result: Result) -> list[str]:

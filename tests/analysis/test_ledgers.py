@@ -43,6 +43,15 @@ def test_what_a_run_writes_holds(made, name):
     assert "learns at most this about one sample of one machine (replace-one)" in " ".join(text.split())
 
 
+@pytest.mark.parametrize(
+    ("name", "accountant"), [("minibatch", "strong-composition"), ("poisson", "pld"), ("plain", None)]
+)
+def test_only_a_rho_has_an_epsilon_by_the_lemma(made, name, accountant):
+    (row,) = (line for line in check_ledgers([made / f"{name}.h5"])[0].splitlines() if "agrees" in line)
+    assert (f"({accountant}) – agrees" in " ".join(row.split())) == bool(accountant)
+    assert ("none" in row.split()) == bool(accountant)
+
+
 def test_an_experiment_with_epsilon_keeps_its_promise(made):
     privacy = read_result(made / "calibrated.h5").privacy
     assert 2 * (1 - 1e-7) < privacy.epsilon_exact <= 2

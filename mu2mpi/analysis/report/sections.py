@@ -9,6 +9,7 @@ from typing import Any
 
 import tomli_w
 
+from mu2mpi.algorithm.pieces import METHODS
 from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text
 from mu2mpi.analysis.comparison import method_name
 from mu2mpi.analysis.figures import draw, image
@@ -30,7 +31,8 @@ GUARANTEE = (
     "about any one sample of any one machine: if that sample were replaced by another (replace-one "
     "adjacency), the Rényi divergence of order a of all that is seen would be at most a ρ²/2, for every "
     "a > 1. In terms of (ε, δ) this is the ε below: once by the paper's lemma, and once exactly, which "
-    "is the smallest that is true."
+    "is the smallest that is true. Where samples are drawn at random there is no ρ, and ε is what the "
+    "accountant that is named gives."
 )
 
 EXCESS = (
@@ -131,20 +133,21 @@ def privacy(runs: Sequence[Summary]) -> str:
             parts.append(paragraph(words))
     if hidden:
         parts.append(paragraph(f"Snowball SGD. {WHO['output']} learns at most this {GUARANTEE}"))
-    rows = [
-        [
-            number_text(group.settings["server"]),
-            "none" if group.settings["method"] in DRAWING else rounded_up(group.settings["rho"]),
-            f"{group.settings['delta']:g}",
-            rounded_up(group.runs[0].figures["epsilon_paper"]),
-            rounded_up(group.runs[0].figures["epsilon_exact"]),
-        ]
-        for group in grouped(noisy, ["server", "method", "rho", "delta"])
-    ]
+    rows = [_claims(group) for group in grouped(noisy, ["server", "method", "rho", "delta"])]
     header = ["server", "ρ", "δ", "ε by the paper's lemma", "ε exactly"]
     parts.append(table(header, [rows], "What one run reveals at most; rounded up."))
     parts += ["<h3>What the guarantee does not cover</h3>", bullets(_not_covered(noisy))]
     return "\n".join(parts)
+
+
+def _claims(group: Group) -> list[str]:
+    """Return what a run of a group reveals at most, where samples are drawn by the method's accountant."""
+    server, method, rho, delta = (group.settings[name] for name in ("server", "method", "rho", "delta"))
+    figures = group.runs[0].figures
+    rho, lemma, exactly = map(rounded_up, (rho, figures["epsilon_paper"], figures["epsilon_exact"]))
+    if method in DRAWING:
+        rho, lemma, exactly = "none", "–", f"{exactly} ({METHODS[method].accountant})"
+    return [number_text(server), rho, f"{delta:g}", lemma, exactly]
 
 
 def _not_covered(runs: Sequence[Summary]) -> list[str]:
