@@ -25,7 +25,7 @@ COARSEST, FINENESS = 1e-3, 0.02
 nothing looks more private than it is. What T rounds add to epsilon grows with T times the square of that."""
 
 ENOUGH = 1e-4
-"""How much more noise than needed is added at most, as a share."""
+"""How much more noise is added at most, as a share, than losses that are so rounded need."""
 
 LEAST_DELTA = 1e-12
 """Below it, what dp-accounting cuts off and its rounding errors count beside delta."""
@@ -155,6 +155,8 @@ def poisson_epsilon(C: float, probability: float, rounds: int, sigma: float, del
 @lru_cache(maxsize=32)
 def poisson_sigma(C: float, probability: float, rounds: int, epsilon: float, delta: float) -> float:
     """Return noise with which `poisson_epsilon` is at most epsilon, and a share of 10^-4 less is too little.
+
+    With small epsilon and many rounds, the rounding of losses alone asks for some percent of it or more.
 
     Raises
     ------

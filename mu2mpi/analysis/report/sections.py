@@ -141,7 +141,7 @@ def privacy(runs: Sequence[Summary]) -> str:
 
 
 def _claims(group: Group) -> list[str]:
-    """Return what a run of a group reveals at most, where samples are drawn by the method's accountant."""
+    """Return what a run of a group reveals at most; where there is no rho, the accountant is named."""
     server, method, rho, delta = (group.settings[name] for name in ("server", "method", "rho", "delta"))
     figures = group.runs[0].figures
     rho, lemma, exactly = map(rounded_up, (rho, figures["epsilon_paper"], figures["epsilon_exact"]))
