@@ -171,17 +171,23 @@ def _together(results: Sequence[tuple[Path, Result]]) -> str:
         of_data.setdefault(data, {})[run] = result
     lines = []
     for (name, *_), runs in of_data.items():
-        if any(math.isnan(result.privacy.rho) for result in runs.values()):
+        claims = [result.privacy for result in runs.values()]
+        if len(runs) == 1 or any(math.isinf(claim.epsilon_exact) for claim in claims):
             continue
-        rho = rho_of(kind for result in runs.values() for kind in releases(result.privacy))
-        if len(runs) > 1 and math.isfinite(rho):
-            delta = min(result.privacy.delta for result in runs.values())
-            epsilon = rounded_up(epsilon_exact(rho, delta))
-            lines.append(
-                f"Together: whoever sees what these {len(runs)} runs on {name} released learns at most as "
-                f"much as from one with rho = {rounded_up(rho)}; exactly, epsilon = {epsilon} at delta = "
-                f"{delta:g}."
-            )
+        learns = f"Together: whoever sees what these {len(runs)} runs on {name} released learns at most"
+        if any(math.isnan(claim.rho) for claim in claims):
+            # Not all are Gaussian mechanisms, but what any releases reveal adds up.
+            epsilon = rounded_up(sum(claim.epsilon_exact for claim in claims))
+            delta = sum(claim.delta for claim in claims)
+            lines.append(f"{learns} epsilon = {epsilon} at delta = {delta:g}, the sums of theirs.")
+            continue
+        rho = rho_of(kind for claim in claims for kind in releases(claim))
+        delta = min(claim.delta for claim in claims)
+        epsilon = rounded_up(epsilon_exact(rho, delta))
+        lines.append(
+            f"{learns} as much as from one with rho = {rounded_up(rho)}; exactly, epsilon = {epsilon} at "
+            f"delta = {delta:g}."
+        )
     return "\n".join(as_paragraph(line) for line in lines)
 
 

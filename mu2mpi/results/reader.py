@@ -165,6 +165,9 @@ def read_summary(path: Path) -> Summary:
             for name, (group, attribute) in SUMMED_UP.items()
             if group in groups
         }
+        if math.isnan(_number(file, "privacy", "rho")):
+            # The lemma speaks of a rho, so that the file repeats the epsilon of another account.
+            figures["epsilon_paper"] = math.nan
         figures["ranks"] = int(_number(file, ".", "ranks"))
         figures["parameters"] = math.prod(_dataset(file, "model/x").shape)
         figures["samples_used"] = int(_array(file, "history/samples")[-1])

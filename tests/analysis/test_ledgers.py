@@ -178,6 +178,9 @@ def test_several_runs_on_the_same_data_add_up(made, tmp_path):
     assert "these 3 runs on digits" in text
     assert "rho = 4.154" in text
     assert "Together" not in check_ledgers([made / "plain.h5"])[0]
+    # Where not all have a rho, epsilons and deltas do: 1 + 2 and 1e-5 + 1e-6.
+    text = " ".join(check_ledgers([made / "minibatch.h5", made / "calibrated.h5"])[0].split())
+    assert "these 2 runs on digits released learns at most epsilon = 3 at delta = 1.1e-05" in text
 
 
 def test_each_remark_is_made_once_and_names_its_files(made):
