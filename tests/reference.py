@@ -413,9 +413,11 @@ def snowball_sgd(
     for t in range(N):
         left = math.sqrt(sum(f * f for f in factors[t:]))
         s = max(s, 2 * C * factors[t] / (M * batches[t] * rho * left))
-    eta = min(D / (math.sqrt(C**2 + d * s**2) * math.sqrt(N)), 2 / L)
+    # Features may pass 1 by rounding, and L in proportion.
+    largest = 2 / L * (1 - 2**-18)
+    eta = min(D / (math.sqrt(C**2 + d * s**2) * math.sqrt(N)), largest)
     if eta_scale is not None:
-        eta = eta_scale * 2 / L
+        eta = eta_scale * largest
     w, start = np.zeros(shape), 0
     for t in range(N):
         stop = start + M * batches[t]
