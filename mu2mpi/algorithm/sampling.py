@@ -1,8 +1,7 @@
 """Which of its samples each machine uses in which round."""
 
-import hashlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple, Protocol
@@ -10,7 +9,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.streams import machine_words, unit_uniforms
+
 __all__ = ["Batches", "Fresh", "Poisson", "Sampling", "Taken", "WithReplacement", "users"]
+
+USE = "sampling"
+"""What machines' random words are for."""
 
 
 def users(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -203,8 +207,8 @@ class WithReplacement:
         shape = len(rounds), len(machines), self.most
         places = np.empty(shape, np.int64)
         for column, machine in enumerate(machines):
-            words = _stream(key, machine, (rounds.start - 1) * self.most)(len(rounds) * self.most)
-            uniforms = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+            words = machine_words(key, USE, machine, (rounds.start - 1) * self.most)
+            uniforms = unit_uniforms(words(len(rounds) * self.most))
             drawn = np.minimum((uniforms * self.owned).astype(np.int64), self.owned - 1)
             places[:, column] = drawn.reshape(len(rounds), self.most)
         return Taken(places.ravel(), np.full(shape[:2], self.most, np.int64))
@@ -246,7 +250,8 @@ class Poisson:
         """Return those samples of each machine and round of which the random word is small enough."""
         # Below 2^64 q, and never with a larger probability than q.
         threshold = math.floor(math.ldexp(self.probability, 64))
-        streams = [_stream(key, machine, (rounds.start - 1) * self.owned) for machine in machines]
+        skipped = (rounds.start - 1) * self.owned
+        streams = [machine_words(key, USE, machine, skipped) for machine in machines]
         sizes = np.empty((len(rounds), len(machines)), np.int64)
         found = [np.empty(0, np.int64)]
         for row in range(len(rounds)):
@@ -256,13 +261,3 @@ class Poisson:
                 sizes[row, column] = len(chosen)
                 found.append(chosen)
         return Taken(np.concatenate(found), sizes)
-
-
-def _stream(key: bytes, machine: int, skipped: int) -> Callable[[int], NDArray[np.uint64]]:
-    """Return what yields as many of a machine's random words as it is asked for, after some are skipped."""
-    digest = hashlib.sha256(b"mu2mpi: sampling" + key).digest()[:16]
-    # Philox makes four words for each value of its counter.
-    blocks, rest = divmod(skipped, 4)
-    generator = np.random.Philox(key=int.from_bytes(digest, "little"), counter=machine << 128 | blocks)
-    generator.random_raw(rest)
-    return generator.random_raw

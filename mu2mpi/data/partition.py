@@ -1,6 +1,5 @@
 """Who gets which sample, and when: dealt to the machines at random, or so that their populations differ."""
 
-import hashlib
 from collections.abc import Callable
 
 import numpy as np
@@ -17,10 +16,9 @@ from mu2mpi.data.heterogeneity import (
 )
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
+from mu2mpi.streams import philox_key
 
 __all__ = ["check_rounds", "deal", "machine_rows", "most_rounds", "partition_rows", "samples_per_machine"]
-
-KEY_BYTES = 32
 
 Rows = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
 """Takes numbers of samples among those of their machines, and these machines as numbers among some, all from
@@ -204,7 +202,7 @@ def _heterogeneous_rows(
         taken: Taken = lambda machine: [slice(ends[machine] - sizes[machine], ends[machine])]  # noqa: E731
     else:
         pools, sizes = source.training_labels(), source.class_sizes
-        random = np.random.RandomState(np.random.Philox(key=_seed(key, "shares of machines")))
+        random = np.random.RandomState(np.random.Philox(key=philox_key(key, "shares of machines")))
         shares = (
             dirichlet_shares(sizes, machines, each, float(amount), random)
             if kind == "dirichlet"
@@ -220,11 +218,5 @@ def _heterogeneous_rows(
 def _order(samples: int, key: bytes, use: str = "dealing of samples") -> NDArray[np.int64]:
     """Return all training rows in a random order."""
     # Sorting raw bits, unlike numpy's own shuffling, gives the same order in every version of numpy.
-    bits = np.random.Philox(key=_seed(key, use)).random_raw(samples)
+    bits = np.random.Philox(key=philox_key(key, use)).random_raw(samples)
     return np.argsort(bits, kind="stable").astype(np.int64, copy=False)
-
-
-def _seed(key: bytes, use: str) -> int:
-    if len(key) != KEY_BYTES:
-        raise ValueError(f"the key has {len(key)} bytes instead of {KEY_BYTES}")
-    return int.from_bytes(hashlib.sha256(f"mu2mpi: {use}".encode() + key).digest()[:16], "little")

@@ -5,13 +5,12 @@ that set, so the excess loss of a run is measured and not estimated from a test 
 they are asked for and never stored: there are as many as a run has time for.
 """
 
-import hashlib
-
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.errors import InputError
+from mu2mpi.streams import machine_words, seed_words, unit_uniforms
 
 __all__ = ["POINTS", "Population"]
 
@@ -153,7 +152,8 @@ class Population(Source):
         """
         places = np.asarray(places, np.int64)
         first, last = (int(places.min()), int(places.max())) if places.size else (0, -1)
-        scaled = POINTS * _uniforms_of(key, machine, range(first, last + 1))[places - first]
+        words = machine_words(key, "fresh samples", machine, first)(last + 1 - first)
+        scaled = POINTS * unit_uniforms(words)[places - first]
         points = scaled.astype(np.int64)
         labels = self._labels(machine, machines, points, scaled - points)
         return Samples(self.points[points], labels)
@@ -196,26 +196,11 @@ class Population(Source):
         return self.points @ plane[:-1] + plane[-1] < 0, (classes < 0) ^ (machine % 2 == 1)
 
 
-def _raw(seed: int, stream: int, number: int, count: int) -> NDArray[np.uint64]:
-    """Return raw bits of Philox, which numpy promises to keep."""
-    return np.random.Philox(key=seed | stream << 64, counter=number << 128).random_raw(count)
-
-
 def _signs(seed: int, stream: int, number: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    bits = _raw(seed, stream, number, int(np.prod(shape))) >> np.uint64(63)
+    bits = seed_words(seed, stream, number, int(np.prod(shape))) >> np.uint64(63)
     return 1 - 2 * bits.reshape(shape).astype(np.float64)
 
 
 def _uniform(seed: int, stream: int, count: int) -> NDArray[np.float64]:
     """Return numbers uniform in [-1, 1)."""
-    return (_raw(seed, stream, 0, count) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
-
-
-def _uniforms_of(key: bytes, machine: int, places: range) -> NDArray[np.float64]:
-    """Return a number uniform in [0, 1) for each of some samples of a machine: 53 bits of its own stream."""
-    digest = hashlib.sha256(b"mu2mpi: fresh samples" + key).digest()[:16]
-    # Philox makes four words for each value of its counter.
-    first = places.start // 4
-    generator = np.random.Philox(key=int.from_bytes(digest, "little"), counter=machine << 128 | first)
-    raw = generator.random_raw(places.stop - 4 * first)[places.start - 4 * first :]
-    return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return 2 * unit_uniforms(seed_words(seed, stream, 0, count)) - 1

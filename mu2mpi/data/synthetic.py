@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source
+from mu2mpi.streams import seed_words, unit_uniforms
 
 __all__ = ["Synthetic"]
 
@@ -95,8 +96,8 @@ class Synthetic(Source):
     def _generate(self, block: int, stream: int) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
         """Return a block's features, and for each of its rows the uniform number that decides its label."""
         count = self._block * self.dimension
-        raw = _raw(self._seed, stream, block, self._block + (count + 1) // 2)
-        uniforms = (raw[: self._block] >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        raw = seed_words(self._seed, stream, block, self._block + (count + 1) // 2)
+        uniforms = unit_uniforms(raw[: self._block])
         # 24 bits of each half word: exact in float32, and so is the shift to [-1, 1).
         features = (raw[self._block :].view(np.uint32)[:count] >> np.uint32(8)).astype(np.float32)
         features *= np.float32(2.0**-23)
@@ -119,11 +120,6 @@ class Synthetic(Source):
         return np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
 
 
-def _raw(seed: int, stream: int, block: int, count: int) -> NDArray[np.uint64]:
-    """Return raw bits of Philox, which numpy promises to keep; its distributions may change."""
-    return np.random.Philox(key=seed | stream << 64, counter=block << 128).random_raw(count)
-
-
 def _draw_truth(seed: int, classes: int, informative: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return W, shape (classes, informative), and b, shape (classes,).
 
@@ -131,8 +127,8 @@ def _draw_truth(seed: int, classes: int, informative: int) -> tuple[NDArray[np.f
     in W z + b is exact in float64: a label does not depend on the order in which a library of linear
     algebra sums, nor on its number of threads.
     """
-    raw = _raw(seed, TRUTH, 0, classes * (informative + 1)).reshape(classes, informative + 1)
-    uniform = (raw >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
+    raw = seed_words(seed, TRUTH, 0, classes * (informative + 1)).reshape(classes, informative + 1)
+    uniform = 2 * unit_uniforms(raw) - 1
     spread = 2 * math.sqrt(2 * math.log(classes))
     # The variance of a product of two numbers uniform on [-1, 1] is 1/9.
     uniform[:, :-1] *= 3 * spread / math.sqrt(informative)

@@ -1,0 +1,46 @@
+"""Random numbers that are functions of a key and of where they are used, but for the noise.
+
+They come from Philox, whose raw bits numpy promises to keep; its distributions may change.
+"""
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["machine_words", "philox_key", "seed_words", "unit_uniforms"]
+
+KEY_BYTES = 32
+
+
+def philox_key(key: bytes, use: str) -> int:
+    """Return Philox's key for one use of a key.
+
+    Raises
+    ------
+    ValueError
+        If the key does not have `KEY_BYTES` bytes.
+    """
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"the key has {len(key)} bytes instead of {KEY_BYTES}")
+    return int.from_bytes(hashlib.sha256(f"mu2mpi: {use}".encode() + key).digest()[:16], "little")
+
+
+def seed_words(seed: int, stream: int, number: int, count: int) -> NDArray[np.uint64]:
+    """Return the first words of one of the numbered parts of a stream of a seed in ``0 .. 2**63 - 1``."""
+    return np.random.Philox(key=seed | stream << 64, counter=number << 128).random_raw(count)
+
+
+def machine_words(key: bytes, use: str, machine: int, skipped: int) -> Callable[[int], NDArray[np.uint64]]:
+    """Return what yields as many of a machine's words as it is asked for, after some are skipped."""
+    # Philox makes four words for each value of its counter.
+    blocks, rest = divmod(skipped, 4)
+    generator = np.random.Philox(key=philox_key(key, use), counter=machine << 128 | blocks)
+    generator.random_raw(rest)
+    return generator.random_raw
+
+
+def unit_uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Return a number uniform in [0, 1) for each word, of its first 53 bits."""
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
