@@ -149,8 +149,8 @@ def test_sums_before_the_softmax_are_exact(features, classes):
 
 def test_each_block_is_generated_once_and_no_other(monkeypatch):
     source = Synthetic(10**7, 1000, 3, seed=0)
-    real, seen = synthetic._raw, []
-    monkeypatch.setattr(synthetic, "_raw", lambda *args: seen.append(args[2]) or real(*args))
+    real, seen = synthetic.seed_words, []
+    monkeypatch.setattr(synthetic, "seed_words", lambda *args: seen.append(args[2]) or real(*args))
     rows = np.array([5 * source._block, 3, 9_999_999, 5 * source._block + 1, 0])
     source.training(rows)
     assert sorted(seen) == [0, 5, 9_999_999 // source._block]
