@@ -59,6 +59,25 @@ def _clip(c, z, bound, resolution):  # type: ignore[no-untyped-def]
     return squared, factor < 1.0
 
 
+@inline
+def _add_clipped(q, c, z, count, bound, resolution):  # type: ignore[no-untyped-def]
+    """Add the outer products c_i z_i^T of the first samples of a batch to q, clipped; the others are none.
+
+    Return the largest squared norm before clipping, and how many were clipped.
+    """
+    largest = 0.0
+    clipped = 0
+    for i in range(count):
+        squared, is_clipped = _clip(c[i], z[i, : q.shape[1]], bound, resolution)
+        largest = max(largest, squared)
+        clipped += is_clipped
+    for i in range(count, c.shape[0]):
+        for k in range(c.shape[1]):
+            c[i, k] = 0.0
+    _add_outer_products(q, c, z)
+    return largest, clipped
+
+
 @kernel
 def add_increments(  # type: ignore[no-untyped-def]
     q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
@@ -122,13 +141,9 @@ def add_increments(  # type: ignore[no-untyped-def]
             residual(r_previous, labels[start + i])
             for k in range(classes):
                 r[k] += (t - 1.0) * (r[k] - r_previous[k])
-            squared, is_clipped = _clip(r, z[i, :width], bound, resolution)
-            largest = max(largest, squared)
-            clipped += is_clipped
-        for i in range(count, batch):
-            for k in range(classes):
-                at_x[i, k] = 0.0
-        _add_outer_products(q, at_x, z)
+        squared, number = _add_clipped(q, at_x, z, count, bound, resolution)
+        largest = max(largest, squared)
+        clipped += number
     return largest, clipped
 
 
@@ -152,13 +167,9 @@ def add_gradients(  # type: ignore[no-untyped-def]
         model_logits(x, z, logits, of_rest)
         for i in range(count):
             residual(logits[i], labels[start + i])
-            squared, is_clipped = _clip(logits[i], z[i, :width], bound, resolution)
-            largest = max(largest, squared)
-            clipped += is_clipped
-        for i in range(count, batch):
-            for k in range(classes):
-                logits[i, k] = 0.0
-        _add_outer_products(q, logits, z)
+        squared, number = _add_clipped(q, logits, z, count, bound, resolution)
+        largest = max(largest, squared)
+        clipped += number
     return largest, clipped
 
 

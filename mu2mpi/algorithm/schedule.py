@@ -175,12 +175,7 @@ def make_schedule(
         sampling = Batches.of([*batches, 0])
         theory = hidden_rate(steps=rounds - 1, L=L, D=diameter, C=clip, noise=sigma / machines, d=d)
     else:
-        if isinstance(sampling, WithReplacement) and rho < math.inf:
-            sigma = with_replacement_sigma(clip, sampling.owned, sampling.most, rounds, epsilon, delta)
-        elif isinstance(sampling, Poisson) and rho < math.inf:
-            sigma = poisson_sigma(clip, sampling.probability, rounds, epsilon, delta)
-        else:
-            sigma = 2 * clip * math.sqrt(touched) / rho
+        sigma = _noise(sampling, clip, rounds, touched, rho, epsilon, delta)
         theory = base_rate(
             method,
             rounds=rounds,
@@ -239,3 +234,16 @@ def make_schedule(
         bound=clipping_bound(clip, resolution, d),
         aggregate_noise=aggregate_noise,
     )
+
+
+def _noise(
+    sampling: Sampling, C: float, rounds: int, touched: int, rho: float, epsilon: float, delta: float
+) -> float:
+    """Return the standard deviation of each draw of noise, where every message may be seen."""
+    if math.isinf(rho):
+        return 0.0
+    if isinstance(sampling, WithReplacement):
+        return with_replacement_sigma(C, sampling.owned, sampling.most, rounds, epsilon, delta)
+    if isinstance(sampling, Poisson):
+        return poisson_sigma(C, sampling.probability, rounds, epsilon, delta)
+    return 2 * C * math.sqrt(touched) / rho
