@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from mu2mpi.algorithm.pieces import METHODS, Method, method_of
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import rho_exact
 
@@ -39,9 +40,6 @@ LATER: Mapping[str, object] = {
 }
 """Options that were not there from the start, and what they are in files without them. The TOML leaves them
 out at these values, so that whatever follows from it, such as the noise of a seeded run, stays as it was."""
-
-DRAWING = ("noisy-minibatch-sgd", "dp-sgd")
-"""Methods that draw a batch of samples at random in each round."""
 
 BY_PRESET = ("normalize", "clip_norm", "diameter", "eta_scale")
 """What a preset chooses where it is not set explicitly, once M is known."""
@@ -314,9 +312,9 @@ class Experiment(BaseModel):
                     f"{name} is a switch of method = mu2-sgd only, and method = {self.method} has its own; "
                     f"leave --{name} out"
                 )
-        is_mu2 = (self.method, self.estimator, self.query) == ("mu2-sgd", "corrected-momentum", "average")
-        if self.batch is not None and self.method not in DRAWING:
-            raise ValueError(f"batch applies to method = {' or '.join(DRAWING)} only, not to {self.method}")
+        if self.batch is not None and not self.pieces.draws:
+            drawing = " or ".join(name for name, method in METHODS.items() if method.draws)
+            raise ValueError(f"batch applies to method = {drawing} only, not to {self.method}")
         if self.method == "dp-sgd" and self.server != "trusted":
             raise ValueError(
                 "method = dp-sgd needs server = trusted: its noise is drawn once for the sum over "
@@ -328,19 +326,24 @@ class Experiment(BaseModel):
                 "diameter apart in any round, so increments have no bound that noise could be scaled to; "
                 "give --clip-norm, or query = average, where none passes G + 2LD"
             )
-        if self.preset is not None and not is_mu2:
+        if self.preset is not None and not self.pieces.is_mu2:
             raise ValueError(
                 "preset chooses settings of mu^2-SGD alone: method = mu2-sgd, estimator = "
                 "corrected-momentum, query = average"
             )
         self._check_viewers()
-        if self.method == "snowball-sgd":
+        if self.pieces.hides_iterates:
             self._check_contraction()
         if self.noise == "aggregate" and self.server == "trusted":
             raise ValueError(
                 "noise = aggregate applies to server = untrusted only: a trusted server draws but one"
             )
         return self
+
+    @property
+    def pieces(self) -> Method:
+        """What the method is made of."""
+        return method_of(self.method, self.estimator, self.query)
 
     def with_size(self, machines: int, rounds: int) -> Self:
         """Return the experiment with M and T filled in.
@@ -359,7 +362,7 @@ class Experiment(BaseModel):
 
     def _check_viewers(self) -> None:
         """Make sure that nobody sees an iterate who must not."""
-        if self.method == "snowball-sgd" and self.server == "untrusted" and (self.machines or 1) > 1:
+        if self.pieces.hides_iterates and self.server == "untrusted" and (self.machines or 1) > 1:
             raise ValueError(
                 "method = snowball-sgd protects the last iterate alone, from whoever sees no other, and with "
                 "an untrusted server that server and all machines see the others; give --server trusted, or "

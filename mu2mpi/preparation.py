@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.algorithm.defaults import PASSES, expected_batch, theorem_batch, theorem_rounds
-from mu2mpi.algorithm.pieces import method_of
 from mu2mpi.algorithm.sampling import Poisson, Sampling, WithReplacement
 from mu2mpi.algorithm.schedule import Schedule, make_schedule
 from mu2mpi.algorithm.snowball import growth_of, most_steps
@@ -18,7 +17,7 @@ from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.population import Population
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import DRAWING, Experiment
+from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import TURNS, Communicator
 from mu2mpi.preset import with_preset
 from mu2mpi.privacy.accountant import epsilon_exact
@@ -61,10 +60,10 @@ def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
     """
     partition = partition_of(experiment, source)
     machines = experiment.machines or (len(source.owner_sizes) if partition == "owner" else ranks)
-    if experiment.method in DRAWING:
+    if experiment.pieces.draws:
         return _with_batches(experiment, source, machines)
     rounds = experiment.rounds or _rounds_of(experiment, source, machines)
-    if experiment.method == "snowball-sgd" and not isinstance(source, Population):
+    if experiment.pieces.hides_iterates and not isinstance(source, Population):
         # Each step takes a sample at least, and it takes memory to say how many more.
         check_rounds(most_rounds(source, machines, partition), machines, rounds, rounds - 1)
     return with_preset(experiment.with_size(machines, rounds))
@@ -73,7 +72,7 @@ def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
 def _rounds_of(experiment: Experiment, source: Source, machines: int) -> int:
     """Return for how many rounds the samples of each machine suffice."""
     samples = samples_of_each(source, machines, partition_of(experiment, source))
-    if experiment.method != "snowball-sgd":
+    if not experiment.pieces.hides_iterates:
         return samples
     growth = growth_of(machines, source.classes * (source.dimension + 1), experiment.rho)
     steps = most_steps(samples, growth)
@@ -148,7 +147,7 @@ def target_epsilon(experiment: Experiment) -> float:
 def _drawing_of(experiment: Experiment, source: Source) -> Sampling | None:
     """Return how each machine of a completed experiment draws its samples at random, if it does."""
     machines, batch = experiment.machines or 1, experiment.batch or 1
-    if experiment.method not in DRAWING:
+    if not experiment.pieces.draws:
         return None
     samples = samples_of_each(source, machines, partition_of(experiment, source))
     if experiment.method == "dp-sgd":
@@ -166,7 +165,6 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
     """
     experiment = complete(experiment, source, ranks)
     machines, rounds = experiment.machines or 1, experiment.rounds or 1
-    method = method_of(experiment.method, experiment.estimator, experiment.query)
     schedule = make_schedule(
         server=experiment.server,
         machines=machines,
@@ -179,7 +177,7 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
         unit_norm=experiment.normalize == "unit",
         eta_scale=experiment.eta_scale,
         aggregate_noise=experiment.noise == "aggregate",
-        method=method,
+        method=experiment.pieces,
         sampling=_drawing_of(experiment, source),
         epsilon=target_epsilon(experiment),
         delta=experiment.delta,
@@ -219,7 +217,7 @@ class Keys:
         delta = Experiment.model_fields["delta"].default
         # With epsilon unset, rho speaks for itself, and without the preset what it chose.
         unsent = {"seed": None, "epsilon": None, "delta": delta, "evaluations": None, "preset": None}
-        if experiment.method in DRAWING:
+        if experiment.pieces.draws:
             # There the noise follows from epsilon and delta.
             unsent = {"seed": None, "evaluations": None}
         return derive_key(root, "noise", experiment.model_copy(update=unsent).to_toml())

@@ -8,6 +8,8 @@ Methods with other ways to choose samples, and so other accounts of their noise,
 import math
 from dataclasses import dataclass
 
+from mu2mpi.privacy.subsampling import SUBSAMPLED
+
 __all__ = ["ESTIMATORS", "METHODS", "QUERIES", "Estimator", "Method", "Query", "method_of"]
 
 
@@ -105,7 +107,7 @@ class Method:
     @property
     def draws(self) -> bool:
         """Whether machines draw their samples at random, so that each may be in several messages."""
-        return self.accountant in ("strong-composition", "pld")
+        return self.accountant in SUBSAMPLED
 
     @property
     def takes_mean(self) -> bool:

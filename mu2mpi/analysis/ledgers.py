@@ -4,12 +4,11 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mu2mpi.algorithm.pieces import method_of
 from mu2mpi.algorithm.snowball import growth_of
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
 from mu2mpi.analysis.show import rounded_up, who_sees
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import DRAWING, SOURCE_OPTIONS
+from mu2mpi.experiment import SOURCE_OPTIONS
 from mu2mpi.privacy.accountant import epsilon_exact, rho_of
 from mu2mpi.privacy.ledger import (
     ADJACENCY,
@@ -108,7 +107,7 @@ def contradictions(result: Result) -> list[str]:
 
 def _with_experiment(result: Result) -> list[str]:
     privacy, experiment = result.privacy, result.experiment
-    method = method_of(experiment.method, experiment.estimator, experiment.query)
+    method = experiment.pieces
     promised_epsilon, promised_norm = experiment.epsilon, experiment.clip_norm
     stated: list[tuple[str, object, object]] = [
         ("server", privacy.server, experiment.server),
@@ -121,14 +120,14 @@ def _with_experiment(result: Result) -> list[str]:
         ("noise", privacy.noise, experiment.noise or "protocol"),
         ("noise_recomputable", privacy.noise_recomputable, experiment.seed is not None),
     ]
-    if experiment.method in DRAWING:
+    if method.draws:
         drawn = (experiment.batch or 0) / (privacy.machines if experiment.method == "dp-sgd" else 1)
         if not agree(privacy.drawn, drawn):
             stated.append(("drawn", privacy.drawn, drawn))
     growth = growth_of(privacy.machines, privacy.parameters, privacy.rho) if method.hides_iterates else 0.0
     if not agree(privacy.growth, growth):
         stated.append(("growth", privacy.growth, growth))
-    if promised_epsilon is None and experiment.method in DRAWING:
+    if promised_epsilon is None and method.draws:
         promised_epsilon = epsilon_exact(experiment.rho, experiment.delta) * (1 + 1e-9)
     if promised_epsilon is None and not agree(privacy.rho, experiment.rho):
         stated.append(("rho", privacy.rho, experiment.rho))

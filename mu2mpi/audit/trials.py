@@ -25,7 +25,7 @@ from mu2mpi.audit.neighbours import (
 )
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import DRAWING, Experiment
+from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.preparation import plan, target_epsilon
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
@@ -81,7 +81,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     with communicator.together():
         settled = _settle(experiment)
         machines, rounds = settled.machines or 0, settled.rounds or 0
-        each = SAMPLES.get(settled.method, rounds if settled.method in DRAWING else MOST_SAMPLES)
+        each = SAMPLES.get(settled.method, rounds if settled.pieces.draws else MOST_SAMPLES)
         schedule = plan(settled, Neighbour(machines * each, None), machines)
     start_compiler()
     communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule.method.estimator))
@@ -119,7 +119,7 @@ def _settle(experiment: Experiment) -> Experiment:
     if math.isinf(experiment.rho):
         raise InputError("rho = inf claims nothing that could be audited; give a finite --rho")
     # Of hidden iterates the adversary sees the last, and machines do not matter.
-    fewest_machines = 1 if experiment.method == "snowball-sgd" else FEWEST_MACHINES
+    fewest_machines = 1 if experiment.pieces.hides_iterates else FEWEST_MACHINES
     for name, fewest in (("machines", fewest_machines), ("rounds", FEWEST_ROUNDS)):
         value = getattr(experiment, name)
         if value is None or value < fewest:

@@ -6,14 +6,13 @@ from typing import NamedTuple
 
 from mu2mpi.privacy.accountant import Releases, epsilon_exact, epsilon_paper, rho_of
 from mu2mpi.privacy.iteration import growing_batches, hidden_rho
-from mu2mpi.privacy.subsampling import is_covered, poisson_epsilon, with_replacement_epsilon
+from mu2mpi.privacy.subsampling import SUBSAMPLED, is_covered, poisson_epsilon, with_replacement_epsilon
 
 __all__ = [
     "ADJACENCY",
     "ALL_RELEASES",
     "LARGE_EPSILON",
     "LAST_ITERATE",
-    "SUBSAMPLED",
     "UNIT",
     "Concern",
     "PrivacyStatement",
@@ -31,9 +30,6 @@ UNIT = "one sample of one machine"
 
 ALL_RELEASES, LAST_ITERATE = "all releases", "last iterate"
 """What is protected: all that the server's trust mode says, or the last iterate from who sees no other."""
-
-SUBSAMPLED = ("strong-composition", "pld")
-"""Accountants of releases about samples that are drawn at random."""
 
 LARGE_EPSILON = 10.0
 """Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample."""

@@ -20,7 +20,7 @@ from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, tab
 from mu2mpi.analysis.show import WHO, rounded_up
 from mu2mpi.analysis.tables import grid, legend
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import DRAWING, Experiment
+from mu2mpi.experiment import Experiment
 from mu2mpi.results.reader import Summary, read_result
 
 __all__ = ["figures", "privacy", "repeat", "results", "theory", "what_was_run"]
@@ -126,7 +126,7 @@ def privacy(runs: Sequence[Summary]) -> str:
         parts.append(paragraph(f"{silent} add no noise: for them there is no guarantee at all.", "warn"))
     if not noisy:
         return "\n".join(parts)
-    hidden = [run for run in noisy if run.experiment.method == "snowball-sgd"]
+    hidden = [run for run in noisy if run.experiment.pieces.hides_iterates]
     for server in ("untrusted", "trusted"):
         if any(run.experiment.server == server for run in noisy if run not in hidden):
             words = f"{server.capitalize()} server. {WHO[server]} learns at most this {GUARANTEE}"
@@ -145,7 +145,7 @@ def _claims(group: Group) -> list[str]:
     server, method, rho, delta = (group.settings[name] for name in ("server", "method", "rho", "delta"))
     figures = group.runs[0].figures
     rho, lemma, exactly = map(rounded_up, (rho, figures["epsilon_paper"], figures["epsilon_exact"]))
-    if method in DRAWING:
+    if METHODS[method].draws:
         rho, lemma, exactly = "none", "–", f"{exactly} ({METHODS[method].accountant})"
     return [number_text(server), rho, f"{delta:g}", lemma, exactly]
 
@@ -157,7 +157,7 @@ def _not_covered(runs: Sequence[Summary]) -> list[str]:
         "Several runs on the same data. Their ρ add up as squares: who sees the releases of all "
         f"{len(runs):,} runs of this page learns at most as much as from one with ρ = {rounded_up(total)}."
     )
-    if any(run.experiment.method in DRAWING for run in runs):
+    if any(run.experiment.pieces.draws for run in runs):
         together = (
             "Several runs on the same data: each of them tells more, and some have no ρ to be added up."
         )
