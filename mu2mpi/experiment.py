@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from mu2mpi.algorithm.pieces import METHODS, Method, method_of
 from mu2mpi.errors import InputError
+from mu2mpi.methods import METHODS, Method, method_of
 from mu2mpi.privacy.accountant import rho_exact
 
 __all__ = ["FILE", "SOURCE_OPTIONS", "Experiment", "Sweep", "is_file", "read_toml", "result_name"]

@@ -4,10 +4,10 @@ import math
 import textwrap
 from dataclasses import dataclass
 
-from mu2mpi.algorithm.pieces import Method
 from mu2mpi.algorithm.sampling import Poisson, Sampling, WithReplacement
 from mu2mpi.analysis.formats import as_text
 from mu2mpi.audit.evidence import Interval
+from mu2mpi.methods import Method
 from mu2mpi.privacy.accountant import epsilon_exact
 
 __all__ = ["Finding"]

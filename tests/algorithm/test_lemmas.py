@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.algorithm.machine import Machines
-from mu2mpi.algorithm.pieces import QUERIES
 from mu2mpi.algorithm.schedule import make_schedule
 from mu2mpi.algorithm.server import Iterates
 from mu2mpi.data.population import POINTS, Population
 from mu2mpi.evaluation import ExactEvaluator
+from mu2mpi.methods import QUERIES
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key, key_words
 from mu2mpi.supply import make_supply

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from test_lemmas import population_run
 
-from mu2mpi.algorithm.pieces import ESTIMATORS, QUERIES, Method
 from mu2mpi.algorithm.schedule import make_schedule
 from mu2mpi.algorithm.steps import base_rate
 from mu2mpi.data.population import Population
 from mu2mpi.errors import InputError
 from mu2mpi.evaluation import ExactEvaluator
 from mu2mpi.experiment import Experiment
+from mu2mpi.methods import ESTIMATORS, QUERIES, Method
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key
 from mu2mpi.progress import Progress

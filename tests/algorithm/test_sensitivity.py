@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.algorithm.machine import Machines
-from mu2mpi.algorithm.pieces import ESTIMATORS, QUERIES, Method
 from mu2mpi.algorithm.schedule import make_schedule
+from mu2mpi.methods import ESTIMATORS, QUERIES, Method
 
 
 def sums(schedule, features, labels, queries):

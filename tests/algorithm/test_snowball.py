@@ -11,13 +11,13 @@ from relaxed import given
 
 from mu2mpi import cli
 from mu2mpi.algorithm.machine import Machines
-from mu2mpi.algorithm.pieces import METHODS
 from mu2mpi.algorithm.schedule import make_schedule
 from mu2mpi.algorithm.server import Iterates
 from mu2mpi.analysis.ledgers import check_ledgers, contradictions
 from mu2mpi.analysis.show import describe_privacy, in_brief
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
+from mu2mpi.methods import METHODS
 from mu2mpi.parallel import Communicator
 from mu2mpi.preparation import Keys, plan
 from mu2mpi.privacy.iteration import LANDING, halving_steps, rounding_slack

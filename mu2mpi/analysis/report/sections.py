@@ -9,7 +9,6 @@ from typing import Any
 
 import tomli_w
 
-from mu2mpi.algorithm.pieces import METHODS
 from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text
 from mu2mpi.analysis.comparison import method_name
 from mu2mpi.analysis.figures import draw, image
@@ -21,6 +20,7 @@ from mu2mpi.analysis.show import WHO, rounded_up
 from mu2mpi.analysis.tables import grid, legend
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
+from mu2mpi.methods import METHODS
 from mu2mpi.results.reader import Summary, read_result
 
 __all__ = ["figures", "privacy", "repeat", "results", "theory", "what_was_run"]
