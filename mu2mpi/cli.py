@@ -180,6 +180,7 @@ def _add_run(commands: "Commands[Parser]") -> None:
     )
     parser.add_argument("--config", type=Path, metavar="TOML", help="settings; options override them")
     parser.add_argument(
+        "-o",
         "--output",
         type=Path,
         metavar="FILE",
@@ -231,7 +232,7 @@ def _add_sweep(commands: "Commands[Parser]") -> None:
     )
     parser.add_argument("config", type=Path, metavar="TOML", help="settings, of which any may be a list")
     parser.add_argument(
-        "--output", type=Path, metavar="FOLDER", default=Path("runs"), help="[default: runs/]"
+        "-o", "--output", type=Path, metavar="FOLDER", default=Path("runs"), help="[default: runs/]"
     )
     parser.add_argument(
         "--index", type=int, metavar="I", help="run only the I-th combination, from 0 (array jobs)"
@@ -560,7 +561,7 @@ def _add_job(commands: "Commands[Parser]") -> None:
         "A file with lists becomes an array job with one task for each combination.",
     )
     parser.add_argument("config", type=Path, metavar="TOML", help="an experiment, or a sweep")
-    parser.add_argument("--output", type=Path, metavar="PATH", help="result file, or folder of a sweep")
+    parser.add_argument("-o", "--output", type=Path, metavar="PATH", help="result file, or folder of a sweep")
     parser.add_argument("--ntasks", type=int, default=2, metavar="N", help="ranks of a run [default: 2]")
     parser.add_argument("--time", default="01:00:00", metavar="LIMIT", help="time limit [default: 01:00:00]")
     parser.add_argument("--partition", metavar="NAME")

@@ -165,7 +165,7 @@ def test_configuration_file_and_options_that_override_it(capsys, tmp_path):
     with h5py.File(tmp_path / "a.h5") as file:
         again = tmp_path / "again.toml"
         again.write_text(file.attrs["experiment"])
-    assert invoke(capsys, "run", "--config", again, "--output", tmp_path / "b.h5")[0] == 0
+    assert invoke(capsys, "run", "--config", again, "-o", tmp_path / "b.h5")[0] == 0
     assert read_result(tmp_path / "b.h5").x.tobytes() == read_result(tmp_path / "a.h5").x.tobytes()
 
 
@@ -198,7 +198,7 @@ def test_sweep_and_table_of_epsilon(capsys, tmp_path):
     config, folder = tmp_path / "sweep.toml", tmp_path / "runs"
     config.write_text("epsilon = [0.5, 2]\nseed = [1, 2]\nmachines = 2\nrounds = 8\n")
     assert invoke(capsys, "sweep", config, "--output", folder)[0] == 0
-    _, out, err = invoke(capsys, "sweep", config, "--output", folder)
+    _, out, err = invoke(capsys, "sweep", config, "-o", folder)
     assert "0 to go" in err
     code, out, _ = invoke(capsys, "table", folder, "--rows", "epsilon", "--format", "csv")
     assert code == 0

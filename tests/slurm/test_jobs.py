@@ -21,7 +21,7 @@ def write_long_experiment(cluster, server="trusted") -> Path:
 def long_job(cluster) -> list[str | Path]:
     """Write the script of a job of some seconds on two ranks, and return what to submit."""
     config = write_long_experiment(cluster)
-    script = mu2mpi("job", config.name, "--output", "out put/long.h5", cwd=cluster.folder)
+    script = mu2mpi("job", config.name, "-o", "out put/long.h5", cwd=cluster.folder)
     assert script.returncode == 0, script.stderr
     (cluster.folder / "long.sbatch").write_text(script.stdout)
     return ["long.sbatch"]
