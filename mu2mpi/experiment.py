@@ -21,7 +21,7 @@ from pydantic import (
 
 from mu2mpi.errors import InputError
 from mu2mpi.methods import METHODS, Method, method_of
-from mu2mpi.privacy.accountant import rho_exact
+from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
 
 __all__ = ["FILE", "SOURCE_OPTIONS", "Experiment", "Sweep", "is_file", "read_toml", "result_name"]
 
@@ -344,6 +344,11 @@ class Experiment(BaseModel):
     def pieces(self) -> Method:
         """What the method is made of."""
         return method_of(self.method, self.estimator, self.query)
+
+    @property
+    def target_epsilon(self) -> float:
+        """The epsilon that a run is to keep to at its delta: the one that is given, or that of rho."""
+        return self.epsilon or epsilon_exact(self.rho, self.delta)
 
     def with_size(self, machines: int, rounds: int) -> Self:
         """Return the experiment with M and T filled in.

@@ -20,9 +20,8 @@ from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import TURNS, Communicator
 from mu2mpi.preset import with_preset
-from mu2mpi.privacy.accountant import epsilon_exact
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
-from mu2mpi.problem.logistic import gradient_bound, smoothness
+from mu2mpi.problem.logistic import gradient_constants
 
 __all__ = ["Keys", "complete", "partition_of", "plan", "shared_source"]
 
@@ -74,7 +73,7 @@ def _rounds_of(experiment: Experiment, source: Source, machines: int) -> int:
     samples = samples_of_each(source, machines, partition_of(experiment, source))
     if not experiment.pieces.hides_iterates:
         return samples
-    growth = growth_of(machines, source.classes * (source.dimension + 1), experiment.rho)
+    growth = growth_of(machines, source.parameters, experiment.rho)
     steps = most_steps(samples, growth)
     if steps == 0:
         raise InputError(
@@ -101,7 +100,7 @@ def samples_of_each(source: Source, machines: int, partition: str) -> int:
 def _with_batches(experiment: Experiment, source: Source, machines: int) -> Experiment:
     """Fill in M, T and the batch of a method that draws its samples at random."""
     samples = samples_of_each(source, machines, partition_of(experiment, source))
-    rounds, batch, epsilon = experiment.rounds, experiment.batch, target_epsilon(experiment)
+    rounds, batch, epsilon = experiment.rounds, experiment.batch, experiment.target_epsilon
     if experiment.method == "dp-sgd":
         everything = machines * samples
         batch = batch or expected_batch(everything)
@@ -114,12 +113,11 @@ def _with_batches(experiment: Experiment, source: Source, machines: int) -> Expe
                 f"in no more than {most}; give at most --rounds {most}"
             )
     else:
-        squared = 1 if experiment.normalize == "unit" else source.dimension + 1
-        G, L = gradient_bound(squared), smoothness(squared)
+        G, L = gradient_constants(source.dimension + 1, experiment.normalize == "unit")
         rounds = rounds or theorem_rounds(
             samples=samples,
             machines=machines,
-            d=source.classes * (source.dimension + 1),
+            d=source.parameters,
             D=experiment.diameter,
             L=L,
             G=min(G, experiment.clip_norm or G),
@@ -137,11 +135,6 @@ def _check_batch(batch: int, most: int, whose: str) -> None:
         raise InputError(
             f"batch = {batch} is more than the {most} samples of {whose}; give at most --batch {most}"
         )
-
-
-def target_epsilon(experiment: Experiment) -> float:
-    """Return the epsilon that a run is to keep to at its delta: the one that is given, or that of rho."""
-    return experiment.epsilon or epsilon_exact(experiment.rho, experiment.delta)
 
 
 def _drawing_of(experiment: Experiment, source: Source) -> Sampling | None:
@@ -179,7 +172,7 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
         aggregate_noise=experiment.noise == "aggregate",
         method=experiment.pieces,
         sampling=_drawing_of(experiment, source),
-        epsilon=target_epsilon(experiment),
+        epsilon=experiment.target_epsilon,
         delta=experiment.delta,
     )
     if not isinstance(source, Population):

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.experiment import Experiment
-from mu2mpi.privacy.accountant import epsilon_exact, rho_spent
+from mu2mpi.privacy.accountant import rho_spent
 
 __all__ = ["LogProgress", "Progress", "TerminalProgress", "for_standard_error"]
 
@@ -38,8 +38,7 @@ def headline(experiment: Experiment, schedule: Schedule, rounds_done: int) -> st
     going_on = f"; going on after round {rounds_done}" if rounds_done else ""
     noise = "no noise" if schedule.sigma == 0 else f"rho = {schedule.rho:g}"
     if math.isnan(schedule.rho):
-        epsilon = experiment.epsilon or epsilon_exact(experiment.rho, experiment.delta)
-        noise = f"epsilon = {epsilon:.4g} (delta = {experiment.delta:g})"
+        noise = f"epsilon = {experiment.target_epsilon:.4g} (delta = {experiment.delta:g})"
     elif experiment.epsilon is not None:
         noise += f" (epsilon = {experiment.epsilon:g}, delta = {experiment.delta:g})"
     return (

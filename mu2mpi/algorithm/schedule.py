@@ -12,7 +12,7 @@ from mu2mpi.privacy.grid import choose_resolution, clipping_bound
 from mu2mpi.privacy.iteration import growing_batches
 from mu2mpi.privacy.noise import MAX_COORDINATES, MAX_NUMBER
 from mu2mpi.privacy.subsampling import poisson_sigma, with_replacement_sigma
-from mu2mpi.problem.logistic import gradient_bound, smoothness
+from mu2mpi.problem.logistic import gradient_constants
 
 __all__ = ["Schedule", "make_schedule"]
 
@@ -160,8 +160,7 @@ def make_schedule(
     ----------
     Theorem 5.2 for the untrusted and Theorem 6.2 for the trusted server: sigma and eta.
     """
-    squared = 1 if unit_norm else features
-    G, L = gradient_bound(squared), smoothness(squared)
+    G, L = gradient_constants(features, unit_norm)
     S = method.increment_bound(G, L, diameter)
     clip = S if clip_norm is None else min(clip_norm, S)
     if math.isinf(clip):

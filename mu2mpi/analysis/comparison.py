@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import POOLED
+from mu2mpi.analysis.cells import POOLED, estimate
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
 from mu2mpi.results.reader import Summary
@@ -128,14 +128,9 @@ def _line(name: str, runs: Sequence[Summary]) -> Line:
         name=name,
         sizes=sizes,
         gradients=gradients,
-        losses=np.array([_estimate([run.test_loss for run in at]) for at in members]),
-        accuracies=np.array([_estimate([run.test_accuracy for run in at]) for at in members]),
+        losses=np.array([estimate([run.test_loss for run in at]) for at in members]),
+        accuracies=np.array([estimate([run.test_accuracy for run in at]) for at in members]),
         exponent=float(np.polyfit(np.log(sizes), np.log(gradients), 1)[0])
         if len(sizes) >= FEWEST
         else math.nan,
     )
-
-
-def _estimate(values: Sequence[float]) -> tuple[float, float]:
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
-    return float(np.mean(values)), deviation

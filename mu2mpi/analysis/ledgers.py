@@ -128,7 +128,7 @@ def _with_experiment(result: Result) -> list[str]:
     if not agree(privacy.growth, growth):
         stated.append(("growth", privacy.growth, growth))
     if promised_epsilon is None and method.draws:
-        promised_epsilon = epsilon_exact(experiment.rho, experiment.delta) * (1 + 1e-9)
+        promised_epsilon = experiment.target_epsilon * (1 + 1e-9)
     if promised_epsilon is None and not agree(privacy.rho, experiment.rho):
         stated.append(("rho", privacy.rho, experiment.rho))
     if promised_epsilon is not None and privacy.epsilon_exact > promised_epsilon:

@@ -27,7 +27,7 @@ from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.preparation import plan, target_epsilon
+from mu2mpi.preparation import plan
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
 from mu2mpi.timing import Stopwatch
 from mu2mpi.warmup import kernel_calls, start_compiler
@@ -244,7 +244,7 @@ def _judge(
         trials=len(without),
         delta=experiment.delta,
         rho=schedule.rho,
-        epsilon=target_epsilon(experiment),
+        epsilon=experiment.target_epsilon,
         mu=gaussian_mu(*judged),
         epsilon_bound=epsilon_bound(*judged, threshold, experiment.delta),
     )

@@ -77,6 +77,11 @@ class Source(ABC):
     has_owners: bool = False
 
     @property
+    def parameters(self) -> int:
+        """Number of coordinates d of a model, one for each class and feature, the bias among them."""
+        return self.classes * (self.dimension + 1)
+
+    @property
     def sample_bytes(self) -> int:
         """Memory that a sample takes: its features as they are stored, label, scale and row number."""
         nothing = self._read_training(np.empty(0, np.int64))

@@ -22,6 +22,7 @@ __all__ = [
     "bias_feature",
     "empty_batch",
     "gradient_bound",
+    "gradient_constants",
     "load_sample",
     "model_logits",
     "residual",
@@ -43,6 +44,12 @@ def gradient_bound(squared: float) -> float:
 def smoothness(squared: float) -> float:
     """Return L = ||z||^2 / 2 from the largest ||z||^2: the softmax has Lipschitz constant 1/2."""
     return squared / 2
+
+
+def gradient_constants(features: int, unit_norm: bool) -> tuple[float, float]:
+    """Return G and L for samples of norm 1, or else of so many features in [-1, 1]."""
+    squared = 1 if unit_norm else features
+    return gradient_bound(squared), smoothness(squared)
 
 
 UNIT_BIAS = 0.1

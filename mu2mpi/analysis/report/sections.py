@@ -20,7 +20,6 @@ from mu2mpi.analysis.show import WHO, rounded_up
 from mu2mpi.analysis.tables import grid, legend
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
-from mu2mpi.methods import METHODS
 from mu2mpi.results.reader import Summary, read_result
 
 __all__ = ["figures", "privacy", "repeat", "results", "theory", "what_was_run"]
@@ -142,12 +141,13 @@ def privacy(runs: Sequence[Summary]) -> str:
 
 def _claims(group: Group) -> list[str]:
     """Return what a run of a group reveals at most; where there is no rho, the accountant is named."""
-    server, method, rho, delta = (group.settings[name] for name in ("server", "method", "rho", "delta"))
-    figures = group.runs[0].figures
-    rho, lemma, exactly = map(rounded_up, (rho, figures["epsilon_paper"], figures["epsilon_exact"]))
-    if METHODS[method].draws:
-        rho, lemma, exactly = "none", "–", f"{exactly} ({METHODS[method].accountant})"
-    return [number_text(server), rho, f"{delta:g}", lemma, exactly]
+    run = group.runs[0]
+    experiment, figures, method = run.experiment, run.figures, run.experiment.pieces
+    claims = experiment.rho, figures["epsilon_paper"], figures["epsilon_exact"]
+    rho, lemma, exactly = map(rounded_up, claims)
+    if method.draws:
+        rho, lemma, exactly = "none", "–", f"{exactly} ({method.accountant})"
+    return [number_text(experiment.server), rho, f"{experiment.delta:g}", lemma, exactly]
 
 
 def _not_covered(runs: Sequence[Summary]) -> list[str]:
