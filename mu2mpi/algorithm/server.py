@@ -92,10 +92,9 @@ class Iterates:
 
     def visit(self, t: int) -> NDArray[np.float64]:
         """Return the output, having counted the query point of round t in the mean where that is it."""
-        if self.mean is None:
-            return self.x
-        self.mean += (self.x - self.mean) / t
-        return self.mean
+        if self.mean is not None:
+            self.mean += (self.x - self.mean) / t
+        return self.output
 
     def step(self, t: int, total: NDArray[np.int64]) -> None:
         """Move from round t to round t + 1 with the noised sum of the machines' messages."""

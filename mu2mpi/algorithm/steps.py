@@ -32,8 +32,8 @@ def base_rate(
     d: int,
     machines: int,
     N: float,
-    sigma: float | None = None,
-    size: float = 1,
+    sigma: float,
+    size: float,
     owned: int | None = None,
 ) -> float:
     """Return the eta of a method.
@@ -50,9 +50,9 @@ def base_rate(
         Privacy of all releases together.
     N : float
         By what the average over machines has less noise than one draw: sqrt(M) or M.
-    sigma : float, optional
-        Standard deviation of each draw of noise; 2 C / rho by default.
-    size : float, optional
+    sigma : float
+        Standard deviation of each draw of noise.
+    size : float
         How many samples a machine is expected to use in a round.
     owned : int, optional
         How many samples each machine has, where they are drawn from again and again.
@@ -70,7 +70,6 @@ def base_rate(
     if method.estimator.lasts:
         return min(rho * D * N / (2 * C * math.sqrt(d) * math.sqrt(T)), largest)
     # Root of V = C^2 / (M K) + d sigma^2 / (N K)^2.
-    sigma = 2 * C / rho if sigma is None else sigma
     error = math.hypot(C / math.sqrt(machines * size), math.sqrt(d) * sigma / (N * size))
     if owned is not None:
         # What steps on the same samples again cost of their use for others.

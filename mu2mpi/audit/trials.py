@@ -37,9 +37,9 @@ __all__ = ["audit", "play"]
 MOST_SAMPLES = 1 << 20
 """Of each machine: as many as a schedule may ask for."""
 
-SAMPLES = {"dp-sgd": 1}
-"""Of each machine: which of the others are drawn hides the canary as noise does, so there are few. Where all
-draw the same number, one sample would be in every message, and there are as many as rounds."""
+POISSON_SAMPLES = 1
+"""Of each machine with dp-sgd: which of the others are drawn hides the canary as noise does, so there are
+few. Where all draw the same number, one sample would be in every message, and there are as many as rounds."""
 
 SHARE = 1 / 3
 """Of all samples that are drawn by dp-sgd, unless a batch is given."""
@@ -81,7 +81,9 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     with communicator.together():
         settled = _settle(experiment)
         machines, rounds = settled.machines or 0, settled.rounds or 0
-        each = SAMPLES.get(settled.method, rounds if settled.pieces.draws else MOST_SAMPLES)
+        each = MOST_SAMPLES
+        if settled.pieces.draws:
+            each = POISSON_SAMPLES if settled.method == "dp-sgd" else rounds
         schedule = plan(settled, Neighbour(machines * each, None), machines)
     start_compiler()
     communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule.method.estimator))
@@ -129,7 +131,7 @@ def _settle(experiment: Experiment) -> Experiment:
             )
     own = dict(WORST_CASE)
     if experiment.method == "dp-sgd" and experiment.batch is None:
-        own["batch"] = max(1, round(SHARE * (experiment.machines or 1) * SAMPLES["dp-sgd"]))
+        own["batch"] = max(1, round(SHARE * (experiment.machines or 1) * POISSON_SAMPLES))
     return experiment.model_copy(update=own)
 
 

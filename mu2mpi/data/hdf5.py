@@ -1,6 +1,5 @@
 """Samples in an HDF5 file, of which only those rows are read that are asked for."""
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -129,15 +128,17 @@ class Hdf5Table(Table):
 
 def _check_texts(path: Path, columns: "list[Rows]") -> None:
     """Have another process read texts of any length, which could hang or crash this one."""
+    if not columns:
+        return
     seconds = SECONDS + SECONDS_A_ROW * sum(column.shape[0] for column in columns)
     command = [sys.executable, "-c", READ_TEXTS, str(path), *(column.name for column in columns)]
-    code = 0
-    # Where no process can be started, the texts are read all the same.
-    with contextlib.suppress(OSError):
-        try:
-            code = subprocess.run(command, capture_output=True, timeout=seconds).returncode if columns else 0
-        except subprocess.TimeoutExpired:
-            code = -1
+    try:
+        code = subprocess.run(command, capture_output=True, timeout=seconds).returncode
+    except subprocess.TimeoutExpired:
+        code = -1
+    except OSError:
+        # Where no process can be started, the texts are read all the same.
+        return
     # What else may be wrong is said better where they are read.
     if code < 0:
         raise InputError(f"{path} is damaged: HDF5 does not come to the end of its texts")

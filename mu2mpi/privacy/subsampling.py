@@ -21,12 +21,12 @@ __all__ = [
     "with_replacement_sigma",
 ]
 
+SUBSAMPLED = ("strong-composition", "pld")
+"""Accountants of releases about samples that are drawn at random."""
+
 COARSEST, FINENESS = 1e-3, 0.02
 """Privacy losses are rounded to multiples of the one, or of the other over sqrt(T) if that is less, such that
 nothing looks more private than it is. What T rounds add to epsilon grows with T times the square of that."""
-
-SUBSAMPLED = ("strong-composition", "pld")
-"""Accountants of releases about samples that are drawn at random."""
 
 ENOUGH = 1e-4
 """How much more noise is added at most, as a share, than losses that are so rounded need."""

@@ -85,7 +85,9 @@ def test_steps_of_storm_let_its_potential_fall():
     """b_{t+1} / eta_t >= 28 L^2 eta_t + 1 / eta_t - 1 / eta_{t-1} and eta_t <= 1 / (4 L), for b_t = 1 / t."""
     L = 3.0
     method = Method(ESTIMATORS["corrected-momentum"], QUERIES["iterate"])
-    base = base_rate(method, rounds=10, L=L, D=1.0, C=1.0, rho=math.inf, d=10, machines=1, N=1)
+    base = base_rate(
+        method, rounds=10, L=L, D=1.0, C=1.0, rho=math.inf, d=10, machines=1, N=1, sigma=0, size=1
+    )
     t = np.arange(1, 100_001)
     eta, before = base / np.sqrt(t + 1), base / np.sqrt(t)
     assert np.all(eta <= 1 / (4 * L))
