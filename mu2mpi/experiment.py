@@ -22,6 +22,7 @@ from pydantic import (
 from mu2mpi.errors import InputError
 from mu2mpi.methods import METHODS, Method, method_of
 from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
+from mu2mpi.privacy.sampler import RESERVE
 
 __all__ = ["FILE", "SOURCE_OPTIONS", "Experiment", "Sweep", "is_file", "read_toml", "result_name"]
 
@@ -398,7 +399,8 @@ class Experiment(BaseModel):
             if "rho" in self.model_fields_set:
                 raise ValueError("rho and epsilon are both given, and either determines the other; give one")
             rounding = Context(prec=RHO_DIGITS, rounding=ROUND_FLOOR)
-            rho = rounding.create_decimal(repr(rho_exact(self.epsilon, self.delta)))
+            exact = rho_exact((1 - RESERVE) * self.epsilon, (1 - RESERVE) * self.delta)
+            rho = rounding.create_decimal(repr(exact))
             self.__dict__["rho"] = float(rho)
         return self
 

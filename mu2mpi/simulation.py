@@ -16,8 +16,8 @@ from mu2mpi.experiment import Experiment
 from mu2mpi.interruption import Verdict
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.preparation import Keys, complete, partition_of, plan
-from mu2mpi.privacy.accountant import epsilon_exact, epsilon_paper, rho_spent
-from mu2mpi.privacy.ledger import ALL_RELEASES, LAST_ITERATE, PrivacyStatement, recomputed
+from mu2mpi.privacy.accountant import rho_spent
+from mu2mpi.privacy.ledger import ALL_RELEASES, LAST_ITERATE, PrivacyStatement, check_sampler, recomputed
 from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 from mu2mpi.supply import make_supply
@@ -74,6 +74,8 @@ class Simulation:
         is_trusted = experiment.server == "trusted"
         with communicator.together():
             self.schedule = plan(experiment, source, communicator.size)
+            self.privacy = self._privacy()
+            check_sampler(self.privacy)
             hosted = block(self.schedule.machines, communicator.size, communicator.rank)
             partition = partition_of(experiment, source)
             supply = make_supply(
@@ -129,7 +131,7 @@ class Simulation:
                 x=self.server.iterates.output,
                 w=self.server.iterates.w,
                 history=_history(self._rows),
-                privacy=self._privacy(),
+                privacy=self.privacy,
                 theory=theory,
                 diagnostics=Diagnostics(math.sqrt(largest), share),
                 class_counts=class_counts if class_counts.size else None,
@@ -261,14 +263,13 @@ class Simulation:
             communicator.bcast(iterates.w)
 
     def _privacy(self) -> PrivacyStatement:
-        schedule, delta = self.schedule, self.experiment.delta
-        rho = 0.0 if math.isnan(schedule.rho) else schedule.rho
+        schedule = self.schedule
         statement = PrivacyStatement(
             server=schedule.server,
             rho=schedule.rho,
-            delta=delta,
-            epsilon=epsilon_paper(rho, delta),
-            epsilon_exact=epsilon_exact(rho, delta),
+            delta=self.experiment.delta,
+            epsilon=math.nan,
+            epsilon_exact=math.nan,
             S=schedule.S,
             clip_norm=schedule.clip_norm,
             sigma=schedule.sigma,
@@ -285,7 +286,7 @@ class Simulation:
             samples=schedule.sampling.owned,
             drawn=float(schedule.sampling.size(1)),
         )
-        return recomputed(statement) if math.isnan(statement.rho) else statement
+        return recomputed(statement)
 
     def _increments_so_far(self) -> tuple[float, int]:
         """Return the largest squared norm of all ranks' increments, and how many were clipped, on rank 0."""

@@ -533,6 +533,13 @@ def chacha20_block(key: bytes, counter: int, nonce: bytes) -> bytes:
     return b"".join(((a + b) & WORD).to_bytes(4, "little") for a, b in zip(state, start, strict=True))
 
 
+def noise_words(key: bytes, nonce: tuple[int, int, int], chunk: int) -> NDArray:
+    """Return the 256 words of 64 bits of a chunk: word w of 32 blocks before word w + 1 of any."""
+    packed = np.array(nonce, "<u4").tobytes()
+    blocks = [np.frombuffer(chacha20_block(key, chunk * 32 + b, packed), "<u4") for b in range(32)]
+    return np.array(blocks).T.ravel().view("<u8")
+
+
 # ----------------------------------------------------------------------- privacy of Gaussian noise
 
 
@@ -565,3 +572,22 @@ def epsilon_exact(rho: float, delta: float) -> mpmath.mpf:
         # The paper's lemma bounds the root from above; bisection cannot leave that bracket.
         bracket = (0, epsilon_paper(rho, delta))
         return mpmath.findroot(excess, bracket, solver="bisect", tol=1e-45, maxsteps=300, verify=False)
+
+
+def epsilon_sampled(
+    epsilon_at: Callable[[float], mpmath.mpf], delta: float, draws: int, scale: float
+) -> mpmath.mpf:
+    """Return what docs/privacy.md states for so many draws on a grid of so many units, to many digits."""
+    with mpmath.workdps(DIGITS):
+        delta, two = mpmath.mpf(delta), mpmath.mpf(2)
+        width = two**-10 if scale > 2**21 else 1 / mpmath.mpf(scale)
+        square = draws * (6.5 * two**-49 / width) ** 2
+        largest = two**-41 / width + two**-60 / width**2
+        ceiling = 1.01 * epsilon_at(delta) + 0.01
+        log = ceiling + mpmath.log(2**12 / delta)
+        linear = largest * log / 3
+        xi = square + linear + mpmath.sqrt(linear**2 + 2 * square * log)
+        if 2 * xi > ceiling:
+            return mpmath.inf
+        epsilon = epsilon_at(delta * (1 - two**-11) * mpmath.exp(-xi)) + 2 * xi
+        return epsilon if epsilon <= ceiling else mpmath.inf

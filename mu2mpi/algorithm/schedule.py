@@ -11,6 +11,7 @@ from mu2mpi.methods import Method
 from mu2mpi.privacy.grid import choose_resolution, clipping_bound
 from mu2mpi.privacy.iteration import growing_batches
 from mu2mpi.privacy.noise import MAX_COORDINATES, MAX_NUMBER
+from mu2mpi.privacy.sampler import RESERVE
 from mu2mpi.privacy.subsampling import poisson_sigma, with_replacement_sigma
 from mu2mpi.problem.logistic import gradient_constants
 
@@ -241,6 +242,7 @@ def _noise(
     """Return the standard deviation of each draw of noise, where every message may be seen."""
     if math.isinf(rho):
         return 0.0
+    epsilon, delta = (1 - RESERVE) * epsilon, (1 - RESERVE) * delta
     if isinstance(sampling, WithReplacement):
         return with_replacement_sigma(C, sampling.owned, sampling.most, rounds, epsilon, delta)
     if isinstance(sampling, Poisson):

@@ -10,14 +10,12 @@ __all__ = ["choose_resolution", "clipping_bound"]
 LARGEST_SUM = 2.0**62
 """Sums of messages stay below this in units of the grid: a factor 2 below the range of int64."""
 
-NOISY_BITS, NOISELESS_BITS = 30, 40
-"""Bits between the resolution and the scale of what is sent: the noise, or an increment without noise."""
+FEWEST_BITS, NOISELESS_BITS = 12, 40
+"""Bits between the resolution and the scale of what is sent: the noise, at least, or an increment without
+noise. Each bit more than there must be lets messages show more of what the noise is made of."""
 
-CLIPPING_BITS = 10
-"""Rounding may take at most a share 2^-11 of the norm to which increments are clipped."""
-
-FEWEST_BITS = 12
-"""A grid that must be coarser than this many bits below the scale is refused."""
+CLIPPING_SHARE = 0.005
+"""Rounding may take this share of the norm to which increments are clipped."""
 
 LARGEST_UNITS_BITS = 50
 """Numbers to be rounded to the grid stay below 2^50 units, half of what `round_to_integer` takes."""
@@ -31,9 +29,9 @@ def choose_resolution(
     machines: int,
     terms: int,
     draws: int = 1,
-    noisy_bits: int = NOISY_BITS,
+    noisy_bits: int = FEWEST_BITS,
 ) -> float:
-    """Return the spacing g of the grid: a power of two, as fine as it may be.
+    """Return the spacing g of the grid: a power of two, no finer than it must be.
 
     Parameters
     ----------
@@ -51,14 +49,14 @@ def choose_resolution(
     draws : int, optional
         Machines whose noise is drawn as one.
     noisy_bits : int, optional
-        Bits between the resolution and the noise.
+        Bits between the resolution and the noise, at least.
 
     Returns
     -------
     float
-        About sigma 2^-30, or what is asked for, or without noise 2^-40 times the size of an increment; finer
-        where increments are so small beside the noise that rounding them would cost much of their norm;
-        coarser where a number, or the sum of all machines' messages, could otherwise leave its integers.
+        Such that rounding costs half a per cent of the clipping norm, or down to half of that; finer where
+        that would be coarse beside the noise, or beside increments without noise; coarser where a number, or
+        the sum of all machines' messages, could otherwise leave its integers.
 
     Raises
     ------
@@ -66,7 +64,7 @@ def choose_resolution(
         If no useful grid exists.
     """
     scale, bits = (sigma, noisy_bits) if sigma > 0 else (min(clip_norm, gradient_norm), NOISELESS_BITS)
-    wanted = min(scale * 2.0**-bits, clip_norm * 2.0**-CLIPPING_BITS / math.sqrt(d))
+    wanted = min(scale * 2.0**-bits, 2 * CLIPPING_SHARE * clip_norm / math.sqrt(d))
     # A message holds these increments and one draw of noise; each is rounded by at most half a unit.
     largest = machines * (terms * clip_norm + MAX_NORMAL * sigma)
     room = LARGEST_SUM - machines * (terms + 1.0)

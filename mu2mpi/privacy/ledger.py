@@ -2,10 +2,16 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import Releases, epsilon_exact, epsilon_paper, rho_of
 from mu2mpi.privacy.iteration import growing_batches, hidden_rho
+from mu2mpi.privacy.sampler import EXACT, Deviation, deviation, is_negligible, with_sampler
 from mu2mpi.privacy.subsampling import SUBSAMPLED, is_covered, poisson_epsilon, with_replacement_epsilon
 
 __all__ = [
@@ -17,7 +23,9 @@ __all__ = [
     "Concern",
     "PrivacyStatement",
     "agree",
+    "check_sampler",
     "concerns",
+    "draws",
     "mismatches",
     "recomputed",
     "releases",
@@ -51,7 +59,9 @@ class PrivacyStatement:
         is not how they are accounted for.
     delta, epsilon, epsilon_exact : float
         (epsilon, delta)-DP by the paper's lemma, and the smallest epsilon that holds at this delta. Without
-        a rho, both are the one that the accountant gives.
+        a rho, both are the one that the accountant gives. Both include `epsilon_sampler`.
+    epsilon_sampler : float
+        What of `epsilon_exact` is due to the noise as it is drawn, in place of exact rounded normals.
     S : float
         The bound G + 2LD on the norm of an increment.
     clip_norm : float
@@ -114,6 +124,7 @@ class PrivacyStatement:
     accountant: str = "gaussian"
     samples: int = 0
     drawn: float = 1.0
+    epsilon_sampler: float = 0.0
 
 
 def releases(statement: PrivacyStatement, rounds: int | None = None) -> list[Releases]:
@@ -130,7 +141,7 @@ def releases(statement: PrivacyStatement, rounds: int | None = None) -> list[Rel
 
 def _last_iterate(statement: PrivacyStatement) -> Releases:
     """Return the one release that tells as much as the last iterate does of the sample it tells most of."""
-    batches = growing_batches(max(1, statement.rounds - 1), statement.growth)
+    batches = _batches(statement)
     noise, machines = statement.sigma / statement.machines, statement.machines
     rho = hidden_rho(
         batches, machines, statement.clip_norm, noise, statement.resolution, statement.parameters
@@ -138,8 +149,31 @@ def _last_iterate(statement: PrivacyStatement) -> Releases:
     return Releases(float(rho.max()), 1.0)
 
 
+def _batches(statement: PrivacyStatement) -> NDArray[np.int64]:
+    """Return the batches of each machine in the steps of which the last iterate alone is seen."""
+    return growing_batches(max(1, statement.rounds - 1), statement.growth)
+
+
+def draws(statement: PrivacyStatement) -> Deviation:
+    """Return how far the noise of all releases that tell of one sample is from exact rounded normals.
+
+    Other machines draw theirs in the same way whatever the sample is, and so do releases that it is not in.
+    """
+    if statement.sigma == 0:
+        return EXACT
+    smallest = largest = statement.sigma / statement.resolution
+    messages = statement.touched
+    if statement.protects == LAST_ITERATE:
+        batches = _batches(statement)
+        smallest, largest = smallest * int(batches.min()), largest * int(batches.max())
+        messages = statement.rounds
+    if statement.noise == "aggregate":
+        smallest = largest = smallest * math.sqrt(statement.machines)
+    return deviation(statement.parameters, messages, smallest, largest)
+
+
 def recomputed(statement: PrivacyStatement) -> PrivacyStatement:
-    """Return the statement with rho and both epsilons computed again from what was released.
+    """Return the statement with rho and all epsilons computed again from what was released.
 
     Raises
     ------
@@ -147,18 +181,42 @@ def recomputed(statement: PrivacyStatement) -> PrivacyStatement:
         If the accountant is dp-accounting, and not installed.
     """
     if statement.accountant in SUBSAMPLED and statement.sigma > 0:
-        epsilon = _subsampled_epsilon(statement)
-        return replace(statement, rho=math.nan, epsilon=epsilon, epsilon_exact=epsilon)
-    rho = rho_of(releases(statement))
-    delta = statement.delta
+        rho = math.nan
+        exact_at = lemma_at = partial(_subsampled_epsilon, statement)
+    else:
+        rho = rho_of(releases(statement))
+        exact_at, lemma_at = partial(epsilon_exact, rho), partial(epsilon_paper, rho)
+    delta, of_all = statement.delta, draws(statement)
+    epsilon = with_sampler(exact_at, delta, of_all)
     return replace(
-        statement, rho=rho, epsilon=epsilon_paper(rho, delta), epsilon_exact=epsilon_exact(rho, delta)
+        statement,
+        rho=rho,
+        epsilon=with_sampler(lemma_at, delta, of_all),
+        epsilon_exact=epsilon,
+        epsilon_sampler=epsilon - exact_at(delta) if math.isfinite(epsilon) else 0.0,
     )
 
 
-def _subsampled_epsilon(statement: PrivacyStatement) -> float:
+def check_sampler(statement: PrivacyStatement) -> None:
+    """Refuse noise that is drawn on so fine a grid, and so often, that its deviations from exact noise count.
+
+    Raises
+    ------
+    InputError
+        If they cost more of epsilon than the share that is left to them.
+    """
+    exact = statement.epsilon_exact - statement.epsilon_sampler
+    if math.isinf(draws(statement).square) or not is_negligible(statement.epsilon_exact, exact):
+        raise InputError(
+            f"{statement.rounds:,} rounds of {statement.parameters:,} coordinates take more draws of noise "
+            f"than are known to be as good as exact ones with rho = {statement.rho:g}; give fewer --rounds, "
+            "or a larger --rho"
+        )
+
+
+def _subsampled_epsilon(statement: PrivacyStatement, delta: float) -> float:
     """Return the epsilon of releases about samples that are drawn at random."""
-    C, sigma, delta, rounds = statement.clip_norm, statement.sigma, statement.delta, statement.rounds
+    C, sigma, rounds = statement.clip_norm, statement.sigma, statement.rounds
     if statement.accountant == "pld":
         return poisson_epsilon(C, statement.drawn / statement.samples, rounds, sigma, delta)
     drawn = round(statement.drawn)
@@ -195,12 +253,12 @@ def mismatches(statement: PrivacyStatement) -> list[str]:
         f"{name} = {getattr(statement, name):.10g} is claimed, but {statement.touched:,} releases with "
         f"sigma = {statement.sigma:.10g} and clip_norm = {statement.clip_norm:.10g} give "
         f"{getattr(truth, name):.10g}"
-        for name in ("rho", "epsilon", "epsilon_exact")
+        for name in ("rho", "epsilon", "epsilon_exact", "epsilon_sampler")
         if not agree(getattr(statement, name), getattr(truth, name))
     ]
     if statement.accountant == "strong-composition" and statement.sigma > 0:
         sizes = statement.samples, round(statement.drawn), statement.rounds
-        if not is_covered(*sizes, truth.epsilon, statement.delta):
+        if not is_covered(*sizes, _subsampled_epsilon(statement, statement.delta), statement.delta):
             found.append(
                 f"epsilon = {truth.epsilon:.10g} does not follow: its theorem speaks of larger batches than "
                 f"drawn = {statement.drawn:g} of {statement.samples:,} samples, or of a smaller epsilon"
@@ -294,5 +352,5 @@ def samples_used(statement: PrivacyStatement) -> int:
 def _held(statement: PrivacyStatement) -> int:
     """Return from how many samples a run took its own: one a machine and round, batches, or all there are."""
     if statement.protects == LAST_ITERATE:
-        return statement.machines * int(growing_batches(max(1, statement.rounds - 1), statement.growth).sum())
+        return statement.machines * int(_batches(statement).sum())
     return statement.machines * (statement.samples or statement.rounds)

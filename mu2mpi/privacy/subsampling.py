@@ -114,7 +114,6 @@ def _constant(C: float, samples: int, drawn: int, rounds: int, delta: float) -> 
     return 16 * C * drawn * math.sqrt(rounds * logs) / samples
 
 
-@lru_cache(maxsize=32)
 def poisson_epsilon(C: float, probability: float, rounds: int, sigma: float, delta: float) -> float:
     """Return an epsilon of sums over samples that are each in each of them with the same probability.
 
@@ -146,14 +145,20 @@ def poisson_epsilon(C: float, probability: float, rounds: int, sigma: float, del
     Koskela, Jälkö and Honkela, "Computing tight differential privacy guarantees using FFT", 2020. Doroshenko
     et al., "Connect the dots: tighter discrete approximations of privacy loss distributions", 2022.
     """
+    return float(_poisson_losses(sigma / C, probability, rounds).get_epsilon_for_delta(delta))
+
+
+@lru_cache(maxsize=4)
+def _poisson_losses(multiplier: float, probability: float, rounds: int) -> Any:
+    """Return the distribution of the privacy loss of all rounds, `multiplier` being sigma / C."""
     distributions, relation = _accounting()
     one = distributions.from_gaussian_mechanism(
-        sigma / C,
+        multiplier,
         value_discretization_interval=min(COARSEST, FINENESS / math.sqrt(rounds)),
         sampling_prob=probability,
         neighboring_relation=relation,
     )
-    return float(one.self_compose(rounds).get_epsilon_for_delta(delta))
+    return one.self_compose(rounds)
 
 
 @lru_cache(maxsize=32)

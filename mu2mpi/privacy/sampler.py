@@ -1,0 +1,136 @@
+"""How far the noise as it is drawn is from exact rounded normals, and what that adds to epsilon.
+
+Let P be the probability of a cell of the grid for an exact pair of rounded normals, and Q that for a pair as
+it is drawn. docs/privacy.md shows |Q / P - 1| <= tau for every cell, with a bound on the mean square of tau.
+Over n pairs, log Q / P then adds up to more than some xi only with a probability that Bernstein's inequality
+bounds. So the releases are as private as those with exact noise, but for 2 xi of epsilon and a share of
+delta. What holds for exact noise may be known in any way: by Gaussian DP, by sampling or by iteration.
+
+References
+----------
+Boucheron, Lugosi and Massart, "Concentration inequalities", 2013: Theorem 2.10 (Bernstein).
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+__all__ = [
+    "EXACT",
+    "FINEST",
+    "RESERVE",
+    "SPREAD_BITS",
+    "Deviation",
+    "deviation",
+    "is_negligible",
+    "with_sampler",
+]
+
+ERROR = 16 * 2.0**-53
+"""A coordinate of a pair at radius r is computed, scaled and rounded with an error of at most ERROR r, in
+standard deviations. In units of 2^-53: 5.6 for the radius before its root is rounded, 1 for that, 1.5 for u,
+which has 53 bits, 3.2 for sine and cosine, 1 for each of two products, and 0.4 for the angle, which has 53
+bits, too; and some to spare."""
+
+FINEST = 2.0**21
+"""Draws with more than so many units of the grid in a standard deviation are spread."""
+
+SPREAD_BITS = 9
+"""Over 2^-9 of a standard deviation, or down to half of that: a power of two, in units of the grid."""
+
+COARSEST = 2.0**12
+"""The bound is for at least so many units of the grid in a standard deviation."""
+
+SHARE = 2.0**-11
+"""Of delta that is left to draws that are less likely than all that the bound is about."""
+
+RESERVE = 2.0**-9
+"""Share of an epsilon and a delta to be kept to that is left to the sampler; no run may need more."""
+
+SMALL = 0.01
+"""The share is of this where epsilon is smaller."""
+
+
+class Deviation(NamedTuple):
+    """How far all draws that tell of one sample are from exact ones.
+
+    Attributes
+    ----------
+    square : float
+        Sum over pairs of the mean square of tau.
+    largest : float
+        The largest tau of any cell.
+    """
+
+    square: float
+    largest: float
+
+    def __add__(self, other: "Deviation") -> "Deviation":  # type: ignore[override]
+        return Deviation(self.square + other.square, max(self.largest, other.largest))
+
+    def loss(self, log_inverse: float) -> float:
+        """Return what the sum of |log Q / P| passes with a probability of at most e^-log_inverse."""
+        linear = self.largest * log_inverse / 3
+        return self.square + linear + math.sqrt(linear**2 + 2 * self.square * log_inverse)
+
+
+EXACT = Deviation(0.0, 0.0)
+"""That of no draws at all."""
+
+
+def deviation(d: int, messages: int, smallest: float, largest: float) -> Deviation:
+    """Return how far the noise of some messages is from exact.
+
+    Parameters
+    ----------
+    d : int
+        Coordinates of a message.
+    messages : int
+        How many of them tell of one sample.
+    smallest, largest : float
+        Standard deviations of their noise in units of the grid lie between these.
+    """
+    if smallest < COARSEST:
+        return Deviation(math.inf, math.inf)
+    # An integer stands for an interval of one unit, or if draws are spread, of 2^-(SPREAD_BITS + 1) or more.
+    width = 1 / min(largest, FINEST) if smallest <= FINEST else 2.0 ** -(SPREAD_BITS + 1)
+    # No more pairs than coordinates.
+    return Deviation(messages * d * (6.5 * ERROR / width) ** 2, 2.0**-41 / width + 2.0**-60 / width**2)
+
+
+def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Deviation) -> float:
+    """Return the epsilon at delta of releases whose noise is drawn as it is.
+
+    Parameters
+    ----------
+    epsilon_at : callable
+        Takes a delta, and returns the epsilon of the releases with exact noise.
+    delta : float
+        In (0, 1).
+    draws : Deviation
+        All draws that one sample can be told by.
+
+    Returns
+    -------
+    float
+        Infinite if the deviation is too large to say anything.
+
+    Notes
+    -----
+    With a probability of at least 1 - delta' each of Q <= e^xi P and P <= e^xi Q holds for what is seen. From
+    (epsilon, delta'') for P follows (epsilon + 2 xi, e^xi delta'' + (1 + e^(epsilon + xi)) delta') for Q.
+    """
+    exact = epsilon_at(delta)
+    if draws == EXACT or math.isinf(exact):
+        return exact
+    ceiling = 1.01 * exact + 0.01
+    xi = draws.loss(ceiling + math.log(2 / (SHARE * delta)))
+    if 2 * xi > ceiling:
+        return math.inf
+    epsilon = epsilon_at(delta * (1 - SHARE) * math.exp(-xi)) + 2 * xi
+    return epsilon if epsilon <= ceiling else math.inf
+
+
+def is_negligible(epsilon: float, exact: float) -> bool:
+    """Return whether the sampler adds no more than its reserve to the epsilon of exact noise."""
+    return math.isinf(exact) or epsilon - exact <= RESERVE * max(exact, SMALL)

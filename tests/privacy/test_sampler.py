@@ -1,0 +1,294 @@
+"""The noise as it is drawn against exact normals: each error, all words in the small, the tails, the cost."""
+
+import math
+import secrets
+
+import mpmath
+import numba
+import numpy as np
+import pytest
+import reference as ref
+from hypothesis import strategies as st
+from relaxed import given
+from scipy import stats
+
+from mu2mpi.privacy.accountant import epsilon_exact
+from mu2mpi.privacy.box_muller import FEWEST_BITS, normal_pair, split, split_word, squared_radius
+from mu2mpi.privacy.grid import choose_resolution
+from mu2mpi.privacy.noise import (
+    CHUNK,
+    MACHINE,
+    MAX_NORMAL,
+    MOST_FURTHER,
+    PAIRS,
+    add_noise,
+    key_words,
+    padded_zeros,
+    root_key,
+    standard_normal,
+)
+from mu2mpi.privacy.sampler import (
+    COARSEST,
+    ERROR,
+    EXACT,
+    FINEST,
+    RESERVE,
+    SPREAD_BITS,
+    Deviation,
+    deviation,
+    is_negligible,
+    with_sampler,
+)
+
+
+@numba.njit
+def pair_of(radius_word, angle_word):
+    e, v = split_word(radius_word)
+    return normal_pair(squared_radius(e, v), angle_word)
+
+
+@numba.njit
+def small_square(value, shift):
+    e, v = split(value, shift)
+    return squared_radius(e, v)
+
+
+def exact_pair(u, angle_word):
+    """The point at -2 log u and at the angle that the whole word stands for, with 60 digits."""
+    signed = angle_word - (angle_word >> 63 << 64)
+    angle = mpmath.mpf(signed) / 2**64 * mpmath.pi / 2
+    radius = mpmath.sqrt(-2 * mpmath.log(u)) * (-1 if angle_word & 2 else 1)
+    cosine, sine = radius * mpmath.cos(angle), radius * mpmath.sin(angle)
+    return (sine, cosine) if angle_word & 1 else (cosine, sine)
+
+
+# Words of all magnitudes, close to 2^64 too, and at the step of the mantissa.
+near_the_top = st.integers(1, 2**64 - 2**63).map(lambda below: 2**64 - below)
+of_any_size = st.integers(FEWEST_BITS, 63).flatmap(lambda k: st.integers(2**k, 2 ** (k + 1) - 1))
+near_the_step = st.integers(-(2**20), 2**20).map(lambda k: math.isqrt(2**127) + k)
+close_to_the_top = st.integers(1, 2**30).map(lambda below: 2**64 - below)
+word = of_any_size | near_the_top | near_the_step | close_to_the_top
+
+
+@given(word, st.integers(0, 2**64 - 1), max_examples=400)
+def test_a_pair_is_as_close_to_an_exact_one_as_the_bound_takes_it_to_be(radius_word, angle_word):
+    with mpmath.workdps(60):
+        # Close to 1 a word stands for the upper end of its interval, and else for its lower.
+        last = mpmath.mpf(radius_word + (radius_word >= math.isqrt(2**127))) / 2**64
+        radius = mpmath.sqrt(-2 * mpmath.log(last)) if last < 1 else mpmath.mpf(0)
+        found = pair_of(np.uint64(radius_word), np.uint64(angle_word))
+        for ours, exact in zip(found, exact_pair(last, angle_word), strict=True):
+            # Of 16 units, 2 are for the product with the scale and its rounding, which come later.
+            assert abs(mpmath.mpf(ours) - exact) <= ERROR * radius * 14 / 16
+
+
+@pytest.mark.parametrize("value", [2.0**44, 2.0**44 * 1.4142, 2.0**60 + 4096, 2.0**107])
+@pytest.mark.parametrize("shift", [64.0, 128.0, 1024.0])
+def test_small_words_have_the_radius_of_all_their_words(value, shift):
+    with mpmath.workdps(60):
+        exact = -2 * mpmath.log(mpmath.mpf(value) / mpmath.mpf(2) ** int(shift))
+        assert abs(small_square(value, shift) / exact - 1) < 11.2 * 2.0**-53
+
+
+def test_no_draw_is_larger_than_the_largest():
+    assert math.sqrt(small_square(1.0, 64.0 * (MOST_FURTHER + 1))) < MAX_NORMAL
+    assert math.sqrt(pair_of(np.uint64(0), np.uint64(0))[0] ** 2) < MAX_NORMAL
+    assert pair_of(np.uint64(2**64 - 1), np.uint64(0)) == (0.0, 0.0)
+
+
+# ------------------------------------------------------------------------------------ all words, in the small
+
+
+FURTHER_BITS = 6
+
+
+@numba.njit
+def enumerate_cells(bits, angle_bits, small_bits, k, reach):
+    """Return the probability of each cell of a grid of 2^-k, by all words of so many bits.
+
+    Words of fewer than `small_bits` are continued by a further word, as words below 2^44 are in the large;
+    each word stands for the middle of those that begin with it.
+    """
+    n = reach * 2**k
+    cells = np.zeros((2 * n + 1, 2 * n + 1))
+    angles = 2**angle_bits
+    for i in range(2**bits):
+        further = 2**FURTHER_BITS if i < 2**small_bits else 1
+        for j in range(further):
+            if further > 1:
+                square = small_square(float((i * further + j) * 2 + 1), bits + FURTHER_BITS + 1.0)
+                weight = 2.0 ** (-bits - FURTHER_BITS - angle_bits)
+            else:
+                middle = (np.uint64(i) << np.uint64(64 - bits)) + (np.uint64(1) << np.uint64(63 - bits))
+                e, v = split_word(middle)
+                square, weight = squared_radius(e, v), 2.0 ** (-bits - angle_bits)
+            for a in range(angles):
+                place = (np.uint64(a >> 2) << np.uint64(66 - angle_bits)) + (
+                    np.uint64(1) << np.uint64(65 - angle_bits)
+                )
+                g, h = normal_pair(square, place | np.uint64(a & 3))
+                x, y = int(np.rint(g * 2.0**k)) + n, int(np.rint(h * 2.0**k)) + n
+                if 0 <= x <= 2 * n and 0 <= y <= 2 * n:
+                    cells[x, y] += weight
+    return cells
+
+
+def exact_cells(k, reach):
+    n = reach * 2**k
+    edges = (np.arange(-n, n + 2) - 0.5) / 2**k
+    mass = np.diff(stats.norm.cdf(edges))
+    return np.outer(mass, mass)
+
+
+def bound_in_the_small(bits, angle_bits, small_bits, k, reach):
+    """The bound of docs/privacy.md for each cell, with the errors of so few bits in place of rounding."""
+    n, h = reach * 2**k, 2.0**-k
+    centre = np.arange(-n, n + 1) / 2**k
+    r = np.hypot(centre[:, None], centre[None, :])
+    near, far = np.maximum(r - h, 0), r + h
+    u = np.exp(-(far**2) / 2)
+    spacing = np.where(u < 2.0 ** (small_bits - bits), 2.0 ** (-bits - FURTHER_BITS), 2.0**-bits)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        error = spacing / 2 / (u * near) + far * math.pi / 2 * 2.0 ** (1 - angle_bits)
+        tau = 4 * error / h * (1 + error / h) * np.exp(math.sqrt(2) * far * (h + 2 * error))
+    return np.where(r >= 2 * h, tau, np.inf)
+
+
+@pytest.mark.parametrize(("bits", "angle_bits"), [(12, 12), (13, 12), (12, 13)])
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_all_words_in_the_small_keep_to_the_bound(bits, angle_bits, k):
+    small = bits // 2 - 2
+    found, exact = enumerate_cells(bits, angle_bits, small, k, 4), exact_cells(k, 4)
+    deviations, bound = np.abs(found / exact - 1), bound_in_the_small(bits, angle_bits, small, k, 4)
+    checked = bound < 0.5
+    assert checked.mean() > 0.5
+    assert np.all(deviations[checked] <= bound[checked])
+
+
+def mean_square(bits, angle_bits, k):
+    found, exact = enumerate_cells(bits, angle_bits, bits // 2 - 2, k, 4), exact_cells(k, 4)
+    return float(np.sum((found - exact) ** 2 / exact))
+
+
+def test_the_deviation_grows_with_the_grid_and_falls_with_the_bits_as_the_bound_says():
+    """The bound allows a factor 4 for each bit of the grid and each bit of the words; cells that hold many
+    words do better."""
+    by_grid = [mean_square(13, 13, k) for k in (2, 3, 4)]
+    assert by_grid[0] < by_grid[1] < by_grid[2]
+    assert mean_square(13, 13, 2) < mean_square(11, 11, 2) / 4
+
+
+def test_words_that_are_not_continued_break_the_bound_in_the_tail():
+    """The check in the small would have found a lattice of absolute spacing."""
+    bits, k = 12, 3
+    found, exact = enumerate_cells(bits, 12, 0, k, 4), exact_cells(k, 4)
+    bound = bound_in_the_small(bits, 12, bits // 2 - 2, k, 4)
+    checked = bound < 0.5
+    assert np.any(np.abs(found / exact - 1)[checked] > bound[checked])
+
+
+# ------------------------------------------------------------------------------------ tails and spreading
+
+
+def test_tails_have_no_lattice():
+    """For pairs with r^2 > 30, the fractional part of 2^b exp(-r^2 / 2) is uniform, and so is that of angles.
+
+    The key is new in every run, so that runs add up: each draws 2e8 pairs, of which some 60 are that far out.
+    Forty-six tests, each failing with probability 2e-6: one run in ten thousand.
+    """
+    seed = secrets.randbelow(2**62)
+    print(f"seed {seed}")
+    squares, angles = far_out(key_words(root_key(seed)), 30.0, 400, 10**6)
+    assert stats.poisson.sf(squares.size - 1, 2e8 * math.exp(-15)) > 2e-6
+    assert stats.poisson.cdf(squares.size, 2e8 * math.exp(-15)) > 2e-6
+    for b in range(48, 71):
+        for values in (2.0**b * np.exp(-squares / 2), 2.0 ** (b - 24) * angles):
+            assert stats.kstest(values % 1, "uniform").pvalue > 2e-6, b
+
+
+def far_out(key, least, draws, d):
+    """Return the squared radii of all pairs beyond one, and their angles in turns."""
+    squares, angles = [], []
+    for t in range(draws):
+        pairs = standard_normal(key, MACHINE, 1, t, d // CHUNK * CHUNK).reshape(-1, 2, PAIRS)
+        g, h = pairs[:, 0], pairs[:, 1]
+        square = g * g + h * h
+        chosen = square > least
+        squares.append(square[chosen])
+        angles.append(np.arctan2(h[chosen], g[chosen]) / (2 * math.pi) + 0.5)
+    return np.concatenate(squares), np.concatenate(angles)
+
+
+def test_small_words_are_continued_by_further_ones_of_the_stream():
+    """In 10^7 pairs some ten words are below 2^44; their radii follow from the stream as it is documented."""
+    key = root_key(5)
+    found = 0
+    for t in range(1, 9):
+        pairs = standard_normal(key_words(key), MACHINE, 3, t, 5_000 * CHUNK).reshape(-1, 2, PAIRS)
+        squares = (pairs**2).sum(axis=1)
+        for chunk, i in np.argwhere(squares > 27.73):
+            words = [
+                int(ref.noise_words(key, (MACHINE + 16 * level, 3, t), int(chunk))[i]) for level in range(3)
+            ]
+            assert words[0] < 2**FEWEST_BITS
+            u = (mpmath.mpf(words[0]) * 2**64 + words[1]) / mpmath.mpf(2) ** 128
+            assert abs(squares[chunk, i] + 2 * mpmath.log(u)) < 1e-13
+            found += 1
+    assert 1 <= found < 30
+
+
+@given(st.floats(FINEST, 2.0**45), st.integers(1, 700), max_examples=20)
+def test_on_a_fine_grid_a_draw_is_spread_by_uniform_integers(scale, d):
+    key = root_key(6)
+    flat, _ = padded_zeros((1, d))
+    out, shaped = padded_zeros((1, d))
+    add_noise(out, flat, key_words(key), MACHINE, 2, 1, 9, scale)
+    bits = math.floor(math.log2(scale)) - SPREAD_BITS - 1
+    words = np.concatenate([ref.noise_words(key, (MACHINE + 256, 2, 9), c) for c in range(-(-d // CHUNK))])
+    offsets = (words >> np.uint64(63 - bits)).astype(np.int64) - 2**bits if scale > FINEST else 0
+    draw = np.rint(scale * standard_normal(key_words(key), MACHINE, 2, 9, d)).astype(np.int64)
+    assert np.all(np.abs(shaped[0] - draw - (offsets[:d] if scale > FINEST else 0)) <= 1)
+    if scale > FINEST:
+        assert -(2**bits) <= offsets.min() <= offsets.max() < 2**bits
+        assert 2.0 ** -(SPREAD_BITS + 1) <= 2.0 ** (bits + 1) / scale <= 2.0**-SPREAD_BITS
+
+
+# ----------------------------------------------------------------------------------------- what it costs
+
+
+@given(
+    st.floats(math.log(0.01), math.log(100)).map(math.exp),
+    st.floats(-30, -1).map(lambda x: 10**x),
+    st.integers(1, 10**11),
+    st.floats(12.001, 40).map(lambda x: 2**x),
+    max_examples=20,
+)
+def test_what_is_stated_is_what_the_theorem_says(rho, delta, draws, scale):
+    found = with_sampler(lambda d: epsilon_exact(rho, d), delta, deviation(1, draws, scale, scale))
+    expected = ref.epsilon_sampled(lambda d: ref.epsilon_exact(rho, d), delta, draws, scale)
+    assert found == pytest.approx(float(expected), rel=1e-9)
+
+
+@pytest.mark.parametrize("rho", [0.02, 0.1, 0.5, 1, 4, 16])
+@pytest.mark.parametrize(("d", "rounds"), [(7850, 60_000), (10**7, 10**4)])
+def test_large_runs_cost_next_to_nothing(d, rounds, rho):
+    sigma = 2 * math.sqrt(rounds) / rho
+    scale = sigma / choose_resolution(1.0, 1.0, sigma, d, 1, rounds)
+    exact = epsilon_exact(rho, 1e-6)
+    stated = with_sampler(lambda x: epsilon_exact(rho, x), 1e-6, deviation(d, rounds, scale, scale))
+    assert exact < stated < exact * 1.002
+    assert is_negligible(stated, exact)
+
+
+def test_the_cost_grows_with_draws_and_grid_and_is_refused_where_nothing_is_known():
+    some = deviation(100, 10, 2.0**20, 2.0**20)
+    more = deviation(100, 20, 2.0**20, 2.0**20)
+    finer = deviation(100, 10, 2.0**20, 2.0**21)
+    assert EXACT.loss(30) == 0 < some.loss(30) < more.loss(30) < finer.loss(30)
+    assert more == some + some
+    assert deviation(100, 10, FINEST * 2, FINEST * 4).loss(30) < some.loss(30)
+    assert math.isinf(deviation(1, 1, COARSEST * 0.99, FINEST).square)
+    assert math.isinf(with_sampler(lambda _: 1.0, 1e-5, Deviation(1.0, 1.0)))
+    assert with_sampler(lambda _: 1.0, 1e-5, EXACT) == 1.0
+    assert math.isinf(with_sampler(lambda _: math.inf, 1e-5, some))
+    assert not is_negligible(1 + 2 * RESERVE, 1.0)
