@@ -20,6 +20,7 @@ from mu2mpi.options import Parser, add_experiment_options, given_settings, merge
 from mu2mpi.signals import CHECKPOINT_SECONDS, stop_requests
 
 if TYPE_CHECKING:
+    from mu2mpi.experiment import Experiment
     from mu2mpi.results.reader import Summary
 
 __all__ = ["main"]
@@ -117,6 +118,7 @@ def _parser() -> Parser:
         _add_report,
         _add_show,
         _add_privacy,
+        _add_publish,
         _add_audit,
         _add_job,
         _add_launch,
@@ -219,7 +221,16 @@ def _run(arguments: argparse.Namespace) -> int:
         loss, accuracy = result.history.test_loss[-1], result.history.test_accuracy[-1]
         print(f"{output}: test loss {loss:.4f}, accuracy {accuracy:.1%}; next: mu2mpi show {output}")
         print(in_brief(result.privacy))
+        _warn_of_test_share([result.experiment])
     return 0
+
+
+def _warn_of_test_share(experiments: "Sequence[Experiment]") -> None:
+    """Say what is not protected of runs that are private but for their test set."""
+    from mu2mpi.analysis.show import TEST_SHARE
+
+    if any(experiment.tests_on_a_share and experiment.seed is None for experiment in experiments):
+        print(f"not private: {TEST_SHARE[0].lower()}{TEST_SHARE[1:]}")
 
 
 def _add_sweep(commands: "Commands[Parser]") -> None:
@@ -263,6 +274,8 @@ def _sweep(arguments: argparse.Namespace) -> int:
     run_sweep(
         sweep, chosen, arguments.output, arguments.data_dir, arguments.overwrite, arguments.checkpoint_every
     )
+    if communicator.rank == 0:
+        _warn_of_test_share([experiment for _, experiment in chosen])
     return 0
 
 
@@ -416,6 +429,11 @@ def _report(arguments: argparse.Namespace) -> int:
 def _add_show(commands: "Commands[Parser]") -> None:
     parser = _add_command(commands, "show", _show, "print what a result file or a checkpoint holds")
     parser.add_argument("path", type=Path, metavar="FILE", help="a result file, which may not be finished")
+    parser.add_argument(
+        "--diagnostics",
+        action="store_true",
+        help="print also what is computed from private data and not covered by the guarantee",
+    )
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -429,7 +447,7 @@ def _show(arguments: argparse.Namespace) -> int:
     if path.suffix == SUFFIX:
         print(describe_checkpoint(read_checkpoint(path), path))
     else:
-        print(describe(read_result(path), path))
+        print(describe(read_result(path), path, arguments.diagnostics))
     return 0
 
 
@@ -476,6 +494,49 @@ def _privacy(arguments: argparse.Namespace) -> int:
     for problem in problems:
         print(f"mu2mpi: error: {problem}", file=sys.stderr)
     return 1 if problems else 0
+
+
+def _add_publish(commands: "Commands[Parser]") -> None:
+    parser = _add_command(
+        commands,
+        "publish",
+        _publish,
+        "write results anew without what the guarantee does not cover",
+        "Left out are diagnostics, times, the machine, the folders of data files, and loss and accuracy on a "
+        "share of the data file. A result whose claims do not hold, or that protects nobody, is refused.",
+    )
+    parser.add_argument(
+        "paths", type=Path, nargs="+", metavar="PATH", help="result files, or folders of them"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="PATH",
+        help="file for one file, or folder for several",
+    )  # fmt: skip
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    parser.add_argument(
+        "--even-if-unprotected",
+        action="store_true",
+        help="publish also runs whose noise follows from their seed, or that added none",
+    )
+    parser.add_argument(
+        "--with-test-results",
+        action="store_true",
+        help="keep loss and accuracy on a share of the data file: no noise protects the people in it",
+    )
+
+
+def _publish(arguments: argparse.Namespace) -> int:
+    from mu2mpi.analysis.publication import publish
+
+    lines = publish(
+        arguments.paths,
+        arguments.output,
+        overwrite=arguments.overwrite,
+        even_if_unprotected=arguments.even_if_unprotected,
+        with_test_results=arguments.with_test_results,
+    )
+    print("\n".join(lines))
+    return 0
 
 
 def _add_audit(commands: "Commands[Parser]") -> None:

@@ -24,7 +24,16 @@ from mu2mpi.methods import METHODS, Method, method_of
 from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
 from mu2mpi.privacy.sampler import RESERVE
 
-__all__ = ["FILE", "SOURCE_OPTIONS", "Experiment", "Sweep", "is_file", "read_toml", "result_name"]
+__all__ = [
+    "FILE",
+    "MADE_UP_DATA",
+    "SOURCE_OPTIONS",
+    "Experiment",
+    "Sweep",
+    "is_file",
+    "read_toml",
+    "result_name",
+]
 
 NAMED = ("data", "preset", "method", "estimator", "query", "server", "machines", "rho", "seed")
 """Settings that name a result where no sweep says which ones vary; later ones do where they are used."""
@@ -45,7 +54,8 @@ out at these values, so that whatever follows from it, such as the noise of a se
 BY_PRESET = ("normalize", "clip_norm", "diameter", "eta_scale")
 """What a preset chooses where it is not set explicitly, once M is known."""
 
-BUILT_IN = ("digits", "mnist", "synthetic", "population")
+MADE_UP_DATA = ("synthetic", "population")
+BUILT_IN = ("digits", "mnist", *MADE_UP_DATA)
 MADE_UP = ("samples", "features", "classes", "data_seed")
 FILE = "a file"
 SUFFIXES = (".h5", ".hdf5", ".npz", ".csv", ".csv.gz", ".svm", ".svm.gz", ".libsvm", ".libsvm.gz")
@@ -258,7 +268,7 @@ class Experiment(BaseModel):
     @classmethod
     def _read_features(cls, value: object, info: ValidationInfo) -> object:
         """Take a number for data that are made up and a name otherwise, though options are all texts."""
-        if info.data.get("data") not in ("synthetic", "population"):
+        if info.data.get("data") not in MADE_UP_DATA:
             return None if value is None else str(value)
         try:
             count = 20 if value is None else int(str(value))
@@ -441,6 +451,23 @@ class Experiment(BaseModel):
         """
         follows = () if self.epsilon is None else ("rho",)
         return tomli_w.dumps({k: v for k, v in self.settings().items() if k not in follows})
+
+    def sent(self) -> Self:
+        """Return the experiment without what changes nothing in what a completed run sends.
+
+        With the same seed, runs that agree in this draw the same noise, and on the same data send the same
+        messages. With epsilon unset, rho speaks for itself, and without the preset what it chose. Where
+        samples are drawn at random, the noise follows from epsilon and delta instead.
+        """
+        unset: dict[str, Any] = {"seed": None, "evaluations": None}
+        if not self.pieces.draws:
+            unset |= {"epsilon": None, "delta": type(self).model_fields["delta"].default, "preset": None}
+        return self.model_copy(update=unset)
+
+    @property
+    def tests_on_a_share(self) -> bool:
+        """Whether the test set is a share of a file of the user's: people's data, which no noise protects."""
+        return is_file(self.data) and not isinstance(self.test, str)
 
     def settings(self) -> dict[str, Any]:
         """Return every option that has a value and applies to this data source.

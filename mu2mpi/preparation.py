@@ -207,13 +207,7 @@ class Keys:
         It depends on everything that changes what is sent. If runs with the same secret seed and, say,
         different rho drew the same normals, a difference of their messages would hold no noise.
         """
-        delta = Experiment.model_fields["delta"].default
-        # With epsilon unset, rho speaks for itself, and without the preset what it chose.
-        unsent = {"seed": None, "epsilon": None, "delta": delta, "evaluations": None, "preset": None}
-        if experiment.pieces.draws:
-            # There the noise follows from epsilon and delta.
-            unsent = {"seed": None, "evaluations": None}
-        return derive_key(root, "noise", experiment.model_copy(update=unsent).to_toml())
+        return derive_key(root, "noise", experiment.sent().to_toml())
 
     @classmethod
     def draw(cls, experiment: Experiment, communicator: Communicator, root: bytes | None = None) -> "Keys":

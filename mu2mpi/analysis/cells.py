@@ -182,7 +182,7 @@ def without_repeats(runs: Iterable[Summary], by_ranks: bool = False) -> tuple[li
     first: dict[Key, Summary] = {}
     notes = []
     for run in runs:
-        trained = run.experiment.model_copy(update={"epsilon": None, "delta": None, "evaluations": None})
+        trained = run.experiment.seed, run.experiment.sent()
         # Without a seed every run is a new one, and only a copy of its file agrees in all of these.
         copied = () if run.experiment.seed is not None else (run.created, run.test_loss, run.test_accuracy)
         ranks = run.figures.get("ranks") if by_ranks else None

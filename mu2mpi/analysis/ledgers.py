@@ -6,10 +6,10 @@ from pathlib import Path
 
 from mu2mpi.algorithm.snowball import growth_of
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
-from mu2mpi.analysis.show import rounded_up, who_sees
+from mu2mpi.analysis.show import TEST_SHARE, rounded_up, who_sees
+from mu2mpi.analysis.together import Release, together
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import SOURCE_OPTIONS
-from mu2mpi.privacy.accountant import epsilon_exact, rho_of
+from mu2mpi.privacy.accountant import rho_of
 from mu2mpi.privacy.ledger import (
     ADJACENCY,
     ALL_RELEASES,
@@ -34,7 +34,7 @@ MEANING = (
 )
 
 NOT_COVERED = (
-    "The guarantee does not cover /diagnostics and /timing of a file: remove them from one that you publish."
+    "The guarantee does not cover /diagnostics and the times of a file: `mu2mpi publish` writes one without."
 )
 
 
@@ -70,11 +70,12 @@ def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
     ]
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "computed again"]
     kinds = {(result.privacy.server, result.privacy.protects): result.privacy for _, result in results}
+    said = [] if problems else together(Release.of(path, result) for path, result in results)
     parts = [
         as_text(header, [rows]),
         *(as_paragraph(f"{server.capitalize()} server: {_who(kinds[server, _])}") for server, _ in kinds),
         as_paragraph(MEANING),
-        "" if problems else _together(results),
+        *(as_paragraph(f"Together: {sentence}") for sentence in said),
         as_bullets(_remarks(results)),
     ]
     return "\n\n".join(part for part in parts if part), problems
@@ -158,48 +159,20 @@ def _with_history(result: Result) -> list[str]:
     return []
 
 
-def _together(results: Sequence[tuple[Path, Result]]) -> str:
-    """Say what all runs on the same data reveal together; a seeded run that is there twice counts once."""
-    of_data: dict[tuple[object, ...], dict[object, Result]] = {}
-    for path, result in results:
-        experiment = result.experiment
-        options = SOURCE_OPTIONS.get(experiment.data, ())
-        data = (experiment.data, *(getattr(experiment, name) for name in options))
-        sent = experiment.model_copy(update={"epsilon": None, "delta": None, "evaluations": None})
-        run = path if experiment.seed is None else sent
-        of_data.setdefault(data, {})[run] = result
-    lines = []
-    for (name, *_), runs in of_data.items():
-        claims = [result.privacy for result in runs.values()]
-        if len(runs) == 1 or any(math.isinf(claim.epsilon_exact) for claim in claims):
-            continue
-        learns = f"Together: whoever sees what these {len(runs)} runs on {name} released learns at most"
-        if any(math.isnan(claim.rho) for claim in claims):
-            # Not all are Gaussian mechanisms, but what any releases reveal adds up.
-            epsilon = rounded_up(sum(claim.epsilon_exact for claim in claims))
-            delta = sum(claim.delta for claim in claims)
-            lines.append(f"{learns} epsilon = {epsilon} at delta = {delta:g}, the sums of theirs.")
-            continue
-        rho = rho_of(kind for claim in claims for kind in releases(claim))
-        delta = min(claim.delta for claim in claims)
-        epsilon = rounded_up(epsilon_exact(rho, delta))
-        lines.append(
-            f"{learns} as much as from one with rho = {rounded_up(rho)}; exactly, epsilon = {epsilon} at "
-            f"delta = {delta:g}."
-        )
-    return "\n".join(as_paragraph(line) for line in lines)
-
-
 def _remarks(results: Sequence[tuple[Path, Result]]) -> list[str]:
     """Return each concern once, with the files that it is about where it is not about all."""
     about: dict[str, list[Path]] = {}
     for path, result in results:
-        for concern in concerns(result.privacy):
-            about.setdefault(concern.full, []).append(path)
-    remarks = [
+        texts = [concern.full for concern in concerns(result.privacy)]
+        if result.experiment.tests_on_a_share and result.history.has_losses:
+            texts.append(TEST_SHARE)
+        if result.diagnostics is not None or result.timing:
+            texts.append(NOT_COVERED)
+        for text in texts:
+            about.setdefault(text, []).append(path)
+    return [
         text if len(paths) == len(results) else f"{_names(paths)}: {text}" for text, paths in about.items()
     ]
-    return [*remarks, NOT_COVERED]
 
 
 def _names(paths: Sequence[Path]) -> str:

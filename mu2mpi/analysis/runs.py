@@ -110,8 +110,8 @@ class Run:
         return self.result.theory
 
     @property
-    def diagnostics(self) -> Diagnostics:
-        """Facts about the private data that the guarantee does not cover."""
+    def diagnostics(self) -> Diagnostics | None:
+        """Facts about the private data that the guarantee does not cover; None of a published file."""
         return self.result.diagnostics
 
     @property

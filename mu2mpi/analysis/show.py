@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import number_text
 from mu2mpi.analysis.formats import as_paragraph, as_text
@@ -14,6 +15,7 @@ from mu2mpi.privacy.ledger import LAST_ITERATE, PrivacyStatement, concerns
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
 __all__ = [
+    "TEST_SHARE",
     "WHO",
     "describe",
     "describe_checkpoint",
@@ -34,6 +36,11 @@ WHO = {
     "trusted": "Whoever sees everything that leaves the server, which itself sees sums without noise,",
 }
 
+TEST_SHARE = (
+    "Test loss and accuracy were computed without noise on a share of the data file: nothing protects the "
+    "people in it. Do not publish these numbers, or test on a file that is public (--test FILE)."
+)
+
 BY = {
     "strong-composition": "by the theorem of Lowy and Razaviyayn",
     "pld": "by the distribution of the privacy loss, which dp-accounting computes",
@@ -41,7 +48,7 @@ BY = {
 """How it is known what is revealed about samples that are drawn at random."""
 
 
-def describe(result: Result, path: Path) -> str:
+def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
     """Say what a result holds.
 
     Parameters
@@ -50,6 +57,8 @@ def describe(result: Result, path: Path) -> str:
         What `mu2mpi.results.reader.read_result` returned.
     path : Path
         The file's name, for the heading.
+    diagnostics : bool, optional
+        Whether to print what the guarantee does not cover.
 
     Returns
     -------
@@ -59,9 +68,9 @@ def describe(result: Result, path: Path) -> str:
     sections = {
         "Experiment": _experiment(result),
         "History": _history(result.history),
-        "Privacy": describe_privacy(result.privacy),
+        "Privacy": _privacy(result),
         "Theory": _theory(result.theory),
-        "Diagnostics": _diagnostics(result.diagnostics),
+        "Diagnostics": _diagnostics(result.diagnostics, path, diagnostics),
         "Time in seconds": _timing(result),
         "Where it ran": _pairs(result.environment.items()),
         "To repeat it": _repeat(result),
@@ -136,8 +145,8 @@ def _experiment(result: Result) -> str:
     classes, features = result.x.shape
     final = {
         "model": f"{classes} classes x {features:,} features (bias included)",
-        "final test loss": f"{result.history.test_loss[-1]:.4f}",
-        "final test accuracy": f"{result.history.test_accuracy[-1]:.1%}",
+        "final test loss": _texts(result.history.test_loss[-1:], "{:.4f}")[0],
+        "final test accuracy": _texts(result.history.test_accuracy[-1:], "{:.1%}")[0],
     }
     if result.class_names is not None:
         final["classes"] = ", ".join(result.class_names[:MOST_NAMES])
@@ -148,18 +157,25 @@ def _experiment(result: Result) -> str:
 def _history(history: History) -> str:
     """Return the first, the last and some rows between them, evenly spread over the evaluations."""
     chosen = np.unique(np.linspace(0, len(history) - 1, HISTORY_ROWS).round().astype(int))
-    rows = [
-        [
-            f"{history.round[k]:,}",
-            f"{history.samples[k]:,}",
-            f"{history.test_loss[k]:.4f}",
-            f"{history.test_accuracy[k]:.1%}",
-            "none" if math.isnan(history.rho_spent[k]) else f"{history.rho_spent[k]:.3g}",
-            f"{history.elapsed_seconds[k]:.2f}",
-        ]
-        for k in chosen
-    ]
-    return as_text(["round", "samples", "test loss", "accuracy", "rho spent", "seconds"], [rows])
+    columns = {
+        "round": [f"{t:,}" for t in history.round[chosen]],
+        "samples": [f"{n:,}" for n in history.samples[chosen]],
+        "test loss": _texts(history.test_loss[chosen], "{:.4f}"),
+        "accuracy": _texts(history.test_accuracy[chosen], "{:.1%}"),
+        "rho spent": _texts(history.rho_spent[chosen], "{:.3g}"),
+        "seconds": _texts(history.elapsed_seconds[chosen], "{:.2f}"),
+    }
+    return as_text(list(columns), [list(zip(*columns.values(), strict=True))])
+
+
+def _texts(values: NDArray[np.float64], style: str) -> list[str]:
+    return ["none" if math.isnan(value) else style.format(value) for value in values]
+
+
+def _privacy(result: Result) -> str:
+    """Return the guarantee, and a warning of a test set that it does not cover."""
+    warned = result.experiment.tests_on_a_share and result.history.has_losses
+    return describe_privacy(result.privacy) + f"\n{as_paragraph(f'WARNING: {TEST_SHARE}')}" * warned
 
 
 def _theory(theory: Theory | None) -> str:
@@ -193,7 +209,14 @@ def _theory(theory: Theory | None) -> str:
     return f"{grid}\n{note}"
 
 
-def _diagnostics(diagnostics: Diagnostics) -> str:
+def _diagnostics(diagnostics: Diagnostics | None, path: Path, asked_for: bool) -> str:
+    if diagnostics is None:
+        return "This file holds none." if asked_for else ""
+    if not asked_for:
+        return as_paragraph(
+            "This file holds some, computed from the private data and not covered by the guarantee. To see "
+            f"them: mu2mpi show --diagnostics {path}; to write a file without them: mu2mpi publish."
+        )
     return as_paragraph(
         f"Largest increment norm {diagnostics.largest_increment_norm:.4g}; "
         f"{diagnostics.clipped_share:.3%} of the increments were clipped. These two numbers are computed "

@@ -108,7 +108,7 @@ def read_result(path: Path) -> Result:
         schema. The message names the file.
     """
     with _open(path) as file:
-        model, timing = _group(file, path, "model"), _group(file, path, "timing")
+        model = _group(file, path, "model")
         _check_group(file, path, "history")
         return Result(
             experiment=stored_experiment(file, path),
@@ -117,10 +117,10 @@ def read_result(path: Path) -> Result:
             history=History(**_columns(file)),
             privacy=_privacy(file, path),
             theory=_record(Theory, file["theory"]) if "theory" in file else None,
-            diagnostics=_record(Diagnostics, _group(file, path, "diagnostics")),
+            diagnostics=_record(Diagnostics, file["diagnostics"]) if "diagnostics" in file else None,
             class_counts=_class_counts(file),
             class_names=_class_names(model),
-            timing=_timing(timing),
+            timing=_timing(file),
             environment={
                 name: _python(value) for name, value in file.attrs.items() if name not in OWN_ATTRIBUTES
             },
@@ -144,20 +144,20 @@ def read_class_counts(path: Path) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     with _open(path) as file:
         counts, names = _class_counts(file), _class_names(_group(file, path, "model"))
         if counts is None:
-            raise InputError(f"{path} does not hold which machine got which classes")
+            raise InputError(f"{path} does not hold which machine got which classes: it has no diagnostics")
         return counts, names or tuple(map(str, range(counts.shape[1])))
 
 
 def read_timing(path: Path) -> dict[str, NDArray[np.float64]]:
-    """Read only the seconds by phase and rank of a file; raises like `read_result`."""
+    """Read only the seconds by phase and rank of a file, if it holds them; raises like `read_result`."""
     with _open(path) as file:
-        return _timing(_group(file, path, "timing"))
+        return _timing(file)
 
 
 def read_summary(path: Path) -> Summary:
     """Read only what a table needs of a file; raises like `read_result`."""
     with _open(path) as file:
-        for name in ("model", "history", "privacy", "timing"):
+        for name in ("model", "history", "privacy"):
             _check_group(file, path, name)
         groups = [name for name in ("privacy", "theory") if name in file]
         figures = {
@@ -173,7 +173,7 @@ def read_summary(path: Path) -> Summary:
         figures["samples_used"] = int(_array(file, "history/samples")[-1])
         figures["gradient_evaluations"] = int(_array(file, "history/gradient_evaluations")[-1])
         figures["elapsed_seconds"] = float(_array(file, "history/elapsed_seconds")[-1])
-        for phase in file["timing"]:
+        for phase in file.get("timing", ()):
             seconds = _array(file, f"timing/{phase}")
             if phase != "rank" and seconds.size:
                 figures[f"{phase}_seconds"] = float(seconds.mean())
@@ -302,8 +302,9 @@ def _class_names(model: h5py.Group) -> tuple[str, ...] | None:
     return tuple(model["label"].asstr()[()]) if "label" in model else None
 
 
-def _timing(timing: h5py.Group) -> dict[str, NDArray[np.float64]]:
-    return {phase: seconds[()] for phase, seconds in timing.items() if phase != "rank"}
+def _timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
+    """Return the seconds by phase and rank; none of a file that was published without."""
+    return {phase: seconds[()] for phase, seconds in file.get("timing", {}).items() if phase != "rank"}
 
 
 def _columns(file: h5py.File) -> dict[str, NDArray[Any]]:

@@ -57,6 +57,11 @@ class History:
     def __len__(self) -> int:
         return len(self.round)
 
+    @property
+    def has_losses(self) -> bool:
+        """Whether loss and accuracy are there; a file may have been published without."""
+        return not np.isnan(self.test_loss).all()
+
     @classmethod
     def columns(cls) -> list[str]:
         """Return the names of the columns, in the order of the file."""
@@ -125,16 +130,18 @@ class Result:
     privacy : PrivacyStatement
         What the released messages reveal at most.
     theory : Theory or None
-        The theorem's bound and the smallest loss over K; None in files of versions that wrote none.
-    diagnostics : Diagnostics
-        Largest increment and share of clipped ones.
+        The theorem's bound and the smallest loss over K; None in files of versions that wrote none, and in
+        those that were published without what a private test set tells.
+    diagnostics : Diagnostics or None
+        Largest increment and share of clipped ones; None in files that were published without.
     timing : dict of str to ndarray of float64, shape (ranks,)
-        Seconds by phase and rank.
+        Seconds by phase and rank; empty in files that were published without.
     environment : dict of str to str or int
-        Hosts, ranks, MPI library and versions.
+        Hosts, ranks, MPI library and versions; of a published file `ranks` and versions alone, and under
+        `published` what it was published without.
     class_counts : ndarray of int64, shape (machines, classes), or None
         How many samples of each class each machine spent; private like the diagnostics. None in files of
-        versions that wrote none.
+        versions that wrote none, and in published ones.
     class_names : tuple of str or None
         What the classes are called, where it is not by their numbers.
     """
@@ -145,7 +152,7 @@ class Result:
     history: History
     privacy: PrivacyStatement
     theory: Theory | None
-    diagnostics: Diagnostics
+    diagnostics: Diagnostics | None
     timing: dict[str, NDArray[np.float64]]
     environment: dict[str, str | int]
     class_counts: NDArray[np.int64] | None = None

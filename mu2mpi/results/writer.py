@@ -103,12 +103,14 @@ def file_image(result: Result) -> memoryview:
         if result.theory is not None:
             theory = file.create_group("theory", track_order=True)
             theory.attrs.update(_plain({**asdict(result.theory), "units": "nat"}))
-        diagnostics = file.create_group("diagnostics", track_order=True)
-        diagnostics.attrs.update(_plain(asdict(result.diagnostics)))
-        diagnostics.attrs["note"] = DIAGNOSTICS_NOTE
-        if result.class_counts is not None:
-            _write_class_counts(diagnostics, file["model/class"], result.class_counts)
-        _write_timing(file.create_group("timing", track_order=True), result)
+        if result.diagnostics is not None:
+            diagnostics = file.create_group("diagnostics", track_order=True)
+            diagnostics.attrs.update(_plain(asdict(result.diagnostics)))
+            diagnostics.attrs["note"] = DIAGNOSTICS_NOTE
+            if result.class_counts is not None:
+                _write_class_counts(diagnostics, file["model/class"], result.class_counts)
+        if result.timing:
+            _write_timing(file.create_group("timing", track_order=True), result.timing)
     return buffer.getbuffer()
 
 
@@ -156,10 +158,10 @@ def _write_history(group: h5py.Group, history: History) -> None:
             _put(group, column.name, values, *text, scales)
 
 
-def _write_timing(group: h5py.Group, result: Result) -> None:
-    ranks = len(next(iter(result.timing.values()), ()))
+def _write_timing(group: h5py.Group, timing: dict[str, NDArray[np.float64]]) -> None:
+    ranks = len(next(iter(timing.values())))
     scales = [_put_scale(group, "rank", np.arange(ranks), "MPI rank")]
-    for phase, seconds in result.timing.items():
+    for phase, seconds in timing.items():
         _put(group, phase, seconds, f"time spent on {phase}", "s", scales)
 
 

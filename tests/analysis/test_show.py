@@ -121,8 +121,15 @@ def test_theory_stands_beside_what_was_measured():
     assert "Theory" not in describe(replace(make_result(), theory=None), Path("a.h5"))
 
 
-def test_diagnostics_say_that_they_are_not_covered():
-    lines = " ".join(paragraph(describe(make_result(), Path("a.h5")), "Diagnostics"))
+def test_diagnostics_are_shown_on_request_alone():
+    quiet = describe(make_result(), Path("a.h5"))
+    assert "mu2mpi show --diagnostics a.h5" in " ".join(paragraph(quiet, "Diagnostics"))
+    assert "16.75" not in quiet
+    assert "12.5" not in quiet
+    bare = replace(make_result(), diagnostics=None)
+    assert "Diagnostics" not in describe(bare, Path("a.h5"))
+    assert paragraph(describe(bare, Path("a.h5"), True), "Diagnostics") == ["This file holds none."]
+    lines = " ".join(paragraph(describe(make_result(), Path("a.h5"), True), "Diagnostics"))
     assert "16.75" in lines
     assert "12.500%" in lines
     assert "not covered by the guarantee" in lines

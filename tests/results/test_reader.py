@@ -70,8 +70,6 @@ def without_experiment_key(name, value):
         (lambda file: file.pop("model"), "no group /model"),
         (lambda file: file.pop("history"), "no group /history"),
         (lambda file: file.pop("privacy"), "no group /privacy"),
-        (lambda file: file.pop("diagnostics"), "no group /diagnostics"),
-        (lambda file: file.pop("timing"), "no group /timing"),
         (lambda file: file.pop("model/x"), "damaged"),
         (lambda file: file.pop("history/samples"), "damaged"),
         (lambda file: file["privacy"].attrs.pop("sigma"), "sigma"),

@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["draw", "image"]
+
+NEEDED = {
+    "history": ("test_loss", "test loss"),
+    "tradeoff": ("test_loss", "test loss"),
+    "comparison": ("test_loss", "test loss"),
+    "timing": ("elapsed_seconds", "times"),
+    "scaling": ("elapsed_seconds", "times"),
+}
+"""What figures cannot do without, and a published file may be without."""
 
 
 def draw(kind: str, runs: Sequence[Summary], against: str | None = None, theme: Theme = LIGHT) -> "Figure":
@@ -46,11 +56,21 @@ def draw(kind: str, runs: Sequence[Summary], against: str | None = None, theme: 
     kept, _ = without_repeats(runs, by_ranks=kind in ("timing", "scaling"))
     if not kept:
         raise InputError("there are no results to draw")
+    _check_needed(kind, kept)
     options: dict[str, Any] = {"against": against or axes[0]} if axes else {}
     with styled(theme):
         module = importlib.import_module(f"{__name__}.{kind}")
         figure: Figure = module.draw(kept, theme, **options)
     return figure
+
+
+def _check_needed(kind: str, runs: Sequence[Summary]) -> None:
+    """Make sure that all runs hold what a figure shows."""
+    name, words = NEEDED.get(kind, ("", ""))
+    without = [run.path for run in runs if math.isnan(run.row().get(name, 0.0))]
+    if without:
+        who = f"{without[0]} and {len(without) - 1} more hold" if len(without) > 1 else f"{without[0]} holds"
+        raise InputError(f"{kind} shows {words}, and {who} none, as published files may; choose others")
 
 
 def image(figure: "Figure", suffix: str, theme: Theme = LIGHT) -> bytes:

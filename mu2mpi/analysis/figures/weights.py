@@ -25,7 +25,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
 
     Of several runs, the one with the smallest loss is drawn; its settings stand above.
     """
-    run = min(runs, key=lambda run: run.test_loss)
+    run = min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
     x = read_result(run.path).x[:, :-1]
     side = math.isqrt(x.shape[1])
     limit = float(np.abs(x).max()) or 1.0
@@ -51,6 +51,6 @@ def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
         figure.colorbar(shown, ax=panel, label="weight (no unit); bias not shown")
     names = ("data", "server", "machines", "rounds", "rho", "diameter", "seed")
     settings = {name: value for name, value in run.experiment.settings().items() if name in names}
-    which = " — the run of smallest loss" if len(runs) > 1 else ""
+    which = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
     figure.suptitle(f"$x_T$: {in_words(settings)}{which}", fontsize=9)
     return figure

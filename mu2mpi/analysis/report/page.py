@@ -36,7 +36,7 @@ def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
         "What was run": what_was_run(kept, [*skipped, *notes]),
         "Results": results(once, Layout()),
         "Figures": figures(kept),
-        "Privacy": privacy(once),
+        "Privacy": privacy(once, runs),
         "Theory": theory(once),
         "How to repeat it": repeat(kept),
     }

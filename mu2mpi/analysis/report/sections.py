@@ -16,8 +16,9 @@ from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import Group, grouped, varying
 from mu2mpi.analysis.kinds import KINDS
 from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
-from mu2mpi.analysis.show import WHO, rounded_up
+from mu2mpi.analysis.show import TEST_SHARE, WHO, rounded_up
 from mu2mpi.analysis.tables import grid, legend
+from mu2mpi.analysis.together import Release, together
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
 from mu2mpi.results.reader import Summary, read_result
@@ -53,14 +54,15 @@ def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
     names = ("mu2mpi_version", "hosts", "mpi_library", "processor", "python_version", "numpy_version")
     where = [[name, str(facts[name])] for name in names if name in facts]
     ranks = sorted({int(run.figures["ranks"]) for run in runs})
-    seconds = sum(run.figures["elapsed_seconds"] for run in runs)
+    times = [run.figures["elapsed_seconds"] for run in runs]
+    # Published files hold no times.
+    took = "" if any(map(math.isnan, times)) else f"; {sum(times):,.0f} seconds of rounds in all"
     created = sorted(run.created for run in runs)
     parts = [
         table(["setting", "values", "meaning"], [described], kind="prose"),
         paragraph(
             f"{len(runs):,} result files, written from {created[0][:16]} to {created[-1][:16]} UTC, on "
-            f"{', '.join(map(str, ranks))} MPI rank{'s' if ranks != [1] else ''}; {seconds:,.0f} seconds of "
-            "rounds in all."
+            f"{', '.join(map(str, ranks))} MPI rank{'s' if ranks != [1] else ''}{took}."
         ),
         table(["where the last one ran", ""], [where]),
     ]
@@ -116,8 +118,16 @@ def figures(runs: Sequence[Summary]) -> str:
     return "\n".join(parts)
 
 
-def privacy(runs: Sequence[Summary]) -> str:
-    """Say in words what the releases reveal, to whom, and what the guarantee does not cover."""
+def privacy(runs: Sequence[Summary], files: Sequence[Summary]) -> str:
+    """Say in words what the releases reveal, to whom, and what the guarantee does not cover.
+
+    Parameters
+    ----------
+    runs : sequence of Summary
+        Each run once.
+    files : sequence of Summary
+        All of them, also those that repeat a run: whether what they sent is the same, their models tell.
+    """
     noisy = [run for run in runs if math.isfinite(run.experiment.rho)]
     parts = []
     if len(noisy) < len(runs):
@@ -135,7 +145,7 @@ def privacy(runs: Sequence[Summary]) -> str:
     rows = [_claims(group) for group in grouped(noisy, ["server", "method", "rho", "delta"])]
     header = ["server", "ρ", "δ", "ε by the paper's lemma", "ε exactly"]
     parts.append(table(header, [rows], "What one run reveals at most; rounded up."))
-    parts += ["<h3>What the guarantee does not cover</h3>", bullets(_not_covered(noisy))]
+    parts += ["<h3>What the guarantee does not cover</h3>", bullets(_not_covered(noisy, files))]
     return "\n".join(parts)
 
 
@@ -150,18 +160,10 @@ def _claims(group: Group) -> list[str]:
     return [number_text(experiment.server), rho, f"{experiment.delta:g}", lemma, exactly]
 
 
-def _not_covered(runs: Sequence[Summary]) -> list[str]:
+def _not_covered(runs: Sequence[Summary], files: Sequence[Summary]) -> list[str]:
     seeded = sum(run.experiment.seed is not None for run in runs)
-    total = math.sqrt(sum(run.experiment.rho**2 for run in runs))
-    together = (
-        "Several runs on the same data. Their ρ add up as squares: who sees the releases of all "
-        f"{len(runs):,} runs of this page learns at most as much as from one with ρ = {rounded_up(total)}."
-    )
-    if any(run.experiment.pieces.draws for run in runs):
-        together = (
-            "Several runs on the same data: each of them tells more, and some have no ρ to be added up."
-        )
-    items = [together] * (len(runs) > 1)
+    releases = (Release.of(file.path, read_result(file.path)) for file in files)
+    items = [f"Several runs: {sentence}" for sentence in together(releases, "ρ", "ε", "δ")]
     if seeded:
         items.append(
             f"{seeded:,} of {len(runs):,} runs have a seed that their files state. Anyone who knows it can "
@@ -170,6 +172,8 @@ def _not_covered(runs: Sequence[Summary]) -> list[str]:
         )
     if any(run.experiment.server == "trusted" for run in runs):
         items.append("The trusted server itself, which sees sums over machines without noise.")
+    if any(run.experiment.tests_on_a_share and not math.isnan(run.test_loss) for run in runs):
+        items.append(TEST_SHARE)
     return [
         *items,
         "More than one sample: all samples of a machine together, or that a machine takes part at all.",

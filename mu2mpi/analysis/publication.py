@@ -1,0 +1,175 @@
+"""Results fit to be published: written anew, without what the guarantee does not cover."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.analysis.show import in_brief
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.results.collection import find_files, shown
+from mu2mpi.results.reader import read_result
+from mu2mpi.results.schema import History, Result
+from mu2mpi.results.writer import check_output, write_result
+
+__all__ = ["objections", "publish", "published"]
+
+NEVER = "without diagnostics, times, machine and folders"
+
+NO_TESTS = "without loss and accuracy, as the test set was a share of the data file"
+
+
+def publish(
+    paths: Sequence[Path],
+    output: Path,
+    *,
+    overwrite: bool = False,
+    even_if_unprotected: bool = False,
+    with_test_results: bool = False,
+) -> list[str]:
+    """Write copies of results that hold nothing but what may be published.
+
+    All results are looked at before the first is written, and each is written whole or not at all.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Files, and folders of them.
+    output : Path
+        The file for one file; for several, or a folder, a folder, in which they keep their names.
+    overwrite : bool, optional
+        Whether files that are already there may be replaced.
+    even_if_unprotected : bool, optional
+        Whether to publish also what has no guarantee against whoever reads it.
+    with_test_results : bool, optional
+        Whether to keep loss and accuracy also where they are of a share of the data file.
+
+    Returns
+    -------
+    list of str
+        For each file that was written what it is without, and what is guaranteed.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, has an objection against it (`objections`), or cannot be written where it
+        should be; nothing is written then.
+    """
+    targets = _targets(paths, output)
+    complaints = [
+        f"{path}: {objection}"
+        for path in shown(list(targets), "checking")
+        for objection in objections(read_result(path), even_if_unprotected)
+    ]
+    if complaints:
+        raise InputError("\n".join(complaints))
+    for target in targets.values():
+        check_output(target, overwrite)
+    lines = []
+    for path in shown(list(targets), "writing"):
+        result = published(read_result(path), with_test_results)
+        write_result(result, targets[path], overwrite)
+        lines.append(f"{targets[path]}: {result.environment['published']}\n{in_brief(result.privacy)}")
+    return lines
+
+
+def objections(result: Result, even_if_unprotected: bool = False) -> list[str]:
+    """Say why a result should not be published as if it were protected; empty if it may.
+
+    A run whose noise was drawn as one may be: no file holds a single message, and sums are distributed as
+    the protocol says.
+    """
+    found = contradictions(result)
+    if even_if_unprotected:
+        return found
+    if math.isinf(result.privacy.rho):
+        found.append("it added no noise, so nothing in it is protected; --even-if-unprotected publishes it")
+    elif result.privacy.noise_recomputable:
+        found.append(
+            "its noise follows from the seed that it states, so nothing in it is protected from its readers; "
+            "repeat the run without --seed, or give --even-if-unprotected"
+        )
+    return found
+
+
+def published(result: Result, with_test_results: bool = False) -> Result:
+    """Return a result without what the guarantee does not cover, and without what tells of the machine.
+
+    Parameters
+    ----------
+    result : Result
+        As it was read.
+    with_test_results : bool, optional
+        Whether to keep loss and accuracy also where they are of a share of the data file.
+    """
+    history = replace(result.history, elapsed_seconds=_unknown(result.history))
+    theory, without = result.theory, NEVER
+    if result.experiment.tests_on_a_share and not with_test_results:
+        history = replace(history, test_loss=_unknown(history), test_accuracy=_unknown(history))
+        # The smallest loss in the ball and the slopes are of the same test set.
+        theory = None
+    if not history.has_losses:
+        without += f"; {NO_TESTS}"
+    # Named one by one, so that no fact of the machine that a later version adds gets out.
+    environment = {
+        name: value
+        for name, value in result.environment.items()
+        if name == "ranks" or name.endswith("_version")
+    }
+    return replace(
+        result,
+        experiment=_without_folders(result.experiment),
+        history=history,
+        theory=theory,
+        diagnostics=None,
+        class_counts=None,
+        timing={},
+        environment={**environment, "published": without},
+    )
+
+
+def _unknown(history: History) -> NDArray[np.float64]:
+    return np.full(len(history), np.nan)
+
+
+def _without_folders(experiment: Experiment) -> Experiment:
+    """Return the experiment with the names of the user's files alone."""
+    names = {"data": experiment.data, "test": experiment.test}
+    files = {name: Path(value).name for name, value in names.items() if isinstance(value, str)}
+    return experiment.model_copy(update=files)
+
+
+def _targets(paths: Iterable[Path], output: Path) -> dict[Path, Path]:
+    """Return where each result goes."""
+    paths = list(paths)
+    files, unlisted = find_files(paths)
+    if unlisted or not files:
+        raise InputError("\n".join(unlisted) or f"no results in {', '.join(map(str, paths))}")
+    if len(paths) == 1 and paths[0].is_file() and not output.is_dir():
+        targets = {paths[0]: output}
+    else:
+        if output.exists() and not output.is_dir():
+            raise InputError(f"the output {output} is a file; several results need a folder")
+        folders = [path for path in paths if path.is_dir()]
+        for folder in folders:
+            if output.resolve().is_relative_to(folder.resolve()):
+                raise InputError(f"the output {output} lies in {folder}, which is published; name another")
+        targets = {file: output / _name(file, folders) for file in files}
+    taken: dict[Path, Path] = {}
+    for file, target in targets.items():
+        other = taken.setdefault(target, file)
+        if other != file:
+            raise InputError(f"{other} and {file} would both be {target}; publish them one by one")
+        if target.exists() and target.samefile(file):
+            raise InputError(f"the output {target} is the result itself; name another")
+    return targets
+
+
+def _name(file: Path, folders: Sequence[Path]) -> Path:
+    """Return a file's name below the folder that was given, or its last part."""
+    return next((file.relative_to(f) for f in folders if file.is_relative_to(f)), Path(file.name))

@@ -1,0 +1,165 @@
+"""What several runs reveal together: which of them may be on the same people's data, and their sum.
+
+Where it is not certain that two runs are on different people's data, they count as on the same.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from mu2mpi.analysis.show import rounded_up
+from mu2mpi.experiment import MADE_UP_DATA, Experiment, is_file
+from mu2mpi.privacy.accountant import epsilon_exact, rho_of
+from mu2mpi.privacy.ledger import PrivacyStatement, releases
+from mu2mpi.results.schema import Result
+
+__all__ = ["Release", "together"]
+
+MOST_NAMES = 3
+
+OWN_FILES = "Files of your own count as the same people's data, whatever they are called."
+
+
+@dataclass(frozen=True)
+class Release:
+    """What one result tells of what was sent.
+
+    Attributes
+    ----------
+    path : Path
+        The result.
+    experiment : Experiment
+        What was run.
+    privacy : PrivacyStatement
+        What is claimed of it.
+    model : bytes or None
+        A digest of x_T and w_T: messages under one noise that are not the same make another model. None if
+        nothing that was sent is in the model, as after a single round.
+    """
+
+    path: Path
+    experiment: Experiment
+    privacy: PrivacyStatement
+    model: bytes | None
+
+    @classmethod
+    def of(cls, path: Path, result: Result) -> "Release":
+        """Return what counts of a result."""
+        digest = hashlib.sha256(result.x.tobytes() + result.w.tobytes()).digest()
+        return cls(path, result.experiment, result.privacy, digest if result.w.any() else None)
+
+
+class Sum(NamedTuple):
+    """What releases reveal together: rho is NaN where it is not known of all."""
+
+    rho: float
+    epsilon: float
+    delta: float
+
+
+def add_up(claims: Sequence[PrivacyStatement]) -> Sum:
+    """Return what releases on the same data reveal together, each under noise of its own."""
+    if any(math.isnan(claim.rho) for claim in claims):
+        # Not all are Gaussian mechanisms, but what any releases reveal adds up.
+        return Sum(
+            math.nan, sum(claim.epsilon_exact for claim in claims), sum(claim.delta for claim in claims)
+        )
+    rho = rho_of(kind for claim in claims for kind in releases(claim))
+    delta = min(claim.delta for claim in claims)
+    return Sum(rho, epsilon_exact(rho, delta), delta)
+
+
+def together(
+    found: Iterable[Release], rho: str = "rho", epsilon: str = "epsilon", delta: str = "delta"
+) -> list[str]:
+    """Say what all runs on what may be the same people's data reveal to who sees them all.
+
+    What was sent once counts once, be it that a file was copied or a run repeated with its seed.
+
+    Parameters
+    ----------
+    found : iterable of Release
+        Results, in any order.
+    rho, epsilon, delta : str, optional
+        What to call these.
+
+    Returns
+    -------
+    list of str
+        A sentence or more for each data set with several runs of which at least one adds noise.
+    """
+    by_people: dict[tuple[object, ...], list[Release]] = {}
+    for release in found:
+        by_people.setdefault(people_of(release.experiment), []).append(release)
+    sentences = []
+    for group in by_people.values():
+        runs = _once(group)
+        silent = [run.path for run in runs if math.isinf(run.privacy.rho)]
+        if len(runs) == 1 or len(silent) == len(runs):
+            continue
+        which = f"these {len(runs)} runs on {_data(runs)}"
+        if len(runs) < len(group):
+            which += f" (in {len(group)} files; what was sent once counts once)"
+        if silent:
+            learns = f"nothing bounds what {which} reveal together: {_names(silent)} added no noise."
+        elif shared := _one_noise(runs):
+            learns = (
+                f"nothing bounds what {which} reveal together: {_names(shared)} had the same noise, but made "
+                "another model, so that the difference of their messages holds no noise. Their data file was "
+                "changed, or they ran on another kind of processor or with other versions."
+            )
+        else:
+            total = add_up([run.privacy for run in runs])
+            at = f"{epsilon} = {rounded_up(total.epsilon)} at {delta} = {total.delta:g}"
+            learns = f"whoever sees what {which} released learns at most " + (
+                f"{at}, the sums of theirs."
+                if math.isnan(total.rho)
+                else f"as much as from one with {rho} = {rounded_up(total.rho)}; exactly, {at}."
+            )
+        on_files = is_file(runs[0].experiment.data)
+        sentences.append(f"{learns} {OWN_FILES}" if on_files else learns)
+    return sentences
+
+
+def people_of(experiment: Experiment) -> tuple[object, ...]:
+    """Return whose data an experiment is on: where this differs, nobody is in both.
+
+    Of files of the user's nothing is certain: one may be a copy, a later version, a part or another format
+    of another. Data that are made up follow from their seed, and are nobody's.
+    """
+    if is_file(experiment.data):
+        return ("files",)
+    return (experiment.data, experiment.data_seed if experiment.data in MADE_UP_DATA else None)
+
+
+def _once(group: Sequence[Release]) -> list[Release]:
+    """Return one release for everything that was sent; models that agree to the bit had the same messages."""
+    return list({release.model or number: release for number, release in enumerate(group)}.values())
+
+
+def _one_noise(runs: Sequence[Release]) -> list[Path]:
+    """Return the first runs that drew the same noise for different messages, if there are any."""
+    by_noise: dict[tuple[int, Experiment], list[Path]] = {}
+    for run in runs:
+        if run.experiment.seed is not None and run.model is not None:
+            by_noise.setdefault((run.experiment.seed, run.experiment.sent()), []).append(run.path)
+    return next((paths for paths in by_noise.values() if len(paths) > 1), [])
+
+
+def _data(runs: Sequence[Release]) -> str:
+    """Return what a group of runs was on, in words."""
+    first = runs[0].experiment
+    if first.data in MADE_UP_DATA:
+        return f"{first.data} data with data_seed = {first.data_seed}"
+    names = dict.fromkeys(run.experiment.data for run in runs)
+    return _names(list(names))
+
+
+def _names(names: Sequence[object]) -> str:
+    *others, last = map(str, names)
+    if len(others) >= MOST_NAMES:
+        return f"{others[0]} and {len(others)} more"
+    return f"{', '.join(others)} and {last}" if others else last
