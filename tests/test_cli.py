@@ -360,6 +360,59 @@ def test_a_file_of_ones_own_from_end_to_end(capsys, tmp_path):
     assert code == 0, err
 
 
+@pytest.fixture
+def patients(tmp_path):
+    """Return a file of the user's."""
+    draw = np.random.default_rng(0)
+    np.savez(tmp_path / "p.npz", X=draw.uniform(-1, 1, (100, 4)), y=draw.integers(0, 2, 100))
+    return tmp_path / "p.npz"
+
+
+def test_a_test_set_that_is_not_protected_is_named_at_the_end(capsys, patients, tmp_path):
+    command = ["run", "--data", patients, "--rounds", 20, "--output"]
+    _, out, _ = invoke(capsys, *command, tmp_path / "a.h5")
+    assert "not private: test loss and accuracy were computed without noise" in out.splitlines()[-1]
+    for name, more in (("b.h5", ["--seed", 1]), ("c.h5", ["--test", patients])):
+        assert "not private" not in invoke(capsys, *command, tmp_path / name, *more)[1]
+    (tmp_path / "sweep.toml").write_text(f'data = "{patients}"\nrounds = 20\nrho = [1, 2]')
+    _, out, _ = invoke(capsys, "sweep", tmp_path / "sweep.toml", "--output", tmp_path / "runs")
+    assert out.count("not private") == 1
+    assert "nothing protects the people" in " ".join(invoke(capsys, "show", tmp_path / "a.h5")[1].split())
+    assert "nothing protects the people" not in " ".join(invoke(capsys, "show", tmp_path / "c.h5")[1].split())
+
+
+def test_publish(capsys, patients, tmp_path):
+    runs, public = tmp_path / "runs", tmp_path / "public"
+    for name, more in (("a.h5", []), ("b.h5", ["--seed", 1])):
+        invoke(capsys, "run", "--data", patients, "--rounds", 20, *more, "--output", runs / name)
+    code, out, err = invoke(capsys, "publish", runs, "-o", public)
+    assert (code, out, public.exists()) == (2, "", False)
+    assert "b.h5: its noise follows from the seed" in err
+    assert "a.h5" not in err
+    code, out, err = invoke(capsys, "publish", runs / "a.h5", "-o", public / "a.h5")
+    assert code == 0, err
+    assert "without loss and accuracy" in out
+    assert "privacy of one sample of one machine" in out
+    assert invoke(capsys, "publish", runs / "a.h5", "-o", public / "a.h5")[0] == 2
+    code, out, err = invoke(
+        capsys, "publish", runs, "-o", public, "--overwrite", "--even-if-unprotected", "--with-test-results"
+    )
+    assert code == 0, err
+    assert "without loss and accuracy" not in out
+    for command in (["show"], ["show", "--diagnostics"], ["table"], ["privacy"]):
+        assert invoke(capsys, *command, public / "a.h5")[0] == 0
+    code, _, err = invoke(capsys, "plot", "timing", public / "a.h5", "-o", tmp_path / "t.png")
+    assert code == 2
+    assert "a.h5 holds none" in err
+
+
+def test_show_keeps_diagnostics_for_who_asks(capsys, tmp_path):
+    invoke(capsys, "run", *SMALL, "--output", tmp_path / "a.h5")
+    norm = f"{read_result(tmp_path / 'a.h5').diagnostics.largest_increment_norm:.4g}"
+    assert norm not in invoke(capsys, "show", tmp_path / "a.h5")[1]
+    assert norm in invoke(capsys, "show", "--diagnostics", tmp_path / "a.h5")[1]
+
+
 def test_data_and_info(capsys):
     code, out, _ = invoke(capsys, "data", "digits")
     assert code == 0

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tomllib
 
+import numpy as np
 import pytest
 from missing import missing
 
@@ -14,6 +15,7 @@ import mu2mpi
 from mu2mpi.analysis.report import build_report
 from mu2mpi.experiment import Experiment, Sweep
 from mu2mpi.results.reader import Summary
+from mu2mpi.running import run
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +92,14 @@ def test_it_says_what_was_run_and_what_came_out(page, runs):
 
 def test_privacy_in_words(page):
     text = text_of(page)
+    assert "nothing protects the people" not in text
     for words in (
         "Whoever sees everything that leaves the machines",
         "Whoever sees everything that leaves the server, which itself sees sums without noise,",
         "replace-one adjacency",
         "What the guarantee does not cover",
         "24 of 24 runs have a seed",
+        "Several runs: whoever sees what these 24 runs on digits released",
         "This page shows none of the diagnostics",
     ):
         assert words in text
@@ -104,10 +108,27 @@ def test_privacy_in_words(page):
     assert "27.2 24.39" in re.sub(r"\s+", " ", text)
 
 
+def test_only_runs_on_the_same_data_add_up(tmp_path):
+    made_up = {"data": "synthetic", "samples": 60, "features": 3, "rounds": 20, "machines": 2, "seed": 1}
+    for k, settings in enumerate(({"rho": 3.0}, {"rho": 4.0}, {"rho": 8.0, "data_seed": 1})):
+        run(Experiment(**{**made_up, **settings}), output=tmp_path / f"{k}.h5")
+    text = text_of(build_report(mu2mpi.load(tmp_path).summaries))
+    assert "these 2 runs on synthetic data with data_seed = 0 released learns at most" in text
+    assert "ρ = 5;" in text
+    assert "these 3 runs" not in text
+
+
+def test_a_test_set_that_is_not_protected_is_named(tmp_path):
+    draw = np.random.default_rng(0)
+    np.savez(tmp_path / "p.npz", X=draw.uniform(-1, 1, (100, 4)), y=draw.integers(0, 2, 100))
+    run(Experiment(data=str(tmp_path / "p.npz"), machines=2, rounds=20), output=tmp_path / "a.h5")
+    assert "nothing protects the people in it" in text_of(build_report(mu2mpi.load(tmp_path).summaries))
+
+
 def test_diagnostics_stay_in_the_files(page, folder):
     text = text_of(page)
-    for run in mu2mpi.load(folder)[:3]:
-        assert f"{run.diagnostics.largest_increment_norm:.4g}" not in text
+    for found in mu2mpi.load(folder)[:3]:
+        assert f"{found.diagnostics.largest_increment_norm:.4g}" not in text
 
 
 def test_runs_without_noise_have_no_guarantee(runs):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mu2mpi.analysis.cells import Estimate, Layout
+from mu2mpi.analysis.cells import Estimate, Layout, without_repeats
 from mu2mpi.analysis.formats import as_csv, as_latex, as_markdown, as_text
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.errors import InputError
@@ -168,6 +168,12 @@ def test_delta_and_number_of_evaluations_do_not_part_runs():
     (section,) = build_table([summary(2.0, seed=1), summary(3.0, seed=2, delta=1e-6, evaluations=5)]).sections
     (cell,) = section.cells.values()
     assert (cell.seeds, cell.values["test_loss"].mean) == (2, 2.5)
+
+
+def test_delta_makes_another_run_where_samples_are_drawn():
+    drawn = {"method": "noisy-minibatch-sgd", "batch": 9}
+    runs = [summary(**drawn), summary(**drawn, delta=1e-6)]
+    assert without_repeats(runs) == (runs, [])
 
 
 def test_a_run_that_is_there_twice_counts_once():

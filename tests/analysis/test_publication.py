@@ -1,0 +1,247 @@
+"""Published files: readable by everything, and without a byte of what is not to be published."""
+
+import math
+import platform
+import socket
+import struct
+
+import h5py
+import numpy as np
+import pytest
+import xarray
+
+import mu2mpi
+from mu2mpi.analysis.ledgers import check_ledgers
+from mu2mpi.analysis.publication import publish
+from mu2mpi.analysis.report import build_report
+from mu2mpi.analysis.show import describe
+from mu2mpi.environment import processor
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.results.reader import read_result
+from mu2mpi.results.seal import MARK, seal_is_broken
+from mu2mpi.running import run
+
+SMALL = {"machines": 2, "rounds": 20, "rho": 1.0}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder with private data, and results of them in a folder below."""
+    folder = tmp_path_factory.mktemp("secret-study")
+    draw = np.random.default_rng(0)
+    for name in ("patients", "public"):
+        data = {"X": draw.uniform(-1, 1, (200, 4)), "y": draw.integers(0, 3, 200)}
+        np.savez(folder / f"{name}.npz", **data)
+    runs = {
+        "digits": {},
+        "share": {"data": str(folder / "patients.npz")},
+        "apart": {"data": str(folder / "patients.npz"), "test": str(folder / "public.npz")},
+    }
+    for name, settings in runs.items():
+        run(Experiment(**SMALL, **settings), output=folder / "runs" / f"{name}.h5")
+    return folder
+
+
+@pytest.fixture
+def source(folder):
+    return folder / "runs" / "share.h5"
+
+
+def secrets(result):
+    """Return every number of a result that must not get out, and every text."""
+    diagnostics = vars(result.diagnostics).values()
+    times = [*result.history.elapsed_seconds, *np.concatenate(list(result.timing.values()))]
+    losses = [*result.history.test_loss, *result.history.test_accuracy]
+    theory = [value for value in vars(result.theory).values() if not math.isnan(value)]
+    numbers = [float(value) for value in [*diagnostics, *times, *losses, *theory] if value not in (0, 1)]
+    return numbers, [f"{socket.gethostname()} (1)", platform.platform(), "secret-study", processor()]
+
+
+def everything(path):
+    """Return all numbers and all texts of a file, arrays unpacked."""
+    numbers, texts = set(), []
+
+    def note(value):
+        if isinstance(value, str):
+            texts.append(value)
+        elif np.asarray(value).dtype.kind in "iuf":
+            numbers.update(np.asarray(value, float).ravel().tolist())
+
+    def visit(name, item):
+        texts.append(name)
+        for value in item.attrs.values():
+            note(value)
+        if isinstance(item, h5py.Dataset):
+            note(item[()])
+
+    with h5py.File(path) as file:
+        visit("/", file)
+        file.visititems(visit)
+    return numbers, "\n".join(texts)
+
+
+def hits(path, numbers, texts):
+    """Return what of some numbers and texts is in a file: in its raw bytes, or in what they unpack to."""
+    raw, (held, said) = path.read_bytes(), everything(path)
+    found = [n for n in numbers if n in held or struct.pack("<d", n) in raw or struct.pack(">d", n) in raw]
+    return found, [text for text in texts if text in said or text.encode() in raw]
+
+
+def test_not_a_byte_of_what_is_not_covered(source, tmp_path):
+    numbers, texts = secrets(read_result(source))
+    # All of it is in the result, and some of it stays there where h5py deletes it.
+    found, said = hits(source, numbers, texts)
+    assert found == numbers
+    assert said == texts
+    (tmp_path / "deleted.h5").write_bytes(source.read_bytes())
+    with h5py.File(tmp_path / "deleted.h5", "r+") as file:
+        del file["diagnostics"]
+    assert struct.pack("<d", numbers[0]) in (tmp_path / "deleted.h5").read_bytes()
+    publish([source], tmp_path / "public.h5")
+    assert hits(tmp_path / "public.h5", numbers, texts) == ([], [])
+    with h5py.File(tmp_path / "public.h5") as file:
+        assert list(file) == ["model", "history", "privacy"]
+        assert "loss and accuracy" in file.attrs["published"]
+    content = (tmp_path / "public.h5").read_bytes()
+    assert MARK in content
+    assert not seal_is_broken(tmp_path / "public.h5")
+
+
+def test_what_is_covered_is_all_there(source, tmp_path):
+    publish([source], tmp_path / "public.h5")
+    ours, theirs = read_result(source), read_result(tmp_path / "public.h5")
+    np.testing.assert_array_equal(ours.x, theirs.x)
+    np.testing.assert_array_equal(ours.w, theirs.w)
+    assert ours.privacy == theirs.privacy
+    assert ours.class_names == theirs.class_names
+    for name in ("round", "samples", "gradient_evaluations", "rho_spent", "message_norm"):
+        np.testing.assert_array_equal(getattr(ours.history, name), getattr(theirs.history, name))
+    assert theirs.experiment == ours.experiment.model_copy(update={"data": "patients.npz"})
+    publish([tmp_path / "public.h5"], tmp_path / "again.h5")
+    assert read_result(tmp_path / "again.h5").environment == theirs.environment
+
+
+def test_losses_stay_where_the_test_set_is_another(folder, tmp_path):
+    publish([folder / "runs"], tmp_path)
+    for name in ("digits", "apart"):
+        ours, theirs = (read_result(parent / f"{name}.h5") for parent in (folder / "runs", tmp_path))
+        np.testing.assert_array_equal(ours.history.test_loss, theirs.history.test_loss)
+        assert theirs.theory == ours.theory
+    assert theirs.experiment.test == "public.npz"
+    assert not read_result(tmp_path / "share.h5").history.has_losses
+    publish([folder / "runs" / "share.h5"], tmp_path, overwrite=True, with_test_results=True)
+    back = read_result(tmp_path / "share.h5")
+    np.testing.assert_array_equal(
+        read_result(folder / "runs/share.h5").history.test_loss, back.history.test_loss
+    )
+    assert back.theory is not None
+
+
+def test_everything_reads_published_files(folder, tmp_path):
+    publish([folder / "runs"], tmp_path)
+    runs = mu2mpi.load(tmp_path, strict=True)
+    frame = runs.to_dataframe().set_index("data")
+    assert math.isnan(frame.loc["patients.npz"].iloc[0].elapsed_seconds)
+    assert frame.loc["digits"].test_loss > 0
+    assert "–" in runs.table()
+    assert [run.diagnostics for run in runs] == [None] * 3
+    assert len(runs[0].timing) == 0
+    for one in runs:
+        text = describe(one.result, one.path)
+        assert "nan" not in text
+        assert "Diagnostics" not in text
+        assert "Time in seconds" not in text
+    assert "nothing protects" not in describe(runs[2].result, runs[2].path)
+    text, problems = check_ledgers([tmp_path])
+    assert problems == []
+    assert "/diagnostics" not in text
+    page = build_report(runs.summaries)
+    assert "holds none, as published files may" in page
+    assert "nan" not in page.lower().replace("nanum", "").split("<figure")[0]
+    with xarray.open_dataset(tmp_path / "share.h5", engine="h5netcdf", group="history") as history:
+        assert history.test_loss.isnull().all()
+        assert list(history.coords) == ["round"]
+
+
+@pytest.mark.parametrize("kind", ["history", "tradeoff", "timing", "scaling", "partition"])
+def test_figures_of_what_is_not_there_say_so(source, tmp_path, kind):
+    publish([source], tmp_path / "public.h5")
+    with pytest.raises(InputError, match=r"public\.h5 (holds none|does not hold)"):
+        mu2mpi.load(tmp_path / "public.h5").plot(kind)
+    if kind != "scaling":
+        mu2mpi.load(source).plot(kind)
+    with pytest.raises(InputError, match=r"holds? none|does not hold"):
+        mu2mpi.load([tmp_path / "public.h5", source]).plot(kind)
+
+
+@pytest.mark.parametrize("kind", ["weights", "noise"])
+def test_figures_of_what_is_there_are_drawn(source, tmp_path, kind):
+    publish([source], tmp_path / "public.h5")
+    mu2mpi.load(tmp_path / "public.h5").plot(kind)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"), [({"seed": 1}, "follows from the seed"), ({"rho": math.inf}, "added no noise")]
+)
+def test_what_protects_nobody_is_refused(tmp_path, settings, words):
+    path = tmp_path / "runs" / "a.h5"
+    run(Experiment(**{**SMALL, **settings}), output=path)
+    run(Experiment(**SMALL), output=tmp_path / "runs" / "good.h5")
+    with pytest.raises(InputError, match=rf"a\.h5: .*{words}"):
+        publish([tmp_path / "runs"], tmp_path / "public")
+    assert not (tmp_path / "public").exists()
+    lines = publish([tmp_path / "runs"], tmp_path / "public", even_if_unprotected=True)
+    assert len(lines) == 2
+    assert read_result(tmp_path / "public" / "a.h5").experiment == read_result(path).experiment
+
+
+def test_a_shortcut_is_published_and_called_one(tmp_path):
+    run(Experiment(**SMALL, noise="aggregate"), output=tmp_path / "a.h5")
+    (line,) = publish([tmp_path / "a.h5"], tmp_path / "public.h5")
+    assert "but noise = aggregate" in line
+
+
+def test_a_claim_that_does_not_hold_is_refused(source, tmp_path):
+    path = tmp_path / "a.h5"
+    path.write_bytes(source.read_bytes())
+    with h5py.File(path, "r+") as file:
+        file["privacy"].attrs.modify("rho", 0.5)
+    with pytest.raises(InputError, match=r"rho = 0\.5 is claimed"):
+        publish([path], tmp_path / "public.h5", even_if_unprotected=True)
+
+
+def test_nothing_is_overwritten_or_mixed_up(folder, source, tmp_path):
+    publish([source], tmp_path / "public.h5")
+    before = (tmp_path / "public.h5").read_bytes()
+    with pytest.raises(InputError, match="--overwrite"):
+        publish([source], tmp_path / "public.h5")
+    assert (tmp_path / "public.h5").read_bytes() == before
+    with pytest.raises(InputError, match="a folder"):
+        publish([folder / "runs"], tmp_path / "public.h5", overwrite=True)
+    with pytest.raises(InputError, match="the result itself"):
+        publish([source], source, overwrite=True)
+    with pytest.raises(InputError, match="lies in"):
+        publish([folder / "runs"], folder / "runs" / "public")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / source.name).write_bytes(source.read_bytes())
+    with pytest.raises(InputError, match="would both be"):
+        publish([source, tmp_path / "other" / source.name], tmp_path / "new")
+    # A file that is in the way is found before the first is written.
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "share.h5").write_text("mine")
+    with pytest.raises(InputError, match="--overwrite"):
+        publish([folder / "runs"], tmp_path / "new")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["share.h5"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no results"):
+        publish([tmp_path / "empty"], tmp_path / "b")
+
+
+def test_folders_keep_their_shape(folder, tmp_path):
+    publish([folder], tmp_path)
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.h5")) == [
+        "runs/apart.h5",
+        "runs/digits.h5",
+        "runs/share.h5",
+    ]

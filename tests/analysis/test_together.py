@@ -1,0 +1,126 @@
+"""Which runs count as on the same people's data, and which were sent only once."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mu2mpi.analysis.ledgers import check_ledgers
+from mu2mpi.analysis.together import Release, together
+from mu2mpi.experiment import Experiment
+from mu2mpi.results.reader import read_result
+from mu2mpi.results.writer import write_result
+from mu2mpi.running import run
+
+SMALL = {"machines": 2, "rounds": 10, "rho": 1.0}
+
+
+def save(path, seed):
+    draw = np.random.default_rng(seed)
+    path.parent.mkdir(exist_ok=True)
+    np.savez(path, X=draw.uniform(-1, 1, (100, 4)), y=draw.integers(0, 2, 100))
+    return str(path)
+
+
+@pytest.fixture
+def release(tmp_path, monkeypatch):
+    """Return what runs an experiment and returns what counts of it, each under a name of its own."""
+    monkeypatch.chdir(tmp_path)
+    names = iter("abcdef")
+
+    def make(**settings):
+        path = Path(f"{next(names)}.h5")
+        return Release.of(path, run(Experiment(**{**SMALL, **settings}), output=path))
+
+    return make
+
+
+def rho_of(sentences):
+    (sentence,) = sentences
+    return float(sentence.partition("rho = ")[2].partition(";")[0])
+
+
+def test_a_file_under_another_path_is_the_same_people(release, tmp_path):
+    save(tmp_path / "p.npz", 1)
+    runs = [release(data=data) for data in ("p.npz", "./p.npz", str(tmp_path / "p.npz"))]
+    (sentence,) = together(runs)
+    assert rho_of([sentence]) == pytest.approx(math.sqrt(3), rel=1e-3)
+    assert "these 3 runs on p.npz, ./p.npz and " in sentence
+    assert "count as the same people's data" in sentence
+
+
+def test_what_is_certainly_of_others_is_not_added(release, tmp_path):
+    save(tmp_path / "p.npz", 1)
+    made_up = {"data": "synthetic", "samples": 50, "features": 3}
+    runs = [
+        release(data="p.npz"),
+        release(data="digits"),
+        release(**made_up),
+        release(**made_up, data_seed=1),
+        release(data="population", features=3),
+    ]
+    assert together(runs) == []
+    # The first samples are the same, however many there are.
+    more = release(**{**made_up, "samples": 60})
+    assert "these 2 runs on synthetic data with data_seed = 0" in together([*runs, more])[0]
+
+
+def test_what_was_sent_once_counts_once(release):
+    first = release(seed=1)
+    again = [release(seed=1, delta=1e-6), release(seed=1, evaluations=2)]
+    assert together([first, *again]) == []
+    (sentence,) = together([first, *again, release(seed=2)])
+    assert rho_of([sentence]) == pytest.approx(math.sqrt(2), rel=1e-3)
+    assert "these 2 runs on digits (in 4 files; what was sent once counts once)" in sentence
+    secret = release()
+    copy = replace(secret, path=Path("copy.h5"))
+    assert together([secret, copy]) == []
+    assert together([secret, release()]) != []
+
+
+def test_delta_makes_other_noise_where_samples_are_drawn(release):
+    drawn = {"method": "noisy-minibatch-sgd", "batch": 60, "seed": 1}
+    runs = [release(**drawn), release(**drawn, delta=1e-6)]
+    (sentence,) = together(runs)
+    total = sum(run.privacy.epsilon_exact for run in runs)
+    stated = float(sentence.partition("epsilon = ")[2].partition(" ")[0])
+    assert 0 <= stated - total < 1e-3 * total
+    assert "these 2 runs on digits released" in sentence
+    assert "at delta = 1.1e-05, the sums of theirs" in sentence
+
+
+def test_one_noise_for_two_versions_of_a_file_has_no_bound(release, tmp_path):
+    save(tmp_path / "p.npz", 1)
+    first = release(data="p.npz", seed=1)
+    save(tmp_path / "p.npz", 2)
+    changed = release(data="p.npz", seed=1)
+    (sentence,) = together([first, changed])
+    assert "nothing bounds what these 2 runs on p.npz reveal together" in sentence
+    assert "a.h5 and b.h5 had the same noise" in sentence
+    # Another name is in the key, and so is another seed.
+    for other in ({"data": "./p.npz", "seed": 1}, {"data": "p.npz", "seed": 2}):
+        assert rho_of(together([first, release(**other)])) == pytest.approx(math.sqrt(2), rel=1e-3)
+
+
+def test_a_run_without_noise_has_no_bound_with_others(release):
+    silent = release(rho=math.inf, seed=1)
+    assert together([silent, release(rho=math.inf, seed=2)]) == []
+    (sentence,) = together([silent, release(seed=1)])
+    assert "nothing bounds what these 2 runs on digits reveal together: a.h5 added no noise" in sentence
+
+
+def test_runs_of_one_round_leave_nothing_to_compare_and_all_count(release):
+    runs = [release(rounds=1, seed=1), release(rounds=1, seed=1)]
+    assert rho_of(together(runs)) == pytest.approx(math.sqrt(2), rel=1e-3)
+
+
+def test_the_files_of_a_ledger(release, tmp_path):
+    save(tmp_path / "p.npz", 1)
+    for data in ("p.npz", "./p.npz"):
+        release(data=data)
+    write_result(replace(read_result(Path("a.h5")), diagnostics=None, timing={}), Path("public.h5"))
+    text = " ".join(check_ledgers([Path("a.h5"), Path("b.h5"), Path("public.h5")])[0].split())
+    assert "Together: whoever sees what these 2 runs on p.npz and ./p.npz (in 3 files" in text
+    assert "a.h5, b.h5: The guarantee does not cover /diagnostics" in text
