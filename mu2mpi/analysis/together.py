@@ -5,15 +5,18 @@ Where it is not certain that two runs are on different people's data, they count
 
 import hashlib
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
 
 from mu2mpi.analysis.show import rounded_up
 from mu2mpi.experiment import MADE_UP_DATA, Experiment, is_file
 from mu2mpi.privacy.accountant import epsilon_exact, rho_of
-from mu2mpi.privacy.ledger import PrivacyStatement, releases
+from mu2mpi.privacy.ledger import PrivacyStatement, draws, releases
+from mu2mpi.privacy.sampler import with_sampler
 from mu2mpi.results.schema import Result
 
 __all__ = ["Release", "together"]
@@ -69,7 +72,8 @@ def add_up(claims: Sequence[PrivacyStatement]) -> Sum:
         )
     rho = rho_of(kind for claim in claims for kind in releases(claim))
     delta = min(claim.delta for claim in claims)
-    return Sum(rho, epsilon_exact(rho, delta), delta)
+    drawn = reduce(operator.add, map(draws, claims))
+    return Sum(rho, with_sampler(partial(epsilon_exact, rho), delta, drawn), delta)
 
 
 def together(
