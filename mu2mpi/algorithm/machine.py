@@ -26,6 +26,9 @@ from mu2mpi.problem.logistic import (
 
 __all__ = ["HostedSamples", "Machines", "Supply", "add_gradients", "add_increments"]
 
+LEAST, MOST = 2.0**-500, 2.0**500
+"""Squared norms of c and z whose product is a number, and of which no square that counts underflowed."""
+
 
 @inline
 def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
@@ -48,11 +51,17 @@ def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
 
 @inline
 def _clip(c, z, bound, resolution):  # type: ignore[no-untyped-def]
-    """Scale c such that c z^T keeps to a norm, and is in units of the grid.
+    """Scale c such that c z^T keeps to a norm, and is in units of the grid; make it 0 if its norm is unknown.
 
     Return the squared norm that c z^T had, and whether it was clipped.
     """
-    squared = squared_norm(c) * squared_norm(z)
+    squared_c, squared_z = squared_norm(c), squared_norm(z)
+    squared = squared_c * squared_z
+    # Also where squares left the range of floating-point numbers, or c or z holds what is none.
+    if not (LEAST <= squared_c <= MOST and LEAST <= squared_z <= MOST):
+        c[:] = 0.0
+        z[:] = 0.0
+        return squared, not squared <= 0.0
     factor = shrinkage(squared, bound)
     for k in range(c.size):
         c[k] *= factor / resolution

@@ -177,9 +177,11 @@ class Source(ABC):
         # The comparison is false for NaN, so one pass finds values that are NaN, infinite or too large.
         at_once = max(1, CHECKED_AT_ONCE // self.dimension)
         stored: Any = features.dtype
-        highest = limit * (1 + 1e-6)
+        exact = highest = limit * (1 + 1e-6)
         if stored.kind == "f":
-            highest = min(highest, float(np.finfo(stored).max))
+            # Numbers of the stored type are compared in it: their bound is the largest that is low enough.
+            highest = stored.type(min(exact, float(np.finfo(stored).max)))
+            highest = np.nextafter(highest, stored.type(0)) if float(highest) > exact else highest
         for start in range(0, len(features), at_once):
             good = np.abs(features[start : start + at_once]) <= highest
             if not good.all():

@@ -55,8 +55,11 @@ def gradient_constants(features: int, unit_norm: bool) -> tuple[float, float]:
 UNIT_BIAS = 0.1
 """The bias feature of a sample that is scaled to norm 1. The others have norm sqrt(1 - UNIT_BIAS^2)."""
 
-VALUES = 1 << 20
-"""Features of samples whose norms are taken together."""
+VALUES = 1 << 17
+"""Features of samples whose norms are taken together: as many as stay in a processor's cache."""
+
+LEAST_SQUARE = 2.0**-900
+"""Beside it, squares too small for floating-point numbers do not count."""
 
 
 def bias_feature(unit: bool) -> float:
@@ -72,22 +75,26 @@ def sample_scales(features: NDArray[np.generic], scale: float, unit: bool) -> ND
     features : ndarray, shape (n, F - 1)
         Samples as stored.
     scale : float
-        Factor that takes stored features into [-1, 1].
+        Factor that takes stored features into [-1, 1]; for norm 1 it makes no difference.
     unit : bool
         Whether each sample is scaled to norm 1, by its own norm alone. One whose features are all 0 keeps
-        them.
+        them. So does, as if they were 0, one whose squared norm is below `LEAST_SQUARE` or no finite number.
 
     Returns
     -------
     ndarray of float64, shape (n,)
+        For norm 1 they make no z longer than 1 + (F + 8) 2^-53.
     """
-    scales = np.full(len(features), scale)
-    if unit:
-        step = max(1, VALUES // features.shape[1])
-        for start in range(0, len(features), step):
-            norms = np.linalg.norm(features[start : start + step].astype(np.float64) * scale, axis=1)
-            norms[norms == 0] = 1.0
-            scales[start : start + step] *= math.sqrt(1 - UNIT_BIAS**2) / norms
+    if not unit:
+        return np.full(len(features), scale)
+    scales = np.zeros(len(features))
+    step = max(1, VALUES // features.shape[1])
+    for start in range(0, len(features), step):
+        part = features[start : start + step].astype(np.float64)
+        squares = np.einsum("ij,ij->i", part, part)
+        usable = (squares >= LEAST_SQUARE) & (squares < np.inf)
+        of_part = scales[start : start + step]
+        of_part[usable] = math.sqrt(1 - UNIT_BIAS**2) / np.sqrt(squares[usable])
     return scales
 
 

@@ -9,9 +9,11 @@ from arrays import one_a_round, random_samples
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi.algorithm.machine import Machines
+from mu2mpi.algorithm.machine import Machines, add_gradients, add_increments
 from mu2mpi.algorithm.schedule import make_schedule
 from mu2mpi.methods import ESTIMATORS, QUERIES, Method
+from mu2mpi.privacy.grid import clipping_bound
+from mu2mpi.problem.logistic import BATCH
 
 
 def sums(schedule, features, labels, queries):
@@ -107,3 +109,62 @@ def test_no_increment_is_clipped_where_the_assumptions_hold():
     _, machines = sums(schedule, features, samples.labels.reshape(40, 5), x)
     assert machines.clipped == 0
     assert 0 < machines.largest_squared_norm <= schedule.S**2
+
+
+numbers = st.floats(width=64) | st.sampled_from([0.0, 5e-324, 1e-300, 1e-162, 1e-30, 1.0, 1e30, 1e160, 1e308])
+
+
+@given(
+    st.data(), st.sampled_from([np.float32, np.float64]), st.sampled_from([1, BATCH]), st.integers(1, 5),
+    st.integers(2, 3), st.integers(1, 4), st.sampled_from([1, 2, 2**32 - 1]), st.booleans(),
+    st.sampled_from([1e-100, 1e-3, 1.0, 1e100]), st.integers(12, 49), max_examples=300,
+)  # fmt: skip
+def test_whatever_the_floats_nothing_that_is_sent_is_longer_than_the_bound(
+    data, dtype, batch, n, classes, dimension, t, plain, clip_norm, bits
+):
+    """Features, factors and query points of any size, infinite or no numbers: C holds in units of the grid.
+
+    And the others of a batch are what they are alone.
+    """
+
+    def some(*shape):
+        flat = data.draw(st.lists(numbers, min_size=math.prod(shape), max_size=math.prod(shape)))
+        with np.errstate(over="ignore"):
+            return np.array(flat).reshape(shape)
+
+    with np.errstate(over="ignore"):
+        features = some(n, dimension).astype(dtype)
+    x, x_previous = some(classes, dimension + 1), some(classes, dimension + 1)
+    scales, labels = some(n), np.zeros(n, np.int32)
+    bias = data.draw(st.sampled_from([0.1, 1.0]) | numbers)
+    resolution = 2.0 ** (math.floor(math.log2(clip_norm)) - bits)
+    bound = clipping_bound(clip_norm, resolution, x.size)
+
+    def sent(first, end):
+        q = np.zeros(x.shape, np.int64)
+        fresh = features, labels, scales, bias, first, end
+        if plain:
+            add_gradients(q, x, *fresh, bound, resolution, batch)
+        else:
+            add_increments(q, x, x_previous, *fresh, t, bound, resolution, batch)
+        return q
+
+    alone = [sent(i, i + 1) for i in range(n)]
+    for q in alone:
+        assert norm(q, resolution) <= clip_norm
+    np.testing.assert_array_equal(sent(0, n), sum(alone))
+
+
+@pytest.mark.parametrize("batch", [1, BATCH])
+def test_an_increment_whose_norm_is_unknown_is_none_and_counted_as_clipped(batch):
+    """A logit of the second sample overflows, so its gradient is no number."""
+    x, features = np.array([[1e308, 0, 0], [0, 0, 0]]), np.array([[0.5, 0.5], [100.0, 100.0]])
+    found = {}
+    for end in (1, 2):
+        q = np.zeros((2, 3), np.int64)
+        fresh = features, np.ones(2, np.int32), np.ones(2), 1.0, 0, end
+        largest, clipped = add_gradients(q, x, *fresh, 1.0, 2.0**-30, batch)
+        found[end] = q
+        assert clipped == end
+        assert largest == pytest.approx(3.0)
+    np.testing.assert_array_equal(found[1], found[2])

@@ -6,6 +6,8 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
+from relaxed import given
 from stand_ins import put
 
 from mu2mpi.data import Samples, Source, open_source
@@ -116,3 +118,18 @@ def test_only_the_source_in_use_is_imported():
         "sys.exit(any(m in sys.modules for m in ('mu2mpi.data.mnist', 'mu2mpi.data.synthetic', 'pooch')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(st.floats(-46, -36) | st.floats(-46, 38), max_examples=300)
+def test_no_feature_passes_its_bound_by_more_than_a_millionth(dtype, exponent):
+    """Bounds near the smallest numbers of the stored type, too, where rounding one moves it far."""
+    bound = 10.0**exponent
+    near = dtype(bound)
+    for value in (near, np.nextafter(near, dtype(0)), np.nextafter(near, dtype(np.inf))):
+        source = Fixed(np.full((1, 1), value, dtype), np.zeros(1, np.int32), 1 / bound)
+        if float(value) * source.scale <= 1 + 1e-7:
+            source.training(np.zeros(1, np.int64))
+        elif float(value) * source.scale > 1 + 1.01e-6:
+            with pytest.raises(InputError, match="sensitivity"):
+                source.training(np.zeros(1, np.int64))

@@ -1,5 +1,8 @@
 """The kernels of softmax regression against finite differences and plain numpy."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import reference as ref
@@ -11,6 +14,7 @@ from mu2mpi.algorithm.machine import add_increments
 from mu2mpi.problem.logistic import (
     BATCH,
     TILE,
+    UNIT_BIAS,
     bias_feature,
     gradient_bound,
     sample_scales,
@@ -140,6 +144,43 @@ def test_many_samples_of_unit_norm_are_scaled_each_by_its_own_norm():
     features = np.random.default_rng(0).integers(0, 256, (3000, 700), dtype=np.uint8)
     z = features * sample_scales(features, 1 / 255, True)[:, np.newaxis]
     np.testing.assert_allclose((z**2).sum(axis=1) + bias_feature(True) ** 2, 1.0, rtol=1e-14)
+
+
+def rows_of_any_floats(width):
+    """Return rows of floats over their whole range: subnormal, huge, of one size or mixed, with any signs."""
+    sizes = st.lists(st.floats(allow_nan=False, allow_infinity=False, width=width), min_size=1, max_size=30)
+    exponents = st.integers(-1074, 1023) if width == 64 else st.integers(-149, 127)
+    alike = st.tuples(st.lists(st.floats(-1, 1), min_size=1, max_size=30), exponents).map(
+        lambda row: [math.ldexp(v, row[1]) for v in row[0]]
+    )
+    return (sizes | alike).map(lambda row: np.array([row], np.float64 if width == 64 else np.float32))
+
+
+def exact_squared_norm(z):
+    return sum(Fraction(v) ** 2 for v in z.tolist())
+
+
+any_rows = rows_of_any_floats(32) | rows_of_any_floats(64)
+
+
+@given(any_rows, st.sampled_from([1.0, 1e-100, 1e100]), max_examples=500)
+def test_no_sample_of_unit_norm_is_longer_than_1(row, scale):
+    """Squares of features near 1e-162 underflow, and those of features near 1e160 overflow."""
+    z = np.append(row[0] * sample_scales(row, scale, True)[0], UNIT_BIAS)
+    squared = exact_squared_norm(z)
+    assert squared <= (1 + Fraction(1e-14)) ** 2
+    assert squared >= (1 - Fraction(1e-14)) ** 2 or np.all(z[:-1] == 0)
+    size = np.abs(row.astype(float)).max()
+    assert (1e-135 < size < 1e150) <= bool(np.any(z[:-1] != 0))
+
+
+@given(st.integers(0, 2**31), max_examples=30)
+def test_pixels_and_rows_without_features_have_norms_of_their_own(seed):
+    features = np.random.default_rng(seed).integers(0, 256, (4, 5), dtype=np.uint8)
+    features[1] = 0
+    z = features * sample_scales(features, 1 / 255, True)[:, np.newaxis]
+    norms = np.sqrt((z**2).sum(axis=1))
+    np.testing.assert_allclose(norms, np.where(features.any(axis=1), math.sqrt(0.99), 0), rtol=1e-15)
 
 
 def test_constants_of_samples_of_unit_norm():
