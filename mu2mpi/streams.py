@@ -1,4 +1,4 @@
-"""Random numbers that are functions of a key and of where they are used, but for the noise.
+"""Random numbers that are functions of a key and of where they are used, for what no account takes as secret.
 
 They come from Philox, whose raw bits numpy promises to keep; its distributions may change.
 """

@@ -9,12 +9,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.streams import machine_words, unit_uniforms
+from mu2mpi.algorithm.draws import draw_independently, draw_uniformly
 
 __all__ = ["Batches", "Fresh", "Poisson", "Sampling", "Taken", "WithReplacement", "users"]
-
-USE = "sampling"
-"""What machines' random words are for."""
 
 
 def users(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -204,14 +201,8 @@ class WithReplacement:
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return K samples for each machine and round."""
-        shape = len(rounds), len(machines), self.most
-        places = np.empty(shape, np.int64)
-        for column, machine in enumerate(machines):
-            words = machine_words(key, USE, machine, (rounds.start - 1) * self.most)
-            uniforms = unit_uniforms(words(len(rounds) * self.most))
-            drawn = np.minimum((uniforms * self.owned).astype(np.int64), self.owned - 1)
-            places[:, column] = drawn.reshape(len(rounds), self.most)
-        return Taken(places.ravel(), np.full(shape[:2], self.most, np.int64))
+        places = draw_uniformly(key, machines, rounds, self.owned, self.most)
+        return Taken(places.ravel(), np.full(places.shape[:2], self.most, np.int64))
 
 
 @dataclass(frozen=True)
@@ -250,14 +241,7 @@ class Poisson:
         """Return those samples of each machine and round of which the random word is small enough."""
         # Below 2^64 q, and never with a larger probability than q.
         threshold = math.floor(math.ldexp(self.probability, 64))
-        skipped = (rounds.start - 1) * self.owned
-        streams = [machine_words(key, USE, machine, skipped) for machine in machines]
-        sizes = np.empty((len(rounds), len(machines)), np.int64)
-        found = [np.empty(0, np.int64)]
-        for row in range(len(rounds)):
-            for column, words in enumerate(streams):
-                drawn = words(self.owned)
-                chosen = np.arange(self.owned) if threshold >> 64 else np.flatnonzero(drawn < threshold)
-                sizes[row, column] = len(chosen)
-                found.append(chosen)
-        return Taken(np.concatenate(found), sizes)
+        if threshold >> 64:
+            sizes = np.full((len(rounds), len(machines)), self.owned, np.int64)
+            return Taken(np.tile(np.arange(self.owned), sizes.size), sizes)
+        return Taken(*draw_independently(key, machines, rounds, self.owned, threshold))

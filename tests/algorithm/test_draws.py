@@ -1,0 +1,97 @@
+"""Which samples are drawn: against ChaCha20 in plain Python, and the statistics of what is drawn."""
+
+import numpy as np
+import pytest
+import reference as ref
+from hypothesis import strategies as st
+from relaxed import given
+from scipy import stats
+
+from mu2mpi.algorithm.draws import USE, WORDS, draw_independently, draw_uniformly
+from mu2mpi.algorithm.sampling import Poisson
+from mu2mpi.privacy.chacha20 import BLOCKS
+from mu2mpi.privacy.noise import AGGREGATE, MACHINE, SERVER
+
+KEY = bytes(range(32))
+keys = st.binary(min_size=32, max_size=32)
+ends = st.integers(0, 2**32 - 4)
+
+
+def plain_words(key, machine, t, count):
+    """The words of a machine in a round as documented: in a part, word w of all blocks before word w + 1."""
+    nonce = np.array([USE, machine, t], "<u4").tobytes()
+    parts = []
+    for part in range(-(-count // WORDS)):
+        blocks = [ref.chacha20_block(key, part * BLOCKS + b, nonce) for b in range(BLOCKS)]
+        parts.append(np.array([np.frombuffer(block, "<u4") for block in blocks]).T.ravel().view("<u8"))
+    return [int(word) for word in np.concatenate(parts)[:count]]
+
+
+@given(keys, ends, ends, st.sampled_from([1, 30, WORDS, WORDS + 1, 600]), st.floats(0, 1), max_examples=15)
+def test_independent_draws_equal_plain_python(key, machine, t, owned, q):
+    threshold = min(int(q * 2**64), 2**64 - 1)
+    machines, rounds = range(machine, machine + 2), range(t, t + 2)
+    places, sizes = draw_independently(key, machines, rounds, owned, threshold)
+    wanted = [
+        [k for k, word in enumerate(plain_words(key, i, s, owned)) if word < threshold]
+        for s in rounds
+        for i in machines
+    ]
+    np.testing.assert_array_equal(sizes.ravel(), [len(of) for of in wanted])
+    np.testing.assert_array_equal(places, [k for of in wanted for k in of])
+
+
+@given(
+    keys, ends, ends, st.integers(1, 40) | st.integers(1, 2**63 - 1) | st.just(3 * 2**61),
+    st.sampled_from([1, 7, WORDS + 5]), max_examples=15,
+)  # fmt: skip
+def test_uniform_draws_equal_plain_python(key, machine, t, owned, number):
+    """Of large n, many words are refused; what is left is uniform to the last bit."""
+    machines, rounds = range(machine, machine + 2), range(t, t + 2)
+    places = draw_uniformly(key, machines, rounds, owned, number)
+    for s, of_round in zip(rounds, places, strict=True):
+        for i, found in zip(machines, of_round, strict=True):
+            words = plain_words(key, i, s, 4 * number + 64)
+            kept = [word * owned >> 64 for word in words if word * owned % 2**64 >= 2**64 % owned]
+            assert found.tolist() == kept[:number]
+
+
+def test_the_stream_is_none_of_the_noise():
+    assert USE not in (MACHINE, SERVER, AGGREGATE)
+    draws = {
+        draw_uniformly(KEY, range(i, i + 1), range(t, t + 1), 2**60, 1)[0, 0, 0]
+        for i in (1, 2)
+        for t in (1, 2)
+    }
+    assert len(draws) == 4
+    assert draw_uniformly(bytes(32), range(1, 2), range(1, 2), 2**60, 1)[0, 0, 0] not in draws
+
+
+@pytest.mark.parametrize("q", [1.0, 1 - 2**-53, 0.1, 2.0**-30, 0.0])
+def test_no_sample_is_more_probable_than_it_should_be(q):
+    """The threshold is q 2^64 exactly, as multiplying by a power of two does not round; q = 1 takes all."""
+    places, sizes = Poisson(50, q).take(KEY, range(3), range(1, 40))
+    assert {1.0: sizes.min() == 50, 0.0: sizes.max() == 0}.get(q, True)
+    assert len(places) == sizes.sum()
+
+
+# Statistics of fixed draws: they pass or fail for good, and with other keys a correct generator would fail
+# each with the probability stated there.
+
+
+def test_uniform_draws_are_uniform():
+    """Chi squared over places, and over pairs of draws that follow each other: each fails with 1e-4."""
+    places = draw_uniformly(KEY, range(5), range(1, 2001), 30, 10)
+    assert stats.chisquare(np.bincount(places.ravel(), minlength=30)).pvalue > 1e-4
+    pairs = places[..., ::2] * 30 + places[..., 1::2]
+    assert stats.chisquare(np.bincount(pairs.ravel(), minlength=900)).pvalue > 1e-4
+
+
+def test_independent_draws_have_binomial_numbers():
+    """Sizes against the binomial distribution, and places against the uniform: each fails with 1e-4."""
+    places, sizes = draw_independently(KEY, range(20), range(1, 2001), 40, int(0.05 * 2**64))
+    counts = np.bincount(np.minimum(sizes.ravel(), 8), minlength=9)
+    expected = stats.binom.pmf(np.arange(8), 40, 0.05)
+    expected = np.append(expected, 1 - expected.sum()) * sizes.size
+    assert stats.chisquare(counts, expected).pvalue > 1e-4
+    assert stats.chisquare(np.bincount(places, minlength=40)).pvalue > 1e-4
