@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.algorithm.arithmetic import check_arithmetic
 from mu2mpi.algorithm.machine import Machines
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.algorithm.steps import learning_rate
@@ -16,7 +17,7 @@ from mu2mpi.compiled import aligned_zeros, kernel, reduction
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.iteration import LANDING
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
-from mu2mpi.problem.ball import shrinkage
+from mu2mpi.problem.ball import BLOCK, shrinkage
 from mu2mpi.timing import Stopwatch
 
 __all__ = ["Iterates", "Server", "TrustedServer", "UntrustedServer", "make_server", "take_step"]
@@ -52,7 +53,10 @@ def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-unt
         alpha_{t+1} / alpha_{1:t+1}; 1 makes x_{t+1} = w_{t+1}.
     """
     w, x, x_next, total = w.ravel(), x.ravel(), x_next.ravel(), total.ravel()
-    factor = shrinkage(_descend(w, total, step), radius)
+    squared = 0.0
+    for first in range(0, w.size, BLOCK):
+        squared += _descend(w[first : first + BLOCK], total[first : first + BLOCK], step)
+    factor = shrinkage(squared, radius)
     for j in range(w.size):
         w[j] *= factor
         x_next[j] = (1.0 - weight) * x[j] + weight * w[j]
@@ -60,6 +64,16 @@ def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-unt
 
 class Iterates:
     """w_t, the query point x_t and the one before it.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Constants of the run.
+
+    Raises
+    ------
+    InputError
+        If iterates are hidden, and floating-point numbers too coarse for what their account allows.
 
     Attributes
     ----------
@@ -83,6 +97,8 @@ class Iterates:
         self._radius = schedule.radius
         # Only the last step of hidden iterates is seen.
         self._seen_step = schedule.rounds - 1 if method.hides_iterates and schedule.sigma > 0 else None
+        if self._seen_step is not None:
+            check_arithmetic(schedule)
         self.direction: NDArray[np.int64] | None = None
 
     @property

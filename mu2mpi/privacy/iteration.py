@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "ARITHMETIC",
     "LANDING",
     "growing_batches",
     "halving_steps",
@@ -22,8 +23,8 @@ __all__ = [
     "rounding_slack",
 ]
 
-SPARE = 2.0
-"""Rounding is charged so many times: once for the grid, and as much again for floating-point numbers."""
+ARITHMETIC = 2.0**-12
+"""Share of rho for errors of floating-point numbers, to which mu2mpi.algorithm.arithmetic holds them."""
 
 
 def halving_steps(steps: int) -> NDArray[np.float64]:
@@ -114,7 +115,7 @@ def last_iterate_rho(
 def rounding_slack(
     scales: NDArray[np.float64], samples: NDArray[np.int64], resolution: float, d: int
 ) -> NDArray[np.float64]:
-    """Return how much farther apart than exact steps each step of a run can take two iterates.
+    """Return how much farther apart than exact steps the grid lets each step of a run take two iterates.
 
     In each of the two, every coordinate of a gradient and of a draw of noise is rounded by at most half the
     resolution. The iterate before the last step is rounded to the coarser grid on which that step is taken.
@@ -138,7 +139,7 @@ def rounding_slack(
     noise_before = np.append(0.0, scales[:-1])
     iterate = np.zeros(len(scales))
     iterate[-1] = LANDING * scales[-1]
-    slack: NDArray[np.float64] = SPARE * resolution * np.sqrt(d) * (scales * samples + noise_before + iterate)
+    slack: NDArray[np.float64] = resolution * np.sqrt(d) * (scales * samples + noise_before + iterate)
     return slack
 
 
@@ -163,8 +164,10 @@ def hidden_rho(
     Returns
     -------
     ndarray of float64, shape (N,)
-        All in inverse proportion to `noise`.
+        All in inverse proportion to `noise`, with what is set aside for floating-point numbers.
     """
     eta, samples = halving_steps(len(batches)), machines * batches
     scales = eta / samples
-    return last_iterate_rho(2 * C * scales, eta * noise, rounding_slack(scales, samples, resolution, d))
+    slacks = rounding_slack(scales, samples, resolution, d)
+    rho: NDArray[np.float64] = last_iterate_rho(2 * C * scales, eta * noise, slacks)
+    return rho + ARITHMETIC * float(rho.max())

@@ -4,7 +4,10 @@ import numpy as np
 
 from mu2mpi.compiled import inline, reduction
 
-__all__ = ["shrinkage", "squared_norm"]
+__all__ = ["BLOCK", "shrinkage", "squared_norm"]
+
+BLOCK = 256
+"""Squares that are summed up by themselves, so that rounding errors of d grow with BLOCK + d / BLOCK."""
 
 
 @reduction

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi import cli
-from mu2mpi.algorithm.machine import Machines
+from mu2mpi.algorithm.arithmetic import arithmetic_slack
+from mu2mpi.algorithm.machine import HostedSamples, Machines
 from mu2mpi.algorithm.schedule import make_schedule
 from mu2mpi.algorithm.server import Iterates
 from mu2mpi.analysis.ledgers import check_ledgers, contradictions
@@ -21,6 +22,7 @@ from mu2mpi.methods import METHODS
 from mu2mpi.parallel import Communicator
 from mu2mpi.preparation import Keys, plan
 from mu2mpi.privacy.iteration import LANDING, halving_steps, rounding_slack
+from mu2mpi.problem.logistic import bias_feature, sample_scales
 from mu2mpi.progress import Progress
 from mu2mpi.results.writer import write_result
 from mu2mpi.simulation import Simulation
@@ -49,16 +51,16 @@ def iterates_of(schedule, source, noises):
 
 
 @given(
-    st.integers(1, 4), st.integers(2, 30), st.integers(2, 4), st.integers(1, 6),
-    st.sampled_from([0.5, 5.0, 500.0]), st.integers(0, 2**31), max_examples=25,
+    st.integers(1, 4), st.integers(2, 30), st.integers(2, 4), st.integers(1, 6) | st.just(300),
+    st.sampled_from([0.5, 5.0, 500.0]), st.booleans(), st.integers(0, 2**31), max_examples=25,
 )  # fmt: skip
 def test_two_runs_with_the_same_noise_come_no_farther_apart_than_is_paid_for(
-    machines, rounds, classes, dimension, diameter, seed
+    machines, rounds, classes, dimension, diameter, unit, seed
 ):
     """What one sample moves in its step, and after that rounding alone; steps are as long as they may be."""
     schedule = make_schedule(
         server="trusted", machines=machines, rounds=rounds, classes=classes, features=dimension + 1,
-        diameter=diameter, rho=1.0, eta_scale=1.0, method=METHODS["snowball-sgd"],
+        diameter=diameter, rho=1.0, eta_scale=1.0, unit_norm=unit, method=METHODS["snowball-sgd"],
     )  # fmt: skip
     n = machines * schedule.sampling.owned
     source, row = random_source(seed, n, dimension, classes, np.float32), seed % n
@@ -76,6 +78,9 @@ def test_two_runs_with_the_same_noise_come_no_farther_apart_than_is_paid_for(
     samples = np.array([machines * schedule.sampling.size(t) for t in range(1, rounds)])
     scales = schedule.eta * halving_steps(rounds - 1) / samples
     slacks = rounding_slack(scales, samples, schedule.resolution, schedule.d)
+    # What happens after the noise of a step is counted in the next.
+    errors = arithmetic_slack(schedule)
+    slacks += errors + np.append(errors[1:], errors[-1])
     distances = [float(np.linalg.norm(a - b)) for a, b in zip(one, two, strict=True)]
     moved = next((t for t, distance in enumerate(distances) if distance > 0), rounds)
     for t in range(moved, rounds - 1):
@@ -104,6 +109,35 @@ def test_steps_contract_where_losses_curve_most():
     distance = np.linalg.norm(ends[0] - ends[1])
     assert distance == pytest.approx(2 * start, rel=1e-4)
     assert distance <= 2 * start
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-30, 1e-140, 1.5e-162, 5e-324])
+def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_features(size):
+    """Squares of features near 1e-162 underflow: samples that are taken for too short would be made too long.
+
+    The label is nearly certain, so that even then no gradient is clipped.
+    """
+    features = np.full((1, 400), size)
+    features[0, 0] = 1.75 * size
+    scales = sample_scales(features, 1.0, True)
+    schedule = make_schedule(
+        server="trusted", machines=1, rounds=2, classes=2, features=401, diameter=100.0, rho=math.inf,
+        eta_scale=1.0, unit_norm=True, method=METHODS["snowball-sgd"],
+    )  # fmt: skip
+    samples = HostedSamples(
+        features, np.zeros(1, np.int32), scales, np.ones((1, 1), np.int64), 1, bias_feature(True)
+    )
+    z = np.append(features[0] * scales[0], bias_feature(True))
+    direction = np.outer([1.0, -1.0], z / (z @ z))
+    ends = []
+    for place in (1.75, 1.75 + 1e-4):
+        machines, iterates = Machines(schedule, range(1), lambda t: samples, None), Iterates(schedule)
+        iterates.x[:] = iterates.w[:] = place * direction
+        machines.observe(1, iterates.x, iterates.x_previous)
+        assert machines.clipped == 0
+        iterates.step(1, machines.q)
+        ends.append(iterates.x.copy())
+    assert np.linalg.norm(ends[0] - ends[1]) <= 1e-4 * np.linalg.norm(direction) * (1 + 1e-6)
 
 
 @given(st.integers(2, 40), st.integers(0, 2**31), st.integers(-(2**40), 2**40), max_examples=25)

@@ -14,6 +14,7 @@ from scipy.stats import norm
 from mu2mpi.algorithm.snowball import growth_of, hidden_release, most_steps
 from mu2mpi.privacy.accountant import gaussian_delta
 from mu2mpi.privacy.iteration import (
+    ARITHMETIC,
     LANDING,
     growing_batches,
     halving_steps,
@@ -143,7 +144,7 @@ def test_batches_and_noise_keep_to_rho(steps, machines, d, rho):
     C, kept, sigma, resolution = hidden_release(steps + 1, machines, d, rho, 3.0)
     noise = sigma / machines
     assert kept == growth
-    assert noise <= C / math.sqrt(d) * (1 + 1e-4)
+    assert noise <= C / math.sqrt(d) * (1 + 4e-4)
     assert hidden_rho(batches, machines, C, noise, resolution, d).max() == pytest.approx(rho, rel=1e-12)
     eta = halving_steps(steps)
     for t in range(steps):
@@ -169,7 +170,16 @@ def test_batches_grow_as_a_snowball_does():
     assert 20_000 < batches.sum() < 20_000 + 7 * math.sqrt(400 * 20_000) / 0.5
 
 
+def test_a_share_of_rho_is_set_aside_for_floating_point_numbers():
+    """Of the sample that is hidden worst, and with whole numbers alone rounding costs nothing else."""
+    batches = np.array([1, 2, 3])
+    eta = halving_steps(3)
+    exact = last_iterate_rho(2 * 1.5 * eta / (2 * batches), eta * 0.7)
+    found = hidden_rho(batches, 2, 1.5, 0.7, 0.0, 9)
+    np.testing.assert_allclose(found, exact + ARITHMETIC * exact.max(), rtol=1e-14)
+
+
 def test_slack_of_rounding():
-    """Each of two runs rounds each coordinate of 6 gradients and one draw by half a unit; charged twice."""
+    """Each of two runs rounds each coordinate of 6 gradients and one draw by half a unit."""
     slack = rounding_slack(np.array([1.0, 0.5]), np.array([6, 2]), 0.25, 9)
-    np.testing.assert_allclose(slack, 2 * 0.25 * 3 * np.array([6.0, 0.5 * 2 + 1.0 + 0.5 * LANDING]))
+    np.testing.assert_allclose(slack, 0.25 * 3 * np.array([6.0, 0.5 * 2 + 1.0 + 0.5 * LANDING]))

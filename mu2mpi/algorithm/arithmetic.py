@@ -1,0 +1,101 @@
+"""What rounding errors of floating-point numbers do to steps whose iterates are hidden.
+
+Exact steps take two iterates no farther apart, and that is what protects a sample that earlier steps used.
+Computed ones may, by what is bounded here; docs/methods.md has the derivation.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.algorithm.schedule import Schedule
+from mu2mpi.errors import InputError
+from mu2mpi.privacy.iteration import ARITHMETIC, halving_steps, last_iterate_rho
+from mu2mpi.privacy.noise import MAX_NORMAL
+from mu2mpi.problem.ball import BLOCK
+
+__all__ = ["arithmetic_slack", "check_arithmetic", "gradient_error", "iterate_error"]
+
+ROUNDING = 1.01 * 2.0**-53
+"""What an operation is off by, relative; the hundredth covers products of errors and features above 1."""
+
+
+def gradient_error(classes: int, features: int, radius: float, G: float, L: float) -> float:
+    """Return how far the gradient of a sample, at a point of the ball, is from the exact one: a norm.
+
+    Parameters
+    ----------
+    classes, features : int
+        K and F (with the bias).
+    radius : float
+        Radius of the ball.
+    G, L : float
+        Norm that no gradient passes, and smoothness.
+    """
+    return ROUNDING * (features * radius * L + (2 * classes + 22) * G)
+
+
+def iterate_error(d: int, radius: float, move: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how far a step and its projection on the ball are from the exact ones: norms.
+
+    Parameters
+    ----------
+    d : int
+        Number of coordinates.
+    radius : float
+        Radius of the ball.
+    move : ndarray of float64
+        Norms of what is subtracted from iterates.
+    """
+    summed = min(BLOCK, d) + math.ceil(d / BLOCK)
+    return ROUNDING * (radius * (summed / 2 + 6) + 3 * move)
+
+
+def arithmetic_slack(schedule: Schedule) -> NDArray[np.float64]:
+    """Return how much farther apart than exact steps floating-point numbers let each step take two iterates.
+
+    Both of the two are wrong. What happens after the noise of a step counts in the next one; before the last,
+    the iterate is divided by the spacing of a grid, too.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Its method hides iterates.
+
+    Returns
+    -------
+    ndarray of float64, shape (T - 1,)
+    """
+    d, radius, G = schedule.d, schedule.radius, schedule.G
+    rates = schedule.eta * halving_steps(schedule.rounds - 1)
+    noise = schedule.sigma / schedule.machines
+    of_gradients = gradient_error(schedule.classes, schedule.features, radius, G, schedule.L)
+    move = rates * (G + MAX_NORMAL * noise * math.sqrt(d))
+    before = np.append(0.0, iterate_error(d, radius, move)[:-1])
+    before[-1] += ROUNDING * radius
+    slack: NDArray[np.float64] = 2 * (rates * of_gradients + before)
+    return slack
+
+
+def check_arithmetic(schedule: Schedule) -> None:
+    """Make sure that rounding errors keep to the share of rho that is set aside for them.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Its method hides iterates, and there is noise.
+
+    Raises
+    ------
+    InputError
+        If they do not.
+    """
+    deviations = schedule.eta * halving_steps(schedule.rounds - 1) * (schedule.sigma / schedule.machines)
+    cost = last_iterate_rho(np.zeros(len(deviations)), deviations, arithmetic_slack(schedule)).max()
+    if not cost <= schedule.rho * ARITHMETIC / (1 + ARITHMETIC):
+        raise InputError(
+            f"rounding errors of floating-point numbers could be seen beside the noise: {schedule.rounds} "
+            f"rounds with diameter = {2 * schedule.radius:g}, rho = {schedule.rho:g} and a first step of "
+            f"{schedule.eta:g}; give fewer --rounds, a smaller --diameter, or a larger --rho or --eta-scale"
+        )

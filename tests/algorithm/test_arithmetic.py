@@ -1,0 +1,147 @@
+"""Rounding errors of a step whose iterates are hidden: measured in 60 digits, and below what is charged."""
+
+import math
+from fractions import Fraction
+
+import mpmath
+import numba
+import numpy as np
+from hypothesis import strategies as st
+from relaxed import given
+
+from mu2mpi import cli
+from mu2mpi.algorithm.arithmetic import gradient_error, iterate_error
+from mu2mpi.algorithm.server import take_step
+from mu2mpi.problem.ball import BLOCK
+from mu2mpi.problem.logistic import BATCH, TILE, model_logits, residual
+
+seeds = st.integers(0, 2**31)
+radii = st.sampled_from([1e-100, 1e-3, 1.0, 30.0, 1e4, 1e12, 1e99])
+# How coordinates differ in size: not at all, by some powers of ten, or by as many as there are.
+spreads = st.sampled_from([0.0, 3.0, 30.0])
+
+
+@numba.njit
+def residual_at(x, z, label):
+    logits, of_rest = np.empty((len(z), len(x))), np.empty((len(z), (len(x) + 1) // 2))
+    model_logits(x, z, logits, of_rest)
+    residual(logits[0], label)
+    return logits[0]
+
+
+def exact_residual(x, z, label):
+    """Return softmax(x z) - onehot(label) in 60 digits, with logits that are exact."""
+    logits = [
+        sum(Fraction(a) * Fraction(b) for a, b in zip(row, z.tolist(), strict=True)) for row in x.tolist()
+    ]
+    powers = [mpmath.exp(_mp(logit - max(logits))) for logit in logits]
+    total = mpmath.fsum(powers)
+    return [power / total - (k == label) for k, power in enumerate(powers)]
+
+
+def _mp(value):
+    return mpmath.mpf(value.numerator) / value.denominator
+
+
+def uneven(rng, shape, spread):
+    return rng.standard_normal(shape) * 10.0 ** -rng.uniform(0, spread, shape)
+
+
+def gradient_errors(x, z, label, batch):
+    """Return the error of the gradient of a sample, and the bound on it."""
+    z_batch = np.zeros((batch, len(z)))
+    z_batch[0] = z
+    found = residual_at(x, z_batch, label)
+    with mpmath.workdps(60):
+        exact = exact_residual(x, z, label)
+        error = mpmath.sqrt(mpmath.fsum((a - b) ** 2 for a, b in zip(found.tolist(), exact, strict=True)))
+        length = float(np.linalg.norm(z))
+        bound = gradient_error(*x.shape, float(np.linalg.norm(x)), math.sqrt(2) * length, length**2 / 2)
+        return float(error) * length, bound
+
+
+@given(
+    st.integers(2, 12), st.integers(1, 40) | st.just(TILE + 9), radii, spreads, spreads, st.booleans(),
+    st.sampled_from([1, BATCH]), seeds, max_examples=150,
+)  # fmt: skip
+def test_gradients_are_off_by_no_more_than_is_charged(
+    classes, features, radius, of_x, of_z, cancels, batch, seed
+):
+    """Models of any length, uneven ones, and those of which large logits cancel."""
+    rng = np.random.default_rng(seed)
+    x, z = uneven(rng, (classes, features), of_x), uneven(rng, features, of_z)
+    if cancels:
+        # Nearly orthogonal to the sample, so that a logit is a small difference of large numbers.
+        x -= np.outer(x @ z, z) / (z @ z)
+    x *= radius / (np.linalg.norm(x) or 1.0)
+    z /= np.abs(z).max()
+    error, bound = gradient_errors(x, z, seed % classes, batch)
+    assert error <= bound
+
+
+def test_errors_of_logits_come_near_to_what_is_charged():
+    """The bound is not one that nothing could break: of some models it is reached to a tenth."""
+    ratios = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        z = rng.uniform(0.5, 1, 2)
+        x = 1e6 * np.array([[z[1], -z[0]], [-z[1], z[0]]])
+        error, bound = gradient_errors(x, z, 0, 1)
+        ratios.append(error / bound)
+    assert 0.1 < max(ratios) <= 1
+
+
+def step_errors(w, total, step, radius):
+    """Return the error of a step with its projection, the norm of what is subtracted, and the bound."""
+    new, x_next = w.copy(), np.zeros_like(w)
+    take_step(new, np.zeros_like(w), x_next, total, step, radius, 1.0)
+    np.testing.assert_array_equal(new, x_next)
+    with mpmath.workdps(60):
+        pairs = list(zip(w.ravel().tolist(), total.ravel().tolist(), strict=True))
+        moved = [_mp(Fraction(a) - Fraction(step) * int(b)) for a, b in pairs]
+        factor = min(
+            1, mpmath.mpf(radius) / mpmath.sqrt(mpmath.fsum(a * a for a in moved) + mpmath.mpf(10) ** -500)
+        )
+        error = mpmath.sqrt(
+            mpmath.fsum((a - factor * b) ** 2 for a, b in zip(new.ravel().tolist(), moved, strict=True))
+        )
+        move = step * float(np.linalg.norm(total.astype(float)))
+        return float(error), float(iterate_error(w.size, radius, np.array(move)))
+
+
+@given(
+    st.integers(2, 6), st.integers(1, 30) | st.just(BLOCK + 3), radii, spreads,
+    st.sampled_from([1e-12, 1.0, 3.0]), st.sampled_from([0.5, 1 - 1e-15, 1.0]), seeds, max_examples=150,
+)  # fmt: skip
+def test_steps_are_off_by_no_more_than_is_charged(classes, features, radius, spread, length, inside, seed):
+    """Iterates inside the ball and on its surface, short and long steps, sums with more bits than a float."""
+    rng = np.random.default_rng(seed)
+    w = uneven(rng, (classes, features), spread)
+    w *= inside * radius / np.linalg.norm(w)
+    total = np.rint(uneven(rng, w.shape, spread / 3) * 2.0**59).astype(np.int64) + rng.integers(
+        0, 2**8, w.shape
+    )
+    step = length * radius / max(1.0, float(np.linalg.norm(total.astype(float))))
+    error, bound = step_errors(w, total, step, radius)
+    assert error <= bound
+
+
+def test_what_a_projection_is_off_by_is_not_nothing():
+    """In blocks or not, squares are rounded: measured errors are within a factor of 300 of the bound."""
+    rng = np.random.default_rng(1)
+    w = rng.standard_normal((10, 785))
+    w *= 0.05 / np.linalg.norm(w)
+    total = rng.integers(-(2**45), 2**45, w.shape)
+    error, bound = step_errors(w, total, 1e-17, 0.05)
+    assert bound / 300 < error <= bound
+
+
+def test_a_ball_too_wide_for_floating_point_numbers_is_refused(capsys, tmp_path):
+    """Logits have to be known to a small part of the noise, whatever their size."""
+    output = ["--output", str(tmp_path / "a.h5"), "--seed", "1", "--machines", "1", "--rounds", "20"]
+    arguments = ["--diameter", "1e7", "--eta-scale", "1", "--rho", "0.5"]
+    assert cli.main(["run", "--method", "snowball-sgd", *output, *arguments]) == 2
+    _, err = capsys.readouterr()
+    for word in ("rounding errors", "20 rounds with diameter = 1e+07", "smaller --diameter"):
+        assert word in err
+    assert not any(tmp_path.iterdir())
