@@ -406,13 +406,13 @@ def snowball_sgd(
     """Feldman, Koren and Talwar 2020: return w_{N+1}, all samples of a step after those of the one before.
 
     The noise is the least with which 2 C eta_t / b_t is at most rho times the deviation of all noise from
-    step t on, C being G but for a part in 1024.
+    step t on, C being G but for a part in 1024, and a part in 4096 of rho being left for rounding errors.
     """
     C, L, d, N = lipschitz(F) * (1 + 1 / 1024), smoothness(F), math.prod(shape), len(batches)
     s = 0.0
     for t in range(N):
         left = math.sqrt(sum(f * f for f in factors[t:]))
-        s = max(s, 2 * C * factors[t] / (M * batches[t] * rho * left))
+        s = max(s, 2 * C * factors[t] / (M * batches[t] * rho * left) * (1 + 1 / 4096))
     # Features may pass 1 by rounding, and L in proportion.
     largest = 2 / L * (1 - 2**-18)
     eta = min(D / (math.sqrt(C**2 + d * s**2) * math.sqrt(N)), largest)
