@@ -136,10 +136,20 @@ def clip(s: Array, norm: float) -> Array:
     return s if length <= norm else s * (norm / length)
 
 
+def kept(s: Array, norm: float, resolution: float) -> Array:
+    """Return s, clipped to what keeps to this norm once it is rounded to a grid; no grid if that is 0."""
+    if resolution == 0:
+        return clip(s, norm)
+    return np.rint(clip(s, norm - resolution * math.sqrt(s.size) / 2) / resolution) * resolution
+
+
 class Machine:
     """The state d_{t,i}, q_{t,i} of one machine and the lines of the boxes that update it."""
 
-    def __init__(self, shape: tuple[int, ...], clip_norm: float | None = None) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], clip_norm: float | None = None, resolution: float = 0.0
+    ) -> None:
+        self.resolution = resolution
         self.d = np.zeros(shape)
         self.q = np.zeros(shape)
         self.s = np.zeros(shape)
@@ -151,12 +161,12 @@ class Machine:
         g = gradient(x, z, label)
         g_previous = gradient(x_previous, z, label)
         self.s = g + (t - 1) * (g - g_previous)
-        if self.clip_norm is None:
+        if self.clip_norm is None and self.resolution == 0:
             self.d = g + (1 - beta) * (self.d - g_previous)
             self.q = alpha * self.d
         else:
-            # The recursion for d hides the increment; clipping needs it in the open.
-            self.s = clip(self.s, self.clip_norm)
+            # The recursion for d hides the increment; clipping and rounding need it in the open.
+            self.s = kept(self.s, self.clip_norm or math.inf, self.resolution)
             self.q = self.q + self.s
         return self.q
 
@@ -178,6 +188,7 @@ def untrusted_server(
     record: list[Round] | None = None,
     unit: bool = False,
     eta_scale: float | None = None,
+    resolution: float = 0.0,
 ) -> tuple[Array, Array]:
     """Run Algorithm 1: every machine adds its own noise before anything leaves it.
 
@@ -202,6 +213,8 @@ def untrusted_server(
         Whether samples are scaled to norm 1, which takes the place of F in G and L.
     eta_scale : float, optional
         eta in units of 1/(4LT), in place of the theorem's.
+    resolution : float, optional
+        Spacing of the grid to which increments are rounded.
 
     Returns
     -------
@@ -215,7 +228,7 @@ def untrusted_server(
     if eta_scale is not None:
         eta = eta_scale / (4 * smoothness(F) * T)
     z = samples(features, unit)
-    machines = [Machine(x1.shape, clip_norm) for _ in range(M)]
+    machines = [Machine(x1.shape, clip_norm, resolution) for _ in range(M)]
     w, x, x_previous = x1, x1, x1
     for t in range(1, T + 1):
         x_T, w_T = x, w
@@ -241,6 +254,7 @@ def trusted_server(
     record: list[Round] | None = None,
     unit: bool = False,
     eta_scale: float | None = None,
+    resolution: float = 0.0,
 ) -> tuple[Array, Array]:
     """Run Algorithm 2: the server adds one draw of noise to the average of all machines.
 
@@ -249,7 +263,7 @@ def trusted_server(
     noise : callable
         ``noise(t)``, rounds counted from 1: standard normals (K, F). They are scaled for the sum
         over machines, so that the average receives sigma/M of them.
-    features, labels, x1, D, rho, clip_norm, record, unit, eta_scale
+    features, labels, x1, D, rho, clip_norm, record, unit, eta_scale, resolution
         As in `untrusted_server`.
 
     Returns
@@ -264,7 +278,7 @@ def trusted_server(
     if eta_scale is not None:
         eta = eta_scale / (4 * smoothness(F) * T)
     z = samples(features, unit)
-    machines = [Machine(x1.shape, clip_norm) for _ in range(M)]
+    machines = [Machine(x1.shape, clip_norm, resolution) for _ in range(M)]
     w, x, x_previous = x1, x1, x1
     for t in range(1, T + 1):
         x_T, w_T = x, w
@@ -310,6 +324,7 @@ class Setting:
     noise: NoiseOfSum
     clip_norm: float | None = None
     unit: bool = False
+    resolution: float = 0.0
 
     def __post_init__(self) -> None:
         self.T, self.M = self.labels.shape
@@ -345,7 +360,7 @@ def parallel_sgd(run: Setting) -> tuple[Array, Array]:
     eta = 1 / (run.L + math.sqrt(run.squared_error(C, sigma) * run.T) / run.D)
     w = [run.x1]
     for t in range(1, run.T + 1):
-        g = run.noised(t, sigma, [clip(g, C) for g in run.gradients(t, w[-1])])
+        g = run.noised(t, sigma, [kept(g, C, run.resolution) for g in run.gradients(t, w[-1])])
         w.append(run.project(w[-1] - eta * g))
     return np.mean(w[:-1], axis=0), w[-2]
 
@@ -360,7 +375,7 @@ def anytime_sgd(run: Setting) -> tuple[Array, Array]:
     w = [run.x1]
     for t in range(1, run.T + 1):
         x = np.tensordot(alphas[:t], np.stack(w), axes=1) / np.sum(alphas[:t])
-        g = run.noised(t, sigma, [clip(g, C) for g in run.gradients(t, x)])
+        g = run.noised(t, sigma, [kept(g, C, run.resolution) for g in run.gradients(t, x)])
         w.append(run.project(w[-1] - eta * t * g))
     return x, w[-2]
 
@@ -379,7 +394,8 @@ def storm(run: Setting) -> tuple[Array, Array]:
     q = [np.zeros(run.x1.shape)] * run.M
     for t in range(1, run.T + 1):
         both = zip(run.gradients(t, w), run.gradients(t, w_previous), strict=True)
-        q = [of_machine + clip(t * g - (t - 1) * h, C) for of_machine, (g, h) in zip(q, both, strict=True)]
+        increments = [kept(t * g - (t - 1) * h, C, run.resolution) for g, h in both]
+        q = [of_machine + s for of_machine, s in zip(q, increments, strict=True)]
         d = run.noised(t, sigma, q) / t
         w, w_previous = run.project(w - eta / math.sqrt(t + 1) * d), w
     return w_previous, w_previous
@@ -450,6 +466,7 @@ class Drawn:
     sigma: float
     noise: NoiseOfSum
     unit: bool = False
+    resolution: float = 0.0
 
 
 def noisy_steps(run: Drawn) -> list[Array]:
@@ -460,7 +477,8 @@ def noisy_steps(run: Drawn) -> list[Array]:
         total = np.zeros(run.x1.shape)
         for i in range(len(z)):
             for j in run.chosen(i, t):
-                total = total + clip(gradient(w[-1], z[i, j], int(run.labels[i, j])), run.C)
+                g = gradient(w[-1], z[i, j], int(run.labels[i, j]))
+                total = total + kept(g, run.C, run.resolution)
         noised = total + run.sigma * run.noise(t) if run.sigma > 0 else total
         w.append(project(w[-1] - run.eta * noised / run.batch, run.x1, run.D / 2))
     return w

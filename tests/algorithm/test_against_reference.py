@@ -1,9 +1,10 @@
-"""Whole runs against the two algorithm boxes in plain float64 numpy: no grid, dense gradients, same noise."""
+"""Whole runs against the two algorithm boxes in plain float64 numpy: dense gradients, same grid and noise."""
 
 import numpy as np
 import pytest
 import reference as ref
 from arrays import random_source
+from draws import drawn_noise
 from hypothesis import strategies as st
 from relaxed import given
 
@@ -12,7 +13,7 @@ from mu2mpi.data.partition import machine_rows
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator
 from mu2mpi.preparation import Keys
-from mu2mpi.privacy.noise import AGGREGATE, MACHINE, SERVER, derive_key, key_words, root_key, standard_normal
+from mu2mpi.privacy.noise import AGGREGATE, MACHINE, SERVER, derive_key, key_words, root_key
 from mu2mpi.progress import Progress
 from mu2mpi.simulation import Simulation
 
@@ -24,7 +25,7 @@ shapes = st.tuples(
 )
 
 
-def dealt(experiment, source):
+def dealt(experiment, source, schedule):
     """Return the samples of a run, (T, M, F - 1) and (T, M), and the noise of its machines and its server."""
     M, T = experiment.machines, experiment.rounds
     root = root_key(experiment.seed)
@@ -37,19 +38,18 @@ def dealt(experiment, source):
     def by_machine(machine, t):
         if experiment.noise == "aggregate":
             # The first machine adds the noise of all.
-            weight = np.sqrt(M) if machine == 0 else 0.0
-            return weight * standard_normal(key, AGGREGATE, 0, t, shape[0] * shape[1]).reshape(shape)
-        return standard_normal(key, MACHINE, machine, t, shape[0] * shape[1]).reshape(shape)
+            return drawn_noise(schedule, key, AGGREGATE, 0, t) if machine == 0 else 0.0
+        return drawn_noise(schedule, key, MACHINE, machine, t)
 
     def by_server(t):
-        return standard_normal(key, SERVER, 0, t, shape[0] * shape[1]).reshape(shape)
+        return drawn_noise(schedule, key, SERVER, 0, t)
 
     return features, samples.labels.reshape(T, M), np.zeros(shape), by_machine, by_server
 
 
-def reference_run(experiment, source, record):
+def reference_run(experiment, source, schedule, record):
     """Return x_T and w_T of the reference, on the same samples in the same order, and record its rounds."""
-    features, labels, x1, by_machine, by_server = dealt(experiment, source)
+    features, labels, x1, by_machine, by_server = dealt(experiment, source, schedule)
     algorithm, noise = {
         "untrusted": (ref.untrusted_server, by_machine),
         "trusted": (ref.trusted_server, by_server),
@@ -65,6 +65,7 @@ def reference_run(experiment, source, record):
         record,
         experiment.normalize == "unit",
         experiment.eta_scale,
+        schedule.resolution,
     )
 
 
@@ -103,9 +104,10 @@ def test_run_equals_the_algorithm_box(
         seed=seed,
         evaluations=rounds,
     )
-    result = Simulation(experiment, source, Communicator()).run(Progress())
+    simulation = Simulation(experiment, source, Communicator())
+    result = simulation.run(Progress())
     record: list[ref.Round] = []
-    x, w = reference_run(experiment, source, record)
+    x, w = reference_run(experiment, source, simulation.schedule, record)
     assert relative_difference(result.x, x) < 1e-6
     assert relative_difference(result.w, w) < 1e-6
     test = source.test(np.arange(source.test_samples))
@@ -158,8 +160,9 @@ def test_run_equals_the_method_of_its_source(
         seed=seed,
         evaluations=3,
     )
-    result = Simulation(experiment, source, Communicator()).run(Progress())
-    features, labels, x1, by_machine, by_server = dealt(experiment, source)
+    simulation = Simulation(experiment, source, Communicator())
+    schedule, result = simulation.schedule, simulation.run(Progress())
+    features, labels, x1, by_machine, by_server = dealt(experiment, source, schedule)
 
     def of_all(t):
         return sum(by_machine(i, t) for i in range(machines))
@@ -167,7 +170,7 @@ def test_run_equals_the_method_of_its_source(
     noise = by_server if server == "trusted" else of_all
     unit, trusted = normalize == "unit", server == "trusted"
     output, w = METHODS[pieces](
-        ref.Setting(features, labels, x1, diameter, rho, trusted, noise, clip_norm, unit)
+        ref.Setting(features, labels, x1, diameter, rho, trusted, noise, clip_norm, unit, schedule.resolution)
     )
     assert relative_difference(result.x, output) < 1e-6
     assert relative_difference(result.w, w) < 1e-6
@@ -248,8 +251,8 @@ def test_snowball_equals_the_method_of_its_source(server, shape, rho, diameter, 
         eta_scale=eta_scale,
         seed=seed,
     )
-    result = Simulation(experiment, source, Communicator()).run(Progress())
-    root = root_key(seed)
+    simulation = Simulation(experiment, source, Communicator())
+    result, root = simulation.run(Progress()), root_key(seed)
     rows = machine_rows(
         source.training_samples, machines, sum(batches), derive_key(root, "dealing"), range(machines)
     )
@@ -257,8 +260,7 @@ def test_snowball_equals_the_method_of_its_source(server, shape, rho, diameter, 
     key, shape = key_words(Keys.noise_key(root, result.experiment)), (classes, dimension + 1)
 
     def noise(t):
-        who = SERVER if server == "trusted" else MACHINE
-        return standard_normal(key, who, 0, t, d).reshape(shape)
+        return drawn_noise(simulation.schedule, key, SERVER if server == "trusted" else MACHINE, 0, t)
 
     z = ref.samples(samples.features, normalize == "unit")
     F = 1 if normalize == "unit" else dimension + 1

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import reference as ref
 from arrays import random_source
+from draws import drawn_noise
 from hypothesis import strategies as st
 from relaxed import given
 
@@ -17,7 +18,7 @@ from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator
 from mu2mpi.preparation import Keys, plan
 from mu2mpi.privacy.accountant import epsilon_exact
-from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key, standard_normal
+from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
 from mu2mpi.privacy.subsampling import poisson_epsilon
 from mu2mpi.progress import Progress
 from mu2mpi.simulation import Simulation
@@ -79,7 +80,7 @@ def drawn(experiment, source, schedule):
 
     def noise(t):
         who = [(SERVER, 0)] if schedule.server == "trusted" else [(MACHINE, i) for i in range(M)]
-        return sum(standard_normal(key, *one, t, schedule.d) for one in who).reshape(shape)
+        return sum(drawn_noise(schedule, key, *one, t) for one in who)
 
     def chosen(i, t):
         return schedule.sampling.take(sampling_key, range(i, i + 1), range(t, t + 1)).places
@@ -97,6 +98,7 @@ def drawn(experiment, source, schedule):
         sigma=0.0,
         noise=noise,
         unit=experiment.normalize == "unit",
+        resolution=schedule.resolution,
     )
 
 
@@ -136,12 +138,14 @@ def test_noisy_minibatch_sgd_is_that_of_its_source(
     L, d = ref.smoothness(F), run.x1.size
     run.C = min(ref.lipschitz(F), clip_norm or math.inf)
     if of_theorem:
-        R, K, noise = ref.minibatch_constants(run.C, 8, machines, d, D, L, min(epsilon, 1e6), 1e-5)
+        R, K, _ = ref.minibatch_constants(run.C, 8, machines, d, D, L, min(epsilon, 1e6), 1e-5)
         K = 1 if math.isinf(epsilon) else K
     else:
         R, K = 9, 3
-        logs = math.log(2.5 * R / 1e-5) * math.log(2 / 1e-5)
-        noise = math.sqrt(256 * run.C**2 * R * logs) / (8 * epsilon)
+    # A 512th of epsilon and delta is left to what the draws of the noise add.
+    delta, left = 1e-5 * 511 / 512, epsilon * 511 / 512
+    logs = math.log(2.5 * R / delta) * math.log(2 / delta)
+    noise = math.sqrt(256 * run.C**2 * R * logs) / (8 * left)
     noise = 0.0 if math.isinf(epsilon) else noise
     assert (simulation.experiment.rounds, simulation.experiment.batch) == (R, K)
     N = machines if server == "trusted" else math.sqrt(machines)
@@ -167,8 +171,10 @@ def test_dp_sgd_is_that_of_its_source(epsilon, machines, classes, dimension, D, 
     run.sigma = simulation.schedule.sigma
     if math.isfinite(epsilon):
         # No more noise than needed: a thousandth less would be too little.
-        assert poisson_epsilon(run.C, 1 / 4, 12, run.sigma, 1e-5) <= epsilon
-        assert poisson_epsilon(run.C, 1 / 4, 12, run.sigma * 0.999, 1e-5) > epsilon
+        left, delta = epsilon * 511 / 512, 1e-5 * 511 / 512
+        assert poisson_epsilon(run.C, 1 / 4, 12, run.sigma, delta) <= left
+        assert poisson_epsilon(run.C, 1 / 4, 12, run.sigma * 0.999, delta) > left
+        assert left < result.privacy.epsilon_exact <= epsilon
     noise = math.sqrt(run.x1.size) * run.sigma / run.batch
     run.eta = ref.batch_learning_rate(run.C, ref.smoothness(F), D, 12, run.batch, noise, math.inf)
     check(result, *ref.dp_sgd(run))
@@ -232,7 +238,7 @@ def test_more_than_there_is_is_refused_before_it_takes_memory(settings, words):
 def test_noise_beyond_the_theorem_is_refused():
     source = random_source(1, 4000, 5, 3)
     for settings, words in (
-        ({"rounds": 10, "batch": 1, "epsilon": 2.0}, r"batch = 1 is too small.*--batch 65"),
+        ({"rounds": 10, "batch": 1, "epsilon": 2.0}, r"batch = 1 is too small.*--batch 64"),
         ({"epsilon": 30.0}, r"epsilon = 30 is more than the 24\.41"),
     ):
         with pytest.raises(InputError, match=words):

@@ -78,7 +78,7 @@ def test_increments_of_cheating_data_are_clipped_and_counted():
     features, labels = np.full((3, 2, 2), 1e3), np.zeros((3, 2), np.int32)
     found, machines = sums(schedule, features, labels, np.zeros((4, 2, 3)))
     assert machines.clipped == 6
-    assert norm(found[0], schedule.resolution) == pytest.approx(2 * schedule.S, rel=1e-3)
+    assert norm(found[0], schedule.resolution) == pytest.approx(2 * schedule.S, rel=6e-3)
 
 
 def test_opposite_clipped_increments_nearly_reach_the_bound():
@@ -91,7 +91,7 @@ def test_opposite_clipped_increments_nearly_reach_the_bound():
     for label in (0, 1):
         found, _ = sums(schedule, np.ones((1, 1, 1)), np.array([[label]], np.int32), x)
         ends.append(found[0])
-    assert norm(ends[0] - ends[1], schedule.resolution) == pytest.approx(0.2, rel=1e-3)
+    assert norm(ends[0] - ends[1], schedule.resolution) == pytest.approx(0.2, rel=6e-3)
 
 
 def test_no_increment_is_clipped_where_the_assumptions_hold():

@@ -1,0 +1,16 @@
+"""What a run draws as noise, for the reference: the tests of the noise itself are elsewhere."""
+
+import numpy as np
+
+from mu2mpi.privacy.noise import AGGREGATE, add_noise, padded_zeros
+
+
+def drawn_noise(schedule, key, who, number, t):
+    """Return one draw of round t as it is added to a message, in standard deviations of one machine's noise."""
+    shape = schedule.classes, schedule.features
+    flat, _ = padded_zeros(shape)
+    noised, draw = padded_zeros(shape)
+    sigma = schedule.sigma_of(t)
+    scale = sigma / schedule.resolution * (np.sqrt(schedule.machines) if who == AGGREGATE else 1.0)
+    add_noise(noised, flat, key, who, number, 1, t, scale)
+    return draw * (schedule.resolution / sigma)
