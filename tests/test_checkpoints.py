@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from arrays import random_source
 from launch import SETTINGS, mpirun, mu2mpi
 
+from mu2mpi import environment
 from mu2mpi.cli import main
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.experiment import Experiment
@@ -24,7 +26,8 @@ from mu2mpi.parallel import Communicator
 from mu2mpi.progress import Progress
 from mu2mpi.results.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_result
-from mu2mpi.running import Job, _find_checkpoint
+from mu2mpi.resuming import find_checkpoint
+from mu2mpi.running import Job
 from mu2mpi.signals import StopRequests
 from mu2mpi.simulation import Keeper, Simulation
 
@@ -54,6 +57,10 @@ def assert_same(found, expected):
     for name in found.history.columns():
         if name != "elapsed_seconds":
             np.testing.assert_array_equal(getattr(found.history, name), getattr(expected.history, name))
+
+
+def found_checkpoint(path, experiment):
+    return find_checkpoint(path, experiment, environment.builds(Communicator()))
 
 
 def stopped_state(experiment, source, t):
@@ -110,7 +117,7 @@ def test_samples_drawn_at_random_are_drawn_again(method, server, tmp_path):
     experiment = Experiment(method=method, server=server, machines=4, epsilon=2.0, rounds=30, seed=9)
     unbroken = Simulation(experiment, source, Communicator()).run(Progress())
     write_checkpoint(stopped_state(experiment, source, 9), checkpoint_path(path))
-    state = _find_checkpoint(path, experiment)
+    state = found_checkpoint(path, experiment)
     assert state.experiment.batch is not None
     assert_same(Simulation(state.experiment, source, Communicator(), state).run(Progress()), unbroken)
     unseeded = experiment.model_copy(update={"seed": None})
@@ -225,37 +232,51 @@ def test_a_checkpoint_of_another_experiment_is_refused(state, tmp_path, other, w
     write_checkpoint(state, path)
     content = path.read_bytes()
     with pytest.raises(InputError, match=words):
-        _find_checkpoint(tmp_path / "a.h5", other)
+        found_checkpoint(tmp_path / "a.h5", other)
     assert path.read_bytes() == content
 
 
 def test_a_run_of_some_epsilon_goes_on(tmp_path):
     source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4, seed=1, epsilon=2.0)
     write_checkpoint(stopped_state(experiment, source, 10), checkpoint_path(tmp_path / "a.h5"))
-    found = _find_checkpoint(tmp_path / "a.h5", experiment)
+    found = found_checkpoint(tmp_path / "a.h5", experiment)
     assert found.experiment.rho == experiment.rho
     resumed = Simulation(found.experiment, source, Communicator(), found).run(Progress())
     assert_same(resumed, Simulation(experiment, source, Communicator()).run(Progress()))
     assert resumed.privacy.epsilon_exact <= 2.0
     with pytest.raises(InputError, match=r"rho is 1\.0 here and 0\.5"):
-        _find_checkpoint(tmp_path / "a.h5", experiment.model_copy(update={"rho": 1.0}))
+        found_checkpoint(tmp_path / "a.h5", experiment.model_copy(update={"rho": 1.0}))
 
 
 def test_what_the_experiment_leaves_open_was_settled_before(state, tmp_path):
     write_checkpoint(state, checkpoint_path(tmp_path / "a.h5"))
-    assert _find_checkpoint(tmp_path / "a.h5", Experiment(seed=1)).experiment.machines == 4
+    assert found_checkpoint(tmp_path / "a.h5", Experiment(seed=1)).experiment.machines == 4
 
 
-def test_another_kind_of_processor_costs_privacy_or_bits(state, tmp_path, capsys):
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda build: ("abacus" + build[build.index(",") :],),
+        lambda build: (re.sub("numpy [^,]*", "numpy 0.9", build),),
+        lambda build: (re.sub("numba [^,]*", "numba 0.9", build),),
+        lambda build: (re.sub("llvmlite .*", "llvmlite 0.9", build),),
+        lambda build: (build, "abacus, pebbles 3"),
+    ],
+    ids=["processor", "numpy", "numba", "llvmlite", "two kinds of ranks"],
+)
+def test_another_processor_or_package_costs_privacy_or_bits(state, changed, tmp_path, capsys):
     """The same noise on slightly other messages would give their difference away."""
-    other = dataclasses.replace(state, processor="abacus")
+    here = environment.builds(Communicator())
+    there = changed(*here)
+    assert there != here
+    other = dataclasses.replace(state, builds=there)
     write_checkpoint(other, checkpoint_path(tmp_path / "a.h5"))
-    assert _find_checkpoint(tmp_path / "a.h5", Experiment(machines=4, seed=1)).rounds_done == 9
-    assert "abacus" in capsys.readouterr().err
+    assert found_checkpoint(tmp_path / "a.h5", Experiment(machines=4, seed=1)).rounds_done == 9
+    assert there[-1] in capsys.readouterr().err
     secret = stopped_state(Experiment(machines=4), random_source(1, 100, 6, 3), 5)
-    write_checkpoint(dataclasses.replace(secret, processor="abacus"), checkpoint_path(tmp_path / "b.h5"))
+    write_checkpoint(dataclasses.replace(secret, builds=there), checkpoint_path(tmp_path / "b.h5"))
     with pytest.raises(InputError, match="costs privacy"):
-        _find_checkpoint(tmp_path / "b.h5", Experiment(machines=4))
+        found_checkpoint(tmp_path / "b.h5", Experiment(machines=4))
 
 
 @pytest.mark.parametrize("name", ["schema", "mu2mpi_version"])

@@ -1,13 +1,12 @@
 """Data of the user's own: samples in a file, labels of any kind, a part of them for testing."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.source import COLUMN_AT_ONCE, Samples, Source, row_blocks
 from mu2mpi.data.split import Split
 from mu2mpi.data.table import Table, reading
 from mu2mpi.errors import InputError
@@ -15,9 +14,6 @@ from mu2mpi.experiment import Experiment
 from mu2mpi.preset import with_preset
 
 __all__ = ["FileSource", "open_file", "open_table"]
-
-AT_ONCE = 1 << 18
-"""Labels that are read at once."""
 
 LARGEST = 1e150
 """Squares of larger numbers, and sums of them, may leave the range of floating-point numbers."""
@@ -195,34 +191,14 @@ class FileSource(Source):
 
     def training_labels(self) -> NDArray[np.int32]:
         """Return the class of every training sample; features are not read."""
-        return np.concatenate(
-            [
-                self._classes_of(self._training, self._training_rows(rows))
-                for rows in _runs(self.training_samples)
-            ]
-        )
+        blocks = row_blocks(self.training_samples, COLUMN_AT_ONCE)
+        return np.concatenate([self._classes_of(self._training, self._training_rows(k)) for k in blocks])
 
-    def training_owners(self) -> NDArray[np.generic]:
-        """Return the owner of every training sample, a whole number or a text.
-
-        Raises
-        ------
-        InputError
-            If the file names none.
-        """
-        table = self._training
-        if not table.has_owners:
-            return super().training_owners()
-        found = []
-        for numbers in _runs(self.training_samples):
-            rows = self._training_rows(numbers)
-            found.append(plain(table, rows, table.owners(rows), "owner"))
-        return np.concatenate(found)
-
-
-def _runs(samples: int) -> Iterator[NDArray[np.int64]]:
-    for start in range(0, samples, AT_ONCE):
-        yield np.arange(start, min(start + AT_ONCE, samples))
+    def _read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+        if not self.has_owners:
+            return super()._read_owners(rows)
+        rows = self._training_rows(rows)
+        return plain(self._training, rows, self._training.owners(rows), "owner")
 
 
 def _find_classes(table: Table) -> NDArray[Any]:
@@ -234,7 +210,7 @@ def _find_classes(table: Table) -> NDArray[Any]:
         If there are less than two, or so many that they are no classes.
     """
     found: NDArray[Any] | None = None
-    for rows in _runs(table.samples):
+    for rows in row_blocks(table.samples, COLUMN_AT_ONCE):
         values = np.unique(plain(table, rows, table.labels(rows), "label"))
         found = values if found is None else np.union1d(found, values)
         if len(found) > MOST_CLASSES or (SURELY_MANY < len(found) > table.samples / 2):

@@ -68,6 +68,7 @@ class Population(Source):
 
     name = "population"
     scale = 1.0
+    made_up = True
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """What every source of data offers: its shape, and any rows of it on demand."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.data.digest import digest_of
 from mu2mpi.errors import InputError
 
-__all__ = ["Samples", "Source"]
+__all__ = ["Samples", "Source", "row_blocks"]
 
 WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
 """What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
@@ -18,6 +20,9 @@ parts of about the second."""
 
 CHECKED_AT_ONCE = 1 << 20
 """Features whose bound is checked in one go."""
+
+COLUMN_AT_ONCE = 1 << 18
+"""Labels or owners that are read at once."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ class Source(ABC):
         What the classes are called, where it is not by their numbers.
     has_owners : bool
         Whether the data say which machine owns each training sample.
+    made_up : bool
+        Whether the settings of an experiment determine every sample.
     """
 
     name: str
@@ -75,6 +82,7 @@ class Source(ABC):
     remedy: str = "remove the sample or rescale the features by a public factor"
     class_names: tuple[str, ...] | None = None
     has_owners: bool = False
+    made_up: bool = False
 
     @property
     def parameters(self) -> int:
@@ -130,10 +138,8 @@ class Source(ABC):
 
     def training_labels(self) -> NDArray[np.int32]:
         """Return the class of every training sample."""
-        at_once = self.at_once(self.training_samples)
-        starts = range(0, self.training_samples, at_once)
-        chunks = [np.arange(k, min(k + at_once, self.training_samples)) for k in starts]
-        return np.concatenate([self.training(rows).labels for rows in chunks])
+        blocks = row_blocks(self.training_samples, self.at_once(self.training_samples))
+        return np.concatenate([self.training(rows).labels for rows in blocks])
 
     def training_owners(self) -> NDArray[np.generic]:
         """Return the owner of every training sample, as whole numbers or as texts.
@@ -143,10 +149,39 @@ class Source(ABC):
         InputError
             If the data name none.
         """
+        blocks = row_blocks(self.training_samples, COLUMN_AT_ONCE)
+        return np.concatenate([self._read_owners(rows) for rows in blocks])
+
+    def _read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+        """Return the owners of these rows of the training set."""
         raise InputError(
             f"{self.name} does not say which machine owns which sample, as partition = owner needs: give the "
             "file a column, dataset or group of the name machine, or choose another --partition"
         )
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of everything that decides what is sent; at its first use all training data are read.
+
+        Every training sample is checked on the way, in the order of the file. Test samples decide nothing
+        that is sent and are left out, and so is what the settings determine. Whoever knows the digest of
+        private data can test a guess at them, so that it is as confidential as they are.
+
+        Raises
+        ------
+        InputError
+            If a sample cannot be used.
+        """
+        sizes = self.training_samples, self.dimension, self.classes
+        facts = (*map(int, sizes), self.scale, self.limit, self.has_owners, self.class_names)
+        return digest_of(repr(facts), () if self.made_up else self._training_columns())
+
+    def _training_columns(self) -> Iterator[tuple[NDArray[np.generic], ...]]:
+        """Yield features, labels and perhaps owners of the whole training set, part by part."""
+        for rows in row_blocks(self.training_samples, max(1, PART_BYTES // self.sample_bytes)):
+            samples = self.training(rows)
+            owners = (self._read_owners(rows),) if self.has_owners else ()
+            yield samples.features, samples.labels, *owners
 
     @cached_property
     def class_sizes(self) -> NDArray[np.int64]:
@@ -201,6 +236,12 @@ class Source(ABC):
     def _place(self, which: str, number: int) -> str:
         """Say in words where a sample is."""
         return f"{self.name}: {which} sample {number}"
+
+
+def row_blocks(samples: int, at_once: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the row numbers ``0 .. samples - 1``, so many at once."""
+    for start in range(0, samples, at_once):
+        yield np.arange(start, min(start + at_once, samples))
 
 
 def _check_rows(rows: NDArray[np.int64], samples: int) -> None:

@@ -48,6 +48,7 @@ class Synthetic(Source):
 
     name = "synthetic"
     scale = 1.0
+    made_up = True
 
     def __init__(self, samples: int, features: int, classes: int, seed: int) -> None:
         self.training_samples, self.test_samples = samples, max(1000, samples // 5)

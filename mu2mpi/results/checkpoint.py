@@ -1,7 +1,7 @@
 """Checkpoints: what a run needs to go on, on any number of ranks, as if it had never stopped.
 
-A checkpoint lies beside the output and is removed when the run is complete. It holds sums without noise
-and perhaps the noise key, so only its owner may read it.
+A checkpoint lies beside the output and is removed when the run is complete. It holds sums without noise,
+a digest of the data and perhaps the noise key, so only its owner may read it.
 """
 
 import io
@@ -20,14 +20,14 @@ from mu2mpi.results.seal import seal_of
 
 __all__ = ["CHECKPOINT_SCHEMA", "SUFFIX", "checkpoint_path", "read_checkpoint", "write_checkpoint"]
 
-CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-3"
+CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-4"
 
 SUFFIX = ".checkpoint"
 """What follows the name of the output."""
 
 
 ARRAYS = ("w", "x", "x_previous", "q", "class_counts")
-SCALARS = ("rounds_done", "elapsed_seconds", "largest_squared_norm", "clipped", "processor")
+SCALARS = ("rounds_done", "elapsed_seconds", "largest_squared_norm", "clipped", "rho_spent")
 
 
 def checkpoint_path(output: Path) -> Path:
@@ -50,6 +50,8 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
         file.attrs["experiment"] = checkpoint.experiment.to_toml()
         for name in SCALARS:
             file.attrs[name] = getattr(checkpoint, name)
+        file.attrs["builds"] = "\n".join(checkpoint.builds)
+        file.attrs["data"] = checkpoint.data.hex()
         if checkpoint.key is not None:
             file.attrs["key"] = checkpoint.key.hex()
         for name in ARRAYS:
@@ -84,7 +86,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
             elapsed_seconds=float(file.attrs["elapsed_seconds"]),
             largest_squared_norm=float(file.attrs["largest_squared_norm"]),
             clipped=int(file.attrs["clipped"]),
-            processor=str(file.attrs["processor"]),
+            rho_spent=float(file.attrs["rho_spent"]),
+            builds=tuple(str(file.attrs["builds"]).splitlines()),
+            data=bytes.fromhex(str(file.attrs["data"])),
             **arrays,
         )
 

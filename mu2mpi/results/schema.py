@@ -192,8 +192,12 @@ class Checkpoint:
         Number of increments clipped so far.
     class_counts : ndarray of int64, shape (machines, classes)
         Samples of each class that each machine has spent so far.
-    processor : str
-        Kind of processor that rank 0 ran on, which the bits of a run depend on.
+    rho_spent : float
+        rho of the rounds so far; NaN where a run is not accounted for by rho.
+    builds : tuple of str
+        Kinds of processors and versions of packages that the ranks ran on, which the bits of a run depend on.
+    data : bytes
+        Digest of everything in the data that decides what is sent.
     """
 
     experiment: Experiment
@@ -209,4 +213,6 @@ class Checkpoint:
     largest_squared_norm: float
     clipped: int
     class_counts: NDArray[np.int64]
-    processor: str
+    rho_spent: float
+    builds: tuple[str, ...]
+    data: bytes

@@ -1,0 +1,113 @@
+"""Whether a run may go on from the checkpoint that it finds: rounds may be repeated only to the bit."""
+
+import math
+import sys
+from pathlib import Path
+
+from mu2mpi.data.source import Source
+from mu2mpi.errors import InputError
+from mu2mpi.experiment import Experiment
+from mu2mpi.preset import with_preset
+from mu2mpi.privacy.accountant import epsilon_exact
+from mu2mpi.results.schema import Checkpoint
+
+__all__ = ["check_same_data", "find_checkpoint"]
+
+
+def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...]) -> Checkpoint | None:
+    """Return the checkpoint beside an output, if there is one from which the experiment can go on here.
+
+    Whether the data are still the same is for `check_same_data` to say, once they were read.
+
+    Parameters
+    ----------
+    output : Path
+        Where the result is to be.
+    experiment : Experiment
+        What is to go on.
+    builds : tuple of str
+        What the ranks run on, by `mu2mpi.environment.builds`.
+
+    Raises
+    ------
+    InputError
+        If the checkpoint is damaged or of another experiment, or, without a seed, was written where
+        messages may differ in their last bits.
+    """
+    from mu2mpi.results.checkpoint import checkpoint_path, read_checkpoint
+
+    place = checkpoint_path(output)
+    if not place.exists():
+        return None
+    checkpoint = read_checkpoint(place)
+    # What the experiment leaves open was settled when the run began, perhaps on other ranks.
+    settled = {
+        name: getattr(checkpoint.experiment, name)
+        for name in ("machines", "rounds", "batch")
+        if getattr(experiment, name) is None
+    }
+    difference = with_preset(experiment.model_copy(update=settled)).difference(checkpoint.experiment)
+    if difference is not None:
+        raise InputError(
+            f"the checkpoint {place} is of another experiment: {difference}; repeat the command that wrote "
+            "it, name another output, or remove the checkpoint"
+        )
+    _check_builds(checkpoint, builds, place)
+    return checkpoint
+
+
+def _check_builds(checkpoint: Checkpoint, builds: tuple[str, ...], place: Path) -> None:
+    """Refuse, or with a seed only warn, to go on where rounds would be repeated with other bits."""
+    if len({*checkpoint.builds, *builds}) == 1:
+        return
+    then, now = (" and ".join(kinds) for kinds in (checkpoint.builds, builds))
+    where = f"the checkpoint {place} was written with {then}, not with {now} on all ranks"
+    if checkpoint.experiment.seed is None:
+        raise InputError(
+            f"{where}; the rounds since would be sent again with the same noise but slightly other content, "
+            "which costs privacy: go on where it was written, on such processors and with these packages"
+        )
+    print(f"mu2mpi: warning: {where}; the result will differ in its last bits", file=sys.stderr, flush=True)
+
+
+def check_same_data(checkpoint: Checkpoint, source: Source, output: Path) -> None:
+    """Make sure that a run goes on with the data with which it began.
+
+    Rounds since the checkpoint are repeated under the same noise. With other data, the difference of what
+    is sent then and now would hold no noise at all, and tell who was changed.
+
+    Raises
+    ------
+    InputError
+        If a training sample, its owner, or their order has changed; the message says what was spent.
+    """
+    if source.digest == checkpoint.data:
+        return
+    another_seed = "" if checkpoint.experiment.seed is None else " with another --seed"
+    raise InputError(
+        f"the training data of {source.name} are not those with which the run of {output} began: a sample, "
+        "a label, an owner, a type, their number or their order has changed. To go on would send rounds "
+        "again under the same noise with other content, which tells what was changed.\n"
+        "Put the data back as they were and repeat the command. Or remove the run's checkpoint to start "
+        f"afresh{another_seed} with the data as they are; what that spends is added to what was spent "
+        f"already: {_spent(checkpoint)}"
+    )
+
+
+def _spent(checkpoint: Checkpoint) -> str:
+    """Say what the rounds of a run have cost as far as its checkpoint knows, and what they may have cost."""
+    experiment, done = checkpoint.experiment, checkpoint.rounds_done
+    delta = experiment.delta
+
+    def cost(rho: float, epsilon: float) -> str:
+        shown = "" if math.isnan(rho) else f"rho = {rho:.4g}, "
+        return f"{shown}epsilon = {epsilon:.4g} at delta = {delta:g}"
+
+    known = f"{done} of {experiment.rounds} rounds were sent"
+    if not math.isnan(checkpoint.rho_spent):
+        known += f" ({cost(checkpoint.rho_spent, epsilon_exact(checkpoint.rho_spent, delta))})"
+    whole = math.nan if experiment.pieces.draws else experiment.rho
+    return (
+        f"{known} when the checkpoint was written, and more may have been since, all of them at most "
+        f"({cost(whole, experiment.target_epsilon)})"
+    )
