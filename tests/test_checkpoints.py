@@ -506,6 +506,21 @@ def test_a_disk_that_fills_up(small_disk):
     assert [p.name for p in small_disk.iterdir()] == ["a.h5"]
 
 
+def test_a_key_that_cannot_be_kept_is_found_out_before_anything_is_sent(small_disk):
+    """Or the run could only start again with another key, and send the same secrets under other noise."""
+    path = small_disk / "a.h5"
+    arguments = ["run", "--machines", "3", "--output", path]
+    fill(small_disk)
+    done = mu2mpi(*arguments)
+    assert done.returncode == 1, done.stderr
+    assert "cannot write the checkpoint" in done.stderr
+    assert "No space left on device; there is none" in done.stderr
+    assert "Traceback" not in done.stderr
+    (small_disk / "filler").unlink()
+    assert list(small_disk.iterdir()) == []
+    assert mu2mpi(*arguments).returncode == 0
+
+
 FILLING = """
 import sys
 from pathlib import Path

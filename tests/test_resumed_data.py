@@ -1,0 +1,321 @@
+"""A run goes on only with the data with which it began, and finds bad samples before anything is sent."""
+
+import os
+import shutil
+import signal
+
+import h5py
+import numpy as np
+import pytest
+from launch import mpirun
+
+from mu2mpi import Experiment, run
+from mu2mpi.algorithm.machine import Machines
+from mu2mpi.cli import main
+from mu2mpi.data import source as sources
+from mu2mpi.data.split import Split
+from mu2mpi.errors import InputError, Interrupted
+from mu2mpi.experiment import Sweep, read_toml
+from mu2mpi.progress import Progress
+from mu2mpi.results.checkpoint import checkpoint_path, read_checkpoint
+from mu2mpi.results.reader import read_result
+
+ROWS, FEATURES, MACHINES = 300, 3, 3
+random = np.random.default_rng(0)
+# Numbers that 32 bits hold exactly, so that a file may differ in its type alone.
+X = random.integers(-64, 65, (ROWS, FEATURES)) / 64
+Y = random.integers(0, 2, ROWS)
+OWNERS = np.arange(ROWS) % MACHINES
+SPLIT = Split(ROWS, 0.2, 0, "")
+ROW, OTHER_ROW = SPLIT.training(np.array([7, 90]))
+(TEST_ROW,) = SPLIT.test(np.array([7]))
+SETTINGS = {"machines": MACHINES, "rounds": 60, "rho": 1.0, "partition": "iid"}
+ARGUMENTS = ["--machines", "3", "--rounds", "60", "--rho", "1", "--partition", "iid"]
+
+
+def write(path, features=X, labels=Y, owners=OWNERS):
+    if path.suffix == ".npz":
+        np.savez(path, features=features, labels=labels, machine=owners)
+        return
+    with h5py.File(path, "w") as file:
+        file["features"], file["labels"], file["machine"] = features, labels, owners
+
+
+def rewritten(array, row, value):
+    changed = array.copy()
+    changed[row] = value
+    return changed
+
+
+class Stops(Progress):
+    """Ends a run, by an error or by a signal, once it has passed some round."""
+
+    def __init__(self, after, sign=None):
+        self.after, self.sign = after, sign
+
+    def measured(self, t, *numbers):
+        if t > self.after and self.sign is None:
+            raise ZeroDivisionError
+        if t > self.after:
+            os.kill(os.getpid(), self.sign)
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """Return a list that fills with every message that leaves a machine."""
+    messages, noised = [], Machines.noised
+
+    def recorded(self, t):
+        message = noised(self, t)
+        messages.append((t, message.tobytes()))
+        return message
+
+    monkeypatch.setattr(Machines, "noised", recorded)
+    return messages
+
+
+@pytest.fixture
+def in_parts(monkeypatch):
+    """Let ranks read some rows at a time, as they do of a large file."""
+    for name in ("WHOLE_BYTES", "PART_BYTES"):
+        monkeypatch.setattr(f"mu2mpi.data.source.{name}", 20 * MACHINES * 50)
+
+
+def broken_off(path, output, after=20, sign=None, **settings):
+    experiment = Experiment(data=str(path), **{**SETTINGS, **settings})
+    with pytest.raises(Interrupted if sign else ZeroDivisionError):
+        run(experiment, output=output, progress=Stops(after, sign), checkpoint_every=1e9)
+    assert checkpoint_path(output).exists()
+    return experiment
+
+
+def refused(path, output, capsys, *arguments):
+    """Repeat the command, and return what it says."""
+    before = checkpoint_path(output).read_bytes()
+    assert main(["run", "--data", str(path), *ARGUMENTS, *arguments, "-o", str(output)]) == 2
+    assert checkpoint_path(output).read_bytes() == before
+    assert not output.exists()
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("with_output", [True, False])
+def test_a_bad_sample_is_found_before_anything_is_sent(with_output, tmp_path, sent, in_parts):
+    path, output = tmp_path / "a.h5", tmp_path / "result.h5"
+    last = SPLIT.training(np.array([2 * 80 + 59]))[0]
+    write(path, rewritten(X, (last, 1), np.nan))
+    # So that the last machine comes to this sample in the last round.
+    experiment = Experiment(data=str(path), **{**SETTINGS, "partition": "contiguous"})
+    with pytest.raises(InputError, match=rf"row {last} has the value nan in feature 1.* remove the sample"):
+        run(experiment, output=output if with_output else None)
+    assert sent == []
+    assert list(tmp_path.iterdir()) == [path]
+    write(path, *(np.delete(a, last, axis=0) for a in (X, Y, OWNERS)))
+    run(experiment, output=output if with_output else None)
+    assert len(sent) == 60
+
+
+def row_removed(x, y, owners):
+    return np.delete(x, ROW, axis=0), np.delete(y, ROW), np.delete(owners, ROW)
+
+
+def label_corrected(x, y, owners):
+    return x, rewritten(y, ROW, 1 - y[ROW]), owners
+
+
+def bit_flipped(x, y, owners):
+    return rewritten(x, (ROW, 1), np.nextafter(x[ROW, 1], 1)), y, owners
+
+
+def type_changed(x, y, owners):
+    return x.astype(np.float32), y, owners
+
+
+def rows_swapped(x, y, owners):
+    return tuple(rewritten(a, [ROW, OTHER_ROW], a[[OTHER_ROW, ROW]]) for a in (x, y, owners))
+
+
+def owner_changed(x, y, owners):
+    return x, y, rewritten(owners, ROW, (owners[ROW] + 1) % MACHINES)
+
+
+def owners_by_name(x, y, owners):
+    return x, y, owners.astype("S")
+
+
+def feature_added(x, y, owners):
+    return np.hstack([x, x[:, :1]]), y, owners
+
+
+def class_added(x, y, owners):
+    return x, rewritten(y, ROW, 2), owners
+
+
+CHANGES = [
+    row_removed, label_corrected, bit_flipped, type_changed, rows_swapped, owner_changed, owners_by_name,
+    feature_added, class_added,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("suffix", ["npz", "h5"])
+def test_a_run_refuses_to_go_on_with_other_data(change, suffix, tmp_path, sent, capsys):
+    path, output = tmp_path / f"a.{suffix}", tmp_path / "result.h5"
+    write(path)
+    broken_off(path, output)
+    sent.clear()
+    write(path, *change(X, Y, OWNERS))
+    said = refused(path, output, capsys)
+    assert f"the training data of {path} are not those with which the run of {output} began" in said
+    assert "0 of 60 rounds were sent (rho = 0, epsilon = 0 at delta = 1e-05)" in said
+    assert "at most (rho = 1, epsilon = 4.37" in said
+    assert "Traceback" not in said
+    assert sent == []
+
+
+def test_a_row_deleted_after_a_signal(tmp_path, sent, capsys):
+    path, output = tmp_path / "a.npz", tmp_path / "result.h5"
+    write(path)
+    broken_off(path, output, 5, signal.SIGUSR1, seed=3)
+    done = read_checkpoint(checkpoint_path(output)).rounds_done
+    assert done > 5
+    sent.clear()
+    write(path, np.delete(X, 7, axis=0), np.delete(Y, 7), np.delete(OWNERS, 7))
+    said = refused(path, output, capsys, "--seed", "3")
+    assert f"{done} of 60 rounds were sent (rho = {np.sqrt(done / 60):.4g}, " in said
+    assert "start afresh with another --seed" in said
+    assert sent == []
+
+
+def test_methods_that_are_not_accounted_for_by_rho_say_epsilon(tmp_path):
+    path, output = tmp_path / "a.npz", tmp_path / "result.h5"
+    write(path)
+    experiment = Experiment(
+        data=str(path), method="noisy-minibatch-sgd", machines=3, rounds=60, epsilon=2.0, partition="iid"
+    )
+    with pytest.raises(Interrupted):
+        run(experiment, output=output, progress=Stops(5, signal.SIGUSR1))
+    write(path, labels=1 - Y)
+    with pytest.raises(
+        InputError, match=r"\d of 60 rounds were sent when .* \(epsilon = 2 at delta = 1e-05\)"
+    ):
+        run(experiment, output=output)
+
+
+def test_the_same_data_go_on_to_the_same_messages(tmp_path, sent):
+    """Written anew, as chunks, with another test sample: nothing of this decides what is sent."""
+    path, output = tmp_path / "a.h5", tmp_path / "result.h5"
+    write(path)
+    experiment = broken_off(path, output)
+    first = dict(sent)
+    sent.clear()
+    with h5py.File(path, "w") as file:
+        features = rewritten(X, TEST_ROW, 0.5)
+        file.create_dataset("features", data=features, chunks=(7, 2), compression="gzip")
+        file["labels"], file["machine"] = Y, OWNERS
+    run(experiment, output=output)
+    assert len(sent) == 60
+    assert len(first) > 20
+    assert first.items() <= dict(sent).items()
+
+
+@pytest.mark.mpi
+def test_the_same_data_go_on_to_the_same_bits_on_any_number_of_ranks(tmp_path):
+    path, found = tmp_path / "a.npz", set()
+    write(path)
+    broken_off(path, tmp_path / "first.h5")
+    for ranks in (1, 2, 3):
+        output = tmp_path / f"{ranks}.h5"
+        shutil.copy(checkpoint_path(tmp_path / "first.h5"), checkpoint_path(output))
+        job = mpirun(ranks, "-m", "mu2mpi", "run", "--data", path, *ARGUMENTS, "-o", output)
+        assert job.returncode == 0, job.stderr
+        assert not checkpoint_path(output).exists()
+        found.add(read_result(output).x.tobytes())
+    assert len(found) == 1
+
+
+ON_TWO_NODES = """
+import os, sys
+from mu2mpi.cli import main
+from mu2mpi.data import source as sources
+from mu2mpi.data.split import Split
+from mu2mpi.parallel import world
+os.chdir(str(world().turn))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.mpi
+def test_nodes_with_different_data_are_refused(tmp_path):
+    """Ranks that MPICH takes to be on two nodes, each with a file of its own."""
+    (tmp_path / "two.py").write_text(ON_TWO_NODES)
+    for node in ("0", "1"):
+        (tmp_path / node).mkdir()
+        write(tmp_path / node / "a.npz")
+    output = tmp_path / "result.h5"
+    command = [tmp_path / "two.py", "run", "--data", "a.npz", *ARGUMENTS, "-o", output]
+    os.chdir(tmp_path)
+    job = mpirun(2, *command, MPIR_CVAR_NUM_CLIQUES="2")
+    assert job.returncode == 0, job.stderr
+    output.unlink()
+    write(tmp_path / "1" / "a.npz", labels=1 - Y)
+    job = mpirun(2, *command, MPIR_CVAR_NUM_CLIQUES="2")
+    assert job.returncode == 2, job.stderr
+    assert job.stderr.count("a.npz is not the same on all nodes") == 1
+    assert not output.exists()
+    assert not checkpoint_path(output).exists()
+
+
+SWEEP = """
+data = "{path}"
+rounds = 60
+rho = 1.0
+partition = "iid"
+machines = [1, 3]
+server = ["untrusted", "trusted"]
+"""
+
+
+def test_a_sweep_reads_its_data_once_and_goes_on_with_the_same_alone(tmp_path, monkeypatch, capsys):
+    path, folder, config, read = tmp_path / "a.npz", tmp_path / "runs", tmp_path / "sweep.toml", []
+    write(path)
+    config.write_text(SWEEP.format(path=path))
+    digest_of = sources.digest_of
+
+    def counted(*arguments):
+        read.append(arguments)
+        return digest_of(*arguments)
+
+    monkeypatch.setattr(sources, "digest_of", counted)
+    assert main(["sweep", str(config), "-o", str(folder)]) == 0
+    assert len(read) == 1
+    sweep = Sweep(read_toml(config))
+    output = folder / sweep.file_name(sweep.experiments[-1])
+    output.unlink()
+    with pytest.raises(ZeroDivisionError):
+        run(sweep.experiments[-1], output=output, progress=Stops(20))
+    write(path, *label_corrected(X, Y, OWNERS))
+    assert main(["sweep", str(config), "-o", str(folder)]) == 2
+    assert f"not those with which the run of {output} began" in capsys.readouterr().err
+    write(path)
+    assert main(["sweep", str(config), "-o", str(folder)]) == 0
+    assert output.exists()
+
+
+def test_no_result_holds_the_digest(tmp_path, capsys):
+    """Whoever had it could test a guess at the data."""
+    path, output = tmp_path / "a.npz", tmp_path / "result.h5"
+    write(path)
+    experiment = broken_off(path, output)
+    digest = read_checkpoint(checkpoint_path(output)).data
+    forms = (digest, digest.hex().encode(), digest.hex().upper().encode())
+    assert any(form in checkpoint_path(output).read_bytes() for form in forms)
+    assert checkpoint_path(output).stat().st_mode & 0o777 == 0o600
+    assert main(["show", str(output)]) == 0
+    shown = capsys.readouterr()
+    run(experiment, output=output)
+    assert main(["show", str(output)]) == 0
+    shown_later = capsys.readouterr()
+    for text in (*shown, *shown_later):
+        assert digest.hex()[:8] not in text
+    assert len(digest) == 32
+    assert not any(form in output.read_bytes() for form in forms)
