@@ -42,7 +42,7 @@ def shared_source(experiment: Experiment, data_dir: Path | None, communicator: C
 
 
 def check_data(source: Source, communicator: Communicator) -> None:
-    """Check all training samples before anything is sent, and let every rank know their digest.
+    """Check all samples before anything is sent, and let every rank know their digest.
 
     The first rank of each node reads them, as nodes may have files of their own; once, however often this
     is called for a source.

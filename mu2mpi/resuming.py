@@ -81,16 +81,19 @@ def check_same_data(checkpoint: Checkpoint, source: Source, output: Path) -> Non
     InputError
         If a training sample, its owner, or their order has changed; the message says what was spent.
     """
+    from mu2mpi.results.checkpoint import checkpoint_path
+
     if source.digest == checkpoint.data:
         return
+    place = checkpoint_path(output)
     another_seed = "" if checkpoint.experiment.seed is None else " with another --seed"
     raise InputError(
         f"the training data of {source.name} are not those with which the run of {output} began: a sample, "
         "a label, an owner, a type, their number or their order has changed. To go on would send rounds "
         "again under the same noise with other content, which tells what was changed.\n"
-        "Put the data back as they were and repeat the command. Or remove the run's checkpoint to start "
+        f"Put the data back as they were and repeat the command. Or remove {place} to start "
         f"afresh{another_seed} with the data as they are; what that spends is added to what was spent "
-        f"already: {_spent(checkpoint)}"
+        f"already. {_spent(checkpoint)}"
     )
 
 
@@ -103,11 +106,10 @@ def _spent(checkpoint: Checkpoint) -> str:
         shown = "" if math.isnan(rho) else f"rho = {rho:.4g}, "
         return f"{shown}epsilon = {epsilon:.4g} at delta = {delta:g}"
 
-    known = f"{done} of {experiment.rounds} rounds were sent"
+    known = f"When the checkpoint was written, {done} of {experiment.rounds} rounds had been sent"
     if not math.isnan(checkpoint.rho_spent):
         known += f" ({cost(checkpoint.rho_spent, epsilon_exact(checkpoint.rho_spent, delta))})"
     whole = math.nan if experiment.pieces.draws else experiment.rho
     return (
-        f"{known} when the checkpoint was written, and more may have been since, all of them at most "
-        f"({cost(whole, experiment.target_epsilon)})"
+        f"{known}, and more may have been since; all of them spend {cost(whole, experiment.target_epsilon)}"
     )

@@ -98,12 +98,13 @@ def refused(path, output, capsys, *arguments):
     return capsys.readouterr().err
 
 
+@pytest.mark.parametrize("what", ["training", "test"])
 @pytest.mark.parametrize("with_output", [True, False])
-def test_a_bad_sample_is_found_before_anything_is_sent(with_output, tmp_path, sent, in_parts):
+def test_a_bad_sample_is_found_before_anything_is_sent(with_output, what, tmp_path, sent, in_parts):
     path, output = tmp_path / "a.h5", tmp_path / "result.h5"
-    last = SPLIT.training(np.array([2 * 80 + 59]))[0]
+    last = SPLIT.training(np.array([2 * 80 + 59]))[0] if what == "training" else TEST_ROW
     write(path, rewritten(X, (last, 1), np.nan))
-    # So that the last machine comes to this sample in the last round.
+    # So that the last machine comes to the training sample in the last round.
     experiment = Experiment(data=str(path), **{**SETTINGS, "partition": "contiguous"})
     with pytest.raises(InputError, match=rf"row {last} has the value nan in feature 1.* remove the sample"):
         run(experiment, output=output if with_output else None)
@@ -166,8 +167,8 @@ def test_a_run_refuses_to_go_on_with_other_data(change, suffix, tmp_path, sent, 
     write(path, *change(X, Y, OWNERS))
     said = refused(path, output, capsys)
     assert f"the training data of {path} are not those with which the run of {output} began" in said
-    assert "0 of 60 rounds were sent (rho = 0, epsilon = 0 at delta = 1e-05)" in said
-    assert "at most (rho = 1, epsilon = 4.37" in said
+    assert "0 of 60 rounds had been sent (rho = 0, epsilon = 0 at delta = 1e-05)" in said
+    assert "all of them spend rho = 1, epsilon = 4.37" in said
     assert "Traceback" not in said
     assert sent == []
 
@@ -181,7 +182,7 @@ def test_a_row_deleted_after_a_signal(tmp_path, sent, capsys):
     sent.clear()
     write(path, np.delete(X, 7, axis=0), np.delete(Y, 7), np.delete(OWNERS, 7))
     said = refused(path, output, capsys, "--seed", "3")
-    assert f"{done} of 60 rounds were sent (rho = {np.sqrt(done / 60):.4g}, " in said
+    assert f"{done} of 60 rounds had been sent (rho = {np.sqrt(done / 60):.4g}, " in said
     assert "start afresh with another --seed" in said
     assert sent == []
 
@@ -195,9 +196,7 @@ def test_methods_that_are_not_accounted_for_by_rho_say_epsilon(tmp_path):
     with pytest.raises(Interrupted):
         run(experiment, output=output, progress=Stops(5, signal.SIGUSR1))
     write(path, labels=1 - Y)
-    with pytest.raises(
-        InputError, match=r"\d of 60 rounds were sent when .* \(epsilon = 2 at delta = 1e-05\)"
-    ):
+    with pytest.raises(InputError, match=r"\d of 60 rounds had been sent, and .* spend epsilon = 2 at delta"):
         run(experiment, output=output)
 
 

@@ -1,5 +1,6 @@
 """What every source of data offers: its shape, and any rows of it on demand."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -161,11 +162,11 @@ class Source(ABC):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of everything that decides what is sent; at its first use all training data are read.
+        """SHA-256 of everything that decides what is sent; at its first use all data are read and checked.
 
-        Every training sample is checked on the way, in the order of the file. Test samples decide nothing
-        that is sent and are left out, and so is what the settings determine. Whoever knows the digest of
-        private data can test a guess at them, so that it is as confidential as they are.
+        Test samples decide nothing that is sent and are checked alone. What the settings determine is not
+        read at all. Whoever knows the digest of private data can test a guess at them, so that it is as
+        confidential as they are.
 
         Raises
         ------
@@ -174,11 +175,16 @@ class Source(ABC):
         """
         sizes = self.training_samples, self.dimension, self.classes
         facts = (*map(int, sizes), self.scale, self.limit, self.has_owners, self.class_names)
-        return digest_of(repr(facts), () if self.made_up else self._training_columns())
+        return digest_of(repr(facts), () if self.made_up else self._checked_parts())
 
-    def _training_columns(self) -> Iterator[tuple[NDArray[np.generic], ...]]:
-        """Yield features, labels and perhaps owners of the whole training set, part by part."""
-        for rows in row_blocks(self.training_samples, max(1, PART_BYTES // self.sample_bytes)):
+    def _checked_parts(self) -> Iterator[tuple[NDArray[np.generic], ...]]:
+        """Yield features, labels and perhaps owners of the training set in parts, and check the test set."""
+        sizes = self.test_samples, self.training_samples
+        parts = math.ceil(max(sizes) / max(1, PART_BYTES // self.sample_bytes))
+        for k in range(parts):
+            # At the same pace, so that a file that holds both is read once from its beginning to its end.
+            test, rows = (np.arange(size * k // parts, size * (k + 1) // parts) for size in sizes)
+            self.test(test)
             samples = self.training(rows)
             owners = (self._read_owners(rows),) if self.has_owners else ()
             yield samples.features, samples.labels, *owners
