@@ -545,10 +545,10 @@ def _add_audit(commands: "Commands[Parser]") -> None:
         "audit",
         _audit,
         "attack the code's own messages and compare what they give away with what is claimed",
-        "The algorithm is run many times on two data sets that differ in one sample, as near to the worst "
-        "case as data come. From all that the adversary sees it then has to tell which of the two it was. "
-        "That bounds what is given away from below, and for this one sample: it can refute a claim, never "
-        "prove it. If a bound passes its claim, the code is 1. Under mpirun the ranks share the runs.",
+        "The algorithm is run many times on data of which each sample is one of two by a coin, as near to "
+        "the worst case as data come. The adversary, who knows all samples but one, has to tell this one "
+        "from all that it sees. That can refute a claim, never prove it. If a claim is refuted, or less is "
+        "reached than faithful code gives away, the code is 1. Under mpirun the ranks share the runs.",
     )
     parser.add_argument(
         "--method", metavar="NAME",
@@ -577,40 +577,31 @@ def _add_audit(commands: "Commands[Parser]") -> None:
         "--delta", default=1e-5, metavar="REAL", help="the delta at which epsilon is stated [default: 1e-05]"
     )
     parser.add_argument(
-        "--trials", type=int, default=2000, metavar="N", help="runs on each of two data sets [default: 2000]"
+        "--trials",
+        type=int,
+        default=2000,
+        metavar="N",
+        help="runs with each sample of a kind [default: 2000]",
     )
     parser.add_argument("--seed", metavar="N", help="makes the audit reproducible [default: a secret key]")
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    from mu2mpi.audit.neighbours import WORST_CASE
-    from mu2mpi.audit.trials import audit
-    from mu2mpi.experiment import Experiment
+    from mu2mpi.audit.command import audit_servers
     from mu2mpi.options import given_settings
     from mu2mpi.parallel import world
     from mu2mpi.warmup import start_compiler_without_scipy
 
     communicator = world()
     start_compiler_without_scipy()
-    settings = {name: value for name, value in given_settings(arguments).items() if value is not None}
-    if "epsilon" not in settings:
-        settings.setdefault("rho", 1.0)
-    if arguments.query == "iterate":
-        # Increments at iterates have no bound but the audit's own clipping norm.
-        settings |= WORST_CASE
-    both = ["trusted"] if arguments.method in ("dp-sgd", "snowball-sgd") else ["untrusted", "trusted"]
-    servers = [arguments.server] if arguments.server else both
-    with communicator.together():
-        experiments = [Experiment.make({**settings, "server": server}) for server in servers]
-    refuted = []
-    for experiment in experiments:
-        finding = audit(experiment, arguments.trials, communicator)
-        refuted += [f"{finding.server} server: {objection}" for objection in finding.objections]
+    complaints = []
+    for finding in audit_servers(given_settings(arguments), arguments.trials, communicator):
+        complaints += finding.complaints
         if communicator.rank == 0:
             print(f"{finding.describe()}\n", flush=True)
-    if refuted and communicator.rank == 0:
-        print(f"mu2mpi: error: the claim of privacy is refuted: {'; '.join(refuted)}", file=sys.stderr)
-    return 1 if refuted else 0
+    if complaints and communicator.rank == 0:
+        print(f"mu2mpi: error: {'; '.join(complaints)}", file=sys.stderr)
+    return 1 if complaints else 0
 
 
 def _add_job(commands: "Commands[Parser]") -> None:

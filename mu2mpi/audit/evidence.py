@@ -1,4 +1,4 @@
-"""What two sets of numbers say about the mechanism that made them: bounds from below, with 95% confidence."""
+"""What two sets of numbers say about the mechanism that made them: bounds, with stated confidence."""
 
 import math
 from dataclasses import dataclass
@@ -7,12 +7,18 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CONFIDENCE", "Interval", "best_statistic", "epsilon_bound", "gaussian_mu", "largest_probability"]
+__all__ = [
+    "CONFIDENCE",
+    "Interval",
+    "Separations",
+    "best_statistics",
+    "choose_threshold",
+    "epsilon_bound",
+    "largest_probability",
+]
 
-CONFIDENCE = 0.95
-
-DEVIATIONS = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-"""A normal variable lies within so many standard deviations of its mean with this confidence."""
+CONFIDENCE = 0.99
+"""Of all that an audit says together."""
 
 RIDGE = 1e-12
 """Variance, as a share of all there is, that every number is taken to have, lest one be divided by none."""
@@ -20,57 +26,94 @@ RIDGE = 1e-12
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate, and between which values the truth lies with 95% confidence."""
+    """An estimate, and between which values the truth lies."""
 
     estimate: float
     low: float
     high: float
 
+    @classmethod
+    def around(cls, estimate: float, error: float, risk: float) -> "Interval":
+        """Return the interval of a normal estimate, of which each end errs with this probability."""
+        margin = NormalDist().inv_cdf(1 - risk) * error
+        return cls(estimate, estimate - margin, estimate + margin)
 
-def best_statistic(
-    without: NDArray[np.float64], with_canary: NDArray[np.float64], difference: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the weights of the linear statistic that best tells two Gaussian populations apart.
 
-    Nothing is assumed of the noise but what runs of the two show: noise that is too small, or shared between
-    numbers that should have their own, is found.
+def best_statistics(noise: NDArray[np.float64], differences: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weights of the linear statistics that best tell Gaussian populations apart.
+
+    Nothing is assumed of the noise but what runs show: noise that is too small, or shared between numbers
+    that should have their own, is found.
 
     Parameters
     ----------
-    without, with_canary : ndarray of float64, shape (n, numbers)
-        What was seen in n runs on the one data set, and on the other.
-    difference : ndarray of float64, shape (numbers,)
-        What the means differ by.
+    noise : ndarray of float64, shape (runs, numbers)
+        What was seen in each run but for its mean.
+    differences : ndarray of float64, shape (pairs, numbers)
+        What the means of the two populations of each pair differ by.
+
+    Returns
+    -------
+    ndarray of float64, shape (pairs, numbers)
 
     References
     ----------
     Fisher, "The use of multiple measurements in taxonomic problems", 1936.
     """
-    covariance = (np.cov(without, rowvar=False) + np.cov(with_canary, rowvar=False)) / 2
-    ridge = RIDGE * (np.trace(covariance) + difference @ difference)
-    return np.linalg.solve(covariance + ridge * np.eye(len(difference)), difference)
+    covariance = np.cov(noise, rowvar=False)
+    ridge = RIDGE * (np.trace(covariance) + np.sum(differences**2, axis=1).max())
+    return np.linalg.solve(covariance + ridge * np.eye(len(covariance)), differences.T).T
 
 
-def gaussian_mu(without: NDArray[np.float64], with_canary: NDArray[np.float64]) -> Interval:
-    """Return how far apart the means of a statistic lie, in its standard deviations.
+class Separations:
+    """How far apart the means of statistics lie in two populations, in their standard deviations: mu.
 
-    If the statistic is normal, as one that is linear in Gaussian releases is, to tell the data sets apart by
+    If a statistic is normal, as one that is linear in Gaussian releases is, to tell the populations apart by
     it is as hard as to tell N(0, 1) from N(mu, 1): the releases are not Gaussian-DP for any smaller mu.
 
     Parameters
     ----------
-    without, with_canary : ndarray of float64, shape (n,)
-        The statistic in n runs on the one data set, and on the other.
+    scores : ndarray of float64, shape (runs, pairs)
+        A statistic for each pair of populations.
+    kinds : ndarray of bool, shape (runs, pairs)
+        Whether the run is of the second population. The kinds of different pairs are independent.
+
+    Attributes
+    ----------
+    mu : ndarray of float64, shape (pairs,)
+        The estimates.
     """
-    n = len(without)
-    gap = float(with_canary.mean() - without.mean())
-    deviation = math.sqrt((without.var(ddof=1) + with_canary.var(ddof=1)) / 2)
-    if deviation == 0:
-        mu = math.copysign(math.inf, gap) if gap else 0.0
-        return Interval(mu, mu, mu)
-    mu = gap / deviation
-    margin = DEVIATIONS * math.sqrt(2 / n + mu * mu / (4 * n))
-    return Interval(mu, mu - margin, mu + margin)
+
+    def __init__(self, scores: NDArray[np.float64], kinds: NDArray[np.bool_]) -> None:
+        runs = len(scores)
+        second = kinds.sum(axis=0)
+        means = np.array([(scores * of).sum(axis=0) for of in (~kinds, kinds)])
+        means /= np.array([runs - second, second])
+        gap = means[1] - means[0]
+        rest = scores - np.where(kinds, means[1], means[0])
+        # What has no noise at all is told apart, by a number that can still be computed with.
+        deviation = np.sqrt((rest**2).sum(axis=0) / (runs - 2))
+        deviation = np.maximum(deviation, RIDGE * np.abs(gap))
+        rest /= np.where(deviation > 0, deviation, 1.0)
+        self.mu = gap / np.where(deviation > 0, deviation, 1.0)
+        # What each run moves the estimates by, times the number of runs.
+        shares = np.where(kinds, runs / second, -runs / (runs - second))
+        self._influence = shares * rest - self.mu * (rest**2 - 1) / 2
+
+    def combined(self, weights: NDArray[np.float64], risk: float) -> list[Interval]:
+        """Return intervals of weighted sums of mu.
+
+        Parameters
+        ----------
+        weights : ndarray of float64, shape (sums, pairs)
+            The weights.
+        risk : float
+            The probability with which each end of an interval errs.
+        """
+        influence = self._influence @ weights.T
+        errors = influence.std(axis=0) / math.sqrt(len(influence))
+        estimates = weights @ self.mu
+        return [Interval.around(float(m), float(e), risk) for m, e in zip(estimates, errors, strict=True)]
 
 
 def choose_threshold(without: NDArray[np.float64], with_canary: NDArray[np.float64], delta: float) -> float:
@@ -90,9 +133,13 @@ def choose_threshold(without: NDArray[np.float64], with_canary: NDArray[np.float
 
 
 def epsilon_bound(
-    without: NDArray[np.float64], with_canary: NDArray[np.float64], threshold: float, delta: float
+    without: NDArray[np.float64],
+    with_canary: NDArray[np.float64],
+    threshold: float,
+    delta: float,
+    risk: float,
 ) -> float:
-    """Return an epsilon that the runs exceed at this delta with 95% confidence; 0 if there is none.
+    """Return an epsilon that the runs exceed at this delta; 0 if there is none.
 
     (epsilon, delta)-DP allows the statistic to pass a threshold with at most probability
     e^epsilon p + delta on the one data set, if p is that on the other. Both are bounded by counting, whatever
@@ -101,21 +148,21 @@ def epsilon_bound(
     Parameters
     ----------
     without, with_canary : ndarray of float64, shape (n,)
-        The statistic in n runs on the one data set, and on the other.
+        The statistic in runs on the one data set, and on the other.
     threshold : float
         Chosen without looking at these.
     delta : float
         In (0, 1).
+    risk : float
+        The probability with which the bound errs.
 
     References
     ----------
     Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial",
     1934. Jagielski, Ullman and Oprea, "Auditing differentially private machine learning", 2020.
     """
-    risk = (1 - CONFIDENCE) / 2
-    n = len(without)
-    alarm = largest_probability(int(np.sum(without > threshold)), n, risk)
-    hit = 1 - largest_probability(n - int(np.sum(with_canary > threshold)), n, risk)
+    alarm = largest_probability(int(np.sum(without > threshold)), len(without), risk / 2)
+    hit = 1 - largest_probability(int(np.sum(with_canary <= threshold)), len(with_canary), risk / 2)
     return max(0.0, math.log((hit - delta) / alarm)) if hit > delta else 0.0
 
 

@@ -1,38 +1,33 @@
-"""Many runs of the algorithm itself on two neighbouring data sets, and what an adversary makes of them."""
+"""The audit of one server: many runs on data that differ in single samples, and what they say."""
 
 import math
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.machine import Machines, Supply
 from mu2mpi.algorithm.schedule import Schedule
-from mu2mpi.algorithm.server import make_server
-from mu2mpi.audit.evidence import best_statistic, choose_threshold, epsilon_bound, gaussian_mu
-from mu2mpi.audit.finding import Finding
-from mu2mpi.audit.neighbours import (
-    CANARY_MACHINE,
-    FEATURE_TYPE,
-    FEWEST_MACHINES,
-    FEWEST_ROUNDS,
-    WORST_CASE,
-    Neighbour,
-    neighbours,
-)
-from mu2mpi.audit.wire import RecordedRank, on_ranks
+from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Numbered, WorstCase
+from mu2mpi.audit.finding import RISK, Attack, Finding
+from mu2mpi.audit.judge import judge
+from mu2mpi.audit.layouts import check_layouts
+from mu2mpi.audit.runs import see
+from mu2mpi.audit.tails import attack_structure
 from mu2mpi.errors import InputError
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.preparation import plan
-from mu2mpi.privacy.noise import derive_key, key_words, root_key
-from mu2mpi.timing import Stopwatch
+from mu2mpi.privacy.noise import derive_key, root_key
 from mu2mpi.warmup import kernel_calls, start_compiler
 
-__all__ = ["audit", "play"]
+__all__ = ["NORMALS_A_TRIAL", "audit"]
+
+NORMALS_A_TRIAL = 750_000
+"""How many normals are looked at for lattices, for each of the trials."""
+
+FEWEST_MACHINES, FEWEST_ROUNDS = 3, 3
+"""With a trusted server, a machine other than the first and the canary's must see a step taken after it."""
 
 MOST_SAMPLES = 1 << 20
 """Of each machine: as many as a schedule may ask for."""
@@ -44,27 +39,27 @@ few. Where all draw the same number, one sample would be in every message, and t
 SHARE = 1 / 3
 """Of all samples that are drawn by dp-sgd, unless a batch is given."""
 
-SupplyOf = Callable[[int, NDArray[np.uint32]], Supply]
-
 DRAWS = 200
 """Runs without noise that show what the canary changes on average, where it is drawn or not."""
 
-TRIALS_PER_NUMBER = 4
+LAYOUT_RUNS = 4
+"""Runs for which other layouts of machines on ranks are compared."""
+
+TRIALS_PER_NUMBER = 2
 """With fewer runs for each number that is seen, the adversary cannot learn how they vary together."""
 
 
 def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Finding:
     """Attack the algorithm of an experiment and bound its privacy from below.
 
-    Half of the runs teach the adversary what the noise is like, the other half judge it. The runs are
-    divided among the ranks; what is found does not depend on how many there are.
+    The runs are divided among the ranks; what is found does not depend on how many there are.
 
     Parameters
     ----------
     experiment : Experiment
         Its data, clipping norm and diameter are replaced by the audit's own.
     trials : int
-        Runs on each of the two data sets.
+        Runs with each sample of either kind.
     communicator : Communicator
         The ranks.
 
@@ -78,46 +73,44 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     InputError
         If the experiment leaves nothing to attack, or nobody who could.
     """
+    secret = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
+    root = communicator.share(derive_key(secret, "audit", experiment.server))
+    method = experiment.pieces
+    cases = [CLIPPED]
+    # Where samples are in many roles, or iterates hidden, increments have to be the same at all query points.
+    if not (method.draws or method.hides_iterates) and math.isfinite(method.increment_bound(1.0, 1.0, 1.0)):
+        cases.append(UNCLIPPED)
     with communicator.together():
-        settled = _settle(experiment)
-        machines, rounds = settled.machines or 0, settled.rounds or 0
-        each = MOST_SAMPLES
-        if settled.pieces.draws:
-            each = POISSON_SAMPLES if settled.method == "dp-sgd" else rounds
-        schedule = plan(settled, Neighbour(machines * each, None), machines)
+        plans = [_plan(experiment, case) for case in cases]
     start_compiler()
-    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule.method.estimator))
-    secret = os.urandom(32) if settled.seed is None else root_key(settled.seed)
-    root = communicator.share(derive_key(secret, "audit", settled.server))
-    data = _data(schedule, derive_key(root, "dealing"))
-    noiseless = replace(schedule, sigma=0.0)
-    draws = range(DRAWS if schedule.method.draws else 1)
-    keys = [key_words(derive_key(root, "difference", str(n))) for n in draws]
-    one, other = (see(noiseless, supplies, keys).mean(axis=0) for supplies in data)
-    with communicator.together():
-        if trials < TRIALS_PER_NUMBER * one.size:
-            raise InputError(
-                f"{trials} trials cannot show how the {one.size} numbers vary that are seen in each; give at "
-                f"least {TRIALS_PER_NUMBER * one.size}, or fewer machines or rounds"
-            )
-    mine = block(trials, communicator.size, communicator.rank)
-    seen = [
-        see(schedule, supplies, [key_words(derive_key(root, "noise", f"data {k}, run {n}")) for n in mine])
-        for k, supplies in enumerate(data)
+    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), method.estimator))
+    attacks = [
+        _attack(schedule, case, trials, derive_key(root, "case", case.words), experiment.delta, communicator)
+        for schedule, case in zip(plans, cases, strict=True)
     ]
-    everyones = communicator.gather(seen)
+    structure = attack_structure(experiment.server, root, trials * NORMALS_A_TRIAL, communicator)
     finding = None
-    if everyones is not None:
-        # With more ranks than runs, some have seen nothing.
-        everyones = [of_rank for of_rank in everyones if of_rank[0].size]
-        without, with_canary = (np.vstack([of_rank[k] for of_rank in everyones]) for k in range(2))
-        finding = _judge(settled, schedule, without, with_canary, other - one)
+    if structure is not None:
+        schedule = plans[0]
+        finding = Finding(
+            method=schedule.method,
+            sampling=schedule.sampling,
+            server=experiment.server,
+            machines=schedule.machines,
+            rounds=schedule.rounds,
+            trials=trials,
+            delta=experiment.delta,
+            rho=schedule.rho,
+            epsilon=experiment.target_epsilon,
+            attacks=tuple(attack for attack in attacks if attack is not None),
+            structure=structure,
+        )
     shared: Finding = communicator.share(finding)
     return shared
 
 
-def _settle(experiment: Experiment) -> Experiment:
-    """Return the experiment with the audit's own settings, if there is something to attack."""
+def _plan(experiment: Experiment, case: WorstCase) -> Schedule:
+    """Return the constants of the runs of a worst case, if there is something to attack."""
     if math.isinf(experiment.rho):
         raise InputError("rho = inf claims nothing that could be audited; give a finite --rho")
     # Of hidden iterates the adversary sees the last, and machines do not matter.
@@ -129,124 +122,62 @@ def _settle(experiment: Experiment) -> Experiment:
                 f"{name} = {value}: an audit needs at least {fewest}, so that somebody sees what becomes of "
                 "the replaced sample"
             )
-    own = dict(WORST_CASE)
-    if experiment.method == "dp-sgd" and experiment.batch is None:
-        own["batch"] = max(1, round(SHARE * (experiment.machines or 1) * POISSON_SAMPLES))
-    return experiment.model_copy(update=own)
+    machines, each = experiment.machines or 1, MOST_SAMPLES
+    own: dict[str, object] = {"clip_norm": None, "eta_scale": None, **case.settings}
+    if experiment.method == "dp-sgd":
+        each = POISSON_SAMPLES
+        own["batch"] = experiment.batch or max(1, round(SHARE * machines * POISSON_SAMPLES))
+    elif experiment.pieces.draws:
+        each = experiment.rounds or 1
+    return plan(experiment.model_copy(update=own), Numbered(machines * each, 2), machines)
 
 
-def _data(schedule: Schedule, dealing: bytes) -> tuple[SupplyOf, SupplyOf]:
-    """Return what a machine gets in a run from the one data set, and from the other."""
-    fixed = neighbours(schedule, dealing)
+def _attack(
+    schedule: Schedule, case: WorstCase, trials: int, root: bytes, delta: float, communicator: Communicator
+) -> Attack | None:
+    """Run and judge one worst case; return what was found on rank 0, and None elsewhere."""
+    canaries = Canaries(schedule, case, derive_key(root, "dealing"))
+    keys = [derive_key(root, "noise", f"run {n}") for n in range(2 * trials)]
+    differences = _differences(schedule, canaries, derive_key(root, "difference"))
+    with communicator.together():
+        numbers = sum(of_rank.shape[1] for of_rank in differences)
+        if trials < TRIALS_PER_NUMBER * numbers:
+            raise InputError(
+                f"{trials} trials cannot show how the {numbers} numbers vary that are seen in each; give at "
+                f"least {TRIALS_PER_NUMBER * numbers}, or fewer machines or rounds"
+            )
+    kinds = _kinds(len(canaries), trials, derive_key(root, "kinds"))
+    mine = block(2 * trials, communicator.size, communicator.rank)
+    ours = slice(mine.start, mine.stop)
+    everyones = communicator.gather(see(schedule, canaries, kinds[ours], keys[ours], schedule.sigma))
+    if everyones is None:
+        return None
+    # With more ranks than runs, some have seen nothing.
+    everyones = [of_rank for of_rank in everyones if len(of_rank[-1])]
+    seen = [np.vstack(of_machine) for of_machine in zip(*everyones, strict=True)]
+    found = judge(schedule, canaries, seen, kinds, differences, delta, RISK)
+    few = slice(LAYOUT_RUNS)
+    return Attack(case.words, found, check_layouts(schedule, canaries, kinds[few], keys[few]))
 
-    def supply_of(which: int, machine: int, key: NDArray[np.uint32]) -> Supply:
-        if not schedule.method.draws:
-            return fixed[which][machine]
-        return neighbours(schedule, dealing, derive_key(key.tobytes(), "sampling"))[which][machine]
 
-    return partial(supply_of, 0), partial(supply_of, 1)
+def _kinds(canaries: int, trials: int, key: bytes) -> NDArray[np.bool_]:
+    """Return which canaries are of the second kind, shape (2 trials, canaries).
 
-
-def see(schedule: Schedule, supplies: SupplyOf, keys: Sequence[NDArray[np.uint32]]) -> NDArray[np.float64]:
-    """Run the algorithm once with each noise key, and return what the adversary sees.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Constants of the run.
-    supplies : callable
-        Takes a machine and a noise key, and returns what it gets in the run. Each machine has a rank of its
-        own, so that its messages can be told apart.
-    keys : sequence of ndarray of uint32, shape (8,)
-        Noise keys.
-
-    Returns
-    -------
-    ndarray of float64, shape (len(keys), numbers)
-        All that crosses the wire where the adversary of the server's trust mode can see it, or the output
-        of a method that protects nothing else.
+    Each by a coin in every other run, and the opposite in the one that follows.
     """
-
-    def watch(rank: RecordedRank) -> NDArray[np.float64]:
-        rows = []
-        for key in keys:
-            rank.sent.clear()
-            rank.received.clear()
-            output = play(schedule, supplies(rank.rank, key), rank, key)
-            if schedule.method.hides_iterates:
-                rows.append(output if rank.rank == 0 else np.empty(0))
-            else:
-                rows.append(_seen_of(rank, schedule.server))
-        return np.array(rows)
-
-    return np.hstack(on_ranks(schedule.machines, watch))
+    coins = np.random.default_rng(list(key)).integers(0, 2, (trials, 1, canaries)).astype(bool)
+    return np.concatenate([coins, ~coins], axis=1).reshape(2 * trials, canaries)
 
 
-def play(
-    schedule: Schedule, supply: Supply, communicator: Communicator, key: NDArray[np.uint32]
-) -> NDArray[np.float64]:
-    """Take part in one run, as the rank that hosts the machine of its own number.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Constants of the run.
-    supply : callable
-        What the machine gets.
-    communicator : Communicator
-        As many ranks as there are machines.
-    key : ndarray of uint32, shape (8,)
-        Noise key.
-
-    Returns
-    -------
-    ndarray of float64, shape (d,)
-        The output.
-    """
-    rank, is_trusted = communicator.rank, schedule.server == "trusted"
-    machines = Machines(schedule, range(rank, rank + 1), supply, None if is_trusted else key)
-    server = make_server(schedule, communicator, key if is_trusted and rank == 0 else None)
-    clock = Stopwatch()
-    for t in range(1, schedule.rounds + 1):
-        server.round(t, machines, clock)
-    return server.iterates.output.ravel()
-
-
-def _seen_of(rank: RecordedRank, server: str) -> NDArray[np.float64]:
-    """Return what the adversary sees of a rank: what it sends, or where the server is trusted, receives.
-
-    Against an untrusted server and all machines, nothing that leaves a machine may tell of its samples.
-    With a trusted one, the adversary is every machine but the canary's, and rank 0 is the server.
-    """
-    arrays = rank.received if server == "trusted" else rank.sent
-    if server == "trusted" and rank.rank in (0, CANARY_MACHINE):
-        arrays = []
-    return np.concatenate([np.empty(0), *(array.ravel() for array in arrays)])
-
-
-def _judge(
-    experiment: Experiment,
-    schedule: Schedule,
-    without: NDArray[np.float64],
-    with_canary: NDArray[np.float64],
-    difference: NDArray[np.float64],
-) -> Finding:
-    """Learn from the first half of the runs how to tell the data sets apart; see in the other how well."""
-    half = len(without) // 2
-    weights = best_statistic(without[:half], with_canary[:half], difference)
-    scores = without @ weights, with_canary @ weights
-    threshold = choose_threshold(scores[0][:half], scores[1][:half], experiment.delta)
-    judged = scores[0][half:], scores[1][half:]
-    return Finding(
-        method=schedule.method,
-        sampling=schedule.sampling,
-        server=experiment.server,
-        machines=experiment.machines or 0,
-        rounds=experiment.rounds or 0,
-        trials=len(without),
-        delta=experiment.delta,
-        rho=schedule.rho,
-        epsilon=experiment.target_epsilon,
-        mu=gaussian_mu(*judged),
-        epsilon_bound=epsilon_bound(*judged, threshold, experiment.delta),
-    )
+def _differences(schedule: Schedule, canaries: Canaries, root: bytes) -> list[NDArray[np.float64]]:
+    """Return by what each canary moves what is seen at each rank, shape (canaries, numbers)."""
+    noiseless, count = replace(schedule, sigma=0.0), len(canaries)
+    keys = [derive_key(root, "noise", str(n)) for n in range(DRAWS if schedule.method.draws else 1)]
+    none = np.zeros((len(keys), count), bool)
+    one = np.repeat(np.eye(count, dtype=bool), len(keys), axis=0)
+    before = see(noiseless, canaries, none, keys, schedule.sigma)
+    after = see(noiseless, canaries, one, keys * count, schedule.sigma)
+    return [
+        b.reshape(count, len(keys), -1).mean(axis=1) - a.mean(axis=0)
+        for a, b in zip(before, after, strict=True)
+    ]

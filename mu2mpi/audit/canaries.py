@@ -1,0 +1,196 @@
+"""Data sets of which every sample is one of two by a coin, as far apart as increments can be."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.algorithm.machine import HostedSamples, Supply
+from mu2mpi.algorithm.schedule import Schedule
+from mu2mpi.data.partition import machine_rows
+from mu2mpi.data.source import Samples, Source
+from mu2mpi.problem.logistic import bias_feature, sample_scales
+from mu2mpi.supply import make_supply
+
+__all__ = ["CLIPPED", "FEATURE_TYPE", "UNCLIPPED", "Canaries", "Numbered", "WorstCase"]
+
+FEATURE_TYPE = np.uint8
+"""As in the data sets whose kernels are likely to be compiled already."""
+
+FAR = 400.0
+"""Entries of chosen query points: so large that the softmax of every sample is 0 or 1."""
+
+
+class Numbered(Source):
+    """Samples that are all the same but for their labels, which are their row numbers.
+
+    Parameters
+    ----------
+    samples : int
+        Size of the training set.
+    classes : int
+        Number of classes; rows can only be read if there are as many as samples.
+    dimension : int, optional
+        Number of features, without the bias.
+    """
+
+    name = "canary"
+    test_samples = 1
+    scale = 1.0
+
+    def __init__(self, samples: int, classes: int, dimension: int = 1) -> None:
+        self.training_samples, self.classes, self.dimension = samples, classes, dimension
+
+    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
+        return Samples(np.ones((len(rows), self.dimension), FEATURE_TYPE), rows.astype(np.int32))
+
+    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
+        return self._read_training(rows)
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """Settings and samples with which increments are as long, and as far apart, as the guarantee allows.
+
+    Attributes
+    ----------
+    words : str
+        What it is called.
+    settings : dict
+        Of the experiment.
+    chosen : bool
+        Whether the audit chooses the query points, and samples differ in their feature as well as their
+        class; if not they have the feature 1.
+    """
+
+    words: str
+    settings: dict[str, Any]
+    chosen: bool
+
+    def label(self, t: int) -> int:
+        """Return the class of a sample of round t that is of the first kind; the second has the other."""
+        return t % 2 if self.chosen else 0
+
+    def query_point(self, t: int) -> NDArray[np.float64]:
+        """Return x_t where the audit chooses it: at every other one, samples of both kinds change sides."""
+        row = FAR * np.array([1.0, -0.5]) * (-1) ** t
+        return np.array([-row, row])
+
+    def reach(self, schedule: Schedule, t: int) -> float:
+        """Return how far apart increments of both kinds lie in round t, in units of twice the clipping norm.
+
+        With chosen query points they are c z^T and -c' z'^T, where c and c' have norm sqrt(2) t, or for
+        plain gradients sqrt(2), before they are clipped.
+        """
+        if not self.chosen:
+            return 1.0
+        stored = np.array([[1], [0]], FEATURE_TYPE)
+        z = np.empty((2, 2))
+        z[:, :1] = stored * sample_scales(stored, Numbered.scale, schedule.unit_norm)[:, np.newaxis]
+        z[:, 1] = bias_feature(schedule.unit_norm)
+        size, C = math.sqrt(2) * (t if schedule.method.estimator.lasts else 1), schedule.clip_norm
+        factors = np.minimum(size, C / np.linalg.norm(z, axis=1))
+        return float(np.linalg.norm(factors @ z) / (2 * C))
+
+
+CLIPPED = WorstCase("with a clipping norm", {"clip_norm": 0.01, "diameter": 100.0}, chosen=False)
+"""Samples of both classes have opposite increments, far longer than the clipping norm. No iterate comes near
+the surface of the ball, and x_t tells the sums of the rounds before exactly."""
+
+UNCLIPPED = WorstCase("with the default norm", {"diameter": 1.0, "eta_scale": 1e-3}, chosen=True)
+"""S = G + 2 L D is larger than G, and by the third round increments between far query points are longer than
+that. The guarantee has to hold for any query points."""
+
+
+class Canaries:
+    """Where the samples are that an audit attacks, and what machines get.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Constants of the runs.
+    case : WorstCase
+        The two kinds of samples.
+    dealing : bytes
+        32 bytes that decide which machine gets which sample, and when.
+
+    Attributes
+    ----------
+    machines, rounds : ndarray of int64, shape (canaries,)
+        Whose each is, from 0, and the round in which it is spent, from 1. Where samples are drawn again and
+        again there is one canary, and the round means nothing.
+    """
+
+    def __init__(self, schedule: Schedule, case: WorstCase, dealing: bytes) -> None:
+        self.schedule, self.case = schedule, case
+        self._dealing = dealing
+        count, sampling = schedule.machines, schedule.sampling
+        self._source = Numbered(count * sampling.owned, count * sampling.owned)
+        self._fixed: dict[range, Supply] = {}
+        dealt = machine_rows(self._source.training_samples, count, sampling.owned, dealing, range(count))
+        if schedule.method.draws:
+            self.machines, self.rounds = np.array([count - 1]), np.ones(1, np.int64)
+        else:
+            # What the machines of a trusted server send in the last round goes nowhere.
+            last = schedule.rounds - (schedule.server == "trusted")
+            spent = [t for t in range(1, last + 1) if sampling.used(t) > sampling.used(t - 1)]
+            self.machines = np.tile(np.arange(count), len(spent))
+            self.rounds = np.repeat(np.array(spent), count)
+        places = [sampling.used(t - 1) for t in self.rounds.tolist()]
+        self._rows = dealt[places, self.machines]
+        self._labels = np.zeros(dealt.size, np.int32)
+        if case.chosen:
+            for place, row in enumerate(dealt):
+                self._labels[row] = case.label(place + 1)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @cached_property
+    def messages(self) -> NDArray[np.int64]:
+        """In how many messages that are seen each canary is, shape (canaries,)."""
+        if not self.schedule.method.estimator.lasts:
+            return np.ones_like(self.rounds)
+        return self.schedule.rounds - self.rounds + (self.schedule.server == "untrusted")
+
+    def supply(self, hosted: range, kinds: NDArray[np.bool_], sampling: bytes = bytes(32)) -> Supply:
+        """Return what some machines get in a run.
+
+        Parameters
+        ----------
+        hosted : range
+            The machines.
+        kinds : ndarray of bool, shape (canaries,)
+            Which canaries are of the second kind.
+        sampling : bytes, optional
+            32 bytes that decide which of its samples a machine draws, where it does.
+        """
+        labels, features = self._labels.copy(), np.ones((len(self._labels), 1), FEATURE_TYPE)
+        labels[self._rows] ^= kinds
+        if self.case.chosen:
+            features[self._rows, 0] = ~kinds
+        read = self._reader(hosted, sampling)
+
+        def supply(t: int) -> HostedSamples:
+            numbered = read(t)
+            rows = numbered.labels
+            return replace(numbered, labels=labels[rows], features=features[rows])
+
+        return supply
+
+    def _reader(self, hosted: range, sampling: bytes) -> Supply:
+        """Return what reads the numbers of samples; every run reads the same unless they are drawn."""
+        if self.schedule.method.draws:
+            return make_supply(self._source, self.schedule, self._dealing, hosted, sampling_key=sampling)
+        if hosted not in self._fixed:
+            read = make_supply(self._source, self.schedule, self._dealing, hosted)
+            known: dict[int, HostedSamples] = {}
+
+            def read_once(t: int) -> HostedSamples:
+                return known[t] if t in known else known.setdefault(t, read(t))
+
+            self._fixed[hosted] = read_once
+        return self._fixed[hosted]

@@ -1,0 +1,136 @@
+"""An attack on the fine structure of the noise: whether its draws lie on rings or rays that messages resolve.
+
+Box and Muller's transform makes a pair of normals from a radius r and an angle. Of a perfect one,
+u = exp(-r^2 / 2) and the angle in turns are uniform, and so are the fractional parts of 2^b u and of 2^b turns
+for any b. If a generator has only b bits, these are always 0. Far from the centre the lattice is so wide that
+it shows through the grid of the messages, and whoever sees it can tell for each data set whether its sums fit.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.compiled import kernel
+
+__all__ = ["TAIL_BITS", "Structure", "collect_tail", "lattice_evidence"]
+
+TAIL_BITS = 22
+"""Pairs with u below 2^-22, r^2 > 30.5, are looked at: so 2^b u has a uniform fractional part for larger b."""
+
+RADIUS_BITS, ANGLE_BITS = range(TAIL_BITS, 71), range(4, 63)
+"""Lattices that are looked for."""
+
+OFFSETS = 0.0, 0.5
+"""Where on the unit interval the points of a lattice may lie."""
+
+PAIRED = 128
+"""Coordinates i and 128 + i of each chunk of 256 come from one pair."""
+
+ROUNDING = math.sqrt(1 / 12)
+"""Standard deviation of what rounding to the grid adds, in units of the grid."""
+
+SHARPEST, BLUNTEST = 0.005, 0.5
+"""Standard deviations of a fractional part: smaller ones are not trusted, and larger ones tell nothing."""
+
+STRAYING = 0.05
+"""Share of pairs of which a lattice is not expected to tell anything."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What was found of the fine structure of the noise.
+
+    Attributes
+    ----------
+    normals : int
+        How many were drawn.
+    pairs : int
+        How many pairs of them lie in the tail.
+    log_evidence : float
+        Logarithm of the evidence for a lattice.
+    strongest : str
+        The lattice that fits best, in words.
+    """
+
+    normals: int
+    pairs: int
+    log_evidence: float
+    strongest: str
+
+
+@kernel
+def collect_tail(message, hidden, scale, tail, count):  # type: ignore[no-untyped-def]
+    """Add to `tail` those pairs of the noise of a message that lie far from the centre; return how many it has.
+
+    Parameters
+    ----------
+    message, hidden : ndarray of int64, shape (K, F)
+        What is sent, and what it hides, in units of the grid.
+    scale : float
+        Standard deviation of the noise, in units of the grid.
+    tail : ndarray of float64, shape (2, most)
+        Pairs in units of their standard deviation; those that find no room are left out.
+    count : int
+        How many it holds already.
+    """
+    sent, known = message.ravel(), hidden.ravel()
+    least = 2 * TAIL_BITS * math.log(2.0) * scale * scale
+    for start in range(0, sent.size, 2 * PAIRED):
+        for i in range(start, min(start + PAIRED, sent.size - PAIRED)):
+            g = np.float64(sent[i] - known[i])
+            h = np.float64(sent[i + PAIRED] - known[i + PAIRED])
+            if g * g + h * h > least and count < tail.shape[1]:
+                tail[0, count], tail[1, count] = g / scale, h / scale
+                count += 1
+    return count
+
+
+def lattice_evidence(pairs: NDArray[np.float64], scale: float) -> tuple[float, str]:
+    """Return the evidence for a lattice of radii or angles in pairs of the tail.
+
+    It is the mean, over all lattices that are looked for, of the likelihood of the fractional parts if the
+    lattice is there over that if it is not. Its mean is 1 for ideal normals, so that it passes 1 / p with a
+    probability of at most p, by Markov's inequality.
+
+    Parameters
+    ----------
+    pairs : ndarray of float64, shape (2, n)
+        In units of their standard deviation, all with r^2 > 30.5.
+    scale : float
+        Standard deviation of the noise, in units of the grid.
+
+    Returns
+    -------
+    tuple of float and str
+        The logarithm of the evidence, and the lattice that fits best.
+    """
+    r = np.hypot(*pairs)
+    u, turns = np.exp(-r * r / 2), np.arctan2(pairs[1], pairs[0]) / (2 * np.pi)
+    blur = ROUNDING / scale
+    kinds: list[tuple[str, range, NDArray[np.float64], Callable[..., NDArray[np.float64]]]] = [
+        ("radii", RADIUS_BITS, u, lambda k: k * r * blur),
+        ("angles", ANGLE_BITS, turns, lambda k: np.abs(k) / np.abs(turns) * blur / (2 * np.pi * r)),
+    ]
+    found = []
+    for name, bits, uniforms, deviation_of in kinds:
+        for b in bits:
+            k = np.ldexp(uniforms, b)
+            deviation = np.maximum(deviation_of(k), SHARPEST)
+            for offset in OFFSETS:
+                found.append((_log_likelihood(k - offset, deviation), f"{name} on a lattice of 2^-{b}"))
+    strongest, name = max(found)
+    mean = np.mean(np.exp(np.array([value for value, _ in found]) - strongest))
+    return strongest + math.log(mean), name
+
+
+def _log_likelihood(k: NDArray[np.float64], deviation: NDArray[np.float64]) -> float:
+    """Return log of the density of the fractional parts, blurred as they are, relative to the uniform one."""
+    parts = k - np.rint(k)
+    shifts = np.arange(-2, 3)[:, np.newaxis]
+    density = np.exp(-(((parts + shifts) / deviation) ** 2) / 2).sum(axis=0)
+    density /= math.sqrt(2 * math.pi) * deviation
+    density = np.where(deviation < BLUNTEST, density, 1.0)
+    return float(np.log(STRAYING + (1 - STRAYING) * density).sum())
