@@ -13,6 +13,10 @@ from mu2mpi.audit.runs import view
 __all__ = ["Judgement", "Reading", "judge"]
 
 
+COUNTING = 0.25
+"""Share of the risk that is left to the bound on epsilon."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """How well some samples were told apart.
@@ -93,11 +97,11 @@ def judge(
     scores = _scores(schedule, canaries, seen, kinds, differences)
     judged = slice(scores.taught, None)
     names, groups = _groups(schedule, canaries)
-    # Each group has two ends, each canary one for what was learnt, and epsilon is one more.
-    each = risk / (2 * len(groups) + len(canaries) + 1)
-    bound = _by_counting(scores, kinds, delta, each)
+    bound = _by_counting(scores, kinds, delta, COUNTING * risk)
     if schedule.method.draws:
         return Judgement(None, None, None, None, bound)
+    # Each group has two ends, and each canary one more for what was learnt.
+    each = (1 - COUNTING) * risk / (2 * len(groups) + len(canaries))
     allowed = schedule.rho * _shares(schedule, canaries)
     weights = groups * allowed / (groups @ allowed**2)[:, np.newaxis]
     told = Separations(scores.told, kinds).combined(weights, each)

@@ -1,13 +1,12 @@
 """An attack on the fine structure of the noise: whether its draws lie on rings or rays that messages resolve.
 
-Box and Muller's transform makes a pair of normals from a radius r and an angle. Of a perfect one,
-u = exp(-r^2 / 2) and the angle in turns are uniform, and so are the fractional parts of 2^b u and of 2^b turns
-for any b. If a generator has only b bits, these are always 0. Far from the centre the lattice is so wide that
-it shows through the grid of the messages, and whoever sees it can tell for each data set whether its sums fit.
+Box and Muller's transform makes a pair of normals from a radius r and an angle. Of ideal normals,
+u = exp(-r^2 / 2) and the angle in turns are uniform, and so are the fractional parts of 2^b u and 2^b turns
+for any b. If a generator has only b bits, these are always 0. Far from the centre such a lattice is so wide
+that it shows through the grid of messages, and tells of each data set whether its sums fit.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +17,7 @@ from mu2mpi.compiled import kernel
 __all__ = ["TAIL_BITS", "Structure", "collect_tail", "lattice_evidence"]
 
 TAIL_BITS = 22
-"""Pairs with u below 2^-22, r^2 > 30.5, are looked at: so 2^b u has a uniform fractional part for larger b."""
+"""Pairs with u < 2^-22, r^2 > 30.5, are looked at: fractional parts of 2^b u are uniform for b from 22 on."""
 
 RADIUS_BITS, ANGLE_BITS = range(TAIL_BITS, 71), range(4, 63)
 """Lattices that are looked for."""
@@ -63,7 +62,7 @@ class Structure:
 
 @kernel
 def collect_tail(message, hidden, scale, tail, count):  # type: ignore[no-untyped-def]
-    """Add to `tail` those pairs of the noise of a message that lie far from the centre; return how many it has.
+    """Add the pairs of a message's noise that lie far from the centre to `tail`; return how many it has.
 
     Parameters
     ----------
@@ -110,15 +109,14 @@ def lattice_evidence(pairs: NDArray[np.float64], scale: float) -> tuple[float, s
     r = np.hypot(*pairs)
     u, turns = np.exp(-r * r / 2), np.arctan2(pairs[1], pairs[0]) / (2 * np.pi)
     blur = ROUNDING / scale
-    kinds: list[tuple[str, range, NDArray[np.float64], Callable[..., NDArray[np.float64]]]] = [
-        ("radii", RADIUS_BITS, u, lambda k: k * r * blur),
-        ("angles", ANGLE_BITS, turns, lambda k: np.abs(k) / np.abs(turns) * blur / (2 * np.pi * r)),
-    ]
+    kinds = (
+        ("radii", RADIUS_BITS, u, u * r * blur),
+        ("angles", ANGLE_BITS, turns, blur / (2 * np.pi * r)),
+    )
     found = []
-    for name, bits, uniforms, deviation_of in kinds:
+    for name, bits, uniforms, deviations in kinds:
         for b in bits:
-            k = np.ldexp(uniforms, b)
-            deviation = np.maximum(deviation_of(k), SHARPEST)
+            k, deviation = np.ldexp(uniforms, b), np.maximum(np.ldexp(deviations, b), SHARPEST)
             for offset in OFFSETS:
                 found.append((_log_likelihood(k - offset, deviation), f"{name} on a lattice of 2^-{b}"))
     strongest, name = max(found)

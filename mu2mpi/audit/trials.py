@@ -149,12 +149,12 @@ def _attack(
     kinds = _kinds(len(canaries), trials, derive_key(root, "kinds"))
     mine = block(2 * trials, communicator.size, communicator.rank)
     ours = slice(mine.start, mine.stop)
-    everyones = communicator.gather(see(schedule, canaries, kinds[ours], keys[ours], schedule.sigma))
+    # With more ranks than runs, some see nothing.
+    seen = see(schedule, canaries, kinds[ours], keys[ours], schedule.sigma) if mine else []
+    everyones = communicator.gather(seen)
     if everyones is None:
         return None
-    # With more ranks than runs, some have seen nothing.
-    everyones = [of_rank for of_rank in everyones if len(of_rank[-1])]
-    seen = [np.vstack(of_machine) for of_machine in zip(*everyones, strict=True)]
+    seen = [np.vstack(of_machine) for of_machine in zip(*filter(None, everyones), strict=True)]
     found = judge(schedule, canaries, seen, kinds, differences, delta, RISK)
     few = slice(LAYOUT_RUNS)
     return Attack(case.words, found, check_layouts(schedule, canaries, kinds[few], keys[few]))

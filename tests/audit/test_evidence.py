@@ -9,11 +9,10 @@ from relaxed import given
 from scipy.stats import beta, binom
 
 from mu2mpi.audit.evidence import (
-    CONFIDENCE,
-    best_statistic,
+    Separations,
+    best_statistics,
     choose_threshold,
     epsilon_bound,
-    gaussian_mu,
     largest_probability,
 )
 from mu2mpi.privacy.accountant import epsilon_exact
@@ -37,15 +36,34 @@ def outside(hits: int, repeats: int, probability: float) -> bool:
     return binom.cdf(hits, repeats, probability) < 1e-6
 
 
+def coins(rng, runs, pairs):
+    half = rng.integers(0, 2, (runs // 2, pairs)).astype(bool)
+    return np.concatenate([half, ~half])
+
+
 @pytest.mark.parametrize("mu", [0.0, 1.0, 4.0])
 def test_the_interval_of_mu_holds_mu_as_often_as_it_says(mu):
     rng = np.random.default_rng(1)
-    intervals = [gaussian_mu(rng.normal(0, 3, 200), rng.normal(3 * mu, 3, 200)) for _ in range(1000)]
+    kinds = coins(rng, 400, 1000)
+    separations = Separations(rng.normal(0, 3, kinds.shape) + 3 * mu * kinds, kinds)
+    intervals = separations.combined(np.eye(1000), 0.025)
     held = sum(interval.low <= mu <= interval.high for interval in intervals)
-    # The interval is that of a large number of runs: with 200 it may err a little more often.
-    assert not outside(held, 1000, CONFIDENCE - 0.01)
-    assert outside(held, 1000, CONFIDENCE + 0.04)
-    assert np.mean([interval.estimate for interval in intervals]) == pytest.approx(mu, abs=0.03)
+    # The interval is that of a large number of runs: with 400 it may err a little more often.
+    assert not outside(held, 1000, 0.94)
+    assert outside(held, 1000, 0.985)
+    assert np.mean(separations.mu) == pytest.approx(mu, abs=0.03)
+
+
+def test_intervals_of_sums_hold_them_if_pairs_share_their_noise():
+    """As do the sums of one machine that tell of its samples in different rounds."""
+    rng, held, weights = np.random.default_rng(7), 0, np.array([[0.5, 0.3, 0.2]])
+    for _ in range(1000):
+        kinds = coins(rng, 400, 3)
+        scores = rng.normal(0, 1, (400, 1)) + kinds * np.array([1.0, 2.0, 3.0])
+        (interval,) = Separations(scores, kinds).combined(weights, 0.025)
+        held += interval.low <= 1.7 <= interval.high
+    assert not outside(held, 1000, 0.94)
+    assert outside(held, 1000, 0.985)
 
 
 @pytest.mark.parametrize("delta", [1e-5, 0.1])
@@ -58,8 +76,8 @@ def test_the_bound_on_epsilon_is_below_it_as_often_as_it_says(delta):
     for _ in range(1000):
         without = (rng.random(n) < lie).astype(float)
         with_canary = (rng.random(n) >= lie).astype(float)
-        bounds.append(epsilon_bound(without, with_canary, 0.5, delta))
-    assert not outside(sum(bound <= epsilon for bound in bounds), 1000, CONFIDENCE)
+        bounds.append(epsilon_bound(without, with_canary, 0.5, delta, 0.05))
+    assert not outside(sum(bound <= epsilon for bound in bounds), 1000, 0.95)
     assert np.mean(bounds) > 0.8 * epsilon
 
 
@@ -70,9 +88,9 @@ def test_the_bound_on_epsilon_of_a_gaussian_mechanism(mu):
     bounds = []
     for _ in range(50):
         chosen, judged = ((rng.normal(0, 1, 4000), rng.normal(mu, 1, 4000)) for _ in range(2))
-        bounds.append(epsilon_bound(*judged, choose_threshold(*chosen, delta), delta))
+        bounds.append(epsilon_bound(*judged, choose_threshold(*chosen, delta), delta, 0.05))
     epsilon = epsilon_exact(mu, delta)
-    assert not outside(sum(bound <= epsilon for bound in bounds), 50, CONFIDENCE)
+    assert not outside(sum(bound <= epsilon for bound in bounds), 50, 0.95)
     # Counting finds much less than there is, but no trifle.
     assert np.mean(bounds) > 0.5 * epsilon
 
@@ -82,32 +100,37 @@ def test_the_best_statistic_is_that_of_the_likelihood_ratio(seed, numbers):
     rng = np.random.default_rng(seed)
     root = rng.standard_normal((numbers, numbers)) + 2 * np.eye(numbers)
     difference = rng.standard_normal(numbers)
-    noise = rng.standard_normal((2, 20_000, numbers)) @ root.T
-    weights = best_statistic(noise[0], noise[1] + difference, difference)
+    noise = rng.standard_normal((40_000, numbers)) @ root.T
+    (weights,) = best_statistics(noise, difference[np.newaxis])
     covariance = root @ root.T
     reached = weights @ difference / math.sqrt(weights @ covariance @ weights)
     best = math.sqrt(difference @ np.linalg.solve(covariance, difference))
     assert 0.99 * best < reached < best * (1 + 1e-9)
 
 
+def told_apart(seen, kinds, difference):
+    """Return the mu of the best statistic of one pair, learnt from what judges it."""
+    weights = best_statistics(seen - kinds * difference, difference[np.newaxis])
+    return Separations(seen @ weights.T, kinds).combined(np.eye(1), 1e-5)[0]
+
+
 def test_noise_that_two_numbers_share_hides_nothing():
     rng = np.random.default_rng(4)
-    noise = rng.standard_normal((2, 500, 1))
-    difference = np.array([0.0, 1e-3])
-    without, with_canary = np.repeat(noise[0], 2, axis=1), np.repeat(noise[1], 2, axis=1) + difference
-    weights = best_statistic(without, with_canary, difference)
-    assert gaussian_mu(without @ weights, with_canary @ weights).low > 100
+    kinds, difference = coins(rng, 1000, 1), np.array([0.0, 1e-3])
+    seen = np.repeat(rng.standard_normal((1000, 1)), 2, axis=1) + kinds * difference
+    assert told_apart(seen, kinds, difference).low > 100
 
 
 def test_what_has_no_noise_at_all_is_told_apart():
-    without, with_canary = np.zeros((50, 2)), np.ones((50, 2))
-    weights = best_statistic(without, with_canary, np.ones(2))
-    scores = without @ weights, with_canary @ weights
-    assert gaussian_mu(*scores).low == math.inf
-    assert epsilon_bound(*scores, choose_threshold(*scores, 1e-5), 1e-5) > 2
+    kinds = coins(np.random.default_rng(5), 100, 1)
+    seen = np.repeat(kinds, 2, axis=1).astype(float)
+    assert told_apart(seen, kinds, np.ones(2)).low > 1e6
+    scores = np.zeros(50), np.ones(50)
+    assert epsilon_bound(*scores, choose_threshold(*scores, 1e-5), 1e-5, 0.05) > 2
 
 
 def test_what_does_not_differ_gives_nothing_away():
-    same = np.zeros(50)
-    assert gaussian_mu(same, same).high == 0
-    assert epsilon_bound(same, same, choose_threshold(same, same, 1e-5), 1e-5) == 0
+    kinds, same = coins(np.random.default_rng(6), 100, 1), np.zeros(50)
+    (interval,) = Separations(np.ones((100, 1)), kinds).combined(np.eye(1), 1e-5)
+    assert (interval.low, interval.high) == (0, 0)
+    assert epsilon_bound(same, same, choose_threshold(same, same, 1e-5), 1e-5, 0.05) == 0

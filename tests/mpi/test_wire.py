@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from arrays import random_source
 
-from mu2mpi.audit.neighbours import WORST_CASE, Neighbour, neighbours
-from mu2mpi.audit.trials import play
+from mu2mpi.audit.canaries import CLIPPED, Canaries, Numbered
+from mu2mpi.audit.runs import play
 from mu2mpi.audit.wire import on_ranks
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator, MpiCommunicator
@@ -125,18 +125,21 @@ def test_without_noise_the_sums_themselves_are_sent(communicator, server):
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_the_audit_records_what_crosses_the_wire(communicator, server):
     size, rank = communicator.size, communicator.rank
-    experiment = Experiment(server=server, machines=size, rounds=ROUNDS, rho=1.0, **WORST_CASE)
-    schedule = plan(experiment, Neighbour(size * ROUNDS, None), size)
-    supplies, _ = neighbours(schedule, bytes(32))
+    experiment = Experiment(server=server, machines=size, rounds=ROUNDS, rho=1.0, **CLIPPED.settings)
+    schedule = plan(experiment, Numbered(size * ROUNDS, 2), size)
+    canaries = Canaries(schedule, CLIPPED, bytes(32))
+    kinds = np.arange(len(canaries)) % 2 == 0
     key = np.arange(8, dtype=np.uint32)
     recorder = Recorder(communicator._comm)
     mpi = MpiCommunicator(recorder)
     recorder.log.clear()
-    play(schedule, supplies[rank], mpi, key)
+    hosted = range(rank, rank + 1)
+    play(schedule, hosted, canaries.supply(hosted, kinds), mpi, key)
     sent = [before[0] for name, before, _ in recorder.log if name != "Bcast" or rank == 0]
 
     def watch(recorded):
-        play(schedule, supplies[recorded.rank], recorded, key)
+        hosted = range(recorded.rank, recorded.rank + 1)
+        play(schedule, hosted, canaries.supply(hosted, kinds), recorded, key)
         return recorded.sent, recorded.received
 
     ours = on_ranks(size, watch)

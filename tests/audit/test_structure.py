@@ -1,0 +1,134 @@
+"""Lattices in the noise are found, and ideal normals have none."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from mu2mpi.algorithm.machine import Machines
+from mu2mpi.algorithm.server import TrustedServer
+from mu2mpi.audit.finding import RISK
+from mu2mpi.audit.structure import ANGLE_BITS, RADIUS_BITS, TAIL_BITS, collect_tail, lattice_evidence
+from mu2mpi.audit.tails import attack_structure
+from mu2mpi.parallel import Communicator
+
+FINE, COARSE = 2.0**30.5, 2.0**15.5
+PAIRS = 120
+"""As many as lie in the tail of 10^9 normals."""
+
+
+def tail_of(rng, pairs, scale, u_bits=None, angle_bits=None):
+    """Return pairs of ideal normals in the tail, or of some that have few bits, rounded to the grid."""
+    u, turns = rng.random(pairs) * 2.0**-TAIL_BITS, rng.random(pairs)
+    if u_bits is not None:
+        u = np.maximum(1, np.floor(np.ldexp(u, u_bits))) * 2.0**-u_bits
+    if angle_bits is not None:
+        turns = np.rint(np.ldexp(turns, angle_bits)) * 2.0**-angle_bits
+    r = np.sqrt(-2 * np.log(u))
+    pair = np.array([r * np.cos(2 * np.pi * turns), r * np.sin(2 * np.pi * turns)])
+    return np.rint(pair * scale) / scale
+
+
+@pytest.mark.parametrize("scale", [FINE, COARSE, 2.0**9])
+def test_ideal_normals_raise_the_alarm_no_more_often_than_is_stated(scale):
+    rng = np.random.default_rng(1)
+    logs = np.array([lattice_evidence(tail_of(rng, PAIRS, scale), scale)[0] for _ in range(200)])
+    for risk in (0.5, 0.1, 0.02):
+        alarms = int(np.sum(logs > -math.log(risk)))
+        assert binom.sf(alarms - 1, 200, risk) > 1e-6
+    assert np.mean(np.exp(np.minimum(logs, 5))) < 2
+    assert logs.max() < -math.log(RISK)
+
+
+def test_normals_drawn_by_numpy_raise_no_alarm():
+    """Whole, not the tail alone: as many as take a second."""
+    rng, tail, count = np.random.default_rng(2), np.empty((2, 1000)), 0
+    hidden = np.arange(20_000_000).reshape(20, -1)
+    for _ in range(2):
+        noise = np.rint(rng.standard_normal(hidden.size) * FINE).astype(np.int64)
+        count = collect_tail(hidden + noise.reshape(hidden.shape), hidden, FINE, tail, count)
+    assert 0 < count < 30
+    assert lattice_evidence(tail[:, :count], FINE)[0] < -math.log(RISK)
+
+
+@pytest.mark.parametrize(
+    ("scale", "pairs", "u_bits", "angle_bits"),
+    [
+        (FINE, 5, 40, None),
+        (FINE, PAIRS, 50, None),
+        (FINE, 2 * PAIRS, 52, None),
+        (COARSE, 5, 32, None),
+        (FINE, 5, None, 24),
+        (FINE, 40, None, 31),
+        (COARSE, 40, None, 12),
+    ],
+)
+def test_lattices_are_found_and_named(scale, pairs, u_bits, angle_bits):
+    rng = np.random.default_rng(3)
+    name = f"radii on a lattice of 2^-{u_bits}" if u_bits else f"angles on a lattice of 2^-{angle_bits}"
+    for _ in range(5):
+        evidence, strongest = lattice_evidence(tail_of(rng, pairs, scale, u_bits, angle_bits), scale)
+        assert evidence > -math.log(RISK)
+        if pairs > 5:
+            assert strongest == name
+
+
+def test_a_lattice_that_messages_do_not_resolve_is_not_seen():
+    rng = np.random.default_rng(4)
+    for u_bits, angle_bits in ((52, None), (None, 40)):
+        assert lattice_evidence(tail_of(rng, PAIRS, COARSE, u_bits, angle_bits), COARSE)[0] < 3
+
+
+def test_a_lattice_between_whole_numbers_is_found():
+    rng = np.random.default_rng(5)
+    u = (np.floor(rng.random(20) * 2.0**18) + 0.5) * 2.0**-40
+    r, angle = np.sqrt(-2 * np.log(u)), rng.random(20)
+    pairs = np.rint(np.array([r * np.cos(angle), r * np.sin(angle)]) * FINE) / FINE
+    assert lattice_evidence(pairs, FINE)[0] > 20
+
+
+def test_pairs_of_the_tail_are_found_where_the_noise_puts_them():
+    hidden = np.arange(500).reshape(2, 250)
+    noise, scale = np.zeros(500, np.int64), 1000.0
+    # The last chunk has 244 coordinates, of which 116 are pairs.
+    for i, pair in ((0, (5600, 0)), (300, (-4000, 4000)), (371, (0, -5600)), (50, (5500, 0))):
+        noise[i], noise[i + 128] = pair
+    noise[372] = 9000
+    tail = np.zeros((2, 10))
+    assert collect_tail(hidden + noise.reshape(hidden.shape), hidden, scale, tail, 1) == 4
+    np.testing.assert_array_equal(tail[:, 1:4].T, [[5.6, 0], [-4, 4], [0, -5.6]])
+    assert collect_tail(hidden + noise.reshape(hidden.shape), hidden, scale, tail[:, :2], 1) == 2
+
+
+def test_lattices_are_looked_for_where_messages_can_resolve_them():
+    assert set(range(48, 71)) <= set(RADIUS_BITS)
+    assert min(RADIUS_BITS) >= TAIL_BITS
+    assert set(range(4, 53)) <= set(ANGLE_BITS)
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_real_messages_are_searched_for_lattices(monkeypatch, server):
+    """With noise on few rings in place of theirs, and with what numpy draws."""
+    rng = np.random.default_rng(6)
+    rings = True
+
+    def noised(q, schedule):
+        scale = schedule.sigma / schedule.resolution
+        noise = np.zeros((q.size // 256 + 1, 2, 128))
+        noise[0, :, :1] = tail_of(rng, 1, scale, 30 if rings else None)
+        flat = np.rint(noise.ravel()[: q.size] * scale).astype(np.int64)
+        return q + flat.reshape(q.shape)
+
+    monkeypatch.setattr(Machines, "noised", lambda self, t: noised(self.q, self.schedule))
+    monkeypatch.setattr(
+        TrustedServer, "_noised", lambda self, t, flat: noised(flat[:7850].reshape(10, 785), self._schedule)
+    )
+    found = attack_structure(server, bytes(32), 1, Communicator())
+    assert (found.normals, found.pairs) == (7_850_000, 119)
+    assert found.strongest == "radii on a lattice of 2^-30"
+    assert found.log_evidence > 100
+    rings = False
+    found = attack_structure(server, bytes(32), 1, Communicator())
+    assert found.pairs == 119
+    assert found.log_evidence < -math.log(RISK)
