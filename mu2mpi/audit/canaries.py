@@ -61,6 +61,8 @@ class WorstCase:
         What it is called.
     settings : dict
         Of the experiment.
+    steps : float
+        How large they are, relative to the largest that smoothness allows, where rho is 1 or more.
     chosen : bool
         Whether the audit chooses the query points, and samples differ in their feature as well as their
         class; if not they have the feature 1.
@@ -68,6 +70,7 @@ class WorstCase:
 
     words: str
     settings: dict[str, Any]
+    steps: float
     chosen: bool
 
     def label(self, t: int) -> int:
@@ -96,11 +99,11 @@ class WorstCase:
         return float(np.linalg.norm(factors @ z) / (2 * C))
 
 
-CLIPPED = WorstCase("with a clipping norm", {"clip_norm": 0.01, "diameter": 100.0}, chosen=False)
+CLIPPED = WorstCase("with a clipping norm", {"clip_norm": 0.01, "diameter": 100.0}, 1.0, chosen=False)
 """Samples of both classes have opposite increments, far longer than the clipping norm. No iterate comes near
 the surface of the ball, and x_t tells the sums of the rounds before exactly."""
 
-UNCLIPPED = WorstCase("with the default norm", {"diameter": 1.0, "eta_scale": 1e-3}, chosen=True)
+UNCLIPPED = WorstCase("with the default norm", {"diameter": 1.0}, 1e-3, chosen=True)
 """S = G + 2 L D is larger than G, and by the third round increments between far query points are longer than
 that. The guarantee has to hold for any query points."""
 

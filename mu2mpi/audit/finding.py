@@ -90,13 +90,13 @@ class Finding:
         found = []
         for attack in self.attacks:
             judgement = attack.judgement
-            for reading in (judgement.most, judgement.learnt):
-                if reading is not None and reading.share.low > 1:
-                    found.append(
-                        f"mu is at least {reading.share.low * self.rho:.4g} where rho = {self.rho:.4g} is "
-                        f"claimed ({reading.what}, {attack.words})"
-                    )
-                    break
+            told = [reading for reading in (judgement.most, judgement.learnt) if reading is not None]
+            highest = max(told, key=lambda reading: reading.share.low, default=None)
+            if highest is not None and highest.share.low > 1:
+                found.append(
+                    f"mu is at least {highest.share.low * self.rho:.4g} where rho = {self.rho:.4g} is "
+                    f"claimed ({highest.what}, {attack.words})"
+                )
             if judgement.epsilon_bound > self.epsilon:
                 found.append(
                     f"epsilon is at least {judgement.epsilon_bound:.4g} where {self.epsilon:.4g} is claimed "
@@ -156,12 +156,12 @@ class Finding:
         judgement, at_delta = attack.judgement, f"epsilon at delta = {self.delta:g}"
         rows = [[attack.words.capitalize(), *[""] * 4]]
         if judgement.overall is not None:
-            rows.append(self._row("mu, all samples", judgement.overall.share))
+            rows.append(self._row("mu of all samples", judgement.overall.share))
         for name, reading in (("most", judgement.most), ("least", judgement.least)):
             if reading is not None:
-                rows.append(self._row(f"mu, {name}: {reading.what}", reading.share))
+                rows.append(self._row(f"mu of the {name} telling: {reading.what}", reading.share))
         if judgement.learnt is not None:
-            rows.append(self._row(f"mu, learnt: {judgement.learnt.what}", judgement.learnt.share, ""))
+            rows.append(self._row(f"mu as learnt: {judgement.learnt.what}", judgement.learnt.share, ""))
         if judgement.overall is not None:
             rows.append(self._epsilon_row(f"{at_delta}, from mu", judgement.overall))
         bound = f"at least {judgement.epsilon_bound:.4g}"

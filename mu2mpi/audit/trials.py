@@ -123,12 +123,15 @@ def _plan(experiment: Experiment, case: WorstCase) -> Schedule:
                 "the replaced sample"
             )
     machines, each = experiment.machines or 1, MOST_SAMPLES
-    own: dict[str, object] = {"clip_norm": None, "eta_scale": None, **case.settings}
+    own: dict[str, object] = {"clip_norm": None, **case.settings}
     if experiment.method == "dp-sgd":
         each = POISSON_SAMPLES
         own["batch"] = experiment.batch or max(1, round(SHARE * machines * POISSON_SAMPLES))
     elif experiment.pieces.draws:
         each = experiment.rounds or 1
+    elif not experiment.pieces.hides_iterates:
+        # So small, however large the noise, that no iterate comes near the surface of the ball.
+        own["eta_scale"] = case.steps * min(1.0, experiment.rho)
     return plan(experiment.model_copy(update=own), Numbered(machines * each, 2), machines)
 
 

@@ -49,11 +49,11 @@ def test_the_code_keeps_its_claim_and_reaches_it(server):
             assert reading.share.high > LEAST
         assert 0.9 < judgement.overall.share.low < judgement.overall.share.high < 1.12
         assert 0.5 < judgement.learnt.share.low < 1
-        assert 0.1 < judgement.epsilon_bound < finding.epsilon
+        assert judgement.epsilon_bound < finding.epsilon
 
 
 @pytest.mark.parametrize(
-    ("rho", "settings"), [(0.05, {}), (8.0, {}), (8.0, {"machines": 5, "rounds": 3}), (40.0, {})]
+    ("rho", "settings"), [(0.05, {}), (8.0, {}), (8.0, {"machines": 5, "rounds": 3}), (40.0, {}), (1e-4, {})]
 )
 @pytest.mark.parametrize("server", SERVERS)
 def test_other_claims_are_kept_with_samples_of_norm_1(server, rho, settings):
@@ -81,7 +81,7 @@ def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, s
     finding = found(server, 300, rounds=4, **claim)
     assert len(finding.refutations) == 1
     assert "epsilon is at least" in finding.refutations[0]
-    assert "mu," not in finding.describe()
+    assert "mu of" not in finding.describe()
 
 
 def canaries_of(case, server="untrusted", **settings):
@@ -364,11 +364,11 @@ MACHINES = [
 )
 def test_the_audit_has_teeth(monkeypatch, server, break_it):
     break_it(monkeypatch)
-    finding = found(server, 300)
+    finding = found(server, 200)
     assert finding.refutations
-    # Where no noise is left, counting finds what 300 runs can show.
+    # Where no noise is left, counting finds what 200 runs can show.
     if finding.attacks[0].judgement.learnt.share.low > 100:
-        assert finding.attacks[0].judgement.epsilon_bound == pytest.approx(2.8, abs=0.2)
+        assert finding.attacks[0].judgement.epsilon_bound == pytest.approx(2.42, abs=0.2)
 
 
 def one_draw_a_rank(monkeypatch):
@@ -521,8 +521,8 @@ def test_command_for_other_estimators_and_query_points(capsys, estimator, query,
     assert cli.main(["audit", *arguments, "--rounds", "8", "--trials", "600"]) == 0
     out, _ = capsys.readouterr()
     assert f"{estimator} at {query}s, 3 machines" in " ".join(out.split())
-    for row in (line.split() for line in out.splitlines() if line.startswith("  mu, all samples")):
-        assert 0.9 < float(row[5]) < 1.1
+    for row in (line.split() for line in out.splitlines() if line.startswith("  mu of all samples")):
+        assert 0.9 < float(row[6]) < 1.1
     assert ("default norm" in out) == (query != "iterate" or estimator == "gradient")
 
 
