@@ -174,9 +174,10 @@ def test_epsilon_instead_of_rho(capsys, tmp_path):
     config.write_text("rho = 2.0\nmachines = 3\nrounds = 20\n")
     code, out, err = invoke(capsys, "run", "--config", config, "--epsilon", "2", "--output", path)
     assert code == 0, err
-    assert "rho = 0.501552 (epsilon = 2, delta = 1e-05)" in err
+    assert "rho = 0.500622 (epsilon = 2, delta = 1e-05)" in err
     assert (
-        "privacy of one sample of one machine (replace-one): epsilon = 2 at delta = 1e-05, rho = 0.50" in out
+        "privacy of one sample of one machine (replace-one): epsilon = 1.997 at delta = 1e-05, rho = 0.50"
+        in out
     )
     found = read_result(path).experiment
     assert found == Experiment(epsilon=2, machines=3, rounds=20)

@@ -242,9 +242,8 @@ def _noise(
     """Return the standard deviation of each draw of noise, where every message may be seen."""
     if math.isinf(rho):
         return 0.0
-    epsilon, delta = (1 - RESERVE) * epsilon, (1 - RESERVE) * delta
     if isinstance(sampling, WithReplacement):
-        return with_replacement_sigma(C, sampling.owned, sampling.most, rounds, epsilon, delta)
+        return with_replacement_sigma(C, sampling.owned, sampling.most, rounds, epsilon, delta, RESERVE)
     if isinstance(sampling, Poisson):
-        return poisson_sigma(C, sampling.probability, rounds, epsilon, delta)
+        return poisson_sigma(C, sampling.probability, rounds, epsilon, delta, RESERVE)
     return 2 * C * math.sqrt(touched) / rho

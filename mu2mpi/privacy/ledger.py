@@ -1,6 +1,7 @@
 """What a run claims of its privacy, with all that is needed to compute the claims again, and doing so."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -59,9 +60,7 @@ class PrivacyStatement:
         is not how they are accounted for.
     delta, epsilon, epsilon_exact : float
         (epsilon, delta)-DP by the paper's lemma, and the smallest epsilon that holds at this delta. Without
-        a rho, both are the one that the accountant gives. Both include `epsilon_sampler`.
-    epsilon_sampler : float
-        What of `epsilon_exact` is due to the noise as it is drawn, in place of exact rounded normals.
+        a rho, both are the one that the accountant gives.
     S : float
         The bound G + 2LD on the norm of an increment.
     clip_norm : float
@@ -100,6 +99,8 @@ class PrivacyStatement:
         sees nothing of the rounds before: every machine sees them, and has to be trusted with them.
     growth : float
         How large batches grow so that later noise hides earlier samples (`growing_batches`); else 0.
+    epsilon_sampler : float
+        What of `epsilon_exact` is due to noise that is drawn, in place of exact rounded normals.
     """
 
     server: str
@@ -155,10 +156,7 @@ def _batches(statement: PrivacyStatement) -> NDArray[np.int64]:
 
 
 def draws(statement: PrivacyStatement) -> Deviation:
-    """Return how far the noise of all releases that tell of one sample is from exact rounded normals.
-
-    Other machines draw theirs in the same way whatever the sample is, and so do releases that it is not in.
-    """
+    """Return how far the noise of all releases that tell of one sample is from exact rounded normals."""
     if statement.sigma == 0:
         return EXACT
     smallest = largest = statement.sigma / statement.resolution
@@ -180,38 +178,36 @@ def recomputed(statement: PrivacyStatement) -> PrivacyStatement:
     InputError
         If the accountant is dp-accounting, and not installed.
     """
-    if statement.accountant in SUBSAMPLED and statement.sigma > 0:
-        rho = math.nan
-        exact_at = lemma_at = partial(_subsampled_epsilon, statement)
-    else:
-        rho = rho_of(releases(statement))
-        exact_at, lemma_at = partial(epsilon_exact, rho), partial(epsilon_paper, rho)
+    rho, exact_at = _with_exact_noise(statement)
+    lemma_at = exact_at if math.isnan(rho) else partial(epsilon_paper, rho)
     delta, of_all = statement.delta, draws(statement)
-    epsilon = with_sampler(exact_at, delta, of_all)
+    epsilon, exact = with_sampler(exact_at, delta, of_all), exact_at(delta)
     return replace(
         statement,
         rho=rho,
         epsilon=with_sampler(lemma_at, delta, of_all),
         epsilon_exact=epsilon,
-        epsilon_sampler=epsilon - exact_at(delta) if math.isfinite(epsilon) else 0.0,
+        epsilon_sampler=epsilon - exact if math.isfinite(exact) else 0.0,
     )
 
 
 def check_sampler(statement: PrivacyStatement) -> None:
-    """Refuse noise that is drawn on so fine a grid, and so often, that its deviations from exact noise count.
-
-    Raises
-    ------
-    InputError
-        If they cost more of epsilon than the share that is left to them.
-    """
-    exact = statement.epsilon_exact - statement.epsilon_sampler
-    if math.isinf(draws(statement).square) or not is_negligible(statement.epsilon_exact, exact):
+    """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them."""
+    exact = _with_exact_noise(statement)[1](statement.delta)
+    if not is_negligible(statement.epsilon_exact, exact):
         raise InputError(
             f"{statement.rounds:,} rounds of {statement.parameters:,} coordinates take more draws of noise "
             f"than are known to be as good as exact ones with rho = {statement.rho:g}; give fewer --rounds, "
             "or a larger --rho"
         )
+
+
+def _with_exact_noise(statement: PrivacyStatement) -> tuple[float, Callable[[float], float]]:
+    """Return rho, or NaN, and what gives the epsilon at a delta that exact noise would have."""
+    if statement.accountant in SUBSAMPLED and statement.sigma > 0:
+        return math.nan, partial(_subsampled_epsilon, statement)
+    rho = rho_of(releases(statement))
+    return rho, partial(epsilon_exact, rho)
 
 
 def _subsampled_epsilon(statement: PrivacyStatement, delta: float) -> float:

@@ -202,7 +202,7 @@ def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignor
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
-    bits = int64(math.log2(scale)) - SPREAD_BITS - 1 if scale > FINEST else -1
+    bits = math.frexp(scale)[1] - SPREAD_BITS - 2 if scale > FINEST else -1
     for chunk in range(message.size // CHUNK):
         part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
         for machine in range(first, first + count):

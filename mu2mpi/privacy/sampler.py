@@ -51,6 +51,10 @@ SMALL = 0.01
 """The share is of this where epsilon is smaller."""
 
 
+LARGEST_EPSILON = 700.0
+"""Beyond it, draws that are never made would not be rare enough, and nothing is known."""
+
+
 class Deviation(NamedTuple):
     """How far all draws that tell of one sample are from exact ones.
 
@@ -113,7 +117,7 @@ def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Devi
     Returns
     -------
     float
-        Infinite if the deviation is too large to say anything.
+        Infinite if the deviation, or epsilon with exact noise, is too large to say anything.
 
     Notes
     -----
@@ -121,8 +125,10 @@ def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Devi
     (epsilon, delta'') for P follows (epsilon + 2 xi, e^xi delta'' + (1 + e^(epsilon + xi)) delta') for Q.
     """
     exact = epsilon_at(delta)
-    if draws == EXACT or math.isinf(exact):
+    if draws == EXACT:
         return exact
+    if exact > LARGEST_EPSILON:
+        return math.inf
     ceiling = 1.01 * exact + 0.01
     xi = draws.loss(ceiling + math.log(2 / (SHARE * delta)))
     if 2 * xi > ceiling:
@@ -132,5 +138,5 @@ def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Devi
 
 
 def is_negligible(epsilon: float, exact: float) -> bool:
-    """Return whether the sampler adds no more than its reserve to the epsilon of exact noise."""
-    return math.isinf(exact) or epsilon - exact <= RESERVE * max(exact, SMALL)
+    """Return whether the sampler adds no more than its reserve to what epsilon exact noise has, if any."""
+    return exact > LARGEST_EPSILON or epsilon - exact <= RESERVE * max(exact, SMALL)

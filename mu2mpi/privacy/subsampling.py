@@ -52,7 +52,7 @@ def fewest_drawn(samples: int, rounds: int, epsilon: float, delta: float) -> int
 
 
 def with_replacement_sigma(
-    C: float, samples: int, drawn: int, rounds: int, epsilon: float, delta: float
+    C: float, samples: int, drawn: int, rounds: int, epsilon: float, delta: float, reserve: float = 0.0
 ) -> float:
     """Return the standard deviation of the noise for the sum of some samples drawn with replacement.
 
@@ -64,6 +64,8 @@ def with_replacement_sigma(
         n, K and R: in each of R rounds, K of n samples are drawn.
     epsilon, delta : float
         What all rounds together are to keep to.
+    reserve : float, optional
+        Share of both that is left to something else.
 
     Returns
     -------
@@ -93,7 +95,8 @@ def with_replacement_sigma(
             f"for at least {fewest} of the {samples} samples of a machine; give --batch {fewest}, or more "
             "--rounds"
         )
-    return _constant(C, samples, drawn, rounds, delta) / epsilon
+    left = 1 - reserve
+    return _constant(C, samples, drawn, rounds, left * delta) / (left * epsilon)
 
 
 def with_replacement_epsilon(
@@ -162,10 +165,13 @@ def _poisson_losses(multiplier: float, probability: float, rounds: int) -> Any:
 
 
 @lru_cache(maxsize=32)
-def poisson_sigma(C: float, probability: float, rounds: int, epsilon: float, delta: float) -> float:
+def poisson_sigma(
+    C: float, probability: float, rounds: int, epsilon: float, delta: float, reserve: float = 0.0
+) -> float:
     """Return noise with which `poisson_epsilon` is at most epsilon, and a share of 10^-4 less is too little.
 
-    With small epsilon and many rounds, the rounding of losses alone asks for some percent of it or more.
+    A share of epsilon and delta may be left as a reserve. With small epsilon and many rounds, the rounding of
+    losses alone asks for some percent of it or more.
 
     Raises
     ------
@@ -178,8 +184,10 @@ def poisson_sigma(C: float, probability: float, rounds: int, epsilon: float, del
             f"--delta {LEAST_DELTA:g}"
         )
 
+    left = 1 - reserve
+
     def suffices(multiplier: float) -> bool:
-        return poisson_epsilon(1.0, probability, rounds, multiplier, delta) <= epsilon
+        return poisson_epsilon(1.0, probability, rounds, multiplier, left * delta) <= left * epsilon
 
     high = 1.0
     while not suffices(high):

@@ -49,7 +49,7 @@ STATEMENT = make_statement()
 
 
 @given(
-    st.floats(math.log(1e-3), math.log(50)).map(math.exp),
+    st.floats(math.log(1e-3), math.log(20)).map(math.exp),
     st.floats(math.log(1e-15), math.log(0.1)).map(math.exp),
     st.integers(1, 10**6),
     max_examples=20,

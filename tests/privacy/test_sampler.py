@@ -243,7 +243,7 @@ def test_on_a_fine_grid_a_draw_is_spread_by_uniform_integers(scale, d):
     flat, _ = padded_zeros((1, d))
     out, shaped = padded_zeros((1, d))
     add_noise(out, flat, key_words(key), MACHINE, 2, 1, 9, scale)
-    bits = math.floor(math.log2(scale)) - SPREAD_BITS - 1
+    bits = (int(scale).bit_length() - 1) - SPREAD_BITS - 1
     words = np.concatenate([ref.noise_words(key, (MACHINE + 256, 2, 9), c) for c in range(-(-d // CHUNK))])
     offsets = (words >> np.uint64(63 - bits)).astype(np.int64) - 2**bits if scale > FINEST else 0
     draw = np.rint(scale * standard_normal(key_words(key), MACHINE, 2, 9, d)).astype(np.int64)
