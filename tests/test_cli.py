@@ -176,7 +176,7 @@ def test_epsilon_instead_of_rho(capsys, tmp_path):
     assert code == 0, err
     assert "rho = 0.500622 (epsilon = 2, delta = 1e-05)" in err
     assert (
-        "privacy of one sample of one machine (replace-one): epsilon = 1.997 at delta = 1e-05, rho = 0.50"
+        "privacy of one sample of one machine (replace-one): epsilon = 1.996 at delta = 1e-05, rho = 0.50"
         in out
     )
     found = read_result(path).experiment

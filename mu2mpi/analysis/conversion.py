@@ -88,9 +88,9 @@ class _Answer(NamedTuple):
 def _find_rho(epsilon: float, delta: float) -> _Answer:
     rho = Experiment.make({"epsilon": epsilon, "delta": delta}).rho
     words = (
-        f"rho = {rho:.8g} is the largest with which a run is (epsilon, delta)-DP with epsilon = {epsilon:g} and "
-        f"delta = {delta:g}, of which a 512th is left to the draws of its noise. By the paper's lemma it would "
-        f"be {rounded_down(rho_paper(epsilon, delta))}."
+        f"rho = {rho:.8g} is the largest with which a run is (epsilon, delta)-DP with epsilon = {epsilon:g} "
+        f"and delta = {delta:g}, of which a 512th is left to the draws of its noise. By the paper's lemma it "
+        f"would be {rounded_down(rho_paper(epsilon, delta))}."
     )
     return _Answer(words, rho, epsilon, delta)
 
