@@ -122,7 +122,8 @@ def describe_privacy(privacy: PrivacyStatement) -> str:
         f"when one sample of one machine is replaced ({privacy.adjacency}), {claim}",
         f"Increments were clipped to norm {privacy.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
         f"coordinate of the noise has standard deviation {privacy.sigma:.6g} for the sum over machines"
-        f"{', times their batch,' if privacy.growth else ','} on a grid of {privacy.resolution:.3g}.",
+        f"{', times their batch,' if privacy.growth else ','} on a grid of {privacy.resolution:.3g}. "
+        f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} is for draws that are not quite exact.",
     ]
     paragraphs += [f"WARNING: {warning}" for warning in warnings]
     return "\n".join(as_paragraph(paragraph) for paragraph in paragraphs)

@@ -83,10 +83,9 @@ class PrivacyStatement:
     adjacency, unit : str
         Always ``"replace-one"``, and ``"one sample of one machine"``.
     accountant : str
-        ``"gaussian"`` if one sample is in some Gaussian releases, from which rho follows;
-        ``"last-iterate"`` if noise of later steps counts, too. Where samples are
-        drawn at random: ``"strong-composition"``, Lowy and Razaviyayn's theorem, or ``"pld"``, the
-        distribution of the privacy loss by dp-accounting.
+        ``"gaussian"`` if one sample is in some Gaussian releases, from which rho follows; ``"last-iterate"``
+        if noise of later steps counts, too. Where samples are drawn at random: ``"strong-composition"``, Lowy
+        and Razaviyayn's theorem, or ``"pld"``, the distribution of the privacy loss by dp-accounting.
     samples : int
         The number n of samples that each machine uses, or draws from.
     drawn : float
@@ -193,7 +192,8 @@ def recomputed(statement: PrivacyStatement) -> PrivacyStatement:
 
 def check_sampler(statement: PrivacyStatement) -> None:
     """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them."""
-    exact = _with_exact_noise(statement)[1](statement.delta)
+    _, exact_at = _with_exact_noise(statement)
+    exact = exact_at(statement.delta)
     if not is_negligible(statement.epsilon_exact, exact):
         raise InputError(
             f"{statement.rounds:,} rounds of {statement.parameters:,} coordinates take more draws of noise "
