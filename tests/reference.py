@@ -598,13 +598,13 @@ def epsilon_sampled(
     """Return what docs/privacy.md states for so many draws on a grid of so many units, to many digits."""
     with mpmath.workdps(DIGITS):
         delta, two = mpmath.mpf(delta), mpmath.mpf(2)
-        if epsilon_at(delta) > 700:
-            return mpmath.inf
         width = two**-10 if scale > 2**21 else 1 / mpmath.mpf(scale)
         square = draws * (6.5 * two**-49 / width) ** 2
         largest = two**-41 / width + two**-60 / width**2
         ceiling = 1.01 * epsilon_at(delta) + 0.01
         log = ceiling + mpmath.log(2**12 / delta)
+        if log > 730:
+            return mpmath.inf
         linear = largest * log / 3
         xi = square + linear + mpmath.sqrt(linear**2 + 2 * square * log)
         if 2 * xi > ceiling:

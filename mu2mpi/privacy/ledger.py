@@ -194,7 +194,7 @@ def check_sampler(statement: PrivacyStatement) -> None:
     """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them."""
     _, exact_at = _with_exact_noise(statement)
     exact = exact_at(statement.delta)
-    if not is_negligible(statement.epsilon_exact, exact):
+    if not is_negligible(statement.epsilon_exact, exact, statement.delta):
         raise InputError(
             f"{statement.rounds:,} rounds of {statement.parameters:,} coordinates take more draws of noise "
             f"than are known to be as good as exact ones with rho = {statement.rho:g}; give fewer --rounds, "

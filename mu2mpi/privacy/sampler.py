@@ -51,8 +51,9 @@ SMALL = 0.01
 """The share is of this where epsilon is smaller."""
 
 
-LARGEST_EPSILON = 700.0
-"""Beyond it, draws that are never made would not be rare enough, and nothing is known."""
+RAREST = 730.0
+"""Radii beyond the largest that is ever drawn have a probability of e^-760, over 10^13 pairs e^-730: where
+something that rare counts, nothing is known."""
 
 
 class Deviation(NamedTuple):
@@ -127,16 +128,26 @@ def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Devi
     exact = epsilon_at(delta)
     if draws == EXACT:
         return exact
-    if exact > LARGEST_EPSILON:
+    log_inverse = _log_inverse(exact, delta)
+    if log_inverse > RAREST:
         return math.inf
-    ceiling = 1.01 * exact + 0.01
-    xi = draws.loss(ceiling + math.log(2 / (SHARE * delta)))
-    if 2 * xi > ceiling:
+    xi = draws.loss(log_inverse)
+    if 2 * xi > _ceiling(exact):
         return math.inf
     epsilon = epsilon_at(delta * (1 - SHARE) * math.exp(-xi)) + 2 * xi
-    return epsilon if epsilon <= ceiling else math.inf
+    return epsilon if epsilon <= _ceiling(exact) else math.inf
 
 
-def is_negligible(epsilon: float, exact: float) -> bool:
-    """Return whether the sampler adds no more than its reserve to what epsilon exact noise has, if any."""
-    return exact > LARGEST_EPSILON or epsilon - exact <= RESERVE * max(exact, SMALL)
+def is_negligible(epsilon: float, exact: float, delta: float) -> bool:
+    """Return whether the sampler adds no more than its reserve to exact noise's epsilon, if one is known."""
+    return _log_inverse(exact, delta) > RAREST or epsilon - exact <= RESERVE * max(exact, SMALL)
+
+
+def _ceiling(exact: float) -> float:
+    """Return what no epsilon passes that is stated for one with exact noise."""
+    return 1.01 * exact + 0.01
+
+
+def _log_inverse(exact: float, delta: float) -> float:
+    """Return -log delta' with which (1 + e^epsilon) delta' is below the share of delta that is left to it."""
+    return _ceiling(exact) + math.log(2 / (SHARE * delta))

@@ -277,7 +277,7 @@ def test_large_runs_cost_next_to_nothing(d, rounds, rho):
     exact = epsilon_exact(rho, 1e-6)
     stated = with_sampler(lambda x: epsilon_exact(rho, x), 1e-6, deviation(d, rounds, scale, scale))
     assert exact < stated < exact * 1.002
-    assert is_negligible(stated, exact)
+    assert is_negligible(stated, exact, 1e-6)
 
 
 def test_the_cost_grows_with_draws_and_grid_and_is_refused_where_nothing_is_known():
@@ -291,4 +291,8 @@ def test_the_cost_grows_with_draws_and_grid_and_is_refused_where_nothing_is_know
     assert math.isinf(with_sampler(lambda _: 1.0, 1e-5, Deviation(1.0, 1.0)))
     assert with_sampler(lambda _: 1.0, 1e-5, EXACT) == 1.0
     assert math.isinf(with_sampler(lambda _: math.inf, 1e-5, some))
-    assert not is_negligible(1 + 2 * RESERVE, 1.0)
+    assert not is_negligible(1 + 2 * RESERVE, 1.0, 1e-5)
+    # What can be drawn has a largest radius, so that nothing is known of what is rarer than to pass it.
+    assert with_sampler(lambda _: 700.0, 1e-5, some) < 701
+    assert math.isinf(with_sampler(lambda _: 710.0, 1e-5, some))
+    assert is_negligible(math.inf, 710.0, 1e-5)
