@@ -603,7 +603,7 @@ def epsilon_sampled(
         largest = two**-41 / width + two**-60 / width**2
         ceiling = 1.01 * epsilon_at(delta) + 0.01
         log = ceiling + mpmath.log(2**12 / delta)
-        if log > 730:
+        if log > 640:
             return mpmath.inf
         linear = largest * log / 3
         xi = square + linear + mpmath.sqrt(linear**2 + 2 * square * log)

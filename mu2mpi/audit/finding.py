@@ -104,7 +104,7 @@ class Finding:
                 )
         if self._sees_lattice:
             found.append(f"the noise is not normal: it has {self.structure.strongest}")
-        return found
+        return [*found, *(words for is_less, words in self.structure.faults if is_less)]
 
     @property
     def alarms(self) -> list[str]:
@@ -119,7 +119,7 @@ class Finding:
                 )
             if attack.layout is not None:
                 found.append(f"{attack.layout} ({attack.words})")
-        return found
+        return [*found, *(words for is_less, words in self.structure.faults if not is_less)]
 
     @property
     def complaints(self) -> list[str]:
@@ -132,7 +132,7 @@ class Finding:
 
     @property
     def _sees_lattice(self) -> bool:
-        return self.structure.log_evidence > -math.log(RISK)
+        return self.structure.log_evidence > math.log(self.structure.threshold)
 
     def describe(self) -> str:
         """Say what was done, and put what was found next to what is claimed; no line break at the end."""
@@ -184,11 +184,11 @@ class Finding:
 
     def _structure(self) -> str:
         """Say what was found of the noise alone."""
-        structure, threshold = self.structure, -math.log(RISK)
+        structure, threshold = self.structure, math.log(self.structure.threshold)
         return (
-            f"Fine structure of the noise, 10 x 785 coordinates: {structure.normals:.3g} normals, "
+            f"Noise of real messages, 10 x 785 coordinates: {structure.normals:.3g} normals, "
             f"{structure.pairs:,} pairs in the tail; log evidence of a lattice {structure.log_evidence:.3g}, "
-            f"where more than {threshold:.3g} refutes."
+            f"where more than {threshold:.3g} refutes; {len(structure.faults) or 'no'} faults of size."
         )
 
     def _method(self) -> str:

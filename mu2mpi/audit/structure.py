@@ -50,14 +50,20 @@ class Structure:
         How many pairs of them lie in the tail.
     log_evidence : float
         Logarithm of the evidence for a lattice.
+    threshold : float
+        Evidence beyond which there is one.
     strongest : str
         The lattice that fits best, in words.
+    faults : tuple of (bool, str)
+        What else is wrong with the noise: whether less is hidden than is claimed, and in words.
     """
 
     normals: int
     pairs: int
     log_evidence: float
+    threshold: float
     strongest: str
+    faults: tuple[tuple[bool, str], ...] = ()
 
 
 @kernel

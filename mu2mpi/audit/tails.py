@@ -1,4 +1,7 @@
-"""The tail of the noise of real messages, on the dimensions of a real run."""
+"""The noise of messages on the dimensions of a real run: its tail, its size, and whether any comes twice."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,6 +10,7 @@ from mu2mpi.algorithm.machine import HostedSamples, Machines
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.algorithm.server import make_server
 from mu2mpi.audit.canaries import FEATURE_TYPE, Numbered
+from mu2mpi.audit.sizes import add_squares, signatures, size_faults
 from mu2mpi.audit.structure import TAIL_BITS, Structure, collect_tail, lattice_evidence
 from mu2mpi.experiment import Experiment
 from mu2mpi.parallel import Communicator, block
@@ -14,17 +18,31 @@ from mu2mpi.preparation import plan
 from mu2mpi.privacy.noise import derive_key, key_words
 from mu2mpi.timing import Stopwatch
 
-__all__ = ["attack_structure"]
+__all__ = ["MESSAGES", "attack_structure"]
 
-CLASSES, PIXELS, ROUNDS, RHO = 10, 784, 60_000, 4.0
-"""A run on MNIST with one machine, which has all of its samples."""
+CLASSES, PIXELS, MACHINES, ROUNDS = 10, 784, 10, 60_000
+"""Ten machines, each with as many samples as MNIST."""
 
-ROUNDS_A_RUN = 1000
-"""Of which only so many are taken with each noise key."""
+RHOS = 4.0, 4.0, 4.0, 0.25
+"""Of runs in turn. With the last, the grid is so fine that draws are spread, and messages show no lattice."""
+
+MESSAGES = 1000
+"""How many are taken with each noise key: of all machines in some rounds, or of the server in more."""
 
 
-def attack_structure(server: str, root: bytes, normals: int, communicator: Communicator) -> Structure | None:
-    """Look for a lattice in the noise that a server's messages carry.
+class _Seen(NamedTuple):
+    """What was seen of the messages of one noise key."""
+
+    tail: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    sums: NDArray[np.float64]
+    repeated: int
+
+
+def attack_structure(
+    server: str, root: bytes, normals: int, risk: float, communicator: Communicator
+) -> Structure | None:
+    """Look for a lattice in the noise that a server's messages carry, and for noise of another size.
 
     Parameters
     ----------
@@ -33,7 +51,9 @@ def attack_structure(server: str, root: bytes, normals: int, communicator: Commu
     root : bytes
         32 bytes from which the noise keys follow.
     normals : int
-        How many to draw, at least.
+        How many to draw, at least; no fewer than one run with each of `RHOS` has.
+    risk : float
+        The probability with which faultless noise may be complained of, half of it for each of the two.
     communicator : Communicator
         The ranks, among which the runs are divided.
 
@@ -43,37 +63,58 @@ def attack_structure(server: str, root: bytes, normals: int, communicator: Commu
         On rank 0; None elsewhere.
     """
     with communicator.together():
-        experiment = Experiment(server=server, machines=1, rounds=ROUNDS, rho=RHO)
-        schedule = plan(experiment, Numbered(ROUNDS, CLASSES, PIXELS), 1)
-    runs = -(-normals // (ROUNDS_A_RUN * schedule.d))
+        experiments = [Experiment(server=server, machines=MACHINES, rounds=ROUNDS, rho=rho) for rho in RHOS]
+        schedules = [
+            plan(experiment, Numbered(MACHINES * ROUNDS, CLASSES, PIXELS), 1) for experiment in experiments
+        ]
+    d = schedules[0].d
+    runs = max(len(RHOS), -(-normals // (MESSAGES * d)))
     mine = block(runs, communicator.size, communicator.rank)
-    keys = [key_words(derive_key(root, "noise", f"structure, run {n}")) for n in mine]
-    tails = communicator.gather([_tail(schedule, key) for key in keys])
-    if tails is None:
+    seen = [_look(schedules[n % len(RHOS)], derive_key(root, "noise", f"structure, run {n}")) for n in mine]
+    everyones = communicator.gather(seen)
+    if everyones is None:
         return None
-    pairs = np.hstack([np.empty((2, 0)), *(tail for of_rank in tails for tail in of_rank)])
-    evidence, strongest = lattice_evidence(pairs, schedule.sigma / schedule.resolution)
-    return Structure(runs * ROUNDS_A_RUN * schedule.d, pairs.shape[1], evidence, strongest)
+    everything = [of_run for of_rank in everyones for of_run in of_rank]
+    telling = [of_run.tail for n, of_run in enumerate(everything) if RHOS[n % len(RHOS)] == RHOS[0]]
+    evidence, strongest = lattice_evidence(np.hstack(telling), schedules[0].sigma / schedules[0].resolution)
+    pairs = sum(of_run.tail.shape[1] for of_run in everything)
+    squares, sums = sum(of_run.squares for of_run in everything), [of_run.sums for of_run in everything]
+    repeated = sum(of_run.repeated for of_run in everything)
+    faults = size_faults(squares, np.concatenate(sums), repeated, pairs, risk / 2)
+    return Structure(runs * MESSAGES * d, pairs, evidence, 2 / risk, strongest, faults)
 
 
-def _tail(schedule: Schedule, key: NDArray[np.uint32]) -> NDArray[np.float64]:
-    """Return the pairs of the tail of one run's noise, in units of their standard deviation."""
-    is_trusted = schedule.server == "trusted"
-    machines = Machines(schedule, range(1), _blank, None if is_trusted else key)
-    server = make_server(schedule, Communicator(), key if is_trusted else None)
-    scale, clock, count = schedule.sigma / schedule.resolution, Stopwatch(), 0
-    tail = np.empty((2, ROUNDS_A_RUN * schedule.d >> TAIL_BITS - 6))
-    for t in range(1, ROUNDS_A_RUN + 1):
-        server.round(t, machines, clock)
-        message = server.iterates.direction
-        if message is None:
-            raise RuntimeError("the server took no step")
-        count = collect_tail(message, machines.q, scale, tail, count)
-    return tail[:, :count]
+def _look(schedule: Schedule, key: bytes) -> _Seen:
+    """Return what is seen of the noise of some messages under one key."""
+    scale, count = schedule.sigma / schedule.resolution, 0
+    tail = np.empty((2, MESSAGES * schedule.d >> TAIL_BITS - 6))
+    squares, sums, found = np.zeros(schedule.d), [], []
+    for message, hidden in _messages(schedule, key):
+        count = collect_tail(message, hidden, scale, tail, count)
+        sums.append(add_squares(squares, message, hidden, scale))
+        found.append(signatures(message - hidden))
+    distinct = np.unique(np.concatenate(found))
+    return _Seen(tail[:, :count], squares, np.array(sums), sum(map(len, found)) - len(distinct))
+
+
+def _messages(schedule: Schedule, key: bytes) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Return messages of rounds from all of the run, each with what it hides."""
+    is_trusted, words = schedule.server == "trusted", key_words(key)
+    hosts = range(1) if is_trusted else range(schedule.machines)
+    chosen = np.random.default_rng(list(key)).choice(
+        schedule.rounds - 1, MESSAGES // len(hosts), replace=False
+    )
+    for machine in hosts:
+        machines = Machines(schedule, range(machine, machine + 1), _blank, None if is_trusted else words)
+        server = make_server(schedule, Communicator(), words if is_trusted else None)
+        for t in (np.sort(chosen) + 1).tolist():
+            server.round(t, machines, Stopwatch())
+            if server.iterates.direction is None:
+                raise RuntimeError("the server took no step")
+            yield server.iterates.direction, machines.q
 
 
 def _blank(t: int) -> HostedSamples:
-    """Return the same sample for some rounds from t on: what the noise hides is known to the adversary."""
-    features = np.ones((ROUNDS_A_RUN, PIXELS), FEATURE_TYPE)
-    sizes = np.ones((ROUNDS_A_RUN, 1), np.int64)
-    return HostedSamples(features, np.zeros(ROUNDS_A_RUN, np.int32), np.ones(ROUNDS_A_RUN), sizes, t)
+    """Return the same sample for any round: what the noise hides is known to the adversary."""
+    features, sizes = np.ones((1, PIXELS), FEATURE_TYPE), np.ones((1, 1), np.int64)
+    return HostedSamples(features, np.zeros(1, np.int32), np.ones(1), sizes, t)

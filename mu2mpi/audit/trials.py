@@ -23,8 +23,8 @@ from mu2mpi.warmup import kernel_calls, start_compiler
 
 __all__ = ["NORMALS_A_TRIAL", "audit"]
 
-NORMALS_A_TRIAL = 750_000
-"""How many normals are looked at for lattices, for each of the trials."""
+NORMALS_A_TRIAL = 500_000
+"""How many normals of messages of real size are looked at, for each of the trials."""
 
 FEWEST_MACHINES, FEWEST_ROUNDS = 3, 3
 """With a trusted server, a machine other than the first and the canary's must see a step taken after it."""
@@ -88,7 +88,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
         _attack(schedule, case, trials, derive_key(root, "case", case.words), experiment.delta, communicator)
         for schedule, case in zip(plans, cases, strict=True)
     ]
-    structure = attack_structure(experiment.server, root, trials * NORMALS_A_TRIAL, communicator)
+    structure = attack_structure(experiment.server, root, trials * NORMALS_A_TRIAL, RISK, communicator)
     finding = None
     if structure is not None:
         schedule = plans[0]

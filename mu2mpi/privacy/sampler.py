@@ -51,9 +51,9 @@ SMALL = 0.01
 """The share is of this where epsilon is smaller."""
 
 
-RAREST = 730.0
-"""Radii beyond the largest that is ever drawn have a probability of e^-760, over 10^13 pairs e^-730: where
-something that rare counts, nothing is known."""
+RAREST = 640.0
+"""Of u below 2^-980 = e^-679 nothing is known, nor in any of 10^16 pairs with a probability of e^-642: where
+something that rare counts, no epsilon is stated."""
 
 
 class Deviation(NamedTuple):

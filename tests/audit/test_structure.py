@@ -1,4 +1,4 @@
-"""Lattices in the noise are found, and ideal normals have none."""
+"""Lattices in the noise, noise of another size or that comes twice are found; ideal normals have none."""
 
 import math
 
@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from mu2mpi.algorithm import machine
+from mu2mpi.algorithm import server as server_module
 from mu2mpi.algorithm.machine import Machines
 from mu2mpi.algorithm.server import TrustedServer
 from mu2mpi.audit.finding import RISK
+from mu2mpi.audit.sizes import add_squares, signatures, size_faults
 from mu2mpi.audit.structure import ANGLE_BITS, RADIUS_BITS, TAIL_BITS, collect_tail, lattice_evidence
-from mu2mpi.audit.tails import attack_structure
+from mu2mpi.audit.tails import RHOS, attack_structure
 from mu2mpi.parallel import Communicator
+from mu2mpi.privacy.noise import add_noise
+from mu2mpi.privacy.sampler import FINEST
 
 FINE, COARSE = 2.0**30.5, 2.0**15.5
 PAIRS = 120
@@ -124,11 +129,94 @@ def test_real_messages_are_searched_for_lattices(monkeypatch, server):
     monkeypatch.setattr(
         TrustedServer, "_noised", lambda self, t, flat: noised(flat[:7850].reshape(10, 785), self._schedule)
     )
-    found = attack_structure(server, bytes(32), 1, Communicator())
-    assert (found.normals, found.pairs) == (7_850_000, 119)
+    found = attack_structure(server, bytes(32), 1, RISK, Communicator())
+    assert (found.normals, found.pairs) == (len(RHOS) * 7_850_000, len(RHOS) * 119)
     assert found.strongest == "radii on a lattice of 2^-30"
     assert found.log_evidence > 100
     rings = False
-    found = attack_structure(server, bytes(32), 1, Communicator())
-    assert found.pairs == 119
+    found = attack_structure(server, bytes(32), 1, RISK, Communicator())
+    assert found.pairs == len(RHOS) * 119
+    assert found.log_evidence < -math.log(RISK)
+    # One pair of each message is all the noise that there is.
+    assert any("of its deviation in coordinate" in words for _, words in found.faults)
+
+
+# ------------------------------------------------------------------------------- size, and noise used twice
+
+
+def test_sums_of_squares_of_ideal_normals_are_complained_of_no_more_often_than_is_stated():
+    rng = np.random.default_rng(7)
+    complaints, d, messages = 0, 300, 1000
+    for _ in range(300):
+        squares, sums = rng.chisquare(messages, d), rng.chisquare(d, messages)
+        sums *= squares.sum() / sums.sum()
+        pairs = rng.poisson(messages * 150 * 2.0**-TAIL_BITS)
+        complaints += bool(size_faults(squares, sums, 0, pairs, 0.2))
+    assert binom.sf(complaints - 1, 300, 0.2) > 1e-6
+
+
+def test_squares_are_those_of_each_coordinate_and_message():
+    rng = np.random.default_rng(8)
+    hidden, squares = rng.integers(-1000, 1000, (3, 7)), np.zeros(21)
+    noise = rng.integers(-50, 50, (2, 3, 7))
+    sums = [add_squares(squares, hidden + of_one, hidden, 10.0) for of_one in noise]
+    np.testing.assert_allclose(squares, ((noise / 10.0) ** 2).sum(axis=0).ravel())
+    np.testing.assert_allclose(sums, ((noise / 10.0) ** 2).sum(axis=(1, 2)))
+
+
+def test_equal_chunks_have_equal_signatures_and_others_have_others():
+    noise = np.random.default_rng(9).integers(-(2**20), 2**20, (2, 1, 5 * 256 + 7))
+    noise[1, 0, 512:768] = noise[0, 0, 256:512]
+    one, other = map(signatures, noise)
+    assert len(one) == len(other) == 5
+    assert one[1] == other[2]
+    assert len({*one.tolist(), *other.tolist()}) == 9
+
+
+def silent_from_the_second_chunk(noised, message, key, *where):
+    add_noise(noised, message, key, *where)
+    noised[256:] = message[256:]
+
+
+def silent_in_one_coordinate(noised, message, key, *where):
+    add_noise(noised, message, key, *where)
+    noised[4000] = message[4000]
+
+
+def too_small_on_fine_grids(noised, message, key, who, first, count, t, scale):
+    add_noise(noised, message, key, who, first, count, t, min(scale, FINEST))
+
+
+def repeated_after_64_rounds(noised, message, key, who, first, count, t, scale):
+    add_noise(noised, message, key, who, first, count, t % 64, scale)
+
+
+def a_tenth_too_large(noised, message, key, who, first, count, t, scale):
+    add_noise(noised, message, key, who, first, count, t, scale * 1.1)
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@pytest.mark.parametrize(
+    ("fault", "is_less", "words"),
+    [
+        (silent_from_the_second_chunk, True, "has 0 of its deviation in coordinate 256"),
+        (silent_in_one_coordinate, True, "has 0 of its deviation in coordinate 4000"),
+        (too_small_on_fine_grids, True, "of its deviation in message"),
+        (repeated_after_64_rounds, True, "chunks of the noise of real messages were used before"),
+        (a_tenth_too_large, False, "has 1.1 of its deviation"),
+    ],
+)
+def test_noise_of_real_messages_that_has_another_size_or_comes_twice_is_found(
+    monkeypatch, server, fault, is_less, words
+):
+    for module in (machine, server_module):
+        monkeypatch.setattr(module, "add_noise", fault)
+    found = attack_structure(server, bytes(32), 1, RISK, Communicator())
+    assert [less for less, said in found.faults if words in said][:1] == [is_less]
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_real_messages_have_no_fault(server):
+    found = attack_structure(server, bytes(32), 1, RISK, Communicator())
+    assert found.faults == ()
     assert found.log_evidence < -math.log(RISK)

@@ -292,7 +292,7 @@ def test_the_cost_grows_with_draws_and_grid_and_is_refused_where_nothing_is_know
     assert with_sampler(lambda _: 1.0, 1e-5, EXACT) == 1.0
     assert math.isinf(with_sampler(lambda _: math.inf, 1e-5, some))
     assert not is_negligible(1 + 2 * RESERVE, 1.0, 1e-5)
-    # What can be drawn has a largest radius, so that nothing is known of what is rarer than to pass it.
-    assert with_sampler(lambda _: 700.0, 1e-5, some) < 701
-    assert math.isinf(with_sampler(lambda _: 710.0, 1e-5, some))
-    assert is_negligible(math.inf, 710.0, 1e-5)
+    # The bound ends at some radius, so that nothing is known of what is rarer than to pass it.
+    assert with_sampler(lambda _: 610.0, 1e-5, some) < 611
+    assert math.isinf(with_sampler(lambda _: 620.0, 1e-5, some))
+    assert is_negligible(math.inf, 620.0, 1e-5)

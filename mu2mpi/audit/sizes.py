@@ -1,0 +1,107 @@
+"""Whether the noise of real messages has its size in every coordinate and message, and none comes twice."""
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.audit.structure import PAIRED, TAIL_BITS
+from mu2mpi.compiled import kernel
+
+__all__ = ["Fault", "add_squares", "signatures", "size_faults"]
+
+Fault = tuple[bool, str]
+"""Whether less is hidden than is claimed, and what is wrong, in words."""
+
+SIGNED = 0, 1, PAIRED
+"""Coordinates of a chunk that tell its noise from any other."""
+
+FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+"""Odd numbers of 64 random-looking bits."""
+
+
+@kernel
+def add_squares(squares, message, hidden, scale):  # type: ignore[no-untyped-def]
+    """Add the squares of a message's noise to those of each coordinate, and return their sum.
+
+    Parameters
+    ----------
+    squares : ndarray of float64, shape (d,)
+        Added to, in units of the variance of the noise.
+    message, hidden : ndarray of int64, shape (K, F)
+        What is sent, and what it hides, in units of the grid.
+    scale : float
+        Standard deviation of the noise, in units of the grid.
+    """
+    sent, known = message.ravel(), hidden.ravel()
+    total = 0.0
+    for i in range(sent.size):
+        noise = np.float64(sent[i] - known[i]) / scale
+        squares[i] += noise * noise
+        total += noise * noise
+    return total
+
+
+def signatures(noise: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return a number for each whole chunk of a message's noise; equal ones come from the same noise."""
+    chunks = noise.ravel()[: noise.size // (2 * PAIRED) * 2 * PAIRED].reshape(-1, 2 * PAIRED)
+    with np.errstate(over="ignore"):
+        found: NDArray[np.uint64] = (chunks[:, SIGNED].astype(np.uint64) * FACTORS).sum(axis=1)
+    return found
+
+
+def size_faults(
+    squares: NDArray[np.float64], sums: NDArray[np.float64], repeated: int, pairs: int, risk: float
+) -> tuple[Fault, ...]:
+    """Say what is wrong with the size of the noise, or with how often some of it was used.
+
+    Sums of n squares of normals are chi-square, whose cube root is nearly normal (Wilson and Hilferty). A
+    Poisson count is at most k as often as a chi-square variable of 2 k + 2 squares exceeds twice its mean.
+
+    Parameters
+    ----------
+    squares : ndarray of float64, shape (d,)
+        Sum of squares of each coordinate over all messages, in units of their variance.
+    sums : ndarray of float64, shape (messages,)
+        Sum of squares of each message.
+    repeated : int
+        How many chunks of noise were seen before.
+    pairs : int
+        How many pairs lie in the tail.
+    risk : float
+        The probability with which faultless noise may be complained of.
+
+    References
+    ----------
+    Wilson and Hilferty, "The distribution of chi-square", 1931.
+    """
+    d, messages = len(squares), len(sums)
+    limit = NormalDist().inv_cdf(1 - risk / (2 * (d + messages + 2)))
+    together = np.array([math.fsum(sums)])
+    found: list[Fault] = []
+    for what, of_each, n in (
+        ("all", together, d * messages),
+        ("coordinate", squares, messages),
+        ("message", sums, d),
+    ):
+        far = _deviations(of_each, n)
+        for is_less, worst in ((True, int(far.argmin())), (False, int(far.argmax()))):
+            if (-far[worst] if is_less else far[worst]) > limit:
+                size, where = math.sqrt(of_each[worst] / n), "" if what == "all" else f" in {what} {worst}"
+                found.append((is_less, f"noise of real messages has {size:.4g} of its deviation{where}"))
+    expected = messages * (d // (2 * PAIRED) * PAIRED + max(0, d % (2 * PAIRED) - PAIRED)) * 2.0**-TAIL_BITS
+    if _deviations(np.array([2 * expected]), 2 * pairs + 2)[0] > limit:
+        found.append((True, f"the noise has {pairs:,} pairs in its tail where {expected:.4g} are expected"))
+    if pairs and _deviations(np.array([2 * expected]), 2 * pairs)[0] < -limit:
+        found.append((False, f"the noise has {pairs:,} pairs in its tail where {expected:.4g} are expected"))
+    if repeated:
+        found.append((True, f"{repeated:,} chunks of the noise of real messages were used before"))
+    return tuple(found)
+
+
+def _deviations(sums: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """Return how many standard deviations sums of n squares of normals are above what is expected."""
+    variance = 2 / (9 * n)
+    deviations: NDArray[np.float64] = (np.cbrt(sums / n) - (1 - variance)) / math.sqrt(variance)
+    return deviations
