@@ -111,9 +111,10 @@ def together(
             learns = f"nothing bounds what {which} reveal together: {_names(silent)} added no noise."
         elif shared := _one_noise(runs):
             learns = (
-                f"nothing bounds what {which} reveal together: {_names(shared)} had the same noise, but made "
-                "another model, so that the difference of their messages holds no noise. Their data file was "
-                "changed, or they ran on another kind of processor or with other versions."
+                f"nothing bounds what {which} reveal together: {_names(shared)} had the same noise, and "
+                "their models do not show that it hid the same data: the difference of their messages may "
+                "hold no noise. Their data file was changed, or they ran on another kind of processor or "
+                "with other versions; or they had a single round, of which no model tells."
             )
         else:
             total = add_up([run.privacy for run in runs])
@@ -148,7 +149,7 @@ def _one_noise(runs: Sequence[Release]) -> list[Path]:
     """Return the first runs that drew the same noise for different messages, if there are any."""
     by_noise: dict[tuple[int, Experiment], list[Path]] = {}
     for run in runs:
-        if run.experiment.seed is not None and run.model is not None:
+        if run.experiment.seed is not None:
             by_noise.setdefault((run.experiment.seed, run.experiment.sent()), []).append(run.path)
     return next((paths for paths in by_noise.values() if len(paths) > 1), [])
 
