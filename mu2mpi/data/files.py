@@ -1,5 +1,6 @@
 """Data of the user's own: samples in a file, labels of any kind, a part of them for testing."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,26 @@ def open_file(experiment: Experiment, verify: bool = True) -> "FileSource":
     training = open_table(Path(experiment.data).expanduser(), *names, verify)
     test: Table | float = 0.2
     if isinstance(experiment.test, str):
-        test = open_table(Path(experiment.test).expanduser(), *names, verify, training.dimension)
+        place = Path(experiment.test).expanduser()
+        _check_another(place, training.path)
+        test = open_table(place, *names, verify, training.dimension)
     elif experiment.test is not None:
         test = experiment.test
     # What a preset chooses here does not depend on the number of machines, which is not known yet.
     normalize = with_preset(experiment.model_copy(update={"machines": 1})).normalize
     bound = None if normalize == "unit" else experiment.feature_bound or 1.0
     return FileSource(training, test, experiment.data_seed, bound)
+
+
+def _check_another(test: Path, training: Path) -> None:
+    """Refuse to test on the training data, whose losses without noise would pass for those of others."""
+    with reading(test):
+        same = os.path.samefile(test, training)
+    if same:
+        raise InputError(
+            f"the test file {test} is the training file itself: a test file is taken to be public, and what "
+            "is measured on it has no noise; give --test another file, or a share of this one, such as 0.2"
+        )
 
 
 def open_table(

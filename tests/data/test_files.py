@@ -227,6 +227,19 @@ def test_another_file_for_testing(tmp_path):
         opened(training, test=str(test)).test(np.arange(7))
 
 
+@pytest.mark.parametrize("name", ["plain.h5", "a.npz", "a.csv"])
+def test_the_training_file_is_no_test_file_by_any_name(tmp_path, name):
+    path = written(tmp_path, name)
+    soft, hard = tmp_path / f"soft-{name}", tmp_path / f"hard-{name}"
+    soft.symlink_to(path)
+    hard.hardlink_to(path)
+    for test in (path, path.parent / "." / ".." / path.parent.name / name, soft, hard):
+        with pytest.raises(InputError, match=r"is the training file itself: .* a share of this one"):
+            opened(path, test=str(test))
+    with pytest.raises(InputError, match=r"absent.*No such file"):
+        opened(path, test=str(tmp_path / f"absent-{name}"))
+
+
 def test_a_test_file_of_libsvm_may_lack_the_last_features(tmp_path):
     (tmp_path / "a.svm").write_text("1 1:0.5 4:1\n-1 2:0.5\n")
     (tmp_path / "b.svm").write_text("1 1:0.25\n")
