@@ -5,6 +5,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from mu2mpi import environment
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
@@ -132,25 +134,43 @@ class Job:
         # Before the first message leaves, and before a file keeps the key of a run that cannot begin.
         check_data(source, communicator)
         keeper = FileKeeper(self, path)
-        if simulation.needs_its_key_kept and simulation.rounds_done == 0:
-            keeper.write(simulation.state())
+        if simulation.needs_its_key_kept and not communicator.share(checkpoint is not None):
+            keeper.begin(simulation.state())
         result = simulation.run(progress, keeper)
         with communicator.together():
             if communicator.rank == 0:
-                self._write(result, path)
+                self._write(result, path, simulation.needs_its_key_kept)
         return result
 
-    def _write(self, result: Result, path: Path) -> None:
+    def _write(self, result: Result, path: Path, key_of_its_own: bool) -> None:
         """Write the result and remove the checkpoint; the same result from another job is as good."""
         from mu2mpi.results.checkpoint import checkpoint_path
+        from mu2mpi.results.reader import read_result
         from mu2mpi.results.writer import write_result
 
+        checkpoint = checkpoint_path(path)
         try:
             write_result(result, path, self.overwrite)
         except InputError:
             if not holds(path, result.experiment):
                 raise
-        checkpoint_path(path).unlink(missing_ok=True)
+            # Two jobs that went on from one checkpoint have one key, and came to the same bits.
+            if key_of_its_own and not np.array_equal(read_result(path).x, result.x):
+                raise InputError(_sent_twice(path, checkpoint)) from None
+        checkpoint.unlink(missing_ok=True)
+
+
+def _sent_twice(path: Path, checkpoint: Path) -> str:
+    way_out = (
+        f"the checkpoint {checkpoint} stays: move {path} away and repeat the command to go on from it"
+        if checkpoint.exists()
+        else "it is lost, and to repeat the command would send everything once more"
+    )
+    return (
+        f"another job has written {path} in the meantime: the same experiment under another key, so that all "
+        "was sent twice under different noise. Both runs are spent, and their rho add up as squares. The "
+        f"result of this one was not written; {way_out}"
+    )
 
 
 def holds(path: Path, experiment: Experiment) -> bool:
@@ -168,7 +188,7 @@ class FileKeeper(Keeper):
 
     def __init__(self, job: Job, output: Path) -> None:
         self._communicator = job.communicator
-        self._output = output
+        self._output, self._overwrite = output, job.overwrite
         self._watch = Watch(job.communicator, job.requests, job.checkpoint_every)
 
     def look(self, t: int) -> Verdict:
@@ -195,11 +215,36 @@ class FileKeeper(Keeper):
         if verdict is Verdict.STOP:
             raise Interrupted(self._communicator.share(state.rounds_done if state is not None else 0))
 
-    def write(self, state: Checkpoint | None) -> None:
+    def begin(self, state: Checkpoint | None) -> None:
+        """Write the first state of a run that found none, and with it its key, unless another job was first.
+
+        Raises
+        ------
+        InputError
+            On every rank, if another job has begun this run, or finished it, in the meantime.
+        OSError
+            On every rank, if it cannot be written.
+        """
+        from mu2mpi.results.checkpoint import checkpoint_path
+        from mu2mpi.results.writer import check_output
+
+        self.write(state, replace=False)
+        with self._communicator.together():
+            if state is not None:
+                try:
+                    # Whoever finishes writes the result before the checkpoint goes, so that one is seen.
+                    check_output(self._output, self._overwrite)
+                except InputError:
+                    checkpoint_path(self._output).unlink()
+                    raise
+
+    def write(self, state: Checkpoint | None, replace: bool = True) -> None:
         """Write the state, which rank 0 alone has.
 
         Raises
         ------
+        InputError
+            On every rank, if there is one that may not be replaced.
         OSError
             On every rank, if it cannot be written.
         """
@@ -209,7 +254,12 @@ class FileKeeper(Keeper):
         with self._communicator.together():
             try:
                 if state is not None:
-                    write_checkpoint(state, path)
+                    write_checkpoint(state, path, replace)
+            except FileExistsError:
+                raise InputError(
+                    f"another job has begun the run of {self._output} just now, and its checkpoint {path} is "
+                    "there: wait for that job, or name another output; this one has sent nothing"
+                ) from None
             except OSError as error:
                 older = "the one before it is still there" if path.exists() else "there is none"
                 raise OSError(f"cannot write the checkpoint {path}: {error.strerror}; {older}") from None

@@ -183,6 +183,74 @@ def test_the_key_is_kept_before_the_first_message(tmp_path, monkeypatch):
     assert not checkpoint_path(path).exists()
 
 
+class Meanwhile(Progress):
+    """Does something once, after the first checkpoint and before the first round."""
+
+    def __init__(self, action):
+        self.action = action
+
+    def start(self, *_):
+        self.action()
+
+
+def test_of_two_starts_at_once_only_one_sends(tmp_path, monkeypatch):
+    """Without a seed each would send everything under a key of its own."""
+    source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4)
+    job, path = Job(Communicator(), StopRequests(), False, 1e9), tmp_path / "a.h5"
+    of_first = []
+
+    def second_start():
+        of_first.append(checkpoint_path(path).read_bytes())
+        with monkeypatch.context() as patch:
+            # It looked for a checkpoint before the first job wrote one.
+            patch.setattr("mu2mpi.running.find_checkpoint", lambda *_: None)
+            patch.setattr("mu2mpi.algorithm.machine.add_noise", lambda *_: pytest.fail("it sends"))
+            with pytest.raises(InputError, match=r"another job has begun the run of .* sent nothing"):
+                job.run_to_file(experiment, source, path, Progress())
+        assert checkpoint_path(path).read_bytes() == of_first[0]
+
+    first = job.run_to_file(experiment, source, path, Meanwhile(second_start))
+    assert len(of_first) == 1
+    assert_same(read_result(path), first)
+    # A third, which looked for the output before it was there.
+    with pytest.raises(InputError, match="exists"):
+        job.run_to_file(experiment, source, path, Meanwhile(lambda: pytest.fail("it begins")))
+    assert_same(read_result(path), first)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("checkpoint_stays", [True, False])
+def test_a_result_under_another_key_is_not_as_good(tmp_path, checkpoint_stays):
+    source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4)
+    job, path = Job(Communicator(), StopRequests(), False, 1e9), tmp_path / "a.h5"
+    job.run_to_file(experiment, source, tmp_path / "other.h5", Progress())
+
+    def another_result():
+        (tmp_path / "other.h5").rename(path)
+        if not checkpoint_stays:
+            checkpoint_path(path).unlink()
+
+    words = "go on from it" if checkpoint_stays else "it is lost"
+    with pytest.raises(InputError, match=rf"sent twice under different noise: .* squares.*{words}"):
+        job.run_to_file(experiment, source, path, Meanwhile(another_result))
+    assert checkpoint_path(path).exists() == checkpoint_stays
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_two_jobs_that_go_on_from_one_checkpoint_come_to_one_result(tmp_path, seed):
+    source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4, seed=seed)
+    job, path = Job(Communicator(), StopRequests(), False, 1e9), tmp_path / "a.h5"
+    write_checkpoint(stopped_state(experiment, source, 10), checkpoint_path(path))
+    results = []
+
+    def another_job():
+        results.append(job.run_to_file(experiment, source, path, Progress()))
+
+    assert_same(job.run_to_file(experiment, source, path, Meanwhile(another_job)), results[0])
+    assert_same(read_result(path), results[0])
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.fixture
 def state():
     return stopped_state(Experiment(machines=4, seed=1), random_source(1, 100, 6, 3), 10)

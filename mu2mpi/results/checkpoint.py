@@ -35,11 +35,13 @@ def checkpoint_path(output: Path) -> Path:
     return output.with_name(output.name + SUFFIX)
 
 
-def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
+def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:
     """Write a checkpoint whole or not at all, readable by its owner alone.
 
     Raises
     ------
+    FileExistsError
+        If there is one that may not be replaced.
     OSError
         If the file system fails; an older checkpoint is then untouched.
     """
@@ -61,7 +63,7 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
         for column in fields(History):
             file.create_dataset(f"history/{column.name}", data=getattr(checkpoint.history, column.name))
     image = buffer.getbuffer()
-    write_whole(path, (image, seal_of(image)), mode=0o600)
+    write_whole(path, (image, seal_of(image)), mode=0o600, replace=replace)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
