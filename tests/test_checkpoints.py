@@ -231,7 +231,7 @@ def test_a_result_under_another_key_is_not_as_good(tmp_path, checkpoint_stays):
             checkpoint_path(path).unlink()
 
     words = "go on from it" if checkpoint_stays else "it is lost"
-    with pytest.raises(InputError, match=rf"sent twice under different noise: .* squares.*{words}"):
+    with pytest.raises(InputError, match=rf"sent twice under different noise. .* squares.*{words}"):
         job.run_to_file(experiment, source, path, Meanwhile(another_result))
     assert checkpoint_path(path).exists() == checkpoint_stays
 

@@ -217,6 +217,36 @@ def test_the_same_data_go_on_to_the_same_messages(tmp_path, sent):
     assert first.items() <= dict(sent).items()
 
 
+class Puts(Progress):
+    """Puts a file in the place of another once a run has passed some round."""
+
+    def __init__(self, new, old):
+        self.new, self.old = new, old
+
+    def measured(self, t, *numbers):
+        if t > 20 and self.new.exists():
+            shutil.copy(self.old, f"{self.old}.kept")
+            self.new.rename(self.old)
+
+
+def test_a_file_that_is_replaced_while_it_is_read(tmp_path, sent, in_parts):
+    path, output, new = tmp_path / "a.h5", tmp_path / "result.h5", tmp_path / "new.h5"
+    write(path)
+    write(new, -X, 1 - Y)
+    experiment = Experiment(data=str(path), **{**SETTINGS, "rounds": 80})
+    with pytest.raises(InputError, match=r"a\.h5 has changed while it was in use"):
+        run(experiment, output=output, progress=Puts(new, path))
+    first = list(sent)
+    assert 20 < len(first) < 80
+    with pytest.raises(InputError, match="not those with which the run"):
+        run(experiment, output=output)
+    assert len(sent) == len(first)
+    shutil.copy(f"{path}.kept", path)
+    run(experiment, output=output)
+    assert sent[len(first) :][: len(first)] == first
+    assert len(sent) == len(first) + 80
+
+
 @pytest.mark.mpi
 def test_the_same_data_go_on_to_the_same_bits_on_any_number_of_ranks(tmp_path):
     path, found = tmp_path / "a.npz", set()

@@ -187,6 +187,7 @@ class Rows:
         if dataset.size and not dataset.is_virtual and dataset.id.get_storage_size() == 0:
             raise InputError(f"{path}: {dataset.name} was made but never written")
         self._path, self._dataset = path, dataset
+        self._files = {file: _state(file) for file in _files_of(dataset)}
         self.name, self.shape = dataset.name, dataset.shape
         self._values = dataset.asstr() if is_text else dataset
         self.dtype = np.dtype(object) if is_text else dataset.dtype
@@ -199,8 +200,10 @@ class Rows:
     def _find(self) -> int | None:
         """Return where in the file the rows lie, if they lie there as they are in memory."""
         dataset = self._dataset
-        plain = self.dtype.isnative and self.dtype.kind in "iuf" and dataset.external is None
-        if dataset.chunks or dataset.is_virtual or not plain or dataset.file.userblock_size:
+        plain = self.dtype.isnative and self.dtype.kind in "iuf" and len(self._files) == 1
+        if not plain or not os.path.samefile(dataset.file.filename, self._path):
+            return None
+        if dataset.chunks or dataset.is_virtual or dataset.file.userblock_size:
             return None
         # What HDF5 stores need not look like the type of numpy to which it is converted.
         if not dataset.id.get_type().equal(h5py.h5t.py_create(self.dtype)):
@@ -209,12 +212,30 @@ class Rows:
         return offset
 
     def read(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
-        """Read some rows, ascending, into an array of shape (n, width)."""
+        """Read some rows, ascending, into an array of shape (n, width).
+
+        Raises
+        ------
+        InputError
+            If they cannot be read, or a file has changed since it was opened; what was read is then not to
+            be used.
+        """
         with reading(self._path):
+            self._check_unchanged()
             if self._offset is None:
                 self._read_blocks(rows, into)
             else:
                 self._read_places(rows, into)
+            self._check_unchanged()
+
+    def _check_unchanged(self) -> None:
+        for file, state in self._files.items():
+            if _state(file) != state:
+                raise InputError(
+                    f"{file} has changed while it was in use. Nothing was taken from it since; what a run "
+                    "has sent so far came from the file as it was. Put it back and repeat the command to go "
+                    "on; what was spent by the last checkpoint, mu2mpi show says of the output"
+                )
 
     def _read_places(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
         starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
@@ -237,3 +258,20 @@ class Rows:
             first, last = int(rows[start]), int(rows[stop - 1])
             block = self._values[first : last + 1].reshape(last + 1 - first, self._width)
             into[start:stop] = block[rows[start:stop] - first]
+
+
+def _files_of(dataset: h5py.Dataset) -> set[str]:
+    """Return the files in which a dataset lies: that of its own, which may be linked, and those it names."""
+    own = dataset.file.filename
+    virtual = [source.file_name for source in dataset.virtual_sources()] if dataset.is_virtual else []
+    names = {*virtual, *(name for name, _, _ in dataset.external or ())} - {"."}
+    places = {place for name in names for place in (name, os.path.join(os.path.dirname(own), name))}
+    return {own, *filter(os.path.isfile, places)}
+
+
+def _state(file: str) -> tuple[int, int, int, int]:
+    """Return what tells a file from one that is put in its place, or is written to."""
+    # A network file system asks its server at every opening, but not whenever only the name is looked up.
+    with open(file, "rb") as opened:
+        now = os.fstat(opened.fileno())
+    return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns

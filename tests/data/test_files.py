@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import os
 import subprocess
 import sys
 
@@ -225,6 +226,68 @@ def test_another_file_for_testing(tmp_path):
     np.savez(test, features=X[:7], labels=np.full(7, 3))
     with pytest.raises(InputError, match=r"test\.npz: row 0 has the label 3, of which .*plain\.h5 has no"):
         opened(training, test=str(test)).test(np.arange(7))
+
+
+def replaced(path):
+    """Put another file of the same size and time in the place of a file."""
+    before, content = path.stat(), path.read_bytes()
+    path.rename(path.with_name("old"))
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def written_to(path):
+    with open(path, "r+b") as file:
+        file.write(file.read(1))
+
+
+@pytest.mark.parametrize("change", [replaced, written_to])
+@pytest.mark.parametrize("name", ["plain.h5", "packed.h5"])
+def test_nothing_is_taken_from_a_file_that_changes(tmp_path, monkeypatch, name, change):
+    path = written(tmp_path, name)
+    source = opened(path)
+    source.training(np.arange(5))
+    change(path)
+    for read in (source.training, source.test):
+        with pytest.raises(InputError, match=rf"{name} has changed while it was in use"):
+            read(np.arange(5))
+    source = opened(path)
+    how = "_read_places" if name == "plain.h5" else "_read_blocks"
+    read_rows = getattr(hdf5.Rows, how)
+
+    def changed_meanwhile(rows, *arguments):
+        read_rows(rows, *arguments)
+        written_to(path)
+
+    monkeypatch.setattr(hdf5.Rows, how, changed_meanwhile)
+    with pytest.raises(InputError, match=r"has changed while it was in use"):
+        source.training(np.arange(5))
+
+
+@pytest.mark.parametrize("kind", ["linked", "virtual", "external"])
+def test_datasets_in_other_files_are_read_and_watched_there(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    other, path = written(tmp_path, "plain.h5"), tmp_path / "a.h5"
+    expected = everything(opened(other))
+    with h5py.File(path, "w") as file:
+        file["labels"] = Y
+        match kind:
+            case "linked":
+                file["features"] = h5py.ExternalLink(other.name, "features")
+            case "virtual":
+                layout = h5py.VirtualLayout(X.shape, np.float32)
+                layout[...] = h5py.VirtualSource(other.name, "features", X.shape)
+                file.create_virtual_dataset("features", layout)
+            case "external":
+                other = tmp_path / "raw"
+                other.write_bytes(X.astype(np.float32).tobytes())
+                file.create_dataset("features", X.shape, np.float32, external=[(other.name, 0, X.size * 4)])
+    source = opened(path)
+    for found, samples in zip(everything(source), expected, strict=True):
+        np.testing.assert_array_equal(found, samples)
+    written_to(other)
+    with pytest.raises(InputError, match=rf"{other.name} has changed while it was in use"):
+        source.training(np.arange(5))
 
 
 @pytest.mark.parametrize("name", ["plain.h5", "a.npz", "a.csv"])
