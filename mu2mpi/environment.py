@@ -1,5 +1,6 @@
 """What a result file and a bug report say of where something ran."""
 
+import hashlib
 import os
 import platform
 from functools import cache
@@ -36,15 +37,28 @@ def processor() -> str:
 def builds(communicator: Communicator) -> tuple[str, ...]:
     """Return what the last bits of a message depend on, once for each kind of rank; all must call this.
 
-    It is the processor and the packages that make or run machine code; this package has a version of its
-    own in every checkpoint.
+    It is the processor, the packages that make or run machine code, and for what of a processor they make
+    it; this package has a version of its own in every checkpoint.
     """
     import llvmlite
     import numba
     import numpy
 
     software = ", ".join(f"{package.__name__} {package.__version__}" for package in (numpy, numba, llvmlite))
-    return tuple(sorted(set(communicator.allgather(f"{processor()}, {software}"))))
+    mine = f"{processor()}, processor features {_processor_features()}, {software}"
+    return tuple(sorted(set(communicator.allgather(mine))))
+
+
+def _processor_features() -> str:
+    """Return 8 hexadecimal digits of what decides, beside its name, which code is made for a processor.
+
+    A virtual machine may hide some of its features, and numba's settings may choose others.
+    """
+    from numba import config
+    from numba.core.codegen import get_host_cpu_features
+
+    chosen = [getattr(config, name, None) for name in ("CPU_NAME", "CPU_FEATURES", "OPT", "USING_SVML")]
+    return hashlib.sha256(repr((get_host_cpu_features(), *map(str, chosen))).encode()).hexdigest()[:8]
 
 
 def describe(communicator: Communicator) -> dict[str, str | int]:

@@ -325,12 +325,13 @@ def test_what_the_experiment_leaves_open_was_settled_before(state, tmp_path):
     "changed",
     [
         lambda build: ("abacus" + build[build.index(",") :],),
+        lambda build: (re.sub("features [^,]*", "features 01234567", build),),
         lambda build: (re.sub("numpy [^,]*", "numpy 0.9", build),),
         lambda build: (re.sub("numba [^,]*", "numba 0.9", build),),
         lambda build: (re.sub("llvmlite .*", "llvmlite 0.9", build),),
         lambda build: (build, "abacus, pebbles 3"),
     ],
-    ids=["processor", "numpy", "numba", "llvmlite", "two kinds of ranks"],
+    ids=["processor", "features", "numpy", "numba", "llvmlite", "two kinds of ranks"],
 )
 def test_another_processor_or_package_costs_privacy_or_bits(state, changed, tmp_path, capsys):
     """The same noise on slightly other messages would give their difference away."""
@@ -345,6 +346,26 @@ def test_another_processor_or_package_costs_privacy_or_bits(state, changed, tmp_
     write_checkpoint(dataclasses.replace(secret, builds=there), checkpoint_path(tmp_path / "b.h5"))
     with pytest.raises(InputError, match="costs privacy"):
         found_checkpoint(tmp_path / "b.h5", Experiment(machines=4))
+
+
+PRINT_BUILDS = """
+from mu2mpi.environment import builds
+from mu2mpi.parallel import Communicator
+print(*builds(Communicator()))
+"""
+
+
+def test_settings_of_numba_are_other_builds():
+    """They decide which code is made, and with it the last bits of a message."""
+    settings = [{}, {"NUMBA_CPU_NAME": "generic"}, {"NUMBA_CPU_FEATURES": ""}, {"NUMBA_OPT": "1"}]
+    found = []
+    for variables in [*settings, {}]:
+        command = [sys.executable, "-c", PRINT_BUILDS]
+        environ = {**os.environ, **variables}
+        found.append(subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout)
+    assert found[0] == found[-1]
+    assert re.search(r", processor features [0-9a-f]{8}, numpy", found[0])
+    assert len(set(found)) == len(settings), found
 
 
 @pytest.mark.parametrize("name", ["schema", "mu2mpi_version"])
