@@ -1,6 +1,7 @@
 """The loop over rounds: machines, server, evaluation, and the state that a checkpoint holds."""
 
 import math
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -289,7 +290,8 @@ class Simulation:
             samples=schedule.sampling.owned,
             drawn=float(schedule.sampling.size(1)),
         )
-        return recomputed(statement)
+        # What was asked for, not what rounding errors make of it.
+        return replace(recomputed(statement), rho=schedule.rho)
 
     def _increments_so_far(self) -> tuple[float, int]:
         """Return the largest squared norm of all ranks' increments, and how many were clipped, on rank 0."""
