@@ -6,15 +6,13 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.audit.structure import PAIRED, TAIL_BITS
+from mu2mpi.audit.structure import TAIL_BITS, Fault
 from mu2mpi.compiled import kernel
+from mu2mpi.privacy.noise import PAIRS
 
-__all__ = ["Fault", "add_squares", "signatures", "size_faults"]
+__all__ = ["add_squares", "signatures", "size_faults"]
 
-Fault = tuple[bool, str]
-"""Whether less is hidden than is claimed, and what is wrong, in words."""
-
-SIGNED = 0, 1, PAIRED
+SIGNED = 0, 1, PAIRS
 """Coordinates of a chunk that tell its noise from any other."""
 
 FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
@@ -45,7 +43,7 @@ def add_squares(squares, message, hidden, scale):  # type: ignore[no-untyped-def
 
 def signatures(noise: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return a number for each whole chunk of a message's noise; equal ones come from the same noise."""
-    chunks = noise.ravel()[: noise.size // (2 * PAIRED) * 2 * PAIRED].reshape(-1, 2 * PAIRED)
+    chunks = noise.ravel()[: noise.size // (2 * PAIRS) * 2 * PAIRS].reshape(-1, 2 * PAIRS)
     with np.errstate(over="ignore"):
         found: NDArray[np.uint64] = (chunks[:, SIGNED].astype(np.uint64) * FACTORS).sum(axis=1)
     return found
@@ -90,7 +88,7 @@ def size_faults(
             if (-far[worst] if is_less else far[worst]) > limit:
                 size, where = math.sqrt(of_each[worst] / n), "" if what == "all" else f" in {what} {worst}"
                 found.append((is_less, f"noise of real messages has {size:.4g} of its deviation{where}"))
-    expected = messages * (d // (2 * PAIRED) * PAIRED + max(0, d % (2 * PAIRED) - PAIRED)) * 2.0**-TAIL_BITS
+    expected = messages * (d // (2 * PAIRS) * PAIRS + max(0, d % (2 * PAIRS) - PAIRS)) * 2.0**-TAIL_BITS
     if _deviations(np.array([2 * expected]), 2 * pairs + 2)[0] > limit:
         found.append((True, f"the noise has {pairs:,} pairs in its tail where {expected:.4g} are expected"))
     if pairs and _deviations(np.array([2 * expected]), 2 * pairs)[0] < -limit:

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.compiled import kernel
+from mu2mpi.privacy.noise import PAIRS
 
-__all__ = ["TAIL_BITS", "Structure", "collect_tail", "lattice_evidence"]
+__all__ = ["TAIL_BITS", "Fault", "Structure", "collect_tail", "lattice_evidence"]
 
 TAIL_BITS = 22
 """Pairs with u < 2^-22, r^2 > 30.5, are looked at: fractional parts of 2^b u are uniform for b from 22 on."""
@@ -25,9 +26,6 @@ RADIUS_BITS, ANGLE_BITS = range(TAIL_BITS, 71), range(4, 63)
 OFFSETS = 0.0, 0.5
 """Where on the unit interval the points of a lattice may lie."""
 
-PAIRED = 128
-"""Coordinates i and 128 + i of each chunk of 256 come from one pair."""
-
 ROUNDING = math.sqrt(1 / 12)
 """Standard deviation of what rounding to the grid adds, in units of the grid."""
 
@@ -36,6 +34,10 @@ SHARPEST, BLUNTEST = 0.005, 0.5
 
 STRAYING = 0.05
 """Share of pairs of which a lattice is not expected to tell anything."""
+
+
+Fault = tuple[bool, str]
+"""Whether less is hidden than is claimed, and what is wrong, in words."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ class Structure:
         Evidence beyond which there is one.
     strongest : str
         The lattice that fits best, in words.
-    faults : tuple of (bool, str)
-        What else is wrong with the noise: whether less is hidden than is claimed, and in words.
+    faults : tuple of Fault
+        What else is wrong with the noise.
     """
 
     normals: int
@@ -63,7 +65,7 @@ class Structure:
     log_evidence: float
     threshold: float
     strongest: str
-    faults: tuple[tuple[bool, str], ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 @kernel
@@ -83,10 +85,10 @@ def collect_tail(message, hidden, scale, tail, count):  # type: ignore[no-untype
     """
     sent, known = message.ravel(), hidden.ravel()
     least = 2 * TAIL_BITS * math.log(2.0) * scale * scale
-    for start in range(0, sent.size, 2 * PAIRED):
-        for i in range(start, min(start + PAIRED, sent.size - PAIRED)):
+    for start in range(0, sent.size, 2 * PAIRS):
+        for i in range(start, min(start + PAIRS, sent.size - PAIRS)):
             g = np.float64(sent[i] - known[i])
-            h = np.float64(sent[i + PAIRED] - known[i + PAIRED])
+            h = np.float64(sent[i + PAIRS] - known[i + PAIRS])
             if g * g + h * h > least and count < tail.shape[1]:
                 tail[0, count], tail[1, count] = g / scale, h / scale
                 count += 1
