@@ -1,10 +1,18 @@
-"""Fixtures that every folder of tests may use."""
+"""Fixtures that every folder of tests may use, their markers, and how they are shared out among processes."""
 
 import os
+import random
+import secrets
 from pathlib import Path
+from typing import Any
 
 import pytest
 from missing import missing
+
+pytest_plugins = ["limits"]
+
+SEED = "MU2MPI_TEST_SEED"
+"""The environment variable that holds the seed of moments drawn at random."""
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +22,49 @@ def mnist_dir() -> Path:
     if not folder:
         missing("MU2MPI_DATA_DIR does not name a folder that holds mnist/")
     return Path(folder)
+
+
+@pytest.fixture
+def moments(request: pytest.FixtureRequest) -> random.Random:
+    """Return what a test draws the moments of its faults from: others in every run of the suite."""
+    return random.Random(f"{os.environ[SEED]} {request.node.name}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Processes that run tests side by side inherit it.
+    os.environ.setdefault(SEED, str(secrets.randbelow(10**9)))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"moments of faults: drawn anew; {SEED}={os.environ[SEED]} repeats them"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if session.config.getoption("numprocesses", None):
+        from kernels import compile_kernels
+
+        compile_kernels()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by the fixtures that they use."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "mnist_dir" in fixtures:
+            item.add_marker("mnist")
+        if "cluster" in fixtures:
+            item.add_marker("slurm")
+            item.add_marker("slow")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share files out among processes; all that start ranks or jobs, which need both cores, go to one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Files(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "ranks" if Path(file).parent.name in ("ranks", "slurm") else file
+
+    return Files(config, log)

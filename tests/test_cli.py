@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 from launch import mu2mpi
+from slowly import slow
 
 from mu2mpi import cli
 from mu2mpi.experiment import Experiment, Sweep, read_toml
@@ -65,7 +66,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ["table", "plot", *slow("report")])
 def test_what_cannot_be_used_is_skipped_or_with_strict_an_error(
     capsys, mixed_folder, tmp_path, monkeypatch, command
 ):

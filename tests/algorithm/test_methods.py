@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from slowly import slow
 from test_lemmas import population_run
 
 from mu2mpi.algorithm.schedule import make_schedule
@@ -38,7 +39,7 @@ def mean_squared_errors(method, rounds, runs):
     return total / runs
 
 
-@pytest.mark.parametrize(("estimator", "exponent"), [("corrected-momentum", -1.0), ("gradient", 0.0)])
+@pytest.mark.parametrize(("estimator", "exponent"), [("corrected-momentum", -1.0), *slow(("gradient", 0.0))])
 def test_errors_of_corrected_momentum_fall_like_1_over_t(estimator, exponent):
     """Plain gradients stay where they are.
 

@@ -14,6 +14,7 @@ from matplotlib import image as pictures
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from missing import missing
+from slowly import slow
 
 import mu2mpi
 from mu2mpi.analysis.figures import draw, image
@@ -241,7 +242,7 @@ def every_figure(runs):
             yield f"{kind}-{against}" if against else kind, kind, against
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("theme", [LIGHT, *slow(DARK)], ids=["light", "dark"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_covers_data_and_nothing_is_cut_off(runs, populations, kind, theme):
     others = {

@@ -144,6 +144,7 @@ def measured():
     return summaries
 
 
+@pytest.mark.slow
 def test_measured_exponents_are_the_theorems(measured):
     """Within 0.15 of the theorem's for each of n, M, d and rho that is varied, whatever the heterogeneity."""
     rates = find_rates(measured)
@@ -163,6 +164,7 @@ def test_measured_exponents_are_the_theorems(measured):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_measured_mean_is_above_its_bound(measured):
     for rate in find_rates(measured):
         assert np.all(rate.worst < rate.bounds)

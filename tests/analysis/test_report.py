@@ -10,6 +10,7 @@ import tomllib
 import numpy as np
 import pytest
 from missing import missing
+from slowly import slow
 
 import mu2mpi
 from mu2mpi.analysis.report import build_report
@@ -151,6 +152,7 @@ def test_the_sweep_that_repeats_the_runs(page, runs):
     assert "mu2mpi sweep sweep.toml" in page
 
 
+@pytest.mark.slow
 def test_runs_that_are_no_sweep_are_listed_one_by_one(runs):
     page = build_report([runs[0], runs[-1]])
     found = re.findall(r"<pre><code>(.*?)</code>", page, re.DOTALL)
@@ -170,8 +172,9 @@ window.onload = () => {
 </script></body></html>"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(360, "dark"), *slow((360, "light"), (1200, "light"), (1200, "dark"))]
+)
 def test_in_a_browser(page, tmp_path, width, scheme):
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from slowly import slow
 
 from mu2mpi import cli, preparation
 from mu2mpi.algorithm import machine as machine_module
@@ -14,6 +15,7 @@ from mu2mpi.algorithm.machine import Machines
 from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.algorithm.server import TrustedServer, UntrustedServer
 from mu2mpi.algorithm.snowball import growth_of
+from mu2mpi.audit import tails
 from mu2mpi.audit import trials as trials_module
 from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED, Canaries, Numbered
 from mu2mpi.audit.finding import LEAST
@@ -31,6 +33,7 @@ SERVERS = ("untrusted", "trusted")
 def few_normals(monkeypatch):
     """Lattices have tests of their own."""
     monkeypatch.setattr(trials_module, "NORMALS_A_TRIAL", 1)
+    monkeypatch.setattr(tails, "MESSAGES", 100)
 
 
 def found(server: str, trials: int, **settings: Any):
@@ -38,6 +41,7 @@ def found(server: str, trials: int, **settings: Any):
     return audit(Experiment(**chosen), trials, Communicator())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 def test_the_code_keeps_its_claim_and_reaches_it(server):
     finding = found(server, 1000, rounds=10)
@@ -53,7 +57,8 @@ def test_the_code_keeps_its_claim_and_reaches_it(server):
 
 
 @pytest.mark.parametrize(
-    ("rho", "settings"), [(0.05, {}), (8.0, {}), (8.0, {"machines": 5, "rounds": 3}), (40.0, {}), (1e-4, {})]
+    ("rho", "settings"),
+    [(8.0, {}), *slow((0.05, {}), (8.0, {"machines": 5, "rounds": 3}), (40.0, {}), (1e-4, {}))],
 )
 @pytest.mark.parametrize("server", SERVERS)
 def test_other_claims_are_kept_with_samples_of_norm_1(server, rho, settings):
@@ -67,8 +72,10 @@ def test_other_claims_are_kept_with_samples_of_norm_1(server, rho, settings):
     ("method", "server", "batch", "words"),
     [
         ("noisy-minibatch-sgd", "untrusted", None, "K = 1 of n = 4 samples"),
-        ("noisy-minibatch-sgd", "trusted", 3, "K = 3 of n = 4 samples"),
-        ("dp-sgd", "trusted", None, "q = 0.333"),
+        *slow(
+            ("noisy-minibatch-sgd", "trusted", 3, "K = 3 of n = 4 samples"),
+            ("dp-sgd", "trusted", None, "q = 0.333"),
+        ),
     ],
 )
 def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, server, batch, words):
@@ -343,26 +350,32 @@ def copies(a, b):
     return break_it
 
 
-BOTH = [half_the_noise, no_clipping, noise_divided_by_machines, one_key_for_two_rounds,
-        default_noise_for_gradients, noise_for_half_of_the_coordinates, noiseless_in(1), noiseless_in(4),
-        one_key_for(1, 2), one_key_for(2, 5)]  # fmt: skip
-MACHINES = [
-    noise_shared_out_among_machines,
-    one_key_for_all_machines,
-    noise_of_the_first_machine_alone,
-    noise_after_the_reduction,
-    noiseless_in(6),
-    *(way(i) for way in (noiseless_on, weak_on) for i in range(3)),
-    *(copies(a, b) for a, b in ((0, 1), (0, 2), (1, 2))),
+QUICK = [
+    ("untrusted", half_the_noise),
+    ("untrusted", one_key_for_all_machines),
+    ("untrusted", noiseless_on(1)),
+    ("trusted", no_clipping),
+    ("trusted", sum_for_every_machine),
+]
+BOTH = [noise_divided_by_machines, one_key_for_two_rounds, default_noise_for_gradients,
+        noise_for_half_of_the_coordinates, noiseless_in(1), noiseless_in(4), one_key_for(1, 2),
+        one_key_for(2, 5)]  # fmt: skip
+THOROUGH = [
+    *((server, way) for server in SERVERS for way in BOTH),
+    ("untrusted", no_clipping),
+    ("untrusted", noise_after_the_reduction),
+    ("untrusted", noise_shared_out_among_machines),
+    ("untrusted", noise_of_the_first_machine_alone),
+    ("untrusted", noiseless_in(6)),
+    *(("untrusted", noiseless_on(i)) for i in (0, 2)),
+    *(("untrusted", weak_on(i)) for i in range(3)),
+    *(("untrusted", copies(a, b)) for a, b in ((0, 1), (0, 2), (1, 2))),
+    ("trusted", half_the_noise),
+    ("trusted", no_noise_by_the_server),
 ]
 
 
-@pytest.mark.parametrize(
-    ("server", "break_it"),
-    [(server, way) for server in SERVERS for way in BOTH]
-    + [("untrusted", way) for way in MACHINES]
-    + [("trusted", way) for way in (sum_for_every_machine, no_noise_by_the_server)],
-)
+@pytest.mark.parametrize(("server", "break_it"), [*QUICK, *slow(*THOROUGH)])
 def test_the_audit_has_teeth(monkeypatch, server, break_it):
     break_it(monkeypatch)
     finding = found(server, 200)
@@ -390,7 +403,7 @@ def the_server_draws_for_each_rank(monkeypatch):
     ("server", "break_it", "words"),
     [
         ("untrusted", one_draw_a_rank, "with 3 machines on 1 ranks others are sent than with one on each"),
-        ("trusted", the_server_draws_for_each_rank, "with 3 machines on 1 ranks"),
+        *slow(("trusted", the_server_draws_for_each_rank, "with 3 machines on 1 ranks")),
     ],
 )
 def test_machines_that_share_a_rank_are_an_alarm_if_it_shows(monkeypatch, server, break_it, words):
@@ -401,6 +414,7 @@ def test_machines_that_share_a_rank_are_an_alarm_if_it_shows(monkeypatch, server
     assert words in finding.alarms[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "rounds"), [("untrusted", (4, 5, 6)), ("trusted", (3, 4, 5)), ("untrusted", range(1, 7))]
 )
@@ -468,7 +482,7 @@ def growing(trials, **settings):
     return found(trials=trials, **chosen)
 
 
-@pytest.mark.parametrize(("server", "machines"), [("untrusted", 1), ("trusted", 3)])
+@pytest.mark.parametrize(("server", "machines"), [("untrusted", 1), *slow(("trusted", 3))])
 def test_the_last_iterate_keeps_its_claim_and_the_canary_comes_near_it(server, machines):
     """Clipped gradients are the same everywhere here, so that steps are translations and no noise is lost.
 
@@ -500,15 +514,24 @@ def noise_of_the_last_step_alone(monkeypatch):
 
 @pytest.mark.parametrize(
     "break_it",
-    [half_the_noise, no_clipping, noise_divided_by_machines, noise_that_does_not_grow,
-     noise_of_the_last_step_alone, no_noise_by_the_server],
-)  # fmt: skip
+    [
+        noise_that_does_not_grow,
+        *slow(
+            noise_of_the_last_step_alone,
+            half_the_noise,
+            no_clipping,
+            noise_divided_by_machines,
+            no_noise_by_the_server,
+        ),
+    ],
+)
 def test_the_audit_of_the_last_iterate_has_teeth(monkeypatch, break_it):
     break_it(monkeypatch)
     finding = growing(1000, rounds=8)
     assert any(words.startswith("mu is at least ") for words in finding.refutations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "query", "server"),
     [

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import binom
+from slowly import slow
 
 from mu2mpi.algorithm import machine
 from mu2mpi.algorithm import server as server_module
@@ -35,7 +36,7 @@ def tail_of(rng, pairs, scale, u_bits=None, angle_bits=None):
     return np.rint(pair * scale) / scale
 
 
-@pytest.mark.parametrize("scale", [FINE, COARSE, 2.0**9])
+@pytest.mark.parametrize("scale", [FINE, *slow(COARSE, 2.0**9)])
 def test_ideal_normals_raise_the_alarm_no_more_often_than_is_stated(scale):
     rng = np.random.default_rng(1)
     logs = np.array([lattice_evidence(tail_of(rng, PAIRS, scale), scale)[0] for _ in range(200)])
@@ -46,6 +47,7 @@ def test_ideal_normals_raise_the_alarm_no_more_often_than_is_stated(scale):
     assert logs.max() < -math.log(RISK)
 
 
+@pytest.mark.slow
 def test_normals_drawn_by_numpy_raise_no_alarm():
     """Whole, not the tail alone: as many as take a second."""
     rng, tail, count = np.random.default_rng(2), np.empty((2, 1000)), 0
@@ -195,7 +197,7 @@ def a_tenth_too_large(noised, message, key, who, first, count, t, scale):
     add_noise(noised, message, key, who, first, count, t, scale * 1.1)
 
 
-@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@pytest.mark.parametrize("server", ["untrusted", *slow("trusted")])
 @pytest.mark.parametrize(
     ("fault", "is_less", "words"),
     [

@@ -45,6 +45,7 @@ def small_and_large(tmp_path_factory):
     return peak, large
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition", ["iid", "contiguous"])
 def test_memory_does_not_grow_with_the_file(small_and_large, partition):
     before, large = small_and_large

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from arrays import random_source
+from slowly import slow
 
 from mu2mpi.audit.trials import audit
 from mu2mpi.data import open_source
@@ -78,10 +79,16 @@ def test_growing_batches_have_the_bits_of_one_process(communicator, server, mach
 
 
 @pytest.mark.parametrize(
-    ("method", "server"),
-    [("noisy-minibatch-sgd", "untrusted"), ("noisy-minibatch-sgd", "trusted"), ("dp-sgd", "trusted")],
+    ("method", "server", "data"),
+    [
+        ("noisy-minibatch-sgd", "untrusted", "arrays"),
+        ("noisy-minibatch-sgd", "untrusted", "population"),
+        ("noisy-minibatch-sgd", "trusted", "arrays"),
+        ("noisy-minibatch-sgd", "trusted", "population"),
+        ("dp-sgd", "trusted", "arrays"),
+        *slow(("dp-sgd", "trusted", "population")),
+    ],
 )
-@pytest.mark.parametrize("data", ["arrays", "population"])
 def test_samples_drawn_at_random_have_the_bits_of_one_process(
     communicator, monkeypatch, method, server, data
 ):

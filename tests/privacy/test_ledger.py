@@ -48,6 +48,7 @@ def sampled(epsilon_at, rho, delta, clip_norm, rounds):
 STATEMENT = make_statement()
 
 
+@pytest.mark.slow
 @given(
     st.floats(math.log(1e-3), math.log(20)).map(math.exp),
     st.floats(math.log(1e-15), math.log(0.1)).map(math.exp),

@@ -138,6 +138,7 @@ def test_each_word_of_the_nonce_matters():
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names registers of x86")
+@pytest.mark.slow
 def test_the_stream_is_computed_in_the_widest_vectors():
     """Compiled here and now: kernels from the cache cannot be inspected."""
     code = numba.njit(**OPTIONS)(add_noise.py_func)

@@ -12,7 +12,7 @@ from mu2mpi import cli
 from mu2mpi.errors import InputError
 from mu2mpi.slurm import JobOptions, find_launcher, render_job
 
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).parents[2]
 
 
 def test_the_shipped_script_is_what_the_command_prints():

@@ -248,6 +248,7 @@ def test_a_file_that_is_replaced_while_it_is_read(tmp_path, sent, in_parts):
 
 
 @pytest.mark.mpi
+@pytest.mark.slow
 def test_the_same_data_go_on_to_the_same_bits_on_any_number_of_ranks(tmp_path):
     path, found = tmp_path / "a.npz", set()
     write(path)

@@ -1,17 +1,31 @@
 """Jobs that tests start with mpirun: the same bits on any number of ranks, and ends without hanging."""
 
 import os
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from launch import mpirun, mu2mpi
+from launch import mpirun, mu2mpi, run_command
 from missing import missing
+from slowly import slow
 
+from mu2mpi.cli import main
 from mu2mpi.results.reader import read_result
 
 pytestmark = pytest.mark.mpi
-RUN = ["-m", "mu2mpi", "run", "--machines", "10", "--seed", "7"]
+RUN = ["run", "--machines", "10", "--seed", "7"]
+PLACES_OF_NOISE = [("--server", "untrusted"), ("--server", "trusted"), ("--noise", "aggregate")]
+
+# The command line several times in one start.
+COMMANDS = f"""
+import sys
+from mu2mpi.cli import main
+folder, *names = sys.argv[1:]
+for name, options in zip(names, {PLACES_OF_NOISE}):
+    if main([*{RUN}, *options, "--output", folder + "/" + name]):
+        sys.exit(1)
+"""
 
 
 @pytest.fixture
@@ -36,33 +50,39 @@ def bits(path: Path) -> tuple[bytes, ...]:
     )
 
 
-@pytest.mark.parametrize(
-    "options",
-    [("--server", "untrusted"), ("--server", "trusted"), ("--noise", "aggregate")],
-    ids=lambda options: options[1],
-)
-def test_the_same_bits_on_any_number_of_ranks(options, tmp_path):
-    found = set()
-    for ranks in (1, 2, 3, 5, 10):
-        path = tmp_path / f"{ranks}.h5"
-        job = mpirun(ranks, *RUN, *options, "--output", path)
-        assert job.returncode == 0, job.stderr
-        assert read_result(path).environment["ranks"] == ranks
-        found.add(bits(path))
-    path = tmp_path / "serial.h5"
-    assert mu2mpi(*RUN[2:], *options, "--output", path).returncode == 0
-    assert found == {bits(path)}
+def results_on_ranks(ranks: int, folder: Path, python: str = sys.executable) -> list[Path]:
+    names = [options[1] for options in PLACES_OF_NOISE]
+    job = mpirun(ranks, "-c", COMMANDS, folder, *names, python=python)
+    assert job.returncode == 0, job.stderr
+    return [folder / name for name in names]
 
 
-@pytest.mark.parametrize("server", ["untrusted", "trusted"])
-def test_the_same_bits_with_another_mpi_library(server, tmp_path, other_python):
-    for name, python in (("ours", None), ("other", other_python)):
-        arguments = [*RUN, "--server", server, "--output", tmp_path / name]
-        job = mpirun(2, *arguments, **({"python": python} if python else {}))
-        assert job.returncode == 0, job.stderr
-    ours, other = read_result(tmp_path / "ours"), read_result(tmp_path / "other")
-    assert ours.environment["mpi_library"] != other.environment["mpi_library"]
-    assert bits(tmp_path / "ours") == bits(tmp_path / "other")
+@pytest.fixture(scope="module")
+def serial(tmp_path_factory):
+    """Return the results of one process, by the place of the noise."""
+    paths = [tmp_path_factory.mktemp("serial") / options[1] for options in PLACES_OF_NOISE]
+    for options, path in zip(PLACES_OF_NOISE, paths, strict=True):
+        assert main([*RUN, *options, "--output", str(path)]) == 0
+    return paths
+
+
+@pytest.mark.parametrize("ranks", [3, *slow(1, 2, 5, 10)])
+def test_the_same_bits_on_any_number_of_ranks(ranks, serial, tmp_path):
+    for found, expected in zip(results_on_ranks(ranks, tmp_path), serial, strict=True):
+        assert read_result(found).environment["ranks"] == ranks
+        assert bits(found) == bits(expected)
+
+
+@pytest.mark.slow
+def test_the_same_bits_with_another_mpi_library(tmp_path, other_python):
+    folders = tmp_path / "ours", tmp_path / "others"
+    for folder in folders:
+        folder.mkdir()
+    everything = results_on_ranks(2, folders[0]), results_on_ranks(2, folders[1], other_python)
+    for ours, other in zip(*everything, strict=True):
+        libraries = [read_result(path).environment["mpi_library"] for path in (ours, other)]
+        assert libraries[0] != libraries[1]
+        assert bits(ours) == bits(other)
 
 
 FAILING = """
@@ -83,16 +103,20 @@ run(Experiment(machines=3, server={server!r}), output=sys.argv[1])
 """
 
 
-@pytest.mark.parametrize("command", ["-m mu2mpi run --machines 3 --output", "-c"])
 @pytest.mark.parametrize(
-    ("error", "words", "code"),
+    ("command", "error", "words", "code"),
     [
-        ("InputError('bad luck')", "bad luck", 2),
-        ("OSError('no luck')", "no luck", 1),
-        ("KeyboardInterrupt", "", 130),
+        ("-m mu2mpi run --machines 3 --output", "InputError('bad luck')", "bad luck", 2),
+        *slow(
+            ("-c", "OSError('no luck')", "no luck", 1),
+            ("-m mu2mpi run --machines 3 --output", "OSError('no luck')", "no luck", 1),
+            ("-m mu2mpi run --machines 3 --output", "KeyboardInterrupt", "", 130),
+            ("-c", "InputError('bad luck')", "bad luck", 2),
+            ("-c", "KeyboardInterrupt", "", 130),
+        ),
     ],
 )
-def test_an_expected_error_on_one_rank_alone_ends_the_job_too(error, words, code, command, tmp_path):
+def test_an_expected_error_on_one_rank_alone_ends_the_job_too(command, error, words, code, tmp_path):
     """From the command line, and from a script of the user's that calls run()."""
     script = tmp_path / "failing.py"
     text = FAILING.format(rank=1, server="untrusted", error=error)
@@ -112,8 +136,13 @@ def test_an_expected_error_on_one_rank_alone_ends_the_job_too(error, words, code
     assert not path.exists()
 
 
-@pytest.mark.parametrize("server", ["untrusted", "trusted"])
-@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("server", "rank"),
+    [
+        ("trusted", 0),
+        *slow(("untrusted", 0), ("untrusted", 1), ("untrusted", 2), ("trusted", 1), ("trusted", 2)),
+    ],
+)
 def test_an_exception_on_one_rank_ends_the_job(server, rank, tmp_path):
     script = tmp_path / "failing.py"
     script.write_text(FAILING.format(rank=rank, server=server, error="MemoryError('no room')"))
@@ -130,10 +159,12 @@ def test_an_exception_on_one_rank_ends_the_job(server, rank, tmp_path):
     "bad",
     [
         ["--machines", "99999"],
-        ["--nonsense"],
-        ["--rho", "0"],
-        ["--config", "/nonexistent.toml"],
-        ["--data", "mnist", "--data-dir", "/nonexistent"],
+        *slow(
+            ["--nonsense"],
+            ["--rho", "0"],
+            ["--config", "/nonexistent.toml"],
+            ["--data", "mnist", "--data-dir", "/nonexistent"],
+        ),
     ],
 )
 def test_bad_input_is_told_once_and_ends_every_rank_with_2(bad, tmp_path):
@@ -153,13 +184,10 @@ def test_ranks_that_do_not_find_each_other_are_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_other_librarys_mpirun_is_refused(tmp_path, other_python):
-    from launch import run_command
-
-    launcher = Path(other_python).parent / "mpirun"
-    import sys
-
-    job = run_command([launcher, "-n", "2", sys.executable, *RUN, "--output", tmp_path / "a.h5"], 60, {})
+    command = [Path(other_python).parent / "mpirun", "-n", "2", sys.executable, "-m", "mu2mpi", *RUN]
+    job = run_command([*command, "--output", tmp_path / "a.h5"], 60, {})
     assert job.returncode != 0
     assert list(tmp_path.iterdir()) == []
 
@@ -167,12 +195,12 @@ def test_the_other_librarys_mpirun_is_refused(tmp_path, other_python):
 def test_sweep_and_info_on_ranks(tmp_path):
     config = tmp_path / "sweep.toml"
     config.write_text('machines = [1, 3]\nserver = ["untrusted", "trusted"]\nrounds = 5\nseed = 1\n')
-    for ranks in (2, 3):
-        job = mpirun(ranks, "-m", "mu2mpi", "sweep", config, "--output", tmp_path / str(ranks))
-        assert job.returncode == 0, job.stderr
-    assert {p.name: bits(p) for p in (tmp_path / "2").iterdir()} == {
+    commands = "import sys; from mu2mpi.cli import main; sys.exit(main(sys.argv[1:]) or main(['info']))"
+    job = mpirun(3, "-c", commands, "sweep", config, "--output", tmp_path / "3")
+    assert job.returncode == 0, job.stderr
+    assert job.stdout.count("ranks") == 1
+    assert main(["sweep", str(config), "--output", str(tmp_path / "1")]) == 0
+    assert len(list((tmp_path / "1").iterdir())) == 4
+    assert {p.name: bits(p) for p in (tmp_path / "1").iterdir()} == {
         p.name: bits(p) for p in (tmp_path / "3").iterdir()
     }
-    job = mpirun(2, "-m", "mu2mpi", "info")
-    assert job.returncode == 0
-    assert job.stdout.count("ranks") == 1

@@ -2,9 +2,10 @@
 
 import pytest
 from hypothesis import strategies as st
-from launch import mpirun, mu2mpi
+from launch import mpirun
 from relaxed import given
 
+from mu2mpi.cli import main
 from mu2mpi.lanes import waves
 from mu2mpi.results.checkpoint import SUFFIX
 from mu2mpi.results.reader import read_result
@@ -52,10 +53,11 @@ CONFIG = 'machines = [2, 3, 4]\nseed = [1, 2, 3]\nserver = ["untrusted", "truste
 
 
 @pytest.mark.mpi
+@pytest.mark.slow
 def test_side_by_side_or_not_the_results_are_the_same(tmp_path):
     config = tmp_path / "sweep.toml"
     config.write_text(CONFIG)
-    assert mu2mpi("sweep", config, "--output", tmp_path / "serial").returncode == 0
+    assert main(["sweep", str(config), "--output", str(tmp_path / "serial")]) == 0
     job = mpirun(4, "-m", "mu2mpi", "sweep", config, "--output", tmp_path / "lanes")
     assert job.returncode == 0, job.stderr
     assert "[18/18]" in job.stderr
@@ -71,6 +73,7 @@ def test_side_by_side_or_not_the_results_are_the_same(tmp_path):
 
 
 @pytest.mark.mpi
+@pytest.mark.slow
 def test_a_signal_to_one_lane_stops_all(tmp_path):
     """Only the last rank hears of it; each lane leaves a checkpoint, and the same command finishes all."""
     config, folder = tmp_path / "sweep.toml", tmp_path / "runs"

@@ -1,0 +1,67 @@
+"""Compiles every kernel before the first test: none is timed while it compiles, and no two fill one cache.
+
+numba's cache on disk can crash when several processes fill an entry at once (numba issue 4807), and tests
+run side by side. So each kernel is compiled by one process, for all types that the package calls it with.
+"""
+
+from collections.abc import Callable
+from multiprocessing import get_context
+
+import numpy as np
+
+from mu2mpi.algorithm.draws import draw_independently, draw_uniformly
+from mu2mpi.audit.sizes import add_squares
+from mu2mpi.audit.structure import collect_tail
+from mu2mpi.methods import ESTIMATORS
+from mu2mpi.privacy.noise import SERVER, standard_normal
+from mu2mpi.warmup import kernel_calls
+
+FEATURE_TYPES = np.uint8, np.float32, np.float64
+NOISE, MACHINE, LOSS, STEP = range(4)
+"""Places in the list of `kernel_calls`."""
+
+
+def _of_run(
+    place: int, estimator: str = "corrected-momentum", types: tuple[type, ...] = FEATURE_TYPES
+) -> None:
+    for feature_type in types:
+        kernel_calls(np.dtype(feature_type), ESTIMATORS[estimator])[place]()
+
+
+def _draws() -> None:
+    draw_independently(bytes(32), range(1), range(1), 1, 0)
+    draw_uniformly(bytes(32), range(1), range(1), 1, 1)
+
+
+def _of_audit() -> None:
+    message = np.zeros((2, 2), np.int64)
+    collect_tail(message, message, 1.0, np.empty((2, 1)), 0)
+    add_squares(np.zeros(4), message, message, 1.0)
+
+
+PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
+    (_of_run, (NOISE, "corrected-momentum", (np.uint8,))),
+    (_of_run, (MACHINE, "corrected-momentum")),
+    (_of_run, (MACHINE, "gradient")),
+    (_draws, ()),
+    (standard_normal, (np.zeros(8, np.uint32), SERVER, 0, 1, 1)),
+    (_of_run, (LOSS,)),
+    (_of_audit, ()),
+    (_of_run, (STEP, "corrected-momentum", (np.uint8,))),
+]
+"""Calls of which no two use the same kernel, the slowest first."""
+
+
+def _call(part: int) -> None:
+    action, arguments = PARTS[part]
+    action(*arguments)
+
+
+def compile_kernels() -> None:
+    """Fill numba's cache with every kernel of the package, on two cores."""
+    with get_context("spawn").Pool(2) as pool:
+        pool.map(_call, range(len(PARTS)), chunksize=1)
+
+
+if __name__ == "__main__":
+    compile_kernels()

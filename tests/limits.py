@@ -1,0 +1,78 @@
+"""A test that takes over five seconds and is not marked slow fails the suite.
+
+Another program may have held the processor just then. So a test that took too long is run once more at
+the end, alone, and only the second time counts; on a machine that is busy even then it may take longer.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+SECONDS = 5.0
+LAST_CHANCE = "MU2MPI_TIMES_COUNT"
+"""The environment variable that says that no test is timed again."""
+
+spent: defaultdict[str, float] = defaultdict(float)
+slowdowns: list[float] = []
+verdict: list[str] = []
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if LAST_CHANCE in os.environ:
+        slowdowns.append(_slowdown())
+
+
+def _slowdown() -> float:
+    """Return how many times longer work takes here than it would if nothing else wanted the processor."""
+    began, used = time.perf_counter(), time.process_time()
+    while time.process_time() - used < 0.1:
+        pass
+    return (time.perf_counter() - began) / (time.process_time() - used)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if "slow" not in report.keywords:
+        spent[report.nodeid] += report.duration
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
+    """Judge before the summary is written, in the one process that hears of all tests."""
+    too_long = [name for name, seconds in spent.items() if seconds > SECONDS]
+    if too_long and not hasattr(session.config, "workerinput"):
+        if LAST_CHANCE in os.environ:
+            slowdowns.append(_slowdown())
+            # Squared, as processes that wait for one another lose their turns one after another.
+            limit = SECONDS * max(slowdowns) ** 2
+            verdict.extend(f"{name} took {spent[name]:.1f} s" for name in too_long if spent[name] > limit)
+        else:
+            verdict.extend(_timed_again(session.config, too_long))
+        if verdict and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    return (yield)
+
+
+def _timed_again(config: pytest.Config, names: list[str]) -> list[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short", *names]
+    again = subprocess.run(
+        command,
+        cwd=config.rootpath,
+        env={**os.environ, LAST_CHANCE: "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return [] if again.returncode == 0 else again.stdout.splitlines()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if verdict:
+        terminalreporter.section(f"over {SECONDS:g} s, and not marked slow", red=True)
+        for line in verdict:
+            terminalreporter.line(line)
