@@ -18,21 +18,25 @@ LAST_CHANCE = "MU2MPI_TIMES_COUNT"
 """The environment variable that says that no test is timed again."""
 
 spent: defaultdict[str, float] = defaultdict(float)
-slowdowns: list[float] = []
+limits: list[float] = []
 verdict: list[str] = []
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     if LAST_CHANCE in os.environ:
-        slowdowns.append(_slowdown())
+        limits.append(stretched(SECONDS))
 
 
-def _slowdown() -> float:
-    """Return how many times longer work takes here than it would if nothing else wanted the processor."""
+def stretched(seconds: float) -> float:
+    """Return how long something may take now that takes so many seconds at most if nothing else is done.
+
+    By how much longer work takes when others want the processor, and squared, as processes that wait for one
+    another lose their turns one after another.
+    """
     began, used = time.perf_counter(), time.process_time()
     while time.process_time() - used < 0.1:
         pass
-    return (time.perf_counter() - began) / (time.process_time() - used)
+    return seconds * ((time.perf_counter() - began) / (time.process_time() - used)) ** 2
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -46,9 +50,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
     too_long = [name for name, seconds in spent.items() if seconds > SECONDS]
     if too_long and not hasattr(session.config, "workerinput"):
         if LAST_CHANCE in os.environ:
-            slowdowns.append(_slowdown())
-            # Squared, as processes that wait for one another lose their turns one after another.
-            limit = SECONDS * max(slowdowns) ** 2
+            limit = max(*limits, stretched(SECONDS))
             verdict.extend(f"{name} took {spent[name]:.1f} s" for name in too_long if spent[name] > limit)
         else:
             verdict.extend(_timed_again(session.config, too_long))

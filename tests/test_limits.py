@@ -28,11 +28,11 @@ def test_slow():
 def test_that_takes_long():
     time.sleep({seconds})
 """
-CONFTEST = 'import limits\npytest_plugins = ["limits"]\nlimits.SECONDS = 0.1\n'
+CONFTEST = 'import limits\npytest_plugins = ["limits"]\nlimits.SECONDS = 0.01\n'
 
 
 @pytest.mark.parametrize(
-    ("seconds", "options", "code"), [(0.5, [], 1), *slow((0.0, [], 0), (0.5, ["--numprocesses=2"], 1))]
+    ("seconds", "options", "code"), [(1.0, [], 1), *slow((0.0, [], 0), (1.0, ["--numprocesses=2"], 1))]
 )
 def test_a_test_that_takes_long_and_is_not_marked_slow_fails_the_suite(seconds, options, code, tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
@@ -48,7 +48,7 @@ def test_a_test_that_takes_long_and_is_not_marked_slow_fails_the_suite(seconds, 
     )
     assert done.returncode == code, done.stdout
     assert "3 passed" in done.stdout
-    assert ("test_that_takes_long took 0.5 s" in done.stdout) == (code == 1)
+    assert ("test_that_takes_long took 1.0 s" in done.stdout) == (code == 1)
     assert "test_slow took" not in done.stdout
 
 

@@ -15,13 +15,13 @@ import contextlib, io, json, sys, time, traceback
 from mu2mpi.cli import main
 for path in json.load(open(sys.argv[1])):
     said = io.StringIO()
-    started = time.perf_counter()
+    began = time.process_time()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
         try:
             code = main(["run", "--data", path, "--machines", "1", "--output", sys.argv[2], "--overwrite"])
         except BaseException:
             code = traceback.format_exc()
-    print(json.dumps([path, code, said.getvalue(), time.perf_counter() - started]), flush=True)
+    print(json.dumps([path, code, said.getvalue(), time.process_time() - began]), flush=True)
 """
 
 
