@@ -385,6 +385,14 @@ def test_the_audit_has_teeth(monkeypatch, server, break_it):
         assert finding.attacks[0].judgement.epsilon_bound == pytest.approx(2.42, abs=0.2)
 
 
+def test_a_lattice_in_the_noise_of_real_messages_refutes_the_claim():
+    finding = found("trusted", 73, rounds=3)
+    words = "radii on a lattice of 2^-40"
+    structure = replace(finding.structure, log_evidence=50.0, strongest=words)
+    assert finding.refutations == []
+    assert replace(finding, structure=structure).refutations == [f"the noise is not normal: it has {words}"]
+
+
 def one_draw_a_rank(monkeypatch):
     """The first machine's noise hides the sum of all that a rank hosts."""
     change_noise(monkeypatch, lambda who, first, count, t, scale: (who, first, 1, t, scale))

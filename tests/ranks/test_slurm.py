@@ -82,6 +82,7 @@ def test_a_launcher_that_is_not_there_is_named(monkeypatch):
         find_launcher(2, os.environ)
 
 
+@pytest.mark.mpi
 def test_launch_returns_the_code_of_the_ranks(tmp_path):
     for arguments, code in ((["info"], 0), (["run", "--rho", "0"], 2)):
         done = subprocess.run(
