@@ -397,7 +397,7 @@ def test_a_damaged_checkpoint_is_refused(state, tmp_path):
 
 # Real processes from here on: they are killed, starved of disk, and signalled.
 
-LONG = ["--data", "synthetic", "--samples", "60000", "--machines", "3", "--seed", "4", "--evaluations", "8"]
+LONG = ["--data", "synthetic", "--samples", "180000", "--machines", "3", "--seed", "4", "--evaluations", "8"]
 
 FORKED = """
 import os, sys
@@ -470,7 +470,7 @@ def unbroken():
     @functools.cache
     def result(server):
         return run(
-            Experiment(data="synthetic", samples=60_000, machines=3, seed=4, evaluations=8, server=server)
+            Experiment(data="synthetic", samples=180_000, machines=3, seed=4, evaluations=8, server=server)
         )
 
     return result
@@ -601,7 +601,7 @@ def fill(folder):
 def test_a_disk_that_fills_up(small_disk):
     """Checkpoints that fail do not stop the run; a result that fails is told; room brings all back."""
     path = small_disk / "a.h5"
-    arguments = ["run", *LONG, "--checkpoint-every", "0.05", "--output", path]
+    arguments = ["run", *LONG, "--checkpoint-every", "0.02", "--output", path]
     started = mu2mpi(*arguments, "--checkpoint-every", "1e9", "--rounds", "5")
     assert started.returncode == 0
     path.unlink()
@@ -659,7 +659,7 @@ sys.exit(main(sys.argv[1:]))
 )
 def test_a_disk_that_is_full_at_the_wrong_moment(small_disk, module, name, words):
     path = small_disk / "a.h5"
-    arguments = ["run", *LONG, "--checkpoint-every", "0.1", "--output", str(path)]
+    arguments = ["run", *LONG, "--checkpoint-every", "0.02", "--output", str(path)]
     script = FILLING.format(module=module, name=name)
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60, check=False
@@ -685,7 +685,7 @@ def test_a_folder_that_cannot_be_written_is_found_out_before_the_run(small_disk)
 @pytest.mark.parametrize(("server", "wanted"), [("trusted", 1), *slow(("untrusted", 4), ("trusted", 4))])
 def test_all_ranks_killed_at_random_moments(server, wanted, tmp_path, unbroken, moments):
     path, kills = tmp_path / "a.h5", 0
-    arguments = ["run", *LONG, "--server", server, "--checkpoint-every", "0.05", "--output", path]
+    arguments = ["run", *LONG, "--server", server, "--checkpoint-every", "0.02", "--output", path]
     command = [Path(sys.executable).parent / "mpirun", "-n", "2", sys.executable, "-m", "mu2mpi", *arguments]
     while kills < wanted:
         log = tmp_path / "log"
