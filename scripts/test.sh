@@ -35,22 +35,20 @@ if [ ${#libraries[@]} = 2 ]; then
     export MU2MPI_OTHER_PYTHON=$PWD/${folders[${libraries[1]}]}/bin/python
 fi
 
-serial='' one_rank='not several_ranks' ranks_too=''
-if ! $all; then
-    serial='not slow' one_rank='not several_ranks and not slow' ranks_too='not slow'
-fi
+chosen='not slow'
+$all && chosen=''
 
 say "tests of one process, and tests that start ranks themselves (${libraries[0]})"
-"${folders[${libraries[0]}]}/bin/python" -m pytest -m "$serial" --numprocesses=auto --maxprocesses=4
+"${folders[${libraries[0]}]}/bin/python" -m pytest -m "$chosen" --numprocesses=auto --maxprocesses=4
 
 for mpi in "${libraries[@]}"; do
     for ranks in 1 2 3; do
         say "tests on $ranks ranks ($mpi)"
-        chosen=$ranks_too
-        [ "$ranks" = 1 ] && chosen=$one_rank
+        here=$chosen
+        [ "$ranks" = 1 ] && here="${chosen:+$chosen and }not several_ranks"
         # Ranks that wait for each other for ever are a failure, too.
         timeout 600 "${folders[$mpi]}/bin/mpirun" -n "$ranks" "${folders[$mpi]}/bin/python" \
-            tests/mpi/run.py -m "$chosen"
+            tests/mpi/run.py -m "$here"
     done
 done
 say "all of these tests passed"

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 # More ranks than cores, as root or not: MPICH ignores what Open MPI needs.
 SETTINGS = {
@@ -20,8 +21,17 @@ def mpirun(
     ranks: int, *arguments: str | Path, python: str = sys.executable, timeout: float = 240, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run ``python ARGUMENTS`` on some ranks and return what came of it."""
-    command = [Path(python).parent / "mpirun", "-n", str(ranks), python, *arguments]
-    return run_command(command, timeout, variables)
+    return run_command(command_on(ranks, *arguments, python=python), timeout, variables)
+
+
+def start_ranks(ranks: int, *arguments: str | Path, **options: Any) -> subprocess.Popen[bytes]:
+    """Start ``python ARGUMENTS`` on some ranks, and return while they run; options are those of Popen."""
+    texts = [str(part) for part in command_on(ranks, *arguments)]
+    return subprocess.Popen(texts, env={**os.environ, **SETTINGS}, **options)
+
+
+def command_on(ranks: int, *arguments: str | Path, python: str = sys.executable) -> list[str | Path]:
+    return [Path(python).parent / "mpirun", "-n", str(ranks), python, *arguments]
 
 
 def mu2mpi(

@@ -1,14 +1,13 @@
 """What the suite asks of its own tests: those that take long say so, and no two processes fill a cache."""
 
 import importlib
-import os
 import pkgutil
-import subprocess
 import sys
 from pathlib import Path
 
 import kernels
 import pytest
+from launch import run_command
 from numba.core.caching import FunctionCache
 from numba.core.registry import CPUDispatcher
 from slowly import slow
@@ -23,43 +22,34 @@ def test_quick():
 
 @pytest.mark.slow
 def test_slow():
-    time.sleep(0.5)
+    time.sleep(0.1)
 
 def test_that_takes_long():
     time.sleep({seconds})
 """
 CONFTEST = 'import limits\npytest_plugins = ["limits"]\nlimits.SECONDS = 0.01\n'
+HELPERS = {"PYTHONPATH": str(Path(__file__).parent)}
 
 
 @pytest.mark.parametrize(
-    ("seconds", "options", "code"), [(1.0, [], 1), *slow((0.0, [], 0), (1.0, ["--numprocesses=2"], 1))]
+    ("seconds", "options", "code"), [(0.5, [], 1), *slow((0.0, [], 0), (0.5, ["--numprocesses=2"], 1))]
 )
 def test_a_test_that_takes_long_and_is_not_marked_slow_fails_the_suite(seconds, options, code, tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow: takes long\n")
     (tmp_path / "test_suite.py").write_text(SUITE.format(seconds=seconds))
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command([sys.executable, "-m", "pytest", *options], 60, HELPERS, tmp_path)
     assert done.returncode == code, done.stdout
     assert "3 passed" in done.stdout
-    assert ("test_that_takes_long took 1.0 s" in done.stdout) == (code == 1)
+    assert ("test_that_takes_long took 0.5 s" in done.stdout) == (code == 1)
     assert "test_slow took" not in done.stdout
 
 
 @pytest.mark.slow
 def test_every_kernel_is_compiled_before_the_first_test(tmp_path):
     """Otherwise tests that run side by side may write the same entry of numba's cache."""
-    subprocess.run(
-        [sys.executable, kernels.__file__],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), "NUMBA_CACHE_DIR": str(tmp_path)},
-        check=True,
-    )
+    done = run_command([sys.executable, kernels.__file__], 120, {**HELPERS, "NUMBA_CACHE_DIR": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
     cached = {path.name.split("-")[0] for path in tmp_path.rglob("*.nbi")}
     names = {module.name for module in pkgutil.walk_packages(mu2mpi.__path__, "mu2mpi.")}
     for name in names - {"mu2mpi.__main__"}:

@@ -10,7 +10,5 @@ from mu2mpi.parallel import world
 if __name__ == "__main__":
     if world().rank != 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    # What took too long on one rank cannot be timed again on that one alone.
-    os.environ["MU2MPI_TIMES_COUNT"] = "1"
     here = os.path.dirname(os.path.abspath(__file__))
     sys.exit(pytest.main(["-p", "no:cacheprovider", "--color=no", here, *sys.argv[1:]]))

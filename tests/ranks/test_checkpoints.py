@@ -10,13 +10,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 from arrays import random_source
-from launch import SETTINGS, mpirun, mu2mpi
+from launch import mpirun, mu2mpi, run_command, start_ranks
 from limits import stretched
 from slowly import slow
 
@@ -443,13 +442,8 @@ assert os.waitpid(child, 0)[1] == 0
 @pytest.mark.parametrize("kills", [8, *slow(100)])
 def test_kills_at_random_moments(server, kills, tmp_path, moments):
     """Every time, the next start goes on to the same bits."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORKED, tmp_path, server, str(kills), str(moments.random())],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    arguments = [tmp_path, server, str(kills), str(moments.random())]
+    done = run_command([sys.executable, "-c", FORKED, *arguments], 300, {})
     assert done.returncode == 0, done.stderr
     assert sum(line.startswith("kill ") for line in done.stdout.splitlines()) == kills
     expected = read_result(tmp_path / "unbroken.h5")
@@ -481,20 +475,8 @@ def unbroken():
 @SERVERS
 def test_one_killed_rank_ends_the_job_and_any_ranks_go_on(server, tmp_path, unbroken, moments):
     path = tmp_path / "a.h5"
-    command = [
-        Path(sys.executable).parent / "mpirun",
-        "-n",
-        "3",
-        sys.executable,
-        "-m",
-        "mu2mpi",
-        "run",
-        *LONG,
-    ]
-    command += ["--server", server, "--checkpoint-every", "0.05", "--output", path]
-    job = subprocess.Popen(
-        [str(c) for c in command], env={**os.environ, **SETTINGS}, stderr=subprocess.DEVNULL
-    )
+    arguments = ["run", *LONG, "--server", server, "--checkpoint-every", "0.05", "--output", path]
+    job = start_ranks(3, "-m", "mu2mpi", *arguments, stderr=subprocess.DEVNULL)
     wait_for(checkpoint_path(path).exists, 60)
     time.sleep(moments.random() * 0.2)
     children = subprocess.run(
@@ -519,8 +501,10 @@ def wait_for(condition, seconds):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("name", ["SIGTERM", *slow("SIGUSR1", "SIGUSR2")])
-def test_a_signal_stops_all_ranks_with_a_checkpoint(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "ranks"), [("SIGTERM", 2), *slow(("SIGTERM", 3), ("SIGUSR1", 3), ("SIGUSR2", 3))]
+)
+def test_a_signal_stops_all_ranks_with_a_checkpoint(name, ranks, tmp_path):
     """Sent to one rank alone: the others agree."""
     script = tmp_path / "signalled.py"
     script.write_text(
@@ -538,7 +522,7 @@ def test_a_signal_stops_all_ranks_with_a_checkpoint(name, tmp_path):
         "sys.exit(main(sys.argv[1:]))\n"
     )
     path = tmp_path / "a.h5"
-    job = mpirun(2, script, "run", *LONG, "--output", path)
+    job = mpirun(ranks, script, "run", *LONG, "--output", path)
     ended = time.time()
     assert job.returncode == 75, job.stderr
     # This includes the end of all processes.
@@ -571,8 +555,7 @@ def test_a_signal_at_an_awkward_moment(module, name, code, tmp_path):
         "sys.exit(main(sys.argv[1:]))\n"
     )
     path = tmp_path / "a.h5"
-    command = [sys.executable, "-c", script, "run", *LONG, "--output", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_command([sys.executable, "-c", script, "run", *LONG, "--output", path], 60, {})
     assert done.returncode == code, done.stderr
     assert path.exists() == (code == 0)
     assert checkpoint_path(path).exists() == (code == 75)
@@ -599,6 +582,15 @@ def fill(folder):
             file.write(bytes(4096))
 
 
+def assert_room_brings_all_back(done, path, arguments):
+    """The failure was told and left nothing, and the same command ends well on the disk that has room."""
+    assert "Traceback" not in done.stderr
+    assert not path.exists()
+    (path.parent / "filler").unlink()
+    assert mu2mpi(*arguments).returncode == 0
+    assert [p.name for p in path.parent.iterdir()] == ["a.h5"]
+
+
 def test_a_disk_that_fills_up(small_disk):
     """Checkpoints that fail do not stop the run; a result that fails is told; room brings all back."""
     path = small_disk / "a.h5"
@@ -607,11 +599,7 @@ def test_a_disk_that_fills_up(small_disk):
     done = mu2mpi(*arguments)
     assert done.returncode in (1, 2), done.stderr
     assert "No space left" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not path.exists()
-    (small_disk / "filler").unlink()
-    assert mu2mpi(*arguments).returncode == 0
-    assert [p.name for p in small_disk.iterdir()] == ["a.h5"]
+    assert_room_brings_all_back(done, path, arguments)
 
 
 def test_a_key_that_cannot_be_kept_is_found_out_before_anything_is_sent(small_disk):
@@ -657,18 +645,12 @@ sys.exit(main(sys.argv[1:]))
 )
 def test_a_disk_that_is_full_at_the_wrong_moment(small_disk, module, name, words):
     path = small_disk / "a.h5"
-    arguments = ["run", *LONG, "--checkpoint-every", "0.02", "--output", str(path)]
+    arguments = ["run", *LONG, "--checkpoint-every", "0.02", "--output", path]
     script = FILLING.format(module=module, name=name)
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_command([sys.executable, "-c", script, *arguments], 60, {})
     assert done.returncode == 1
     assert words in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not path.exists()
-    (small_disk / "filler").unlink()
-    assert mu2mpi(*arguments).returncode == 0
-    assert [p.name for p in small_disk.iterdir()] == ["a.h5"]
+    assert_room_brings_all_back(done, path, arguments)
 
 
 def test_a_folder_that_cannot_be_written_is_found_out_before_the_run(small_disk):
@@ -684,16 +666,10 @@ def test_a_folder_that_cannot_be_written_is_found_out_before_the_run(small_disk)
 def test_all_ranks_killed_at_random_moments(server, wanted, tmp_path, unbroken, moments):
     path, kills = tmp_path / "a.h5", 0
     arguments = ["run", *LONG, "--server", server, "--checkpoint-every", "0.02", "--output", path]
-    command = [Path(sys.executable).parent / "mpirun", "-n", "2", sys.executable, "-m", "mu2mpi", *arguments]
     while kills < wanted:
         log = tmp_path / "log"
         with log.open("w") as stream:
-            job = subprocess.Popen(
-                [str(c) for c in command],
-                env={**os.environ, **SETTINGS},
-                stderr=stream,
-                start_new_session=True,
-            )
+            job = start_ranks(2, "-m", "mu2mpi", *arguments, stderr=stream, start_new_session=True)
         wait_for(lambda log=log, job=job: "T = " in log.read_text() or job.poll() is not None, 60)
         time.sleep(moments.random() * 0.3)
         with contextlib.suppress(ProcessLookupError):
