@@ -27,7 +27,7 @@ def test_slow():
 def test_that_takes_long():
     time.sleep({seconds})
 """
-CONFTEST = 'import limits\npytest_plugins = ["limits"]\nlimits.SECONDS = 0.01\n'
+CONFTEST = 'import limits\npytest_plugins = ["limits"]\nlimits.SECONDS, limits.CHANCES = 0.01, 1\n'
 HELPERS = {"PYTHONPATH": str(Path(__file__).parent)}
 
 
