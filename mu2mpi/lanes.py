@@ -62,7 +62,8 @@ def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[W
     for place, run in enumerate(order):
         width = 1
         if place < large:
-            width = math.ceil(costs[run] / fair)
+            # A single run is as many fair shares as there are ranks, or by rounding errors more.
+            width = min(ranks, math.ceil(costs[run] / fair))
         elif place >= len(order) - left_over:
             width = ranks // left_over
         widths.setdefault(min(width, machines[run]), []).append(run)
