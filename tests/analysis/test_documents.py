@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROJECT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_analysis_page_runs_from_its_first_line_to_its_last(folder):
     script = PROJECT / "docs" / "analysis.py"
     done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True)
