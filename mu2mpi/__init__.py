@@ -11,11 +11,11 @@ from mu2mpi._version import __version__
 
 if TYPE_CHECKING:
     from mu2mpi.analysis.runs import Run, Runs, load
+    from mu2mpi.config.experiment import Experiment
     from mu2mpi.errors import InputError, Interrupted
-    from mu2mpi.experiment import Experiment
+    from mu2mpi.execution.job import run
     from mu2mpi.results.reader import read_result
     from mu2mpi.results.schema import Result
-    from mu2mpi.running import run
 
 __all__ = [
     "Experiment",
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Experiment": "mu2mpi.experiment",
+    "Experiment": "mu2mpi.config.experiment",
     "InputError": "mu2mpi.errors",
     "Interrupted": "mu2mpi.errors",
     "Result": "mu2mpi.results.schema",
@@ -39,7 +39,7 @@ _HOMES = {
     "Runs": "mu2mpi.analysis.runs",
     "load": "mu2mpi.analysis.runs",
     "read_result": "mu2mpi.results.reader",
-    "run": "mu2mpi.running",
+    "run": "mu2mpi.execution.job",
 }
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.machine import HostedSamples
 from mu2mpi.data.source import Samples, Source
+from mu2mpi.federation.machine import HostedSamples
 
 
 class ArraySource(Source):

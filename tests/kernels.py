@@ -9,12 +9,12 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from mu2mpi.algorithm.draws import draw_independently, draw_uniformly
 from mu2mpi.audit.sizes import add_squares
 from mu2mpi.audit.structure import collect_tail
-from mu2mpi.methods import ESTIMATORS
+from mu2mpi.execution.warmup import kernel_calls
+from mu2mpi.federation.draws import draw_independently, draw_uniformly
+from mu2mpi.methods.pieces import ESTIMATORS
 from mu2mpi.privacy.noise import SERVER, standard_normal
-from mu2mpi.warmup import kernel_calls
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
 NOISE, MACHINE, LOSS, STEP = range(4)

@@ -16,7 +16,7 @@ from limits import stretched
 from slowly import slow
 
 from mu2mpi import cli
-from mu2mpi.experiment import Experiment, Sweep, read_toml
+from mu2mpi.config.experiment import Experiment, Sweep, read_toml
 from mu2mpi.results.reader import read_result
 
 SMALL = ["--machines", "3", "--rounds", "20", "--seed", "1"]

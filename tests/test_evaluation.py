@@ -7,8 +7,8 @@ from arrays import random_samples, random_source
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi.algorithm.schedule import make_schedule
-from mu2mpi.evaluation import PIECE, Evaluator, affordable_evaluations, evaluation_rounds
+from mu2mpi.execution.evaluation import PIECE, Evaluator, affordable_evaluations, evaluation_rounds
+from mu2mpi.methods.schedule import make_schedule
 from mu2mpi.parallel import Communicator
 
 

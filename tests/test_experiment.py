@@ -9,9 +9,9 @@ import reference as ref
 from hypothesis import strategies as st
 from relaxed import given
 
+from mu2mpi.config.experiment import Experiment, Sweep, read_toml, result_name
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment, Sweep, read_toml, result_name
-from mu2mpi.preparation import Keys
+from mu2mpi.execution.plan import Keys
 
 optional_counts = st.none() | st.integers(1, 10**6)
 experiments = st.builds(

@@ -9,18 +9,18 @@ from arrays import random_source
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi import preset
 from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.groups import varying
+from mu2mpi.config import preset
+from mu2mpi.config.experiment import BY_PRESET, Experiment, read_toml
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import BY_PRESET, Experiment, read_toml
+from mu2mpi.execution.job import run
+from mu2mpi.execution.plan import complete, plan
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator
-from mu2mpi.preparation import complete, plan
-from mu2mpi.progress import Progress
 from mu2mpi.results.checkpoint import checkpoint_path, write_checkpoint
 from mu2mpi.results.reader import Summary, read_experiment
-from mu2mpi.running import run
-from mu2mpi.simulation import Simulation
 
 SOURCE = random_source(1, 400, 6, 4)
 

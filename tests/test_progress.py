@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from mu2mpi import Experiment, progress, run
+from mu2mpi import Experiment, run
+from mu2mpi.execution import progress
 
 
 class Terminal(io.StringIO):

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from arrays import ArraySource, random_source
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data import open_source
 from mu2mpi.data import source as source_module
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.evaluation import PIECE, Evaluator
-from mu2mpi.experiment import Experiment
+from mu2mpi.execution.evaluation import PIECE, Evaluator
+from mu2mpi.execution.plan import plan
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Simulation
+from mu2mpi.federation.samples import make_supply
 from mu2mpi.parallel import Communicator
-from mu2mpi.preparation import plan
-from mu2mpi.progress import Progress
-from mu2mpi.simulation import Simulation
-from mu2mpi.supply import make_supply
 
 DIMENSION = 6
 KEY = bytes(32)

@@ -10,15 +10,15 @@ from arrays import random_source
 from scipy.optimize import minimize
 from slowly import slow
 
-from mu2mpi.algorithm.schedule import make_schedule
-from mu2mpi.evaluation import Evaluator, affordable_passes
-from mu2mpi.experiment import Experiment
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.execution.evaluation import Evaluator, affordable_passes
+from mu2mpi.execution.job import run
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Simulation
+from mu2mpi.execution.theory import excess_loss_bound
+from mu2mpi.methods.schedule import make_schedule
 from mu2mpi.parallel import Communicator
 from mu2mpi.problem.minimum import TOLERANCE
-from mu2mpi.progress import Progress
-from mu2mpi.running import run
-from mu2mpi.simulation import Simulation
-from mu2mpi.theory import excess_loss_bound
 
 
 def paper_schedule(server, **changes):
@@ -93,7 +93,7 @@ def test_a_search_never_takes_long():
 
 
 def test_large_models_have_the_bound_alone(monkeypatch):
-    monkeypatch.setattr("mu2mpi.theory.MOST_PARAMETERS", 100)
+    monkeypatch.setattr("mu2mpi.execution.theory.MOST_PARAMETERS", 100)
     theory = run(Experiment(machines=2, rounds=5, seed=1)).theory
     assert theory.excess_loss_bound > 0
     assert math.isnan(theory.excess_loss)

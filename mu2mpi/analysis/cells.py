@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.preset import chosen_by_preset
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
-from mu2mpi.preset import chosen_by_preset
 from mu2mpi.results.reader import Summary
 
 __all__ = [

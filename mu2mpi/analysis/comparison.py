@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import POOLED, estimate
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
 from mu2mpi.results.reader import Summary
 
 __all__ = ["Line", "compare", "method_name"]

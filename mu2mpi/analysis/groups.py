@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from mu2mpi.analysis.cells import POOLED, number_text, sort_key
+from mu2mpi.config.experiment import FILE, SOURCE_OPTIONS, Experiment
+from mu2mpi.config.preset import chosen_by_preset
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import FILE, SOURCE_OPTIONS, Experiment
-from mu2mpi.preset import chosen_by_preset
 from mu2mpi.results.reader import Summary
 
 __all__ = ["Group", "chosen", "grouped", "in_words", "setting_text", "varying"]

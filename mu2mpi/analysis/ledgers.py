@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mu2mpi.algorithm.snowball import growth_of
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
 from mu2mpi.analysis.show import TEST_SHARE, rounded_up, who_sees
 from mu2mpi.analysis.together import Release, together
 from mu2mpi.errors import InputError
+from mu2mpi.methods.snowball import growth_of
 from mu2mpi.privacy.accountant import rho_of
 from mu2mpi.privacy.ledger import (
     ADJACENCY,

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.analysis.show import in_brief
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
 from mu2mpi.results.collection import find_files, shown
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import History, Result

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import POOLED, sort_key
-from mu2mpi.experiment import Experiment
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.results.reader import Summary
 
 __all__ = ["AXES", "Axis", "Rate", "find_rates"]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.cells import COLUMNS, ROWS, VALUES, Layout
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.tables import Format, build_table
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
 from mu2mpi.privacy.ledger import PrivacyStatement
 from mu2mpi.results.collection import find_summaries
 from mu2mpi.results.reader import Summary, read_result

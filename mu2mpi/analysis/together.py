@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mu2mpi.analysis.show import rounded_up
-from mu2mpi.experiment import MADE_UP_DATA, Experiment, is_file
+from mu2mpi.config.experiment import MADE_UP_DATA, Experiment, is_file
 from mu2mpi.privacy.accountant import epsilon_exact, rho_of
 from mu2mpi.privacy.ledger import PrivacyStatement, draws, releases
 from mu2mpi.privacy.sampler import with_sampler

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.machine import HostedSamples, Supply
-from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Samples, Source
+from mu2mpi.federation.machine import HostedSamples, Supply
+from mu2mpi.federation.samples import make_supply
+from mu2mpi.methods.schedule import Schedule
 from mu2mpi.problem.logistic import bias_feature, sample_scales
-from mu2mpi.supply import make_supply
 
 __all__ = ["CLIPPED", "FEATURE_TYPE", "UNCLIPPED", "Canaries", "Numbered", "WorstCase"]
 

@@ -6,7 +6,7 @@ from typing import Any
 from mu2mpi.audit.canaries import CLIPPED
 from mu2mpi.audit.finding import Finding
 from mu2mpi.audit.trials import audit
-from mu2mpi.experiment import Experiment
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.parallel import Communicator
 
 __all__ = ["audit_servers"]

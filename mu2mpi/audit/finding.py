@@ -4,12 +4,12 @@ import math
 import textwrap
 from dataclasses import dataclass
 
-from mu2mpi.algorithm.sampling import Poisson, Sampling, WithReplacement
 from mu2mpi.analysis.formats import as_paragraph, as_text
 from mu2mpi.audit.evidence import CONFIDENCE, Interval
 from mu2mpi.audit.judge import Judgement, Reading
 from mu2mpi.audit.structure import Structure
-from mu2mpi.methods import Method
+from mu2mpi.federation.sampling import Poisson, Sampling, WithReplacement
+from mu2mpi.methods.pieces import Method
 from mu2mpi.privacy.accountant import epsilon_exact
 
 __all__ = ["ATTACKS", "LEAST", "RISK", "Attack", "Finding"]

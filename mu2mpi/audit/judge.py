@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.audit.canaries import Canaries
 from mu2mpi.audit.evidence import Interval, Separations, best_statistics, choose_threshold, epsilon_bound
 from mu2mpi.audit.runs import view
+from mu2mpi.methods.schedule import Schedule
 
 __all__ = ["Judgement", "Reading", "judge"]
 

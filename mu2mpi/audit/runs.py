@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.machine import Machines, Supply
-from mu2mpi.algorithm.schedule import Schedule
-from mu2mpi.algorithm.server import make_server
-from mu2mpi.algorithm.steps import learning_rate
 from mu2mpi.audit.canaries import Canaries, WorstCase
 from mu2mpi.audit.wire import RecordedRank, on_ranks
+from mu2mpi.federation.machine import Machines, Supply
+from mu2mpi.federation.server import make_server
+from mu2mpi.federation.stopwatch import Stopwatch
+from mu2mpi.methods.schedule import Schedule
+from mu2mpi.methods.steps import learning_rate
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key, key_words
-from mu2mpi.timing import Stopwatch
 
 __all__ = ["play", "see", "view"]
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.audit.structure import TAIL_BITS, Fault
-from mu2mpi.compiled import kernel
+from mu2mpi.kernels import kernel
 from mu2mpi.privacy.noise import PAIRS
 
 __all__ = ["add_squares", "signatures", "size_faults"]

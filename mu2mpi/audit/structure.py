@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.compiled import kernel
+from mu2mpi.kernels import kernel
 from mu2mpi.privacy.noise import PAIRS
 
 __all__ = ["TAIL_BITS", "Fault", "Structure", "collect_tail", "lattice_evidence"]

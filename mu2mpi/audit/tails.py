@@ -6,17 +6,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.machine import HostedSamples, Machines
-from mu2mpi.algorithm.schedule import Schedule
-from mu2mpi.algorithm.server import make_server
 from mu2mpi.audit.canaries import FEATURE_TYPE, Numbered
 from mu2mpi.audit.sizes import add_squares, signatures, size_faults
 from mu2mpi.audit.structure import TAIL_BITS, Structure, collect_tail, lattice_evidence
-from mu2mpi.experiment import Experiment
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.execution.plan import plan
+from mu2mpi.federation.machine import HostedSamples, Machines
+from mu2mpi.federation.server import make_server
+from mu2mpi.federation.stopwatch import Stopwatch
+from mu2mpi.methods.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.preparation import plan
 from mu2mpi.privacy.noise import derive_key, key_words
-from mu2mpi.timing import Stopwatch
 
 __all__ = ["MESSAGES", "attack_structure"]
 

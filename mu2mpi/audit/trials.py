@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Numbered, WorstCase
 from mu2mpi.audit.finding import RISK, Attack, Finding
 from mu2mpi.audit.judge import judge
 from mu2mpi.audit.layouts import check_layouts
 from mu2mpi.audit.runs import see
 from mu2mpi.audit.tails import attack_structure
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
+from mu2mpi.execution.plan import plan
+from mu2mpi.execution.warmup import kernel_calls, start_compiler
+from mu2mpi.methods.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.preparation import plan
 from mu2mpi.privacy.noise import derive_key, root_key
-from mu2mpi.warmup import kernel_calls, start_compiler
 
 __all__ = ["NORMALS_A_TRIAL", "audit"]
 

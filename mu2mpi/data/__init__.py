@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from mu2mpi.config.experiment import Experiment, is_file
 from mu2mpi.data.source import Samples, Source
-from mu2mpi.experiment import Experiment, is_file
 
 __all__ = ["Samples", "Source", "describe_source", "open_source"]
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.preset import with_preset
 from mu2mpi.data.source import COLUMN_AT_ONCE, Samples, Source, row_blocks
 from mu2mpi.data.split import Split
 from mu2mpi.data.table import Table, reading
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
-from mu2mpi.preset import with_preset
 
 __all__ = ["FileSource", "open_file", "open_table"]
 

@@ -15,8 +15,8 @@ from mu2mpi.data.heterogeneity import (
     stretches,
 )
 from mu2mpi.data.source import Source
+from mu2mpi.data.streams import philox_key
 from mu2mpi.errors import InputError
-from mu2mpi.streams import philox_key
 
 __all__ = ["check_rounds", "deal", "machine_rows", "most_rounds", "partition_rows", "samples_per_machine"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.streams import machine_words, seed_words, unit_uniforms
 from mu2mpi.errors import InputError
-from mu2mpi.streams import machine_words, seed_words, unit_uniforms
 
 __all__ = ["POINTS", "Population"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source
-from mu2mpi.streams import seed_words, unit_uniforms
+from mu2mpi.data.streams import seed_words, unit_uniforms
 
 __all__ = ["Synthetic"]
 

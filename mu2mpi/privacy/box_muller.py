@@ -12,7 +12,7 @@ Box and Muller, "A note on the generation of random normal deviates", 1958.
 import numpy as np
 from numba import int64, uint64
 
-from mu2mpi.compiled import bits_to_float, float_to_bits, inline
+from mu2mpi.kernels import bits_to_float, float_to_bits, inline
 
 __all__ = [
     "FEWEST_BITS",

@@ -8,7 +8,7 @@ uint32 at once: numba would widen them to 64 bits otherwise.
 
 from numba import uint32
 
-from mu2mpi.compiled import inline
+from mu2mpi.kernels import inline
 
 __all__ = ["BLOCKS", "fill_keystream"]
 

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 ARITHMETIC = 2.0**-12
-"""Share of rho for errors of floating-point numbers, to which mu2mpi.algorithm.arithmetic holds them."""
+"""Share of rho for errors of floating-point numbers, to which mu2mpi.methods.arithmetic holds them."""
 
 
 def halving_steps(steps: int) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ import numpy as np
 from numba import int64, uint32, uint64
 from numpy.typing import NDArray
 
-from mu2mpi.compiled import aligned_zeros, float_to_bits, inline, kernel, round_to_integer, scratch
+from mu2mpi.kernels import aligned_zeros, float_to_bits, inline, kernel, round_to_integer, scratch
 from mu2mpi.privacy.box_muller import (
     FEWEST_BITS,
     normal_pair,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mu2mpi.compiled import inline, reduction
+from mu2mpi.kernels import inline, reduction
 
 __all__ = ["BLOCK", "shrinkage", "squared_norm"]
 

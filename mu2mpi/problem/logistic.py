@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.compiled import inline, kernel, reduction, scratch
+from mu2mpi.kernels import inline, kernel, reduction, scratch
 
 __all__ = [
     "BATCH",

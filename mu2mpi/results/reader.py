@@ -14,8 +14,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.config.experiment import LATER, Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import LATER, Experiment
 from mu2mpi.privacy.ledger import ALL_RELEASES, UNIT, PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken

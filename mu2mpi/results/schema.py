@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.experiment import Experiment
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.ledger import PrivacyStatement
 
 __all__ = ["SCHEMA", "Checkpoint", "Diagnostics", "History", "Result", "Theory"]

@@ -26,8 +26,8 @@ import workload
 
 from mu2mpi import Experiment
 from mu2mpi.data.source import Source
+from mu2mpi.execution.warmup import start_compiler
 from mu2mpi.parallel import Communicator
-from mu2mpi.warmup import start_compiler
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "docs" / "performance.md"

@@ -13,11 +13,11 @@ import numpy as np
 from mu2mpi import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Source
+from mu2mpi.execution.plan import plan, shared_source
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.preparation import plan, shared_source
 from mu2mpi.privacy.noise import MACHINE, key_words, root_key, standard_normal
-from mu2mpi.progress import Progress
-from mu2mpi.simulation import Simulation
 
 KEY = key_words(root_key(1))
 SIZES = {"mnist": {}, "synthetic": {"samples": 60_000, "features": 784, "classes": 10}}

@@ -8,15 +8,15 @@ from draws import drawn_noise
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi.algorithm.steps import learning_rate
 from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.experiment import Experiment
+from mu2mpi.execution.plan import Keys
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Simulation
+from mu2mpi.methods.steps import learning_rate
 from mu2mpi.parallel import Communicator
-from mu2mpi.preparation import Keys
 from mu2mpi.privacy.noise import AGGREGATE, MACHINE, SERVER, derive_key, key_words, root_key
-from mu2mpi.progress import Progress
-from mu2mpi.simulation import Simulation
 
 shapes = st.tuples(
     st.integers(1, 6),  # machines

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi import cli
-from mu2mpi.algorithm.arithmetic import gradient_error, iterate_error
-from mu2mpi.algorithm.server import take_step
+from mu2mpi.federation.server import take_step
+from mu2mpi.methods.arithmetic import gradient_error, iterate_error
 from mu2mpi.problem.ball import BLOCK
 from mu2mpi.problem.logistic import BATCH, TILE, model_logits, residual
 

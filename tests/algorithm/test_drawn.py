@@ -10,18 +10,18 @@ from draws import drawn_noise
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi.algorithm.sampling import Batches, Fresh, Poisson, WithReplacement
 from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
+from mu2mpi.execution.plan import Keys, plan
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Simulation
+from mu2mpi.federation.sampling import Batches, Fresh, Poisson, WithReplacement
 from mu2mpi.parallel import Communicator
-from mu2mpi.preparation import Keys, plan
 from mu2mpi.privacy.accountant import epsilon_exact
 from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
 from mu2mpi.privacy.subsampling import poisson_epsilon
-from mu2mpi.progress import Progress
-from mu2mpi.simulation import Simulation
 
 KEY = bytes(range(32))
 SAMPLINGS = [Fresh(12), Batches((1, 1, 4, 9)), WithReplacement(7, 5), Poisson(40, 0.3), Poisson(5, 1.0)]

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from relaxed import given
 from scipy import stats
 
-from mu2mpi.algorithm.draws import USE, WORDS, draw_independently, draw_uniformly
-from mu2mpi.algorithm.sampling import Poisson
+from mu2mpi.federation.draws import USE, WORDS, draw_independently, draw_uniformly
+from mu2mpi.federation.sampling import Poisson
 from mu2mpi.privacy.chacha20 import BLOCKS
 from mu2mpi.privacy.noise import AGGREGATE, MACHINE, SERVER
 

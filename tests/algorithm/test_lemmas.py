@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from relaxed import given
 from slowly import slow
 
-from mu2mpi.algorithm.machine import Machines
-from mu2mpi.algorithm.schedule import make_schedule
-from mu2mpi.algorithm.server import Iterates
 from mu2mpi.data.population import POINTS, Population
-from mu2mpi.evaluation import ExactEvaluator
-from mu2mpi.methods import QUERIES
+from mu2mpi.execution.evaluation import ExactEvaluator
+from mu2mpi.federation.machine import Machines
+from mu2mpi.federation.samples import make_supply
+from mu2mpi.federation.server import Iterates
+from mu2mpi.methods.pieces import QUERIES
+from mu2mpi.methods.schedule import make_schedule
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key, key_words
-from mu2mpi.supply import make_supply
 
 averaging_weight = QUERIES["average"].averaging_weight
 seeds = st.integers(0, 2**32 - 1)

@@ -7,17 +7,17 @@ import pytest
 from slowly import slow
 from test_lemmas import population_run
 
-from mu2mpi.algorithm.schedule import make_schedule
-from mu2mpi.algorithm.steps import base_rate
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.population import Population
 from mu2mpi.errors import InputError
-from mu2mpi.evaluation import ExactEvaluator
-from mu2mpi.experiment import Experiment
-from mu2mpi.methods import ESTIMATORS, QUERIES, Method
+from mu2mpi.execution.evaluation import ExactEvaluator
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Simulation
+from mu2mpi.methods.pieces import ESTIMATORS, QUERIES, Method
+from mu2mpi.methods.schedule import make_schedule
+from mu2mpi.methods.steps import base_rate
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key
-from mu2mpi.progress import Progress
-from mu2mpi.simulation import Simulation
 
 
 def mean_squared_errors(method, rounds, runs):

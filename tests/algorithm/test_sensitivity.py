@@ -9,9 +9,9 @@ from arrays import one_a_round, random_samples
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi.algorithm.machine import Machines, add_gradients, add_increments
-from mu2mpi.algorithm.schedule import make_schedule
-from mu2mpi.methods import ESTIMATORS, QUERIES, Method
+from mu2mpi.federation.machine import Machines, add_gradients, add_increments
+from mu2mpi.methods.pieces import ESTIMATORS, QUERIES, Method
+from mu2mpi.methods.schedule import make_schedule
 from mu2mpi.privacy.grid import clipping_bound
 from mu2mpi.problem.logistic import BATCH
 

@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi import cli
-from mu2mpi.algorithm.arithmetic import arithmetic_slack
-from mu2mpi.algorithm.machine import HostedSamples, Machines
-from mu2mpi.algorithm.schedule import make_schedule
-from mu2mpi.algorithm.server import Iterates
 from mu2mpi.analysis.ledgers import check_ledgers, contradictions
 from mu2mpi.analysis.show import describe_privacy, in_brief
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
-from mu2mpi.methods import METHODS
+from mu2mpi.execution.plan import Keys, plan
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Simulation
+from mu2mpi.federation.machine import HostedSamples, Machines
+from mu2mpi.federation.samples import make_supply
+from mu2mpi.federation.server import Iterates
+from mu2mpi.methods.arithmetic import arithmetic_slack
+from mu2mpi.methods.pieces import METHODS
+from mu2mpi.methods.schedule import make_schedule
 from mu2mpi.parallel import Communicator
-from mu2mpi.preparation import Keys, plan
 from mu2mpi.privacy.iteration import LANDING, halving_steps, rounding_slack
 from mu2mpi.problem.logistic import bias_feature, sample_scales
-from mu2mpi.progress import Progress
 from mu2mpi.results.writer import write_result
-from mu2mpi.simulation import Simulation
-from mu2mpi.supply import make_supply
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mu2mpi.experiment import Sweep
-from mu2mpi.running import run
+from mu2mpi.config.experiment import Sweep
+from mu2mpi.execution.job import run
 
 SWEEP = {
     "data": "digits",

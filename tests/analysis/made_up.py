@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.experiment import Experiment
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.results.reader import Summary
 
 PROBLEMS = (0.5, 0.75, 0.875, 0.9375, 0.96875)

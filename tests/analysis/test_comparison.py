@@ -13,8 +13,8 @@ import mu2mpi
 from mu2mpi.analysis.comparison import compare, method_name
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.groups import chosen
+from mu2mpi.config.experiment import Experiment, Sweep, read_toml
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment, Sweep, read_toml
 
 COMPARISON = Path(__file__).parents[2] / "jobs" / "comparison.toml"
 

@@ -23,8 +23,8 @@ from mu2mpi.analysis.figures.scaling import seconds_per_round
 from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import chosen, varying
 from mu2mpi.analysis.kinds import AGAINST, KINDS
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
 from mu2mpi.results.reader import Summary, read_result
 
 BASELINES = Path(__file__).parent / "baselines"

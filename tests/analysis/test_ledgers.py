@@ -5,10 +5,10 @@ import pytest
 import reference as ref
 
 from mu2mpi.analysis.ledgers import check_ledgers, contradictions
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
+from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result
-from mu2mpi.running import run
 
 RUNS = {
     "plain": {"server": "untrusted", "rho": 4.0, "seed": 1},

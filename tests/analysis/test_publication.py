@@ -15,12 +15,12 @@ from mu2mpi.analysis.ledgers import check_ledgers
 from mu2mpi.analysis.publication import publish
 from mu2mpi.analysis.report import build_report
 from mu2mpi.analysis.show import describe
-from mu2mpi.environment import processor
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
+from mu2mpi.execution.environment import processor
+from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.seal import MARK, seal_is_broken
-from mu2mpi.running import run
 
 SMALL = {"machines": 2, "rounds": 20, "rho": 1.0}
 

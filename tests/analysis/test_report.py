@@ -14,9 +14,9 @@ from slowly import slow
 
 import mu2mpi
 from mu2mpi.analysis.report import build_report
-from mu2mpi.experiment import Experiment, Sweep
+from mu2mpi.config.experiment import Experiment, Sweep
+from mu2mpi.execution.job import run
 from mu2mpi.results.reader import Summary
-from mu2mpi.running import run
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mu2mpi.analysis.show import describe, describe_privacy, in_brief
-from mu2mpi.experiment import Experiment
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.ledger import PrivacyStatement
 from mu2mpi.results.schema import Diagnostics, History, Result, Theory
 

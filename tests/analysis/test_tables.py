@@ -12,8 +12,8 @@ import pytest
 from mu2mpi.analysis.cells import Estimate, Layout, without_repeats
 from mu2mpi.analysis.formats import as_csv, as_latex, as_markdown, as_text
 from mu2mpi.analysis.tables import build_table
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
 from mu2mpi.results.reader import Summary
 
 
@@ -320,7 +320,7 @@ def test_analysis_needs_no_simulation():
     script = (
         "import sys, mu2mpi.analysis.tables, mu2mpi.analysis.show\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('numba', 'mpi4py') or m.startswith("
-        "('mu2mpi.algorithm', 'mu2mpi.simulation', 'mu2mpi.data', 'mu2mpi.parallel', 'mu2mpi.problem'))])"
+        "('mu2mpi.federation', 'mu2mpi.execution', 'mu2mpi.data', 'mu2mpi.parallel', 'mu2mpi.problem'))])"
     )
     child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert child.stdout.strip() == "[]"

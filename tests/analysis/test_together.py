@@ -9,10 +9,10 @@ import pytest
 
 from mu2mpi.analysis.ledgers import check_ledgers
 from mu2mpi.analysis.together import Release, together
-from mu2mpi.experiment import Experiment
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.writer import write_result
-from mu2mpi.running import run
 
 SMALL = {"machines": 2, "rounds": 10, "rho": 1.0}
 

@@ -4,10 +4,10 @@ import h5py
 import numpy as np
 import pytest
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data import open_source
 from mu2mpi.data.digest import digest_of
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
 
 random = np.random.default_rng(2)
 X = random.integers(-64, 65, (50, 4)).astype(np.int16)

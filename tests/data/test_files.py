@@ -12,10 +12,10 @@ import pytest
 from hypothesis import strategies as st
 from relaxed import given
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data import describe_source, hdf5, open_source
 from mu2mpi.data.split import Split
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
 
 ROWS, FEATURES = 60, 5
 random = np.random.default_rng(4)

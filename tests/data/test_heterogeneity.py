@@ -8,13 +8,13 @@ from arrays import ArraySource, random_samples
 from hypothesis import strategies as st
 from relaxed import given
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.heterogeneity import dirichlet_shares, shard_size, sorted_shares
 from mu2mpi.data.partition import most_rounds, partition_rows
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator
-from mu2mpi.progress import Progress
-from mu2mpi.simulation import Simulation
 
 KEY = bytes(range(32))
 PARTITIONS = ["iid", "contiguous", "sorted", "dirichlet:0.3", "dirichlet:50", "labels:1", "labels:2", "owner"]

@@ -12,17 +12,17 @@ from relaxed import given
 from scipy.optimize import minimize
 from scipy.stats import chi2, kstest
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.population import POINTS, Population
 from mu2mpi.errors import InputError
-from mu2mpi.evaluation import ExactEvaluator
-from mu2mpi.experiment import Experiment
+from mu2mpi.execution.evaluation import ExactEvaluator
+from mu2mpi.execution.job import run
+from mu2mpi.execution.plan import plan
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Simulation
+from mu2mpi.federation.samples import make_supply
 from mu2mpi.parallel import Communicator
-from mu2mpi.preparation import plan
 from mu2mpi.problem.minimum import minimise_over_ball
-from mu2mpi.progress import Progress
-from mu2mpi.running import run
-from mu2mpi.simulation import Simulation
-from mu2mpi.supply import make_supply
 
 # Seeds are fixed; a correct population would fail for about one choice of seeds in a million.
 FALSE_ALARM = 1e-6

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from relaxed import given
 from stand_ins import put
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data import Samples, Source, open_source
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
 
 
 class Fixed(Source):
@@ -113,7 +113,7 @@ def test_open_mnist(small, tmp_path):
 
 def test_only_the_source_in_use_is_imported():
     code = (
-        "import sys; from mu2mpi.data import open_source; from mu2mpi.experiment import Experiment\n"
+        "import sys; from mu2mpi.data import open_source; from mu2mpi.config.experiment import Experiment\n"
         "open_source(Experiment(data='digits'))\n"
         "sys.exit(any(m in sys.modules for m in ('mu2mpi.data.mnist', 'mu2mpi.data.synthetic', 'pooch')))"
     )

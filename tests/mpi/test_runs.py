@@ -6,13 +6,13 @@ from arrays import random_source
 from slowly import slow
 
 from mu2mpi.audit.trials import audit
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data import open_source
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
+from mu2mpi.execution.job import run
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator
-from mu2mpi.progress import Progress
-from mu2mpi.running import run
-from mu2mpi.simulation import Simulation
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])

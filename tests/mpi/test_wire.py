@@ -12,12 +12,12 @@ from arrays import random_source
 from mu2mpi.audit.canaries import CLIPPED, Canaries, Numbered
 from mu2mpi.audit.runs import play
 from mu2mpi.audit.wire import on_ranks
-from mu2mpi.experiment import Experiment
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.execution.plan import Keys, plan
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.parallel import Communicator, MpiCommunicator
-from mu2mpi.preparation import Keys, plan
 from mu2mpi.privacy.noise import MACHINE, SERVER, add_noise, key_words, padded_zeros, root_key
-from mu2mpi.progress import Progress
-from mu2mpi.simulation import Keeper, Simulation
 
 pytestmark = pytest.mark.several_ranks
 ROUNDS, SEED = 12, 5

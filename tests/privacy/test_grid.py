@@ -9,8 +9,8 @@ from hypothesis import example
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi.compiled import round_to_integer
 from mu2mpi.errors import InputError
+from mu2mpi.kernels import round_to_integer
 from mu2mpi.privacy.grid import choose_resolution, clipping_bound
 from mu2mpi.privacy.noise import MAX_NORMAL
 

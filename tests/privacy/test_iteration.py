@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import norm
 
-from mu2mpi.algorithm.snowball import growth_of, hidden_release, most_steps
+from mu2mpi.methods.snowball import growth_of, hidden_release, most_steps
 from mu2mpi.privacy.accountant import gaussian_delta
 from mu2mpi.privacy.iteration import (
     ARITHMETIC,

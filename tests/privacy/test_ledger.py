@@ -9,7 +9,7 @@ import reference as ref
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi.algorithm.schedule import make_schedule
+from mu2mpi.methods.schedule import make_schedule
 from mu2mpi.privacy.ledger import PrivacyStatement, concerns, mismatches, recomputed, releases, size_concerns
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from relaxed import given
 from scipy import stats
 
-from mu2mpi.compiled import OPTIONS
+from mu2mpi.kernels import OPTIONS
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise import (
     CHUNK,

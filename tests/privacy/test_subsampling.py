@@ -9,8 +9,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
 from slowly import slow
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
 from mu2mpi.privacy.accountant import epsilon_exact
 from mu2mpi.privacy.subsampling import (
     fewest_drawn,

@@ -10,7 +10,7 @@ from arrays import random_samples
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi.algorithm.machine import add_increments
+from mu2mpi.federation.machine import add_increments
 from mu2mpi.problem.logistic import (
     BATCH,
     TILE,

@@ -19,19 +19,20 @@ from launch import mpirun, mu2mpi, run_command, start_ranks
 from limits import stretched
 from slowly import slow
 
-from mu2mpi import environment, run
+from mu2mpi import run
 from mu2mpi.cli import main
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError, Interrupted
-from mu2mpi.experiment import Experiment
-from mu2mpi.interruption import Verdict
+from mu2mpi.execution import environment
+from mu2mpi.execution.job import Job
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.resume import find_checkpoint
+from mu2mpi.execution.signals import StopRequests
+from mu2mpi.execution.simulation import Keeper, Simulation
+from mu2mpi.execution.watch import Verdict
 from mu2mpi.parallel import Communicator
-from mu2mpi.progress import Progress
 from mu2mpi.results.checkpoint import SUFFIX, checkpoint_path, read_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_result
-from mu2mpi.resuming import find_checkpoint
-from mu2mpi.running import Job
-from mu2mpi.signals import StopRequests
-from mu2mpi.simulation import Keeper, Simulation
 
 OTHERS = [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")]
 SERVERS = pytest.mark.parametrize("server", ["untrusted", "trusted"])
@@ -144,7 +145,7 @@ def test_a_restart_sends_the_very_same_messages(server, tmp_path, monkeypatch):
     source = random_source(1, 100, 6, 3)
     experiment = Experiment(server=server, machines=4)
     sent: dict[int, list[bytes]] = {}
-    module = sys.modules["mu2mpi.algorithm.machine" if server == "untrusted" else "mu2mpi.algorithm.server"]
+    module = sys.modules["mu2mpi.federation.machine" if server == "untrusted" else "mu2mpi.federation.server"]
     add_noise = module.add_noise
 
     def recorded(noised, message, key, who, first, count, t, scale):
@@ -173,7 +174,7 @@ def test_the_key_is_kept_before_the_first_message(tmp_path, monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("mu2mpi.algorithm.server.UntrustedServer.round", fail)
+        patch.setattr("mu2mpi.federation.server.UntrustedServer.round", fail)
         with pytest.raises(MemoryError):
             job.run_to_file(Experiment(machines=4), source, path, Progress())
     kept = read_checkpoint(checkpoint_path(path))
@@ -205,8 +206,8 @@ def test_of_two_starts_at_once_only_one_sends(tmp_path, monkeypatch):
         of_first.append(checkpoint_path(path).read_bytes())
         with monkeypatch.context() as patch:
             # It looked for a checkpoint before the first job wrote one.
-            patch.setattr("mu2mpi.running.find_checkpoint", lambda *_: None)
-            patch.setattr("mu2mpi.algorithm.machine.add_noise", lambda *_: pytest.fail("it sends"))
+            patch.setattr("mu2mpi.execution.job.find_checkpoint", lambda *_: None)
+            patch.setattr("mu2mpi.federation.machine.add_noise", lambda *_: pytest.fail("it sends"))
             with pytest.raises(InputError, match=r"another job has begun the run of .* sent nothing"):
                 job.run_to_file(experiment, source, path, Progress())
         assert checkpoint_path(path).read_bytes() == of_first[0]
@@ -351,7 +352,7 @@ def test_another_processor_or_package_costs_privacy_or_bits(state, changed, tmp_
 
 
 PRINT_BUILDS = """
-from mu2mpi.environment import builds
+from mu2mpi.execution.environment import builds
 from mu2mpi.parallel import Communicator
 print(*builds(Communicator()))
 """
@@ -402,11 +403,11 @@ FORKED = """
 import os, sys
 from pathlib import Path
 from mu2mpi.parallel import Communicator
-from mu2mpi.progress import Progress
-from mu2mpi.running import Job
-from mu2mpi.signals import StopRequests
-from mu2mpi.experiment import Experiment
-from mu2mpi.preparation import shared_source
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.job import Job
+from mu2mpi.execution.signals import StopRequests
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.execution.plan import shared_source
 import random, signal, time
 experiment = Experiment(data="synthetic", samples=30_000, machines=3, seed=4, server=sys.argv[2])
 serial = Communicator()
@@ -510,7 +511,7 @@ def test_a_signal_stops_all_ranks_with_a_checkpoint(name, ranks, tmp_path):
     script.write_text(
         "import os, signal, sys, time\n"
         "from mu2mpi.cli import main\n"
-        "from mu2mpi.algorithm.machine import Machines\n"
+        "from mu2mpi.federation.machine import Machines\n"
         "from mu2mpi.parallel import world\n"
         "observe = Machines.observe\n"
         "def signalled(self, t, *points):\n"
@@ -537,9 +538,11 @@ def test_a_signal_stops_all_ranks_with_a_checkpoint(name, ranks, tmp_path):
 @pytest.mark.parametrize(
     ("module", "name", "code"),
     [
-        ("mu2mpi.simulation", "kernel_calls", 75),
+        ("mu2mpi.execution.simulation", "kernel_calls", 75),
         ("mu2mpi.results.writer", "file_image", 0),
-        *slow(("mu2mpi.evaluation", "sum_losses", 75), ("mu2mpi.running", "shared_source", 75)),
+        *slow(
+            ("mu2mpi.execution.evaluation", "sum_losses", 75), ("mu2mpi.execution.job", "shared_source", 75)
+        ),
     ],
 )
 def test_a_signal_at_an_awkward_moment(module, name, code, tmp_path):

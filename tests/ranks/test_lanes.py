@@ -6,7 +6,7 @@ from launch import mpirun
 from relaxed import given
 
 from mu2mpi.cli import main
-from mu2mpi.lanes import waves
+from mu2mpi.execution.side_by_side import waves
 from mu2mpi.results.checkpoint import SUFFIX
 from mu2mpi.results.reader import read_result
 
@@ -85,7 +85,7 @@ def test_a_signal_to_one_lane_stops_all(tmp_path):
     script = tmp_path / "run.py"
     script.write_text(
         "import os, signal, sys, threading, time\n"
-        "from mu2mpi.algorithm.machine import Machines\n"
+        "from mu2mpi.federation.machine import Machines\n"
         "from mu2mpi.cli import main\n"
         "from mu2mpi.parallel import world\n"
         "observe = Machines.observe\n"

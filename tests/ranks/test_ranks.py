@@ -89,7 +89,7 @@ def test_the_same_bits_with_another_mpi_library(tmp_path, other_python):
 FAILING = """
 import sys
 from mu2mpi import Experiment, run
-from mu2mpi.algorithm.machine import Machines
+from mu2mpi.federation.machine import Machines
 from mu2mpi.parallel import world
 
 observe = Machines.observe

@@ -10,13 +10,13 @@ import pytest
 from launch import mpirun
 
 from mu2mpi import Experiment, run
-from mu2mpi.algorithm.machine import Machines
 from mu2mpi.cli import main
+from mu2mpi.config.experiment import Sweep, read_toml
 from mu2mpi.data import source as sources
 from mu2mpi.data.split import Split
 from mu2mpi.errors import InputError, Interrupted
-from mu2mpi.experiment import Sweep, read_toml
-from mu2mpi.progress import Progress
+from mu2mpi.execution.progress import Progress
+from mu2mpi.federation.machine import Machines
 from mu2mpi.results.checkpoint import checkpoint_path, read_checkpoint
 from mu2mpi.results.reader import read_result
 

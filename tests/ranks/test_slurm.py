@@ -10,7 +10,7 @@ from launch import SETTINGS
 
 from mu2mpi import cli
 from mu2mpi.errors import InputError
-from mu2mpi.slurm import JobOptions, find_launcher, render_job
+from mu2mpi.execution.slurm import JobOptions, find_launcher, render_job
 
 PROJECT = Path(__file__).parents[2]
 

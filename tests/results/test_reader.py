@@ -5,8 +5,8 @@ import h5py
 import numpy as np
 import pytest
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
 from mu2mpi.results.collection import find_files, find_summaries
 from mu2mpi.results.reader import read_experiment, read_result, read_summary
 from mu2mpi.results.seal import LENGTH, seal_is_broken

@@ -19,8 +19,8 @@ from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, tab
 from mu2mpi.analysis.show import TEST_SHARE, WHO, rounded_up
 from mu2mpi.analysis.tables import grid, legend
 from mu2mpi.analysis.together import Release, together
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
 from mu2mpi.results.reader import Summary, read_result
 
 __all__ = ["figures", "privacy", "repeat", "results", "theory", "what_was_run"]

@@ -4,18 +4,18 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mu2mpi.cost import run_cost
+from mu2mpi.config.experiment import SOURCE_OPTIONS, Experiment, Sweep
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
-from mu2mpi.experiment import SOURCE_OPTIONS, Experiment, Sweep
-from mu2mpi.lanes import Wave, waves
+from mu2mpi.execution.cost import run_cost
+from mu2mpi.execution.job import Job, holds
+from mu2mpi.execution.plan import check_data, complete, plan, shared_source
+from mu2mpi.execution.progress import LogProgress, Progress, for_standard_error
+from mu2mpi.execution.side_by_side import Wave, waves
+from mu2mpi.execution.signals import stop_requests
 from mu2mpi.parallel import Communicator, world
-from mu2mpi.preparation import check_data, complete, plan, shared_source
-from mu2mpi.progress import LogProgress, Progress, for_standard_error
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.writer import check_output
-from mu2mpi.running import Job, holds
-from mu2mpi.signals import stop_requests
 
 __all__ = ["run_sweep"]
 

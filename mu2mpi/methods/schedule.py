@@ -3,11 +3,11 @@
 import math
 from dataclasses import dataclass
 
-from mu2mpi.algorithm.sampling import Batches, Fresh, Poisson, Sampling, WithReplacement
-from mu2mpi.algorithm.snowball import hidden_release, largest_landing
-from mu2mpi.algorithm.steps import base_rate, hidden_rate, largest_rate
 from mu2mpi.errors import InputError
-from mu2mpi.methods import Method
+from mu2mpi.federation.sampling import Batches, Fresh, Poisson, Sampling, WithReplacement
+from mu2mpi.methods.pieces import Method
+from mu2mpi.methods.snowball import hidden_release, largest_landing
+from mu2mpi.methods.steps import base_rate, hidden_rate, largest_rate
 from mu2mpi.privacy.grid import choose_resolution, clipping_bound
 from mu2mpi.privacy.iteration import growing_batches
 from mu2mpi.privacy.noise import MAX_COORDINATES, MAX_NUMBER

@@ -9,8 +9,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.errors import InputError
+from mu2mpi.methods.schedule import Schedule
 from mu2mpi.privacy.iteration import ARITHMETIC, halving_steps, last_iterate_rho
 from mu2mpi.privacy.noise import MAX_NORMAL
 from mu2mpi.problem.ball import BLOCK

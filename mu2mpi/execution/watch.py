@@ -5,8 +5,8 @@ from time import monotonic
 
 import numpy as np
 
+from mu2mpi.execution.signals import Requests
 from mu2mpi.parallel import Communicator
-from mu2mpi.signals import Requests
 
 __all__ = ["Verdict", "Watch"]
 

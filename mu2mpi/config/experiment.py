@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from mu2mpi.errors import InputError
-from mu2mpi.methods import METHODS, Method, method_of
+from mu2mpi.methods.pieces import METHODS, Method, method_of
 from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
 from mu2mpi.privacy.sampler import RESERVE
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from mu2mpi.methods import Method
+from mu2mpi.methods.pieces import Method
 from mu2mpi.privacy.iteration import halving_steps
 
 __all__ = ["base_rate", "hidden_rate", "largest_rate", "learning_rate"]

@@ -9,7 +9,7 @@ import numpy as np
 from numba import uint32, uint64
 from numpy.typing import NDArray
 
-from mu2mpi.compiled import kernel, scratch
+from mu2mpi.kernels import kernel, scratch
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise import key_words
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from mu2mpi import environment
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
-from mu2mpi.experiment import Experiment
-from mu2mpi.interruption import Verdict, Watch
+from mu2mpi.execution import environment
+from mu2mpi.execution.plan import check_data, shared_source
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.resume import check_same_data, find_checkpoint
+from mu2mpi.execution.signals import CHECKPOINT_SECONDS, Requests, StopRequests, stop_requests
+from mu2mpi.execution.simulation import Keeper, Simulation
+from mu2mpi.execution.watch import Verdict, Watch
 from mu2mpi.parallel import Communicator, world
-from mu2mpi.preparation import check_data, shared_source
-from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Checkpoint, Result
-from mu2mpi.resuming import check_same_data, find_checkpoint
-from mu2mpi.signals import CHECKPOINT_SECONDS, Requests, StopRequests, stop_requests
-from mu2mpi.simulation import Keeper, Simulation
 
 __all__ = ["Job", "holds", "run"]
 

@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.sampling import users
-from mu2mpi.algorithm.schedule import Schedule
-from mu2mpi.compiled import inline, kernel, round_to_integer
+from mu2mpi.federation.sampling import users
+from mu2mpi.kernels import inline, kernel, round_to_integer
+from mu2mpi.methods.schedule import Schedule
 from mu2mpi.privacy.noise import AGGREGATE, MACHINE, add_noise, padded_zeros
 from mu2mpi.problem.ball import shrinkage, squared_norm
 from mu2mpi.problem.logistic import (

@@ -6,8 +6,8 @@ from datetime import timedelta
 from time import monotonic
 from typing import Any, TextIO
 
-from mu2mpi.algorithm.schedule import Schedule
-from mu2mpi.experiment import Experiment
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.methods.schedule import Schedule
 from mu2mpi.privacy.accountant import rho_spent
 
 __all__ = ["LogProgress", "Progress", "TerminalProgress", "for_standard_error"]

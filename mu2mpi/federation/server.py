@@ -9,16 +9,16 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.arithmetic import check_arithmetic
-from mu2mpi.algorithm.machine import Machines
-from mu2mpi.algorithm.schedule import Schedule
-from mu2mpi.algorithm.steps import learning_rate
-from mu2mpi.compiled import aligned_zeros, kernel, reduction
+from mu2mpi.federation.machine import Machines
+from mu2mpi.federation.stopwatch import Stopwatch
+from mu2mpi.kernels import aligned_zeros, kernel, reduction
+from mu2mpi.methods.arithmetic import check_arithmetic
+from mu2mpi.methods.schedule import Schedule
+from mu2mpi.methods.steps import learning_rate
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.iteration import LANDING
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
 from mu2mpi.problem.ball import BLOCK, shrinkage
-from mu2mpi.timing import Stopwatch
 
 __all__ = ["Iterates", "Server", "TrustedServer", "UntrustedServer", "make_server", "take_step"]
 

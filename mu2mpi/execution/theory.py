@@ -6,9 +6,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.schedule import Schedule
 from mu2mpi.data.source import Source
-from mu2mpi.evaluation import Evaluator, ExactEvaluator, affordable_passes
+from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, affordable_passes
+from mu2mpi.methods.schedule import Schedule
 from mu2mpi.parallel import Communicator
 from mu2mpi.problem.minimum import Minimum, minimise_over_ball
 from mu2mpi.results.schema import Theory

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.draws import draw_independently, draw_uniformly
+from mu2mpi.federation.draws import draw_independently, draw_uniformly
 
 __all__ = ["Batches", "Fresh", "Poisson", "Sampling", "Taken", "WithReplacement", "users"]
 

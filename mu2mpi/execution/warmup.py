@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 from numba.core.registry import cpu_target
 
-from mu2mpi.algorithm.machine import add_gradients, add_increments
-from mu2mpi.algorithm.server import take_step
-from mu2mpi.methods import Estimator
+from mu2mpi.federation.machine import add_gradients, add_increments
+from mu2mpi.federation.server import take_step
+from mu2mpi.methods.pieces import Estimator
 from mu2mpi.privacy.noise import MACHINE, add_noise, padded_zeros
 from mu2mpi.problem.logistic import sum_losses
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from mu2mpi.experiment import Experiment
+from mu2mpi.config.experiment import Experiment
 
 __all__ = ["chosen_by_preset", "with_preset"]
 

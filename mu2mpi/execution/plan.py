@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.algorithm.defaults import PASSES, expected_batch, theorem_batch, theorem_rounds
-from mu2mpi.algorithm.sampling import Poisson, Sampling, WithReplacement
-from mu2mpi.algorithm.schedule import Schedule, make_schedule
-from mu2mpi.algorithm.snowball import growth_of, most_steps
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.preset import with_preset
 from mu2mpi.data import open_source
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.population import Population
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
+from mu2mpi.federation.sampling import Poisson, Sampling, WithReplacement
+from mu2mpi.methods.defaults import PASSES, expected_batch, theorem_batch, theorem_rounds
+from mu2mpi.methods.schedule import Schedule, make_schedule
+from mu2mpi.methods.snowball import growth_of, most_steps
 from mu2mpi.parallel import TURNS, Communicator
-from mu2mpi.preset import with_preset
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
 from mu2mpi.problem.logistic import gradient_constants
 

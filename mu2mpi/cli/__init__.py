@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from mu2mpi._version import __version__
 from mu2mpi.analysis.kinds import AGAINST, KINDS, check_kind, suffix_of
+from mu2mpi.cli.options import Parser, add_experiment_options, given_settings, merged_settings
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
-from mu2mpi.options import Parser, add_experiment_options, given_settings, merged_settings
-from mu2mpi.signals import CHECKPOINT_SECONDS, stop_requests
+from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
 
 if TYPE_CHECKING:
-    from mu2mpi.experiment import Experiment
+    from mu2mpi.config.experiment import Experiment
     from mu2mpi.results.reader import Summary
 
 __all__ = ["main"]
@@ -194,11 +194,11 @@ def _add_run(commands: "Commands[Parser]") -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from mu2mpi.analysis.show import in_brief
-    from mu2mpi.experiment import Experiment, result_name
+    from mu2mpi.config.experiment import Experiment, result_name
+    from mu2mpi.execution.job import run
+    from mu2mpi.execution.progress import for_standard_error
+    from mu2mpi.execution.warmup import start_compiler_without_scipy
     from mu2mpi.parallel import world
-    from mu2mpi.progress import for_standard_error
-    from mu2mpi.running import run
-    from mu2mpi.warmup import start_compiler_without_scipy
 
     communicator = world()
     start_compiler_without_scipy()
@@ -256,10 +256,10 @@ def _add_sweep(commands: "Commands[Parser]") -> None:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    from mu2mpi.experiment import Sweep, read_toml
+    from mu2mpi.config.experiment import Sweep, read_toml
+    from mu2mpi.execution.sweep import run_sweep
+    from mu2mpi.execution.warmup import start_compiler_without_scipy
     from mu2mpi.parallel import world
-    from mu2mpi.sweeping import run_sweep
-    from mu2mpi.warmup import start_compiler_without_scipy
 
     communicator = world()
     with communicator.together():
@@ -588,9 +588,9 @@ def _add_audit(commands: "Commands[Parser]") -> None:
 
 def _audit(arguments: argparse.Namespace) -> int:
     from mu2mpi.audit.command import audit_servers
-    from mu2mpi.options import given_settings
+    from mu2mpi.cli.options import given_settings
+    from mu2mpi.execution.warmup import start_compiler_without_scipy
     from mu2mpi.parallel import world
-    from mu2mpi.warmup import start_compiler_without_scipy
 
     communicator = world()
     start_compiler_without_scipy()
@@ -622,8 +622,8 @@ def _add_job(commands: "Commands[Parser]") -> None:
 
 
 def _job(arguments: argparse.Namespace) -> int:
-    from mu2mpi.experiment import Sweep, read_toml
-    from mu2mpi.slurm import JobOptions, render_job, submit
+    from mu2mpi.config.experiment import Sweep, read_toml
+    from mu2mpi.execution.slurm import JobOptions, render_job, submit
 
     config, output = arguments.config, arguments.output
     sweep = Sweep(read_toml(config), str(config))
@@ -673,7 +673,7 @@ def _add_launch(commands: "Commands[Parser]") -> None:
 
 
 def _launch(arguments: argparse.Namespace) -> int:
-    from mu2mpi.slurm import launch
+    from mu2mpi.execution.slurm import launch
 
     if not arguments.words:
         arguments.parser.error("name the command to start, such as: mu2mpi launch run --seed 1")
@@ -693,8 +693,8 @@ def _add_data(commands: "Commands[Parser]") -> None:
 
 
 def _data(arguments: argparse.Namespace) -> int:
+    from mu2mpi.config.experiment import Experiment
     from mu2mpi.data import describe_source
-    from mu2mpi.experiment import Experiment
 
     print(describe_source(Experiment.make(given_settings(arguments)), arguments.data_dir))
     return 0
@@ -708,7 +708,7 @@ def _add_info(commands: "Commands[Parser]") -> None:
 
 
 def _info(arguments: argparse.Namespace) -> int:
-    from mu2mpi.environment import describe, folders
+    from mu2mpi.execution.environment import describe, folders
     from mu2mpi.parallel import world
 
     communicator = world()

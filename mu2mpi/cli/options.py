@@ -7,8 +7,8 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from mu2mpi.config.experiment import Experiment, read_toml
 from mu2mpi.errors import SharedInputError
-from mu2mpi.experiment import Experiment, read_toml
 
 __all__ = ["Parser", "add_experiment_options", "given_settings", "merged_settings"]
 

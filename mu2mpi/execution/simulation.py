@@ -8,23 +8,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi import environment
-from mu2mpi.algorithm.machine import Machines
-from mu2mpi.algorithm.server import make_server
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.source import Source
-from mu2mpi.evaluation import ExactEvaluator, affordable_evaluations, evaluation_rounds, make_evaluator
-from mu2mpi.experiment import Experiment
-from mu2mpi.interruption import Verdict
+from mu2mpi.execution import environment
+from mu2mpi.execution.evaluation import (
+    ExactEvaluator,
+    affordable_evaluations,
+    evaluation_rounds,
+    make_evaluator,
+)
+from mu2mpi.execution.plan import Keys, complete, partition_of, plan
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.theory import assess
+from mu2mpi.execution.warmup import kernel_calls, start_compiler
+from mu2mpi.execution.watch import Verdict
+from mu2mpi.federation.machine import Machines
+from mu2mpi.federation.samples import make_supply
+from mu2mpi.federation.server import make_server
+from mu2mpi.federation.stopwatch import PHASES, Stopwatch
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.preparation import Keys, complete, partition_of, plan
 from mu2mpi.privacy.accountant import rho_spent
 from mu2mpi.privacy.ledger import ALL_RELEASES, LAST_ITERATE, PrivacyStatement, check_sampler, recomputed
-from mu2mpi.progress import Progress
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
-from mu2mpi.supply import make_supply
-from mu2mpi.theory import assess
-from mu2mpi.timing import PHASES, Stopwatch
-from mu2mpi.warmup import kernel_calls, start_compiler
 
 __all__ = ["Keeper", "Simulation"]
 

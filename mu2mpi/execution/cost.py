@@ -1,6 +1,6 @@
 """What a run costs, roughly, from its size alone: the same on every machine, so that it may decide things."""
 
-from mu2mpi.algorithm.schedule import Schedule
+from mu2mpi.methods.schedule import Schedule
 
 __all__ = ["evaluation_cost", "run_cost"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError
-from mu2mpi.signals import SIGNALS
+from mu2mpi.execution.signals import SIGNALS
 
 __all__ = ["JobOptions", "launch", "render_job", "submit"]
 

@@ -4,10 +4,10 @@ import math
 import sys
 from pathlib import Path
 
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.preset import with_preset
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
-from mu2mpi.experiment import Experiment
-from mu2mpi.preset import with_preset
 from mu2mpi.privacy.accountant import epsilon_exact
 from mu2mpi.results.schema import Checkpoint
 
@@ -26,7 +26,7 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
     experiment : Experiment
         What is to go on.
     builds : tuple of str
-        What the ranks run on, by `mu2mpi.environment.builds`.
+        What the ranks run on, by `mu2mpi.execution.environment.builds`.
 
     Raises
     ------

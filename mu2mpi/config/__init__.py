@@ -1,0 +1,1 @@
+"""What the user asks for: the settings of an experiment, and of a sweep."""
