@@ -15,7 +15,9 @@ import math
 import os
 import platform
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import llvmlite.binding
@@ -32,6 +34,7 @@ __all__ = [
     "reduction",
     "round_to_integer",
     "scratch",
+    "specialised",
 ]
 
 CACHE_LINE = 64
@@ -77,6 +80,25 @@ def kernel(function: Callable[..., Any]) -> Any:
     except RuntimeError:
         # numba found no such folder: each process compiles for itself.
         return numba.njit(**OPTIONS)(function)
+
+
+@cache
+def specialised(template: Callable[..., Any], tag: str, **own: Any) -> Any:
+    """Compile a copy of a function in which some of its module's names mean something else.
+
+    Parameters
+    ----------
+    template : callable
+        Takes and returns what a kernel may.
+    tag : str
+        What tells this copy from others, also in the cache on disk: what has another meaning has another tag.
+    **own : object
+        What the names mean here, such as functions for kernels to call.
+    """
+    name = f"{template.__name__}[{tag}]"
+    copy = FunctionType(template.__code__, {**template.__globals__, **own}, name)
+    copy.__qualname__, copy.__module__ = name, template.__module__
+    return kernel(copy)
 
 
 # Functions that only kernels call need no way in from Python or C, which takes a third of their compilation.

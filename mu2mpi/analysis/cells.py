@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.preset import chosen_by_preset
+from mu2mpi.config.experiment import Experiment, option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -39,7 +38,7 @@ POOLED = ("seed", "epsilon", "delta", "evaluations")
 FOLLOWERS = {"machines": "rounds", "epsilon": "rho"}
 """What goes with a setting that is named, unless it is named itself."""
 
-PLACES = (*Experiment.model_fields, "ranks")
+PLACES = (*option_fields(), "ranks")
 """What may be a row or a column: the settings, and the number of ranks, which changes times alone."""
 
 Key = tuple[Any, ...]
@@ -205,7 +204,7 @@ def _check_values(runs: Sequence[Summary], values: Sequence[str]) -> None:
 
 
 def _shared_settings(experiment: Experiment, layout: Layout) -> dict[str, Any]:
-    apart, follows = layout.apart(), chosen_by_preset(experiment)
+    apart, follows = layout.apart(), experiment.by_preset()
     return {
         name: value
         for name, value in experiment.settings().items()

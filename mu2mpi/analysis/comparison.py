@@ -5,32 +5,21 @@ output, and the gradients that all machines computed. How those grow with |S| is
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import POOLED, estimate
-from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.experiment import option_fields
 from mu2mpi.errors import InputError
+from mu2mpi.registry import find, names
 from mu2mpi.results.reader import Summary
 
-__all__ = ["Line", "compare", "method_name"]
+__all__ = ["Line", "compare"]
 
-SWITCHED: Mapping[tuple[str | None, str | None], str] = {
-    ("corrected-momentum", "average"): "μ²-SGD",
-    ("corrected-momentum", "iterate"): "STORM",
-    ("gradient", "average"): "Anytime-SGD",
-    ("gradient", "iterate"): "noisy parallel SGD",
-}
-NAMED = {
-    "noisy-minibatch-sgd": "noisy minibatch SGD",
-    "dp-sgd": "DP-SGD",
-    "snowball-sgd": "Snowball SGD (last iterate alone)",
-}
-
-OWN = ("method", "estimator", "query", "clip_norm", "eta_scale")
+OWN = ("method", "mechanism", "estimator", "query", "clip_norm", "eta_scale")
 """Settings in which methods may differ."""
 
 SIZE = ("samples", "rounds", "batch", "rho")
@@ -41,11 +30,6 @@ CLOSE = 1.01
 
 FEWEST = 3
 """Amounts of data that make an exponent."""
-
-
-def method_name(experiment: Experiment) -> str:
-    """Return what the method of an experiment is called in a figure."""
-    return NAMED.get(experiment.method) or SWITCHED[experiment.estimator, experiment.query]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +68,12 @@ def compare(runs: Sequence[Summary]) -> list[Line]:
         or if there are several settings of one method.
     """
     _check_privacy(runs)
-    shared = [n for n in Experiment.model_fields if n not in (*POOLED, *OWN, *SIZE)]
+    shared = [n for n in option_fields() if n not in (*POOLED, *OWN, *SIZE)]
     _check_same(runs, shared, "all runs")
-    names = [*SWITCHED.values(), *NAMED.values()]
+    order = [find("methods", name) for name in names("methods")]
     groups: dict[str, list[Summary]] = {}
-    for run in sorted(runs, key=lambda run: names.index(method_name(run.experiment))):
-        groups.setdefault(method_name(run.experiment), []).append(run)
+    for run in sorted(runs, key=lambda run: order.index(run.experiment.chosen_method)):
+        groups.setdefault(run.experiment.chosen_method.title, []).append(run)
     return [_line(name, members) for name, members in groups.items()]
 
 

@@ -9,7 +9,7 @@ from mu2mpi.analysis.show import rounded_down, rounded_up
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import delta_paper, epsilon_exact, epsilon_paper, gaussian_delta, rho_paper
-from mu2mpi.privacy.ledger import ADJACENCY, size_concerns
+from mu2mpi.privacy.statement import ADJACENCY, size_concerns
 
 __all__ = ["convert"]
 

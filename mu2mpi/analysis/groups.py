@@ -1,27 +1,18 @@
 """Which runs belong together in a figure, and what tells the groups apart in words."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mu2mpi.analysis.cells import POOLED, number_text, sort_key
-from mu2mpi.config.experiment import FILE, SOURCE_OPTIONS, Experiment
-from mu2mpi.config.preset import chosen_by_preset
+from mu2mpi.config.experiment import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
 __all__ = ["Group", "chosen", "grouped", "in_words", "setting_text", "varying"]
 
 SYMBOLS = {"rho": "ρ", "machines": "M", "rounds": "T", "diameter": "D", "clip_norm": "C"}
-
-COMPANIONS: Mapping[str, Mapping[str, Any]] = {
-    "feature_bound": {"normalize": "box"},
-    "method": {"server": "trusted"},
-    "query": {"clip_norm": 1.0},
-    "batch": {"method": "noisy-minibatch-sgd"},
-}
-"""What an experiment needs beside some settings to be valid."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +39,9 @@ def varying(runs: Sequence[Summary]) -> list[str]:
     """
     rows = [run.row() for run in runs]
     for row, run in zip(rows, runs, strict=True):
-        follows = chosen_by_preset(run.experiment)
+        follows = run.experiment.by_preset()
         row.update({name: None for name, value in follows.items() if row[name] == value})
-    names = [n for n in Experiment.model_fields if n not in POOLED and len({row[n] for row in rows}) > 1]
+    names = [n for n in option_fields() if n not in POOLED and len({row[n] for row in rows}) > 1]
     if "rounds" in names and "machines" in names:
         rounds_of = {(row["machines"], row["rounds"]) for row in rows}
         if len(rounds_of) == len({machines for machines, _ in rounds_of}):
@@ -77,13 +68,11 @@ def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
     """
     for condition in conditions:
         name, equals, text = condition.partition("=")
-        if not equals or name not in Experiment.model_fields:
+        if not equals or name not in option_fields():
             raise InputError(
-                f"{condition!r} is no condition such as rho=4; the settings are "
-                f"{', '.join(Experiment.model_fields)}"
+                f"{condition!r} is no condition such as rho=4; the settings are {', '.join(option_fields())}"
             )
-        wanted = None if text == "unset" else getattr(_experiment_with(name, text), name)
-        left = [run for run in runs if getattr(run.experiment, name) == wanted]
+        left = [run for run in runs if _is(getattr(run.experiment, name), text)]
         if not left:
             there = {number_text(getattr(run.experiment, name)) for run in runs}
             raise InputError(f"no run has {condition}; {name} is {', '.join(sorted(there))}")
@@ -91,14 +80,14 @@ def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
     return list(runs)
 
 
-def _experiment_with(name: str, text: str) -> Experiment:
-    """Let the experiment read a value, so that 4 is the same as 4.0."""
-    settings = dict(COMPANIONS.get(name, {}))
-    for source, names in SOURCE_OPTIONS.items():
-        # A number of features belongs to synthetic data, and a name of theirs to a file.
-        if name in names and ("data" not in settings or not text.isdigit()):
-            settings["data"] = "a.h5" if source == FILE else source
-    return Experiment.make({**settings, name: text})
+def _is(value: Any, text: str) -> bool:
+    """Return whether a text means a value: 4 is the same as 4.0."""
+    if value is None or isinstance(value, str):
+        return text == ("unset" if value is None else value)
+    try:
+        return bool(float(text) == value)
+    except ValueError:
+        return False
 
 
 def setting_text(name: str, value: Any) -> str:

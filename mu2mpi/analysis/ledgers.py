@@ -5,23 +5,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
-from mu2mpi.analysis.show import TEST_SHARE, rounded_up, who_sees
+from mu2mpi.analysis.show import TEST_SHARE, rounded_up
 from mu2mpi.analysis.together import Release, together
 from mu2mpi.errors import InputError
-from mu2mpi.methods.snowball import growth_of
-from mu2mpi.privacy.accountant import rho_of
-from mu2mpi.privacy.ledger import (
-    ADJACENCY,
-    ALL_RELEASES,
-    LAST_ITERATE,
-    UNIT,
-    PrivacyStatement,
-    agree,
-    concerns,
-    mismatches,
-    releases,
-    samples_used,
-)
+from mu2mpi.privacy.mechanisms.base import Messages, agree
+from mu2mpi.privacy.statement import ADJACENCY, UNIT
 from mu2mpi.results.collection import find_files, shown
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import Result
@@ -69,11 +57,19 @@ def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
         _row(path, result, not of_file) for (path, result), (_, of_file) in zip(results, found, strict=True)
     ]
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "computed again"]
-    kinds = {(result.privacy.server, result.privacy.protects): result.privacy for _, result in results}
+    who = dict.fromkeys(
+        (result.privacy.server, result.privacy.mechanism.who_sees(result.privacy.server))
+        for _, result in results
+    )
     said = [] if problems else together(Release.of(path, result) for path, result in results)
     parts = [
         as_text(header, [rows]),
-        *(as_paragraph(f"{server.capitalize()} server: {_who(kinds[server, _])}") for server, _ in kinds),
+        *(
+            as_paragraph(
+                f"{server.capitalize()} server: {sees} learns at most this about {UNIT} ({ADJACENCY})."
+            )
+            for server, sees in who
+        ),
         as_paragraph(MEANING),
         *(as_paragraph(f"Together: {sentence}") for sentence in said),
         as_bullets(_remarks(results)),
@@ -81,20 +77,15 @@ def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
     return "\n\n".join(part for part in parts if part), problems
 
 
-def _who(privacy: PrivacyStatement) -> str:
-    return f"{who_sees(privacy)} learns at most this about {UNIT} ({ADJACENCY})."
-
-
 def _row(path: Path, result: Result, holds: bool) -> list[str]:
     privacy = result.privacy
-    rho, epsilon, lemma, delta = map(
-        rounded_up, (privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.delta)
-    )
-    if math.isnan(privacy.rho):
-        # Neither column is meant then: the number is that of the run's own accountant.
-        rho, epsilon, lemma = "none", f"{epsilon} ({privacy.accountant})", "–"
-    verdict = "agrees" if holds else "MISMATCH"
-    return [str(path), privacy.server, rho, delta, epsilon, lemma, verdict]
+    epsilon, lemma, delta = map(rounded_up, (privacy.epsilon_exact, privacy.epsilon, privacy.delta))
+    if privacy.rho is None:
+        # Neither column is meant then: the number is that of the mechanism's own account.
+        rho, epsilon, lemma = "none", f"{epsilon} ({privacy.mechanism.name})", "–"
+    else:
+        rho = rounded_up(privacy.rho)
+    return [str(path), privacy.server, rho, delta, epsilon, lemma, "agrees" if holds else "MISMATCH"]
 
 
 def contradictions(result: Result) -> list[str]:
@@ -103,59 +94,59 @@ def contradictions(result: Result) -> list[str]:
     The claims are computed again from clipping norm, noise and rounds, and these are compared with the
     experiment, the model and the history of the same file.
     """
-    return [*mismatches(result.privacy), *_with_experiment(result), *_with_history(result)]
+    return [*result.privacy.mismatches(), *_with_experiment(result), *_with_history(result)]
 
 
 def _with_experiment(result: Result) -> list[str]:
-    privacy, experiment = result.privacy, result.experiment
-    method = experiment.pieces
-    promised_epsilon, promised_norm = experiment.epsilon, experiment.clip_norm
+    privacy, experiment, mechanism = result.privacy, result.experiment, result.privacy.mechanism
     stated: list[tuple[str, object, object]] = [
         ("server", privacy.server, experiment.server),
-        ("machines", privacy.machines, experiment.machines),
-        ("rounds", privacy.rounds, experiment.rounds),
-        ("accountant", privacy.accountant, method.accountant),
-        ("touched", privacy.touched, method.touched(privacy.rounds)),
-        ("protects", privacy.protects, LAST_ITERATE if method.hides_iterates else ALL_RELEASES),
+        ("mechanism", mechanism.name, experiment.chosen_mechanism),
         ("delta", privacy.delta, experiment.delta),
         ("noise", privacy.noise, experiment.noise or "protocol"),
         ("noise_recomputable", privacy.noise_recomputable, experiment.seed is not None),
+        ("parameters", mechanism.parameters, result.x.size),
     ]
-    if method.draws:
-        drawn = (experiment.batch or 0) / (privacy.machines if experiment.method == "dp-sgd" else 1)
-        if not agree(privacy.drawn, drawn):
-            stated.append(("drawn", privacy.drawn, drawn))
-    growth = growth_of(privacy.machines, privacy.parameters, privacy.rho) if method.hides_iterates else 0.0
-    if not agree(privacy.growth, growth):
-        stated.append(("growth", privacy.growth, growth))
-    if promised_epsilon is None and method.draws:
-        promised_epsilon = experiment.target_epsilon * (1 + 1e-9)
-    if promised_epsilon is None and not agree(privacy.rho, experiment.rho):
-        stated.append(("rho", privacy.rho, experiment.rho))
-    if promised_epsilon is not None and privacy.epsilon_exact > promised_epsilon:
-        stated.append(("epsilon_exact", privacy.epsilon_exact, f"at most {promised_epsilon}"))
-    if promised_norm is not None and privacy.clip_norm > promised_norm:
-        stated.append(("clip_norm", privacy.clip_norm, f"at most {promised_norm}"))
-    found = [
+    asked = _asked_of(result)
+    for name in ("rounds", "machines", "samples", "drawn", "touched"):
+        ours, theirs = getattr(mechanism, name, None), getattr(asked, name)
+        if ours is not None and not agree(ours, theirs):
+            stated.append((name, ours, theirs))
+    promised = experiment.target_epsilon * (1 if experiment.epsilon else 1 + 1e-9)
+    if privacy.rho is not None and experiment.epsilon is None:
+        if not agree(privacy.rho, experiment.rho):
+            stated.append(("rho", privacy.rho, experiment.rho))
+    elif privacy.epsilon_exact > promised:
+        stated.append(("epsilon_exact", privacy.epsilon_exact, f"at most {promised}"))
+    if mechanism.clip_norm > asked.clip_norm * (1 + 1e-9):
+        stated.append(("clip_norm", mechanism.clip_norm, f"at most {asked.clip_norm}"))
+    return [
         f"{name} is {ours} in /privacy and {theirs} in the experiment"
         for name, ours, theirs in stated
         if ours != theirs
     ]
-    if privacy.parameters != result.x.size:
-        found.append(f"parameters is {privacy.parameters} in /privacy, and the model has {result.x.size}")
-    return found
+
+
+def _asked_of(result: Result) -> Messages:
+    """Return what the mechanism of a file was to hide, by its experiment and the shape of its model."""
+    experiment, (classes, features) = result.experiment, result.x.shape
+    samples = result.privacy.mechanism.samples
+    task = experiment.task(experiment.machines or 1, classes, features, samples)
+    method = experiment.chosen_method
+    return method.messages(task, method.sizes(task, experiment.rounds))
 
 
 def _with_history(result: Result) -> list[str]:
     """Return the first round by which less rho is said to be spent than was, or more; or that for samples."""
-    known = not math.isnan(result.privacy.rho)
-    ours, theirs = samples_used(result.privacy), int(result.history.samples[-1])
+    mechanism, history = result.privacy.mechanism, result.history
+    ours, theirs = mechanism.samples_used, int(history.samples[-1])
     if ours != theirs:
         return [f"{theirs:,} samples were used by /history, and {ours:,} by /privacy"]
-    for t, stated in zip(result.history.round.tolist(), result.history.rho_spent.tolist(), strict=True):
-        spent = rho_of(releases(result.privacy, t)) if known else math.nan
-        if not agree(stated, spent):
-            return [f"rho_spent by round {t} is {stated:.10g} in /history, and {spent:.10g} by the noise"]
+    for t, stated in zip(history.round.tolist(), history.rho_spent.tolist(), strict=True):
+        spent = mechanism.guarantee(t)
+        rho = 0.0 if spent is None else spent.rho
+        if not agree(None if math.isnan(stated) else stated, rho):
+            return [f"rho_spent by round {t} is {stated:.10g} in /history, and {rho} by the noise"]
     return []
 
 
@@ -163,7 +154,7 @@ def _remarks(results: Sequence[tuple[Path, Result]]) -> list[str]:
     """Return each concern once, with the files that it is about where it is not about all."""
     about: dict[str, list[Path]] = {}
     for path, result in results:
-        texts = [concern.full for concern in concerns(result.privacy)]
+        texts = [concern.full for concern in result.privacy.concerns()]
         if result.experiment.tests_on_a_share and result.history.has_losses:
             texts.append(TEST_SHARE)
         if result.diagnostics is not None or result.timing:

@@ -1,6 +1,5 @@
 """Results fit to be published: written anew, without what the guarantee does not cover."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -87,7 +86,7 @@ def objections(result: Result, even_if_unprotected: bool = False) -> list[str]:
     found = contradictions(result)
     if even_if_unprotected:
         return found
-    if math.isinf(result.privacy.rho):
+    if not result.privacy.is_noisy:
         found.append("it added no noise, so nothing in it is protected; --even-if-unprotected publishes it")
     elif result.privacy.noise_recomputable:
         found.append(
@@ -141,7 +140,7 @@ def _without_folders(experiment: Experiment) -> Experiment:
     """Return the experiment with the names of the user's files alone."""
     names = {"data": experiment.data, "test": experiment.test}
     files = {name: Path(value).name for name, value in names.items() if isinstance(value, str)}
-    return experiment.model_copy(update=files)
+    return experiment.having(**files)
 
 
 def _targets(paths: Iterable[Path], output: Path) -> dict[Path, Path]:

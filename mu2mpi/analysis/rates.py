@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import POOLED, sort_key
-from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.experiment import option_fields
 from mu2mpi.results.reader import Summary
 
 __all__ = ["AXES", "Axis", "Rate", "find_rates"]
@@ -127,7 +127,7 @@ def find_rates(runs: Iterable[Summary]) -> list[Rate]:
     rates = []
     for axis in AXES:
         groups: dict[tuple[Any, ...], list[Summary]] = {}
-        names = [n for n in Experiment.model_fields if n not in (*POOLED, *PROBLEM, axis.setting)]
+        names = [n for n in option_fields() if n not in (*POOLED, *PROBLEM, axis.setting)]
         for run in measured:
             if axis.setting != "rho" or math.isfinite(run.experiment.rho):
                 row = run.row()

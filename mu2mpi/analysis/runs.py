@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.cells import COLUMNS, ROWS, VALUES, Layout
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.tables import Format, build_table
-from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.experiment import Experiment, option_fields
 from mu2mpi.errors import InputError
-from mu2mpi.privacy.ledger import PrivacyStatement
+from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.collection import find_summaries
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.schema import Diagnostics, History, Result, Theory
@@ -178,9 +178,9 @@ class Runs(Sequence[Run]):
             If there is no such setting.
         """
         for name in settings:
-            if name not in Experiment.model_fields:
+            if name not in option_fields():
                 raise InputError(
-                    f"there is no setting {name!r}; the settings are {', '.join(Experiment.model_fields)}"
+                    f"there is no setting {name!r}; the settings are {', '.join(option_fields())}"
                 )
         return Runs(
             run

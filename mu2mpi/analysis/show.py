@@ -11,41 +11,27 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import number_text
 from mu2mpi.analysis.formats import as_paragraph, as_text
-from mu2mpi.privacy.ledger import LAST_ITERATE, PrivacyStatement, concerns
+from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
 __all__ = [
     "TEST_SHARE",
-    "WHO",
     "describe",
     "describe_checkpoint",
     "describe_privacy",
     "in_brief",
     "rounded_down",
     "rounded_up",
-    "who_sees",
 ]
 
 HISTORY_ROWS = 8
 
 MOST_NAMES = 20
 
-WHO = {
-    "output": "Whoever sees the output alone, and no iterate before it,",
-    "untrusted": "Whoever sees everything that leaves the machines, be it the server or another machine,",
-    "trusted": "Whoever sees everything that leaves the server, which itself sees sums without noise,",
-}
-
 TEST_SHARE = (
     "Test loss and accuracy were computed without noise on a share of the data file: nothing protects the "
     "people in it. Do not publish these numbers, or test on a file that is public (--test FILE)."
 )
-
-BY = {
-    "strong-composition": "by the theorem of Lowy and Razaviyayn",
-    "pld": "by the distribution of the privacy loss, which dp-accounting computes",
-}
-"""How it is known what is revealed about samples that are drawn at random."""
 
 
 def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
@@ -93,36 +79,28 @@ def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
     return "\n\n".join([str(path), *(f"{title}\n{_indented(text)}" for title, text in sections.items())])
 
 
-def who_sees(privacy: PrivacyStatement) -> str:
-    """Say who it is that learns no more than is claimed."""
-    if privacy.protects == LAST_ITERATE:
-        return WHO["output"]
-    return WHO.get(privacy.server, "Nobody knows who")
-
-
 def describe_privacy(privacy: PrivacyStatement) -> str:
     """Say in sentences what the released messages of a run reveal at most, and to whom."""
-    warnings = [concern.full for concern in concerns(privacy)]
-    if math.isinf(privacy.rho):
+    warnings, mechanism = [concern.full for concern in privacy.concerns()], privacy.mechanism
+    if not privacy.is_noisy:
         return as_paragraph(" ".join(warnings))
+    exactly = rounded_up(privacy.epsilon_exact)
     claim = (
-        f"the Renyi divergence of what is seen is at most a rho^2/2 at every order a > 1, with rho = "
-        f"{rounded_up(privacy.rho)}. At delta = {privacy.delta:g} this is epsilon = "
-        f"{rounded_up(privacy.epsilon)} by the paper's lemma, and epsilon = "
-        f"{rounded_up(privacy.epsilon_exact)} exactly."
+        f"what is seen is (epsilon, delta)-private with epsilon = {exactly} at delta = {privacy.delta:g}, "
+        f"{mechanism.words}"
     )
-    if privacy.accountant in BY:
+    if privacy.rho is not None:
         claim = (
-            f"what is seen is (epsilon, delta)-private with epsilon = {rounded_up(privacy.epsilon_exact)} at "
-            f"delta = {privacy.delta:g}, {BY[privacy.accountant]}. A machine draws {privacy.drawn:.6g} of "
-            f"its {privacy.samples:,} samples in each round, in secret."
+            f"the Renyi divergence of what is seen is at most a rho^2/2 at every order a > 1, with rho = "
+            f"{rounded_up(privacy.rho)}. At delta = {privacy.delta:g} this is epsilon = "
+            f"{rounded_up(privacy.epsilon)} by the paper's lemma, and epsilon = {exactly} exactly."
         )
     paragraphs = [
-        f"{who_sees(privacy)} learns at most this about any one sample: "
+        f"{mechanism.who_sees(privacy.server)} learns at most this about any one sample: "
         f"when one sample of one machine is replaced ({privacy.adjacency}), {claim}",
-        f"Increments were clipped to norm {privacy.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
-        f"coordinate of the noise has standard deviation {privacy.sigma:.6g} for the sum over machines"
-        f"{', times their batch,' if privacy.growth else ','} on a grid of {privacy.resolution:.3g}. "
+        f"Increments were clipped to norm {mechanism.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
+        f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} for the sum over machines"
+        f"{mechanism.noise_words}, on a grid of {mechanism.resolution:.3g}. "
         f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} is for draws that are not quite exact.",
     ]
     paragraphs += [f"WARNING: {warning}" for warning in warnings]
@@ -131,10 +109,10 @@ def describe_privacy(privacy: PrivacyStatement) -> str:
 
 def in_brief(privacy: PrivacyStatement) -> str:
     """Say in a line what a run guarantees, and why that may be less than it looks."""
-    but = "; ".join(concern.brief for concern in concerns(privacy))
-    if math.isinf(privacy.rho):
+    but = "; ".join(concern.brief for concern in privacy.concerns())
+    if not privacy.is_noisy:
         return f"privacy: none ({but})"
-    rho = "" if math.isnan(privacy.rho) else f", rho = {rounded_up(privacy.rho)}"
+    rho = "" if privacy.rho is None else f", rho = {rounded_up(privacy.rho)}"
     return (
         f"privacy of {privacy.unit} ({privacy.adjacency}): epsilon = {rounded_up(privacy.epsilon_exact)} at "
         f"delta = {privacy.delta:g}{rho}{'; but ' if but else ''}{but}"

@@ -4,19 +4,15 @@ Where it is not certain that two runs are on different people's data, they count
 """
 
 import hashlib
-import math
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
-from typing import NamedTuple
 
 from mu2mpi.analysis.show import rounded_up
 from mu2mpi.config.experiment import MADE_UP_DATA, Experiment, is_file
-from mu2mpi.privacy.accountant import epsilon_exact, rho_of
-from mu2mpi.privacy.ledger import PrivacyStatement, draws, releases
-from mu2mpi.privacy.sampler import with_sampler
+from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import Result
 
 __all__ = ["Release", "together"]
@@ -55,27 +51,6 @@ class Release:
         return cls(path, result.experiment, result.privacy, digest if result.w.any() else None)
 
 
-class Sum(NamedTuple):
-    """What releases reveal together: rho is NaN where it is not known of all."""
-
-    rho: float
-    epsilon: float
-    delta: float
-
-
-def add_up(claims: Sequence[PrivacyStatement]) -> Sum:
-    """Return what releases on the same data reveal together, each under noise of its own."""
-    if any(math.isnan(claim.rho) for claim in claims):
-        # Not all are Gaussian mechanisms, but what any releases reveal adds up.
-        return Sum(
-            math.nan, sum(claim.epsilon_exact for claim in claims), sum(claim.delta for claim in claims)
-        )
-    rho = rho_of(kind for claim in claims for kind in releases(claim))
-    delta = min(claim.delta for claim in claims)
-    drawn = reduce(operator.add, map(draws, claims))
-    return Sum(rho, with_sampler(partial(epsilon_exact, rho), delta, drawn), delta)
-
-
 def together(
     found: Iterable[Release], rho: str = "rho", epsilon: str = "epsilon", delta: str = "delta"
 ) -> list[str]:
@@ -101,7 +76,7 @@ def together(
     sentences = []
     for group in by_people.values():
         runs = _once(group)
-        silent = [run.path for run in runs if math.isinf(run.privacy.rho)]
+        silent = [run.path for run in runs if not run.privacy.is_noisy]
         if len(runs) == 1 or len(silent) == len(runs):
             continue
         which = f"these {len(runs)} runs on {_data(runs)}"
@@ -117,11 +92,14 @@ def together(
                 "with other versions; or they had a single round, of which no model tells."
             )
         else:
-            total = add_up([run.privacy for run in runs])
-            at = f"{epsilon} = {rounded_up(total.epsilon)} at {delta} = {total.delta:g}"
+            total = reduce(operator.add, (run.privacy.guarantee for run in runs))
+            deltas = [run.privacy.delta for run in runs]
+            # Where not all are Gaussian mechanisms, what they reveal adds up, deltas as well.
+            at_delta = sum(deltas) if total.rho is None else min(deltas)
+            at = f"{epsilon} = {rounded_up(total.epsilon(at_delta))} at {delta} = {at_delta:g}"
             learns = f"whoever sees what {which} released learns at most " + (
                 f"{at}, the sums of theirs."
-                if math.isnan(total.rho)
+                if total.rho is None
                 else f"as much as from one with {rho} = {rounded_up(total.rho)}; exactly, {at}."
             )
         on_files = is_file(runs[0].experiment.data)

@@ -1,9 +1,7 @@
 """Data sets of which every sample is one of two by a coin, as far apart as increments can be."""
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +10,8 @@ from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.samples import make_supply
-from mu2mpi.methods.schedule import Schedule
-from mu2mpi.problem.logistic import bias_feature, sample_scales
+from mu2mpi.federation.schedule import Schedule
+from mu2mpi.problem.scaling import scaled
 
 __all__ = ["CLIPPED", "FEATURE_TYPE", "UNCLIPPED", "Canaries", "Numbered", "WorstCase"]
 
@@ -21,7 +19,7 @@ FEATURE_TYPE = np.uint8
 """As in the data sets whose kernels are likely to be compiled already."""
 
 FAR = 400.0
-"""Entries of chosen query points: so large that the softmax of every sample is 0 or 1."""
+"""Entries of chosen query points: so large that a model is as sure of every sample as it gets."""
 
 
 class Numbered(Source):
@@ -59,8 +57,8 @@ class WorstCase:
     ----------
     words : str
         What it is called.
-    settings : dict
-        Of the experiment.
+    clip_norm, diameter : float or None, float
+        Of the runs.
     steps : float
         How large they are, relative to the largest that smoothness allows, where rho is 1 or more.
     chosen : bool
@@ -69,7 +67,8 @@ class WorstCase:
     """
 
     words: str
-    settings: dict[str, Any]
+    clip_norm: float | None
+    diameter: float
     steps: float
     chosen: bool
 
@@ -85,25 +84,26 @@ class WorstCase:
     def reach(self, schedule: Schedule, t: int) -> float:
         """Return how far apart increments of both kinds lie in round t, in units of twice the clipping norm.
 
-        With chosen query points they are c z^T and -c' z'^T, where c and c' have norm sqrt(2) t, or for
-        plain gradients sqrt(2), before they are clipped.
+        Where query points are not chosen, no iterate comes far enough from 0 to matter.
         """
-        if not self.chosen:
-            return 1.0
-        stored = np.array([[1], [0]], FEATURE_TYPE)
-        z = np.empty((2, 2))
-        z[:, :1] = stored * sample_scales(stored, Numbered.scale, schedule.unit_norm)[:, np.newaxis]
-        z[:, 1] = bias_feature(schedule.unit_norm)
-        size, C = math.sqrt(2) * (t if schedule.method.estimator.lasts else 1), schedule.clip_norm
-        factors = np.minimum(size, C / np.linalg.norm(z, axis=1))
-        return float(np.linalg.norm(factors @ z) / (2 * C))
+        z = scaled(np.array([[1], [1 - self.chosen]], FEATURE_TYPE), Numbered.scale, schedule.unit_norm)
+        x, x_previous = (self.query_point(k) * self.chosen for k in (t, t - 1))
+        ends = []
+        for kind, sample in enumerate(z):
+            label = self.label(t) ^ kind
+            c, c_previous = (schedule.problem.residual_at(y @ sample, label) for y in (x, x_previous))
+            if schedule.estimator.lasts:
+                c += (t - 1) * (c - c_previous)
+            norm = np.linalg.norm(c) * np.linalg.norm(sample)
+            ends.append(np.outer(c, sample) * min(1.0, schedule.clip_norm / norm))
+        return float(np.linalg.norm(ends[0] - ends[1]) / (2 * schedule.clip_norm))
 
 
-CLIPPED = WorstCase("with a clipping norm", {"clip_norm": 0.01, "diameter": 100.0}, 1.0, chosen=False)
+CLIPPED = WorstCase("with a clipping norm", 0.01, 100.0, 1.0, chosen=False)
 """Samples of both classes have opposite increments, far longer than the clipping norm. No iterate comes near
 the surface of the ball, and x_t tells the sums of the rounds before exactly."""
 
-UNCLIPPED = WorstCase("with the default norm", {"diameter": 1.0}, 1e-3, chosen=True)
+UNCLIPPED = WorstCase("with the default norm", None, 1.0, 1e-3, chosen=True)
 """S = G + 2 L D is larger than G, and by the third round increments between far query points are longer than
 that. The guarantee has to hold for any query points."""
 
@@ -134,7 +134,7 @@ class Canaries:
         self._source = Numbered(count * sampling.owned, count * sampling.owned)
         self._fixed: dict[range, Supply] = {}
         dealt = machine_rows(self._source.training_samples, count, sampling.owned, dealing, range(count))
-        if schedule.method.draws:
+        if not sampling.once:
             self.machines, self.rounds = np.array([count - 1]), np.ones(1, np.int64)
         else:
             # What the machines of a trusted server send in the last round goes nowhere.
@@ -153,11 +153,11 @@ class Canaries:
         return len(self._rows)
 
     @cached_property
-    def messages(self) -> NDArray[np.int64]:
-        """In how many messages that are seen each canary is, shape (canaries,)."""
-        if not self.schedule.method.estimator.lasts:
-            return np.ones_like(self.rounds)
-        return self.schedule.rounds - self.rounds + (self.schedule.server == "untrusted")
+    def last_rounds(self) -> NDArray[np.int64]:
+        """In whose messages, of those that are seen, each canary is at last, shape (canaries,)."""
+        if not self.schedule.estimator.lasts:
+            return self.rounds
+        return np.full_like(self.rounds, self.schedule.rounds - (self.schedule.server == "trusted"))
 
     def supply(self, hosted: range, kinds: NDArray[np.bool_], sampling: bytes = bytes(32)) -> Supply:
         """Return what some machines get in a run.
@@ -186,7 +186,7 @@ class Canaries:
 
     def _reader(self, hosted: range, sampling: bytes) -> Supply:
         """Return what reads the numbers of samples; every run reads the same unless they are drawn."""
-        if self.schedule.method.draws:
+        if not self.schedule.sampling.once:
             return make_supply(self._source, self.schedule, self._dealing, hosted, sampling_key=sampling)
         if hosted not in self._fixed:
             read = make_supply(self._source, self.schedule, self._dealing, hosted)

@@ -7,6 +7,7 @@ from mu2mpi.audit.canaries import CLIPPED
 from mu2mpi.audit.finding import Finding
 from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.errors import InputError
 from mu2mpi.parallel import Communicator
 
 __all__ = ["audit_servers"]
@@ -32,12 +33,24 @@ def audit_servers(settings: Mapping[str, Any], trials: int, communicator: Commun
     given = {name: value for name, value in settings.items() if value is not None}
     if "epsilon" not in given:
         given.setdefault("rho", 1.0)
-    if given.get("query") == "iterate":
-        # Increments at iterates have no bound but the audit's own clipping norm.
-        given |= CLIPPED.settings
-    both = ["trusted"] if given.get("method") in ("dp-sgd", "snowball-sgd") else ["untrusted", "trusted"]
-    servers = [given["server"]] if "server" in given else both
+    servers = [given["server"]] if "server" in given else ["untrusted", "trusted"]
     with communicator.together():
-        experiments = [Experiment.make({**given, "server": server}) for server in servers]
+        experiments = _allowed([{**given, "server": server} for server in servers])
     for experiment in experiments:
         yield audit(experiment, trials, communicator)
+
+
+def _allowed(settings: list[dict[str, Any]]) -> list[Experiment]:
+    """Return the experiments that there can be; raise the last error if there is none."""
+    found: list[Experiment] = []
+    problem: InputError | None = None
+    # What has no bound but a clipping norm has that of the audit.
+    for clipped in ({}, {"clip_norm": CLIPPED.clip_norm}):
+        for given in settings:
+            try:
+                found.append(Experiment.make({**given, **clipped}))
+            except InputError as error:
+                problem = problem or error
+        if found:
+            return found
+    raise problem or InputError("there is no server to audit")

@@ -8,8 +8,6 @@ from mu2mpi.analysis.formats import as_paragraph, as_text
 from mu2mpi.audit.evidence import CONFIDENCE, Interval
 from mu2mpi.audit.judge import Judgement, Reading
 from mu2mpi.audit.structure import Structure
-from mu2mpi.federation.sampling import Poisson, Sampling, WithReplacement
-from mu2mpi.methods.pieces import Method
 from mu2mpi.privacy.accountant import epsilon_exact
 
 __all__ = ["ATTACKS", "LEAST", "RISK", "Attack", "Finding"]
@@ -51,10 +49,10 @@ class Finding:
 
     Attributes
     ----------
-    method : Method
-        What was run.
-    sampling : Sampling
-        Which of its samples each machine used in which round.
+    words : str
+        What was run, but for the default, and what of it was attacked.
+    reaches : bool
+        Whether faithful runs reach all that is claimed.
     server : str
         ``"untrusted"`` or ``"trusted"``.
     machines, rounds : int
@@ -64,7 +62,7 @@ class Finding:
     delta : float
         At which epsilon is stated.
     rho, epsilon : float
-        The claims: the releases are rho-Gaussian-DP, and so (epsilon, delta)-DP. Or rho is NaN, and the
+        The claims: the releases are rho-Gaussian-DP, and so (epsilon, delta)-DP. Or rho is infinite, and the
         second alone is claimed.
     attacks : tuple of Attack
         What was found in each worst case.
@@ -72,8 +70,8 @@ class Finding:
         What was found of the fine structure of the noise.
     """
 
-    method: Method
-    sampling: Sampling
+    words: str
+    reaches: bool
     server: str
     machines: int
     rounds: int
@@ -112,7 +110,7 @@ class Finding:
         found = []
         for attack in self.attacks:
             least = attack.judgement.least
-            if least is not None and not self.method.hides_iterates and least.share.high < LEAST:
+            if least is not None and self.reaches and least.share.high < LEAST:
                 found.append(
                     f"mu is at most {least.share.high * self.rho:.4g} where {LEAST * self.rho:.4g} must be "
                     f"reached ({least.what}, {attack.words})"
@@ -137,7 +135,7 @@ class Finding:
     def describe(self) -> str:
         """Say what was done, and put what was found next to what is claimed; no line break at the end."""
         heading = as_paragraph(
-            f"{self.server.capitalize()} server: {self._method()}{self.machines} machines, {self.rounds} "
+            f"{self.server.capitalize()} server: {self.words}{self.machines} machines, {self.rounds} "
             f"rounds, {self.trials:,} runs with each sample of either kind, {len(self.attacks)} worst "
             f"case{'s' if len(self.attacks) > 1 else ''}."
         )
@@ -170,7 +168,7 @@ class Finding:
 
     def _row(self, name: str, share: Interval, least: str | None = None) -> Row:
         if least is None:
-            least = "" if self.method.hides_iterates else f"{LEAST * self.rho:.4g}"
+            least = f"{LEAST * self.rho:.4g}" if self.reaches else ""
         reached, low, high = (self.rho * value for value in (share.estimate, share.low, share.high))
         return [name, f"{self.rho:.4g}", least, f"{reached:.4g}", f"{low:.4g} to {high:.4g}"]
 
@@ -190,18 +188,3 @@ class Finding:
             f"{structure.pairs:,} pairs in the tail; log evidence of a lattice {structure.log_evidence:.3g}, "
             f"where more than {threshold:.3g} refutes; {len(structure.faults) or 'no'} faults of size."
         )
-
-    def _method(self) -> str:
-        """Return the method, unless it is the default, what of it is attacked, and how it draws samples."""
-        method, sampling, words = self.method, self.sampling, []
-        if method.name != Method.name:
-            words.append(method.name)
-        elif not method.is_mu2:
-            words.append(f"{method.estimator.name} at {method.query.name}s")
-        if method.hides_iterates:
-            words.append("its output alone")
-        if isinstance(sampling, Poisson):
-            words.append(f"q = {sampling.probability:.3g}")
-        if isinstance(sampling, WithReplacement):
-            words.append(f"K = {sampling.most} of n = {sampling.owned} samples")
-        return "".join(f"{word}, " for word in words)

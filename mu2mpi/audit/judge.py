@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mu2mpi.audit.canaries import Canaries
 from mu2mpi.audit.evidence import Interval, Separations, best_statistics, choose_threshold, epsilon_bound
 from mu2mpi.audit.runs import view
-from mu2mpi.methods.schedule import Schedule
+from mu2mpi.federation.schedule import Schedule
 
 __all__ = ["Judgement", "Reading", "judge"]
 
@@ -98,11 +98,11 @@ def judge(
     judged = slice(scores.taught, None)
     names, groups = _groups(schedule, canaries)
     bound = _by_counting(scores, kinds, delta, COUNTING * risk)
-    if schedule.method.draws:
+    if not schedule.sampling.once:
         return Judgement(None, None, None, None, bound)
     # Each group has two ends, and each canary one more for what was learnt.
     each = (1 - COUNTING) * risk / (2 * len(groups) + len(canaries))
-    allowed = schedule.rho * _shares(schedule, canaries)
+    allowed = (schedule.mechanism.stated_rho or 0.0) * _shares(schedule, canaries)
     weights = groups * allowed / (groups @ allowed**2)[:, np.newaxis]
     told = Separations(scores.told, kinds).combined(weights, each)
     readings = [Reading(*pair) for pair in zip(names, told, strict=True)]
@@ -110,7 +110,7 @@ def judge(
     learnt = Separations(scores.learnt[judged], kinds[judged]).combined(alone, each)
     best = max(zip(names[-len(canaries) :], learnt, strict=True), key=lambda pair: pair[1].low)
     return Judgement(
-        overall=None if schedule.method.hides_iterates else readings[0],
+        overall=readings[0] if schedule.mechanism.shows_messages else None,
         most=max(readings, key=lambda reading: reading.share.low),
         least=min(readings, key=lambda reading: reading.share.high),
         learnt=Reading(*best),
@@ -158,14 +158,12 @@ def _by_counting(scores: Scores, kinds: NDArray[np.bool_], delta: float, risk: f
 
 
 def _shares(schedule: Schedule, canaries: Canaries) -> NDArray[np.float64]:
-    """Return the share of rho that faithful runs reach for each canary; for hidden iterates just 1.
-
-    A sample that is in n of the T messages that rho is for spends rho sqrt(n / T).
-    """
-    if schedule.method.hides_iterates:
+    """Return the share of rho that faithful runs reach for each canary; for hidden iterates just 1."""
+    mechanism, reach = schedule.mechanism, canaries.case.reach
+    if not mechanism.shows_messages:
         return np.ones(len(canaries))
-    reach = np.array([canaries.case.reach(schedule, t) for t in canaries.rounds.tolist()])
-    return reach * np.sqrt(canaries.messages / schedule.touched)
+    rounds = zip(canaries.rounds.tolist(), canaries.last_rounds.tolist(), strict=True)
+    return np.array([reach(schedule, t) * mechanism.share(t, last) for t, last in rounds])
 
 
 def _groups(schedule: Schedule, canaries: Canaries) -> tuple[list[str], NDArray[np.float64]]:
@@ -178,7 +176,7 @@ def _groups(schedule: Schedule, canaries: Canaries) -> tuple[list[str], NDArray[
         f"machine {i}, round {t}": np.eye(len(machines))[k]
         for k, (i, t) in enumerate(zip(machines, rounds, strict=True))
     }
-    if not schedule.method.hides_iterates:
+    if schedule.mechanism.shows_messages:
         together = {"all samples": np.ones(len(machines))}
         together |= {f"machine {i}": canaries.machines == i for i in sorted(set(machines))}
         together |= {f"round {t}": canaries.rounds == t for t in sorted(set(rounds))}

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mu2mpi.audit.canaries import Canaries
 from mu2mpi.audit.runs import play
 from mu2mpi.audit.wire import RecordedRank, on_ranks
-from mu2mpi.methods.schedule import Schedule
+from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import block
 from mu2mpi.privacy.noise import derive_key, key_words
 

@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 from mu2mpi.audit.canaries import Canaries, WorstCase
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.machine import Machines, Supply
+from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import make_server
 from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.methods.schedule import Schedule
-from mu2mpi.methods.steps import learning_rate
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key, key_words
 
@@ -61,7 +60,11 @@ def play(
 
 
 def see(
-    schedule: Schedule, canaries: Canaries, kinds: NDArray[np.bool_], keys: Sequence[bytes], unit: float
+    schedule: Schedule,
+    canaries: Canaries,
+    kinds: NDArray[np.bool_],
+    keys: Sequence[bytes],
+    units: NDArray[np.float64],
 ) -> list[NDArray[np.float64]]:
     """Run the algorithm once with each noise key, every machine on a rank of its own.
 
@@ -75,8 +78,8 @@ def see(
         Which canaries are of the second kind in each run.
     keys : sequence of bytes
         32 bytes for each run.
-    unit : float
-        What messages are measured in, such as the standard deviation of their noise.
+    units : ndarray of float64, shape (rounds,)
+        What the messages of each round are measured in, such as the standard deviation of their noise.
 
     Returns
     -------
@@ -84,7 +87,7 @@ def see(
         What each rank sends, or with a trusted server receives, where iterates are taken back to the sums
         that they were made of. Of a method that protects nothing else, the output alone.
     """
-    case, hides = canaries.case, schedule.method.hides_iterates
+    case, hides = canaries.case, not schedule.mechanism.shows_messages
 
     def watch(rank: RecordedRank) -> NDArray[np.float64]:
         hosted, rows = range(rank.rank, rank.rank + 1), []
@@ -104,12 +107,15 @@ def see(
     if hides:
         return seen
     if schedule.server == "trusted":
-        return [np.empty((len(keys), 0)), *(_messages(schedule, case, of_rank, unit) for of_rank in seen[1:])]
-    return [of_rank * (schedule.resolution / unit) for of_rank in seen]
+        return [
+            np.empty((len(keys), 0)),
+            *(_messages(schedule, case, of_rank, units) for of_rank in seen[1:]),
+        ]
+    return [of_rank * np.repeat(schedule.resolution / units, schedule.d) for of_rank in seen]
 
 
 def _messages(
-    schedule: Schedule, case: WorstCase, iterates: NDArray[np.float64], unit: float
+    schedule: Schedule, case: WorstCase, iterates: NDArray[np.float64], units: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the sums from which a trusted server made the iterates that it sent, followed by what else came.
 
@@ -120,18 +126,17 @@ def _messages(
     """
     runs, d, rounds = len(iterates), schedule.d, schedule.rounds
     stated, rest = iterates[:, : (rounds - 1) * d], iterates[:, (rounds - 1) * d :]
-    step_of = learning_rate(schedule.method, schedule.eta, rounds)
     w, x = np.zeros((runs, d)), np.zeros((runs, d))
     sums = []
     for t, x_next in enumerate(np.split(stated, rounds - 1, axis=1), 1):
         if case.chosen:
             x = np.broadcast_to(case.query_point(t).ravel(), x.shape)
-        weight = schedule.method.query.averaging_weight(t + 1)
+        weight = schedule.query.averaging_weight(t + 1)
         w_next = (x_next - (1 - weight) * x) / weight
-        step = step_of(t) / (schedule.machines * schedule.sampling.size(t))
-        sums.append((w - w_next) / (step * unit))
+        step = schedule.rate(t) / (schedule.machines * schedule.sampling.size(t))
+        sums.append((w - w_next) / (step * units[t - 1]))
         w, x = w_next, x_next
-    return np.hstack([*sums, rest * (schedule.resolution / unit)])
+    return np.hstack([*sums, rest * (schedule.resolution / units[-1])])
 
 
 def view(schedule: Schedule, seen: list[NDArray[np.float64]], machine: int) -> NDArray[np.float64]:
@@ -141,7 +146,7 @@ def view(schedule: Schedule, seen: list[NDArray[np.float64]], machine: int) -> N
     a trusted one, the adversary is every other machine, and rank 0 is the server. What was seen on another
     rank already is left out.
     """
-    is_trusted = schedule.server == "trusted" and not schedule.method.hides_iterates
+    is_trusted = schedule.server == "trusted" and schedule.mechanism.shows_messages
     views: list[NDArray[np.float64]] = []
     for rank, of_rank in enumerate(seen):
         known = any(np.array_equal(of_rank, other) for other in views)

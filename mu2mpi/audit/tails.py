@@ -10,11 +10,11 @@ from mu2mpi.audit.canaries import FEATURE_TYPE, Numbered
 from mu2mpi.audit.sizes import add_squares, signatures, size_faults
 from mu2mpi.audit.structure import TAIL_BITS, Structure, collect_tail, lattice_evidence
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.execution.plan import plan
+from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.machine import HostedSamples, Machines
+from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import make_server
 from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.methods.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, key_words
 
@@ -65,7 +65,8 @@ def attack_structure(
     with communicator.together():
         experiments = [Experiment(server=server, machines=MACHINES, rounds=ROUNDS, rho=rho) for rho in RHOS]
         schedules = [
-            plan(experiment, Numbered(MACHINES * ROUNDS, CLASSES, PIXELS), 1) for experiment in experiments
+            resolve(experiment, Numbered(MACHINES * ROUNDS, CLASSES, PIXELS), 1).schedule
+            for experiment in experiments
         ]
     d = schedules[0].d
     runs = max(len(RHOS), -(-normals // (MESSAGES * d)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Numbered, WorstCase
+from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, WorstCase
 from mu2mpi.audit.finding import RISK, Attack, Finding
 from mu2mpi.audit.judge import judge
 from mu2mpi.audit.layouts import check_layouts
@@ -15,11 +15,11 @@ from mu2mpi.audit.runs import see
 from mu2mpi.audit.tails import attack_structure
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.execution.plan import plan
 from mu2mpi.execution.warmup import kernel_calls, start_compiler
-from mu2mpi.methods.schedule import Schedule
+from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, root_key
+from mu2mpi.registry import find
 
 __all__ = ["NORMALS_A_TRIAL", "audit"]
 
@@ -31,13 +31,6 @@ FEWEST_MACHINES, FEWEST_ROUNDS = 3, 3
 
 MOST_SAMPLES = 1 << 20
 """Of each machine: as many as a schedule may ask for."""
-
-POISSON_SAMPLES = 1
-"""Of each machine with dp-sgd: which of the others are drawn hides the canary as noise does, so there are
-few. Where all draw the same number, one sample would be in every message, and there are as many as rounds."""
-
-SHARE = 1 / 3
-"""Of all samples that are drawn by dp-sgd, unless a batch is given."""
 
 DRAWS = 200
 """Runs without noise that show what the canary changes on average, where it is drawn or not."""
@@ -75,15 +68,15 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     """
     secret = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
     root = communicator.share(derive_key(secret, "audit", experiment.server))
-    method = experiment.pieces
-    cases = [CLIPPED]
-    # Where samples are in many roles, or iterates hidden, increments have to be the same at all query points.
-    if not (method.draws or method.hides_iterates) and math.isfinite(method.increment_bound(1.0, 1.0, 1.0)):
-        cases.append(UNCLIPPED)
     with communicator.together():
-        plans = [_plan(experiment, case) for case in cases]
+        cases, plans = [CLIPPED], [_schedule(experiment, CLIPPED)]
+        # Where samples are in many roles, or iterates hidden, increments have to be the same everywhere.
+        if plans[0].sampling.once and plans[0].mechanism.shows_messages and math.isfinite(plans[0].S):
+            cases.append(UNCLIPPED)
+            plans.append(_schedule(experiment, UNCLIPPED))
+    schedule = plans[0]
     start_compiler()
-    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), method.estimator))
+    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule.estimator, schedule.problem))
     attacks = [
         _attack(schedule, case, trials, derive_key(root, "case", case.words), experiment.delta, communicator)
         for schedule, case in zip(plans, cases, strict=True)
@@ -91,16 +84,16 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     structure = attack_structure(experiment.server, root, trials * NORMALS_A_TRIAL, RISK, communicator)
     finding = None
     if structure is not None:
-        schedule = plans[0]
+        rho = schedule.mechanism.stated_rho
         finding = Finding(
-            method=schedule.method,
-            sampling=schedule.sampling,
+            words=_words(experiment, schedule),
+            reaches=schedule.mechanism.shows_messages,
             server=experiment.server,
             machines=schedule.machines,
             rounds=schedule.rounds,
             trials=trials,
             delta=experiment.delta,
-            rho=schedule.rho,
+            rho=math.inf if rho is None else rho,
             epsilon=experiment.target_epsilon,
             attacks=tuple(attack for attack in attacks if attack is not None),
             structure=structure,
@@ -109,12 +102,13 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     return shared
 
 
-def _plan(experiment: Experiment, case: WorstCase) -> Schedule:
+def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
     """Return the constants of the runs of a worst case, if there is something to attack."""
     if math.isinf(experiment.rho):
         raise InputError("rho = inf claims nothing that could be audited; give a finite --rho")
+    shows_messages = find("mechanisms", experiment.chosen_mechanism).shows_messages
     # Of hidden iterates the adversary sees the last, and machines do not matter.
-    fewest_machines = 1 if experiment.pieces.hides_iterates else FEWEST_MACHINES
+    fewest_machines = FEWEST_MACHINES if shows_messages else 1
     for name, fewest in (("machines", fewest_machines), ("rounds", FEWEST_ROUNDS)):
         value = getattr(experiment, name)
         if value is None or value < fewest:
@@ -122,17 +116,28 @@ def _plan(experiment: Experiment, case: WorstCase) -> Schedule:
                 f"{name} = {value}: an audit needs at least {fewest}, so that somebody sees what becomes of "
                 "the replaced sample"
             )
-    machines, each = experiment.machines or 1, MOST_SAMPLES
-    own: dict[str, object] = {"clip_norm": None, **case.settings}
-    if experiment.method == "dp-sgd":
-        each = POISSON_SAMPLES
-        own["batch"] = experiment.batch or max(1, round(SHARE * machines * POISSON_SAMPLES))
-    elif experiment.pieces.draws:
-        each = experiment.rounds or 1
-    elif not experiment.pieces.hides_iterates:
+    machines, rounds = experiment.machines or 1, experiment.rounds or 1
+    method, options = experiment.chosen_method, experiment.options
+    samples, own = method.worst_case(machines, rounds, options)
+    # Two classes, of one feature and a bias.
+    whole = experiment.having(diameter=case.diameter).task(machines, 2, 2, samples or MOST_SAMPLES)
+    task = replace(whole, clip_norm=case.clip_norm, options=options.model_copy(update=own))
+    sizes = method.sizes(task, rounds)
+    if shows_messages and sizes.sampling.once:
         # So small, however large the noise, that no iterate comes near the surface of the ball.
-        own["eta_scale"] = case.steps * min(1.0, experiment.rho)
-    return plan(experiment.model_copy(update=own), Numbered(machines * each, 2), machines)
+        task = replace(task, eta_scale=case.steps * min(1.0, experiment.rho))
+    return method.schedule(task, sizes)
+
+
+def _words(experiment: Experiment, schedule: Schedule) -> str:
+    """Return the method, unless it is the default, what of it is attacked, and how it draws samples."""
+    default, name = type(experiment).model_fields["method"].default, experiment.chosen_method.name
+    words = [
+        *([name] if name != default else []),
+        *([] if schedule.mechanism.shows_messages else ["its output alone"]),
+        *([schedule.sampling.words] if schedule.sampling.words else []),
+    ]
+    return "".join(f"{word}, " for word in words)
 
 
 def _attack(
@@ -153,7 +158,7 @@ def _attack(
     mine = block(2 * trials, communicator.size, communicator.rank)
     ours = slice(mine.start, mine.stop)
     # With more ranks than runs, some see nothing.
-    seen = see(schedule, canaries, kinds[ours], keys[ours], schedule.sigma) if mine else []
+    seen = see(schedule, canaries, kinds[ours], keys[ours], _units(schedule)) if mine else []
     everyones = communicator.gather(seen)
     if everyones is None:
         return None
@@ -172,14 +177,20 @@ def _kinds(canaries: int, trials: int, key: bytes) -> NDArray[np.bool_]:
     return np.concatenate([coins, ~coins], axis=1).reshape(2 * trials, canaries)
 
 
+def _units(schedule: Schedule) -> NDArray[np.float64]:
+    """Return the standard deviations of the noise of all rounds, in which messages are measured."""
+    return np.array([schedule.mechanism.sigma_of(t) for t in range(1, schedule.rounds + 1)])
+
+
 def _differences(schedule: Schedule, canaries: Canaries, root: bytes) -> list[NDArray[np.float64]]:
     """Return by what each canary moves what is seen at each rank, shape (canaries, numbers)."""
-    noiseless, count = replace(schedule, sigma=0.0), len(canaries)
-    keys = [derive_key(root, "noise", str(n)) for n in range(DRAWS if schedule.method.draws else 1)]
+    noiseless = replace(schedule, mechanism=replace(schedule.mechanism, sigma=0.0))
+    count, units = len(canaries), _units(schedule)
+    keys = [derive_key(root, "noise", str(n)) for n in range(1 if schedule.sampling.once else DRAWS)]
     none = np.zeros((len(keys), count), bool)
     one = np.repeat(np.eye(count, dtype=bool), len(keys), axis=0)
-    before = see(noiseless, canaries, none, keys, schedule.sigma)
-    after = see(noiseless, canaries, one, keys * count, schedule.sigma)
+    before = see(noiseless, canaries, none, keys, units)
+    after = see(noiseless, canaries, one, keys * count, units)
     return [
         b.reshape(count, len(keys), -1).mean(axis=1) - a.mean(axis=0)
         for a, b in zip(before, after, strict=True)

@@ -207,7 +207,7 @@ def _run(arguments: argparse.Namespace) -> int:
         experiment = Experiment.make(merged_settings(arguments.config, arguments), where)
     output = arguments.output
     if output is None:
-        named = experiment.model_copy(update={"machines": experiment.machines or communicator.size})
+        named = experiment.having(machines=experiment.machines or communicator.size)
         output = Path("runs") / result_name(named)
     result = run(
         experiment,
@@ -256,7 +256,8 @@ def _add_sweep(commands: "Commands[Parser]") -> None:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    from mu2mpi.config.experiment import Sweep, read_toml
+    from mu2mpi.config.experiment import read_toml
+    from mu2mpi.config.sweep import Sweep
     from mu2mpi.execution.sweep import run_sweep
     from mu2mpi.execution.warmup import start_compiler_without_scipy
     from mu2mpi.parallel import world
@@ -622,7 +623,8 @@ def _add_job(commands: "Commands[Parser]") -> None:
 
 
 def _job(arguments: argparse.Namespace) -> int:
-    from mu2mpi.config.experiment import Sweep, read_toml
+    from mu2mpi.config.experiment import read_toml
+    from mu2mpi.config.sweep import Sweep
     from mu2mpi.execution.slurm import JobOptions, render_job, submit
 
     config, output = arguments.config, arguments.output

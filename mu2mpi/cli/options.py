@@ -3,11 +3,11 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn, get_args, get_origin
+from typing import Any, NoReturn, get_args
 
 from pydantic.fields import FieldInfo
 
-from mu2mpi.config.experiment import Experiment, read_toml
+from mu2mpi.config.experiment import choices, option_fields, read_toml
 from mu2mpi.errors import SharedInputError
 
 __all__ = ["Parser", "add_experiment_options", "given_settings", "merged_settings"]
@@ -37,24 +37,16 @@ class Parser(argparse.ArgumentParser):
 def add_experiment_options(parser: argparse.ArgumentParser) -> None:
     """Add one option for each field of `Experiment`; options that are not given leave no trace."""
     group = parser.add_argument_group("the experiment (also the keys of a configuration file)")
-    for name, field in Experiment.model_fields.items():
-        choices = _choices(field.annotation)
+    for name, field in option_fields().items():
+        allowed = choices(field)
         group.add_argument(
             f"--{name.replace('_', '-')}",
             dest=name,
             default=argparse.SUPPRESS,
-            choices=choices,
-            metavar=None if choices else _metavar(field),
+            choices=allowed,
+            metavar=None if allowed else _metavar(field),
             help=_help(field),
         )
-
-
-def _choices(annotation: Any) -> tuple[str, ...] | None:
-    """Return the values of a literal type, which may be optional, and None for other types."""
-    literal = next(
-        (kind for kind in (annotation, *get_args(annotation)) if get_origin(kind) is Literal), None
-    )
-    return get_args(literal) if literal else None
 
 
 def _metavar(field: FieldInfo) -> str:
@@ -72,7 +64,7 @@ def _help(field: FieldInfo) -> str:
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the experiment's settings that were given as options."""
-    return {name: getattr(arguments, name) for name in Experiment.model_fields if hasattr(arguments, name)}
+    return {name: getattr(arguments, name) for name in option_fields() if hasattr(arguments, name)}
 
 
 def merged_settings(config: Path | None, arguments: argparse.Namespace) -> dict[str, Any]:

@@ -1,58 +1,47 @@
-"""Every choice that determines a run, in one validated, immutable object."""
+"""What the user asks for: every setting that determines a run, in one validated, immutable object."""
 
-import itertools
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_FLOOR, Context
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
 import tomli_w
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from mu2mpi.errors import InputError
-from mu2mpi.methods.pieces import METHODS, Method, method_of
+from mu2mpi.methods.base import Method, Options, Task
 from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
 from mu2mpi.privacy.sampler import RESERVE
+from mu2mpi.registry import find, names
 
 __all__ = [
     "FILE",
     "MADE_UP_DATA",
     "SOURCE_OPTIONS",
     "Experiment",
-    "Sweep",
+    "choices",
     "is_file",
+    "option_fields",
     "read_toml",
     "result_name",
 ]
 
-NAMED = ("data", "preset", "method", "estimator", "query", "server", "machines", "rho", "seed")
-"""Settings that name a result where no sweep says which ones vary; later ones do where they are used."""
-
 RHO_DIGITS = 8
 """Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
 mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
-
-LATER: Mapping[str, object] = {
-    "normalize": "none",
-    "method": "mu2-sgd",
-    "estimator": "corrected-momentum",
-    "query": "average",
-}
-"""Options that were not there from the start, and what they are in files without them. The TOML leaves them
-out at these values, so that whatever follows from it, such as the noise of a seeded run, stays as it was."""
-
-BY_PRESET = ("normalize", "clip_norm", "diameter", "eta_scale")
-"""What a preset chooses where it is not set explicitly, once M is known."""
 
 MADE_UP_DATA = ("synthetic", "population")
 BUILT_IN = ("digits", "mnist", *MADE_UP_DATA)
@@ -66,7 +55,6 @@ SOURCE_OPTIONS: Mapping[str, tuple[str, ...]] = {
 }
 """Options that apply to some sources of data only."""
 
-
 PARTITION = re.compile(
     r"iid|contiguous|sorted|owner|dirichlet:(?=.*[1-9])\d*\.?\d+(e-?\d\d?)?|labels:[1-9]\d*"
 )
@@ -78,12 +66,12 @@ def is_file(data: str) -> bool:
 
 
 class Experiment(BaseModel):
-    """One run of Algorithm 1 (untrusted server) or Algorithm 2 (trusted server) of the paper.
+    """One run of a method: by default of Algorithm 1 (untrusted) or Algorithm 2 (trusted) of the paper.
 
-    Or of a method beside them, by `method`, or by `estimator` and `query`.
-
-    Options are defined here and nowhere else: the command line, the keys of a configuration file,
-    the messages for bad values and the help all come from these fields.
+    The options of every experiment are defined here, and those of a method beside the method; the command
+    line, the keys of a configuration file, the messages for bad values and the help all come from these
+    definitions. To the user they are one flat list, and so are the attributes of an experiment: an option of
+    another method is None.
 
     Raises
     ------
@@ -92,6 +80,8 @@ class Experiment(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+    _options: Options = PrivateAttr(Options())
 
     data: str = Field(
         "digits",
@@ -156,20 +146,20 @@ class Experiment(BaseModel):
         description="who gets which samples: iid, contiguous, sorted, owner, dirichlet:A or labels:N "
         "[default: owner where the data name owners, or else iid]",
     )
-    method: Literal["mu2-sgd", "noisy-minibatch-sgd", "dp-sgd", "snowball-sgd"] = Field(
+    loss: str = Field(
+        "softmax",
+        description="loss that is minimised, of a linear model",
+        json_schema_extra={"kind": "problems"},
+    )
+    method: str = Field(
         "mu2-sgd",
-        description="the paper's mu^2-SGD, of which --estimator and --query switch a part off each, "
-        "or a method that it is compared with (docs/methods.md)",
+        description="the paper's method, or one that it is compared with (docs/methods.md)",
+        json_schema_extra={"kind": "methods"},
     )
-    estimator: Literal["corrected-momentum", "gradient"] | None = Field(
+    mechanism: str | None = Field(
         None,
-        description="mu2-sgd only: what machines send: corrected momentum, or the gradient of a fresh sample "
-        "alone [default: corrected-momentum]",
-    )
-    query: Literal["average", "iterate"] | None = Field(
-        None,
-        description="mu2-sgd only: where gradients are taken: at the weighted average of the iterates, or at "
-        "the last one [default: average]",
+        description="how noise hides what machines send [default: the method's own]",
+        json_schema_extra={"kind": "mechanisms"},
     )
     server: Literal["untrusted", "trusted"] = Field(
         "untrusted",
@@ -183,38 +173,28 @@ class Experiment(BaseModel):
         None,
         ge=1,
         lt=2**32,
-        description="number of rounds T [default: as many as the samples allow; noisy-minibatch-sgd: that of "
-        "its theorem; dp-sgd: 20 passes]",
-    )
-    batch: int | None = Field(
-        None,
-        ge=1,
-        lt=2**32,
-        description="noisy-minibatch-sgd: samples K that each machine draws in a round [default: that of its "
-        "theorem]; dp-sgd: samples that are expected in a round of all machines [default: a hundredth of "
-        "all, but at least 256]",
+        description="number of rounds T [default: as many as the samples allow, or those of the method's own "
+        "theory]",
     )
     epsilon: float | None = Field(
         None,
         gt=0,
         description="privacy, instead of rho: takes the largest rho that is exactly (epsilon, delta)-private",
     )
+    delta: float = Field(
+        1e-5, gt=0, lt=1, description="the delta of epsilon, be it given or reported; well below 1 / samples"
+    )
     rho: float = Field(
-        4.0, gt=0, description="privacy: every order a has Renyi divergence a*rho^2/2; inf for no noise"
+        4.0,
+        gt=0,
+        validate_default=True,
+        description="privacy: every order a has Renyi divergence a*rho^2/2; inf for no noise",
     )
     noise: Literal["aggregate"] | None = Field(
         None,
         description="untrusted server only: aggregate draws one N(0, M sigma^2) a round for all machines, "
         "a shortcut to simulate many: results have the same distribution, but single messages are not "
         "protected [default: every machine draws its own, as the protocol says]",
-    )
-    delta: float = Field(
-        1e-5, gt=0, lt=1, description="the delta of epsilon, be it given or reported; well below 1 / samples"
-    )
-    preset: Literal["practical"] | None = Field(
-        None,
-        description="practical chooses normalize, clip-norm, diameter and eta-scale from M, rho and server "
-        "alone, but for those that are given [default: the paper's settings]",
     )
     diameter: float = Field(
         0.1, ge=1e-100, le=1e100, description="diameter D of the ball K around the starting point 0"
@@ -303,6 +283,25 @@ class Experiment(BaseModel):
             )
         return value
 
+    @field_validator("loss", "method", "mechanism")
+    @classmethod
+    def _check_known(cls, value: str | None, info: ValidationInfo) -> str | None:
+        known = choices(cls.model_fields[str(info.field_name)]) or ()
+        if value is not None and value not in known:
+            raise ValueError(f"should be {', '.join(known)}")
+        return value
+
+    @field_validator("rho")
+    @classmethod
+    def _derive_rho(cls, value: float, info: ValidationInfo) -> float:
+        """Take rho from epsilon where that is given, rounded down: the largest that keeps to it."""
+        epsilon, delta = info.data.get("epsilon"), info.data.get("delta")
+        if epsilon is None or delta is None:
+            return value
+        rounding = Context(prec=RHO_DIGITS, rounding=ROUND_FLOOR)
+        exact = rho_exact((1 - RESERVE) * epsilon, (1 - RESERVE) * delta)
+        return float(rounding.create_decimal(repr(exact)))
+
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         for name in self._inapplicable():
@@ -315,112 +314,40 @@ class Experiment(BaseModel):
             raise ValueError(
                 "normalize = box and feature_bound need each other: the bound is what features are divided by"
             )
-        for name in ("estimator", "query"):
-            if self.method == "mu2-sgd":
-                self.__dict__[name] = getattr(self, name) or LATER[name]
-            elif getattr(self, name) is not None:
-                raise ValueError(
-                    f"{name} is a switch of method = mu2-sgd only, and method = {self.method} has its own; "
-                    f"leave --{name} out"
-                )
-        if self.batch is not None and not self.pieces.draws:
-            drawing = " or ".join(name for name, method in METHODS.items() if method.draws)
-            raise ValueError(f"batch applies to method = {drawing} only, not to {self.method}")
-        if self.method == "dp-sgd" and self.server != "trusted":
-            raise ValueError(
-                "method = dp-sgd needs server = trusted: its noise is drawn once for the sum over "
-                "all machines; give --server trusted"
-            )
-        if self.estimator == "corrected-momentum" and self.query == "iterate" and self.clip_norm is None:
-            raise ValueError(
-                "estimator = corrected-momentum at query = iterate needs a clip_norm: iterates may lie a "
-                "diameter apart in any round, so increments have no bound that noise could be scaled to; "
-                "give --clip-norm, or query = average, where none passes G + 2LD"
-            )
-        if self.preset is not None and not self.pieces.is_mu2:
-            raise ValueError(
-                "preset chooses settings of mu^2-SGD alone: method = mu2-sgd, estimator = "
-                "corrected-momentum, query = average"
-            )
-        self._check_viewers()
-        if self.pieces.hides_iterates:
-            self._check_contraction()
         if self.noise == "aggregate" and self.server == "trusted":
             raise ValueError(
                 "noise = aggregate applies to server = untrusted only: a trusted server draws but one"
             )
         return self
 
-    @property
-    def pieces(self) -> Method:
-        """What the method is made of."""
-        return method_of(self.method, self.estimator, self.query)
-
-    @property
-    def target_epsilon(self) -> float:
-        """The epsilon that a run is to keep to at its delta: the one that is given, or that of rho."""
-        return self.epsilon or epsilon_exact(self.rho, self.delta)
-
-    def with_size(self, machines: int, rounds: int) -> Self:
-        """Return the experiment with M and T filled in.
-
-        Raises
-        ------
-        InputError
-            If the method cannot have so many machines.
-        """
-        try:
-            sized = self.model_copy(update={"machines": machines, "rounds": rounds})
-            sized._check_viewers()
-        except ValueError as error:
-            raise InputError(str(error)) from None
-        return sized
-
-    def _check_viewers(self) -> None:
-        """Make sure that nobody sees an iterate who must not."""
-        if self.pieces.hides_iterates and self.server == "untrusted" and (self.machines or 1) > 1:
-            raise ValueError(
-                "method = snowball-sgd protects the last iterate alone, from whoever sees no other, and with "
-                "an untrusted server that server and all machines see the others; give --server trusted, or "
-                "--machines 1"
-            )
-
-    def _check_contraction(self) -> None:
-        """Make sure that steps contract, and that what is measured is protected."""
-        if self.clip_norm is not None:
-            raise ValueError(
-                "method = snowball-sgd takes gradients as they are: its privacy needs steps that contract, "
-                "and those with clipped gradients need not; leave --clip-norm out"
-            )
-        if self.eta_scale is not None and self.eta_scale > 1:
-            raise ValueError(
-                f"eta_scale = {self.eta_scale:g} is in units of 2/L, and steps of method = snowball-sgd that "
-                "are longer do not contract, so that nothing is known of its privacy; give at most 1"
-            )
-        if self.evaluations is not None and self.evaluations > 1:
-            raise ValueError(
-                "method = snowball-sgd protects the last iterate alone, so that is where loss and accuracy "
-                "are measured; give --evaluations 1, or leave it out"
-            )
-
-    @model_validator(mode="after")
-    def _calibrate(self) -> Self:
-        if self.epsilon is not None:
-            if "rho" in self.model_fields_set:
-                raise ValueError("rho and epsilon are both given, and either determines the other; give one")
-            rounding = Context(prec=RHO_DIGITS, rounding=ROUND_FLOOR)
-            exact = rho_exact((1 - RESERVE) * self.epsilon, (1 - RESERVE) * self.delta)
-            rho = rounding.create_decimal(repr(exact))
-            self.__dict__["rho"] = float(rho)
-        return self
-
     if not TYPE_CHECKING:  # type checkers know the fields better than this signature tells
 
         def __init__(self, **settings: Any) -> None:
+            own = {name: value for name, value in settings.items() if name in type(self).model_fields}
+            others = {name: value for name, value in settings.items() if name not in own}
+            if own.get("rho") is not None and own.get("epsilon") is not None:
+                raise InputError("rho and epsilon are both given, and either determines the other; give one")
             try:
-                super().__init__(**settings)
+                super().__init__(**own)
+                self._options = _options_of(self._named_method, others)
+                self._named_method.check(self, self._options)
             except ValidationError as error:
                 raise InputError("\n".join(_explain(problem) for problem in error.errors())) from None
+            except ValueError as error:
+                raise InputError(str(error)) from None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an option of the method, or None if it is one of another's."""
+        if not name.startswith("_"):
+            options = self._options
+            if name in type(options).model_fields:
+                return getattr(options, name)
+            if name in option_fields():
+                return None
+        return super().__getattr__(name)  # type: ignore[misc]
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.__dict__.values()), self._options))
 
     @classmethod
     def make(cls, settings: Mapping[str, Any], where: str = "") -> Self:
@@ -444,6 +371,98 @@ class Experiment(BaseModel):
             prefix = f"{where}: " if where else ""
             raise InputError("\n".join(prefix + line for line in str(error).splitlines())) from None
 
+    def having(self, **changes: Any) -> Self:
+        """Return the experiment with some settings changed, or unset where they are None; all are checked.
+
+        Raises
+        ------
+        InputError
+            As when it is made.
+        """
+        given = {name: getattr(self, name) for name in self.given}
+        for name, other in (("rho", "epsilon"), ("epsilon", "rho")):
+            if changes.get(name) is not None:
+                given.pop(other, None)
+        settings = {**given, **changes}
+        return type(self)(**{name: value for name, value in settings.items() if value is not None})
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, of which changes are checked as those of `having` are."""
+        return self.having(**(update or {}))
+
+    @property
+    def given(self) -> set[str]:
+        """The names of all settings that were given, and not left to their defaults."""
+        return self.model_fields_set | self._options.model_fields_set
+
+    @property
+    def options(self) -> Options:
+        """The options of the method."""
+        return self._options
+
+    @property
+    def _named_method(self) -> Method:
+        method: Method = find("methods", self.method)
+        return method
+
+    @property
+    def chosen_method(self) -> Method:
+        """The method, or what its switches make of it."""
+        return self._named_method.chosen(self._options)
+
+    @property
+    def chosen_mechanism(self) -> str:
+        """The name of the mechanism: the one that is given, or the method's own."""
+        return self.mechanism or self.chosen_method.mechanism
+
+    @property
+    def target_epsilon(self) -> float:
+        """The epsilon that a run is to keep to at its delta: the one that is given, or that of rho."""
+        return self.epsilon or epsilon_exact(self.rho, self.delta)
+
+    def task(self, machines: int, classes: int, features: int, samples: int, most: int | None = None) -> Task:
+        """Return what the method is to do, once a preset, if any, is filled in.
+
+        Parameters
+        ----------
+        machines : int
+            M.
+        classes, features : int
+            K and F (with the bias).
+        samples : int
+            How many each machine has.
+        most : int, optional
+            How many it can use, if there is a limit.
+        """
+        from mu2mpi.privacy.guarantee import Budget
+        from mu2mpi.problem.scaling import largest_square
+
+        problem, unit_norm = find("problems", self.loss), self.normalize == "unit"
+        constants = problem.constants(largest_square(features, unit_norm), self.diameter / 2)
+        return Task(
+            problem=problem,
+            server=self.server,
+            machines=machines,
+            samples=samples,
+            most=most,
+            classes=classes,
+            features=features,
+            diameter=self.diameter,
+            unit_norm=unit_norm,
+            budget=Budget(self.rho, self.target_epsilon, self.delta),
+            mechanism=self.chosen_mechanism,
+            G=constants.G,
+            L=constants.L,
+            clip_norm=self.clip_norm,
+            eta_scale=self.eta_scale,
+            aggregate_noise=self.noise == "aggregate",
+            options=self._options,
+        )
+
+    def by_preset(self) -> dict[str, Any]:
+        """Return the settings that a preset chooses, as they are where nothing else is given."""
+        return self._named_method.preset(self, self._options)
+
     def to_toml(self) -> str:
         """Return the TOML that repeats this experiment.
 
@@ -456,13 +475,12 @@ class Experiment(BaseModel):
         """Return the experiment without what changes nothing in what a completed run sends.
 
         With the same seed, runs that agree in this draw the same noise, and on the same data send the same
-        messages. With epsilon unset, rho speaks for itself, and without the preset what it chose. Where
-        samples are drawn at random, the noise follows from epsilon and delta instead.
+        messages. Where noise is scaled to rho, that speaks for itself, and without a preset what it chose.
         """
-        unset: dict[str, Any] = {"seed": None, "evaluations": None}
-        if not self.pieces.draws:
-            unset |= {"epsilon": None, "delta": type(self).model_fields["delta"].default, "preset": None}
-        return self.model_copy(update=unset)
+        changes: dict[str, Any] = dict.fromkeys(("seed", "evaluations", *self._named_method.presets))
+        if find("mechanisms", self.chosen_mechanism).spends == "rho":
+            changes |= {"rho": self.rho, "epsilon": None, "delta": None}
+        return self.having(**changes)
 
     @property
     def tests_on_a_share(self) -> bool:
@@ -470,14 +488,13 @@ class Experiment(BaseModel):
         return is_file(self.data) and not isinstance(self.test, str)
 
     def settings(self) -> dict[str, Any]:
-        """Return every option that has a value and applies to this data source.
+        """Return every option that has a value and applies to this source and method, by name.
 
-        Later options are there only if used, and what a preset is still to choose is not.
+        What a preset is still to choose is not there.
         """
-        hidden = self._inapplicable() | {k for k, default in LATER.items() if getattr(self, k) == default}
-        if self.preset is not None:
-            hidden = (hidden | set(BY_PRESET)) - (self.model_fields_set & set(BY_PRESET))
-        return {k: v for k, v in self.model_dump().items() if v is not None and k not in hidden}
+        hidden = self._inapplicable() | (self.by_preset().keys() - self.given)
+        named = {name: getattr(self, name) for name in option_fields()}
+        return {name: value for name, value in named.items() if value is not None and name not in hidden}
 
     def _inapplicable(self) -> set[str]:
         """Return the options that apply to other sources of data only."""
@@ -486,11 +503,70 @@ class Experiment(BaseModel):
 
     def difference(self, other: Self) -> str | None:
         """Say in words which setting first differs from `other`, or return None if none does."""
-        for name in type(self).model_fields:
+        for name in option_fields():
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 return f"{name} is {_show(mine)} here and {_show(theirs)} there"
         return None
+
+
+def option_fields() -> dict[str, FieldInfo]:
+    """Return all options by name, those of methods where the method is: names, types, defaults and help."""
+    own = Experiment.model_fields
+    fields: dict[str, FieldInfo] = {}
+    for name, field in own.items():
+        fields[name] = field
+        if name == "method":
+            fields |= {other: _merged(parts) for other, parts in _method_options().items()}
+    return fields
+
+
+def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:
+    """Return the option that several methods have in common, with the help of each."""
+    first = next(iter(parts.values()))
+    help_text = "; ".join(f"{method}: {field.description}" for method, field in parts.items())
+    return FieldInfo(annotation=first.annotation, default=first.default, description=help_text)
+
+
+@cache
+def _method_options() -> dict[str, dict[str, FieldInfo]]:
+    """Return the options of methods by name, and of each the methods that have it."""
+    found: dict[str, dict[str, FieldInfo]] = {}
+    for method in names("methods"):
+        for name, field in find("methods", method).options.model_fields.items():
+            found.setdefault(name, {})[method] = field
+    return found
+
+
+def choices(field: FieldInfo) -> tuple[str, ...] | None:
+    """Return the values that an option may have, or None if they are not a short list of names."""
+    extra = field.json_schema_extra
+    if isinstance(extra, dict):
+        return tuple(names(str(extra["kind"])))
+    kinds = (field.annotation, *get_args(field.annotation))
+    literal = next((kind for kind in kinds if get_origin(kind) is Literal), None)
+    return get_args(literal) if literal else None
+
+
+def _options_of(method: Method, settings: Mapping[str, Any]) -> Options:
+    """Return a method's options; raise InputError for those of others, and for unknown ones."""
+    known = _method_options()
+    lines = []
+    for name in settings:
+        if name not in known:
+            lines.append(f"unknown option {name!r}; the options are {', '.join(option_fields())}")
+        elif settings[name] is not None and method.name not in known[name]:
+            lines.append(
+                f"{name} applies to method = {' or '.join(known[name])} only, not to {method.name}; leave "
+                f"--{name.replace('_', '-')} out"
+            )
+    if lines:
+        raise InputError("\n".join(lines))
+    own = {name: value for name, value in settings.items() if method.name in known[name]}
+    for name, value in own.items():
+        if isinstance(value, bool):
+            raise InputError(f"{name} = {value!r} should be a number or a name, not a boolean")
+    return method.options(**own)
 
 
 def _show(value: object) -> str:
@@ -500,8 +576,6 @@ def _show(value: object) -> str:
 def _explain(problem: Mapping[str, Any]) -> str:
     """Turn one pydantic error into one line about one option."""
     location = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        return f"unknown option {location!r}; the options are {', '.join(Experiment.model_fields)}"
     if not location:
         return str(problem["msg"]).removeprefix("Value error, ")
     if isinstance(problem["input"], list):
@@ -526,91 +600,13 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not valid TOML: {error}") from None
 
 
-class Sweep:
-    """Every combination of settings of which some are lists.
-
-    Parameters
-    ----------
-    settings : mapping
-        Values by option name; a list stands for one run for each of its values. Under the name ``part`` there
-        may be several such mappings: each is a sweep of its own, with what it does not name from outside.
-    where : str, optional
-        Where they come from, for messages.
-    overrides : mapping, optional
-        Values that replace those of the settings, in every part.
-
-    Attributes
-    ----------
-    swept : list of str
-        The options that were given as lists or in parts, in their order.
-    experiments : list of Experiment
-        All combinations of one part after the other, none twice; the last list varies fastest.
-
-    Raises
-    ------
-    InputError
-        If any combination is not a valid experiment, or a list is empty or repeats a value.
-    """
-
-    def __init__(
-        self, settings: Mapping[str, Any], where: str = "", overrides: Mapping[str, Any] | None = None
-    ) -> None:
-        overrides = overrides or {}
-        common = {name: value for name, value in settings.items() if name != "part"}
-        parts = settings.get("part", [{}])
-        if not (isinstance(parts, list) and parts and all(isinstance(part, dict) for part in parts)):
-            raise InputError(f"{where}: parts of a sweep are tables that begin with [[part]]")
-        varying = [name for name, value in common.items() if isinstance(value, list)]
-        varying += [name for part in parts for name in part]
-        self.swept = [name for name in dict.fromkeys(varying) if name not in overrides]
-        products = [_product({**common, **part, **overrides}, where) for part in parts]
-        self.experiments = list(dict.fromkeys(itertools.chain(*products)))
-
-    def choose(self, index: int | None) -> list[tuple[int, Experiment]]:
-        """Return the experiments with their indices: all, or the one with this index.
-
-        Raises
-        ------
-        InputError
-            If there is no such index.
-        """
-        numbered = list(enumerate(self.experiments))
-        if index is None:
-            return numbered
-        if not 0 <= index < len(numbered):
-            raise InputError(
-                f"the sweep has {len(numbered)} runs, so --index must lie in 0 .. {len(numbered) - 1}"
-            )
-        return [numbered[index]]
-
-    def file_name(self, experiment: Experiment) -> str:
-        """Return the name of an experiment's result, made of the settings that the sweep varies."""
-        return result_name(experiment, self.swept)
-
-
-def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
-    """Return every combination of the lists among some settings."""
-    lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
-    for name, values in lists.items():
-        if not values or any(values.count(value) > 1 for value in values):
-            raise InputError(f"{where}: the list of {name} is empty or repeats a value: {values}")
-    experiments = [
-        Experiment.make(dict(zip(lists, values, strict=True)), where)
-        for values in itertools.product(*lists.values())
-    ]
-    if len(set(experiments)) < len(experiments):
-        raise InputError(f"{where}: two combinations of the lists are the same experiment")
-    return experiments
-
-
-def result_name(experiment: Experiment, names: Sequence[str] = ()) -> str:
+def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
     """Return a file name such as ``trusted_rho-4_machines-100_seed-1.h5`` made of some settings.
 
     By default they are those that tell most runs apart.
     """
     parts = []
-    used = experiment.settings()
-    for name in names or [name for name in NAMED if name not in LATER or name in used]:
+    for name in swept or _telling(experiment):
         if name == "rho" and experiment.epsilon is not None:
             name = "epsilon"
         value = getattr(experiment, name)
@@ -619,3 +615,13 @@ def result_name(experiment: Experiment, names: Sequence[str] = ()) -> str:
         elif value is not None:
             parts.append(f"{name.replace('_', '-')}-{repr(value).removesuffix('.0')}")
     return "_".join(parts) + ".h5"
+
+
+def _telling(experiment: Experiment) -> Iterator[str]:
+    """Yield the settings that name a result where no sweep says which ones vary."""
+    yield "data"
+    fields = option_fields()
+    for name in ("loss", "method", "mechanism", *type(experiment.options).model_fields):
+        if getattr(experiment, name) != fields[name].default:
+            yield name
+    yield from ("server", "machines", "rho", "seed")

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.preset import with_preset
 from mu2mpi.data.source import COLUMN_AT_ONCE, Samples, Source, row_blocks
 from mu2mpi.data.split import Split
 from mu2mpi.data.table import Table, reading
@@ -53,7 +52,8 @@ def open_file(experiment: Experiment, verify: bool = True) -> "FileSource":
     elif experiment.test is not None:
         test = experiment.test
     # What a preset chooses here does not depend on the number of machines, which is not known yet.
-    normalize = with_preset(experiment.model_copy(update={"machines": 1})).normalize
+    chosen = {} if "normalize" in experiment.given else experiment.by_preset()
+    normalize = chosen.get("normalize", experiment.normalize)
     bound = None if normalize == "unit" else experiment.feature_bound or 1.0
     return FileSource(training, test, experiment.data_seed, bound)
 

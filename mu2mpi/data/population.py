@@ -68,7 +68,7 @@ class Population(Source):
 
     name = "population"
     scale = 1.0
-    made_up = True
+    made_up = is_unlimited = True
 
     def __init__(
         self,

@@ -71,6 +71,8 @@ class Source(ABC):
         Whether the data say which machine owns each training sample.
     made_up : bool
         Whether the settings of an experiment determine every sample.
+    is_unlimited : bool
+        Whether it is a population, of which machines draw as many samples as they need.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Source(ABC):
     class_names: tuple[str, ...] | None = None
     has_owners: bool = False
     made_up: bool = False
+    is_unlimited: bool = False
 
     @property
     def parameters(self) -> int:

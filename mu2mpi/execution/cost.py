@@ -1,6 +1,6 @@
 """What a run costs, roughly, from its size alone: the same on every machine, so that it may decide things."""
 
-from mu2mpi.methods.schedule import Schedule
+from mu2mpi.federation.schedule import Schedule
 
 __all__ = ["evaluation_cost", "run_cost"]
 
@@ -15,7 +15,7 @@ def run_cost(schedule: Schedule) -> float:
     gradients = schedule.machines * schedule.sampling.drawn(schedule.rounds)
     separate = schedule.server == "untrusted" and not schedule.aggregate_noise
     draws = machine_rounds if separate else schedule.rounds
-    noise = PER_NORMAL * draws if schedule.sigma > 0 else 0.0
+    noise = PER_NORMAL * draws if schedule.is_noisy else 0.0
     return schedule.d * (PER_GRADIENT_WEIGHT * gradients + noise) + PER_ROUND * schedule.rounds
 
 

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from mu2mpi.data.population import Population
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.execution.cost import evaluation_cost, run_cost
-from mu2mpi.methods.schedule import Schedule
+from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.problem.logistic import bias_feature, sample_scales, sum_losses
+from mu2mpi.problem.base import Problem
+from mu2mpi.problem.linear import sum_losses
 from mu2mpi.problem.minimum import TOLERANCE
+from mu2mpi.problem.scaling import bias_feature, sample_scales, scaled, with_bias
 
 __all__ = [
     "Evaluator",
@@ -78,6 +80,8 @@ class Evaluator:
         for each measurement.
     communicator : Communicator
         The ranks.
+    problem : Problem
+        The loss.
     unit_norm : bool, optional
         Whether each sample is scaled to norm 1.
 
@@ -91,9 +95,13 @@ class Evaluator:
 
     tolerance = TOLERANCE
 
-    def __init__(self, source: Source, communicator: Communicator, unit_norm: bool = False) -> None:
+    def __init__(
+        self, source: Source, communicator: Communicator, problem: Problem, unit_norm: bool = False
+    ) -> None:
         self._communicator = communicator
         self._source = source
+        self._problem = problem
+        self._sum_losses = problem.kernel(sum_losses)
         self._unit_norm = unit_norm
         self._bias = bias_feature(unit_norm)
         self._size = source.test_samples
@@ -116,7 +124,7 @@ class Evaluator:
         x : ndarray of float64, shape (K, F)
             A model that all ranks hold.
         """
-        sums = [sum_losses(x, *piece, self._bias) for piece in self._pieces()]
+        sums = [self._sum_losses(x, *piece, self._bias) for piece in self._pieces()]
         gathered = self._communicator.gather(sums)
         if gathered is None:
             return None
@@ -138,7 +146,8 @@ class Evaluator:
         """
         total, losses = np.zeros(x.shape, dtype=np.int64), []
         for features, labels, scales in self._pieces():
-            loss, gradient = _loss_and_gradient(x, self._scaled(features, scales), labels)
+            z = with_bias(features, scales, self._bias)
+            loss, gradient = self._problem.loss_and_gradient(x, z, labels)
             losses.append(loss)
             total += np.rint(gradient / GRID).astype(np.int64)
         communicator = self._communicator
@@ -161,12 +170,6 @@ class Evaluator:
                 piece = slice(start, start + PIECE)
                 yield features[piece], labels[piece], self._scales[piece]
 
-    def _scaled(self, features: NDArray[np.generic], scales: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return samples scaled and with the bias feature, shape (n, F)."""
-        z = np.full((len(features), features.shape[1] + 1), self._bias)
-        np.multiply(features, scales[:, np.newaxis], out=z[:, :-1], casting="unsafe", dtype=np.float64)
-        return z
-
 
 class ExactEvaluator:
     """Expected loss and accuracy on a population, as sums over all of its points.
@@ -179,6 +182,8 @@ class ExactEvaluator:
         What the samples are drawn from.
     communicator : Communicator
         The ranks.
+    problem : Problem
+        The loss.
     unit_norm : bool, optional
         Whether samples are scaled to norm 1.
 
@@ -190,60 +195,34 @@ class ExactEvaluator:
 
     tolerance = 1e-12
 
-    def __init__(self, population: Population, communicator: Communicator, unit_norm: bool = False) -> None:
+    def __init__(
+        self, population: Population, communicator: Communicator, problem: Problem, unit_norm: bool = False
+    ) -> None:
         self._communicator = communicator
+        self._problem = problem
         self._weights = population.probabilities()
-        self._z = np.full((len(population.points), population.dimension + 1), bias_feature(unit_norm))
-        scales = sample_scales(population.points, population.scale, unit_norm)
-        np.multiply(population.points, scales[:, np.newaxis], out=self._z[:, :-1])
+        self._z = scaled(population.points, population.scale, unit_norm)
 
     def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
         """Return f(x) in nats and the probability that x is right on rank 0, and None elsewhere."""
         if self._communicator.rank != 0:
             return None
-        logits = self._z @ x.T
-        right = self._weights[np.arange(len(logits)), logits.argmax(axis=1)]
-        return self._loss_and_gradient(x)[0], float(np.sum(right))
+        loss, _ = self._problem.expected(x, self._z, self._weights)
+        return loss, self._problem.probability_right(x, self._z, self._weights)
 
     def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Return f(x) in nats and its gradient, shape (K, F), the same bits on every rank."""
         loss, gradient = 0.0, np.empty(x.shape)
         if self._communicator.rank == 0:
-            loss, gradient = self._loss_and_gradient(x)
+            loss, gradient = self._problem.expected(x, self._z, self._weights)
         self._communicator.bcast(gradient)
         return self._communicator.share(loss), gradient
 
-    def _loss_and_gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        weights, logits = self._weights, self._z @ x.T
-        logits -= logits.max(axis=1, keepdims=True)
-        residuals = np.exp(logits)
-        sums = residuals.sum(axis=1, keepdims=True)
-        of_points = weights.sum(axis=1, keepdims=True)
-        loss = float(np.sum((np.log(sums) - logits) * weights))
-        residuals *= of_points / sums
-        residuals -= weights
-        return loss, residuals.T @ self._z
-
 
 def make_evaluator(
-    source: Source, communicator: Communicator, unit_norm: bool = False
+    source: Source, communicator: Communicator, problem: Problem, unit_norm: bool = False
 ) -> Evaluator | ExactEvaluator:
     """Return what measures models: on the test set, or where the population is known, exactly."""
     if isinstance(source, Population):
-        return ExactEvaluator(source, communicator, unit_norm)
-    return Evaluator(source, communicator, unit_norm)
-
-
-def _loss_and_gradient(
-    x: NDArray[np.float64], z: NDArray[np.float64], labels: NDArray[np.int32]
-) -> tuple[float, NDArray[np.float64]]:
-    """Return the summed loss of some samples z, shape (n, F), and its gradient, shape (K, F)."""
-    logits = z @ x.T
-    logits -= logits.max(axis=1, keepdims=True)
-    rows = np.arange(len(labels))
-    right = logits[rows, labels]
-    residuals = np.exp(logits)
-    sums = residuals.sum(axis=1)
-    residuals /= sums[:, np.newaxis]
-    residuals[rows, labels] -= 1.0
-    return float(np.sum(np.log(sums) - right)), residuals.T @ z
+        return ExactEvaluator(source, communicator, problem, unit_norm)
+    return Evaluator(source, communicator, problem, unit_norm)

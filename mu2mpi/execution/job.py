@@ -11,11 +11,12 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution import environment
-from mu2mpi.execution.plan import check_data, shared_source
+from mu2mpi.execution.plan import Plan, resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.resume import check_same_data, find_checkpoint
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, Requests, StopRequests, stop_requests
 from mu2mpi.execution.simulation import Keeper, Simulation
+from mu2mpi.execution.sources import check_data, shared_source
 from mu2mpi.execution.watch import Verdict, Watch
 from mu2mpi.parallel import Communicator, world
 from mu2mpi.results.schema import Checkpoint, Result
@@ -87,7 +88,9 @@ def run(
         source = shared_source(experiment, folder, communicator)
         progress = progress or Progress()
         if path is None:
-            simulation = Simulation(experiment, source, communicator)
+            with communicator.together():
+                plan = resolve(experiment, source, communicator.size)
+            simulation = Simulation(plan, communicator)
             check_data(source, communicator)
             return simulation.run(progress)
         job = Job(communicator, requests, overwrite, checkpoint_every)
@@ -115,8 +118,18 @@ class Job:
     overwrite: bool
     checkpoint_every: float
 
-    def run_to_file(self, experiment: Experiment, source: Source, path: Path, progress: Progress) -> Result:
-        """Run an experiment from its checkpoint, if there is one, to its result; raises like `run`."""
+    def run_to_file(
+        self,
+        experiment: Experiment,
+        source: Source,
+        path: Path,
+        progress: Progress,
+        plan: Plan | None = None,
+    ) -> Result:
+        """Run an experiment from its checkpoint, if there is one, to its result; raises like `run`.
+
+        A plan may be given for an experiment that leaves nothing open.
+        """
         communicator = self.communicator
         checkpoint: Checkpoint | None = None
         builds = environment.builds(communicator)
@@ -130,7 +143,10 @@ class Job:
                 if checkpoint is not None:
                     check_same_data(checkpoint, source, path)
         completed = communicator.share(checkpoint.experiment if checkpoint else experiment)
-        simulation = Simulation(completed, source, communicator, checkpoint)
+        if plan is None:
+            with communicator.together():
+                plan = resolve(completed, source, communicator.size)
+        simulation = Simulation(plan, communicator, checkpoint)
         # Before the first message leaves, and before a file keeps the key of a run that cannot begin.
         check_data(source, communicator)
         keeper = FileKeeper(self, path)

@@ -2,13 +2,12 @@
 
 import math
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
 from typing import Any, TextIO
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.methods.schedule import Schedule
-from mu2mpi.privacy.accountant import rho_spent
+from mu2mpi.execution.plan import Plan
 
 __all__ = ["LogProgress", "Progress", "TerminalProgress", "for_standard_error"]
 
@@ -20,7 +19,7 @@ REFRESH_SECONDS = 0.2
 class Progress:
     """What a run reports on rank 0 while it goes on; this one says nothing."""
 
-    def start(self, experiment: Experiment, schedule: Schedule, rounds_done: int) -> None:
+    def start(self, plan: Plan, rounds_done: int) -> None:
         """Hear of the run before its first round, or before the one after a checkpoint."""
 
     def advance(self) -> None:
@@ -33,11 +32,12 @@ class Progress:
         """Hear that the last round is over."""
 
 
-def headline(experiment: Experiment, schedule: Schedule, rounds_done: int) -> str:
+def headline(plan: Plan, rounds_done: int) -> str:
     """Say in a line what is about to run."""
+    experiment, schedule = plan.experiment, plan.schedule
     going_on = f"; going on after round {rounds_done}" if rounds_done else ""
-    noise = "no noise" if schedule.sigma == 0 else f"rho = {schedule.rho:g}"
-    if math.isnan(schedule.rho):
+    noise = f"rho = {experiment.rho:g}" if schedule.is_noisy else "no noise"
+    if schedule.is_noisy and schedule.mechanism.spends != "rho":
         noise = f"epsilon = {experiment.target_epsilon:.4g} (delta = {experiment.delta:g})"
     elif experiment.epsilon is not None:
         noise += f" (epsilon = {experiment.epsilon:g}, delta = {experiment.delta:g})"
@@ -71,11 +71,11 @@ class LogProgress(Progress):
         self._started = 0.0
         self._told = 0.0
 
-    def start(self, experiment: Experiment, schedule: Schedule, rounds_done: int) -> None:
+    def start(self, plan: Plan, rounds_done: int) -> None:
         """Print what is about to run."""
-        self._rounds, self._before = schedule.rounds, rounds_done
+        self._rounds, self._before = plan.schedule.rounds, rounds_done
         self._started = self._told = monotonic()
-        print(headline(experiment, schedule, rounds_done), file=self._stream, flush=True)
+        print(headline(plan, rounds_done), file=self._stream, flush=True)
 
     def measured(self, t: int, loss: float, accuracy: float, spent: float) -> None:
         """Print what was measured, unless the last line is too young."""
@@ -98,20 +98,19 @@ class TerminalProgress(Progress):
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._bar: Any = None
-        self._rho = 0.0
-        self._touched = 1
+        self._spent: Callable[[int], float] = float
         self._done = 0
         self._shown = 0.0
         self._last = ""
 
-    def start(self, experiment: Experiment, schedule: Schedule, rounds_done: int) -> None:
+    def start(self, plan: Plan, rounds_done: int) -> None:
         """Print what is about to run and open the bar."""
         from tqdm import tqdm
 
-        print(headline(experiment, schedule, rounds_done), file=self._stream, flush=True)
-        self._rho, self._touched, self._done = schedule.rho, schedule.touched, rounds_done
+        print(headline(plan, rounds_done), file=self._stream, flush=True)
+        self._spent, self._done = plan.schedule.mechanism.rho_spent, rounds_done
         self._bar = tqdm(
-            total=schedule.rounds,
+            total=plan.schedule.rounds,
             initial=rounds_done,
             unit="round",
             file=self._stream,
@@ -126,8 +125,8 @@ class TerminalProgress(Progress):
         now = monotonic()
         if now - self._shown >= REFRESH_SECONDS:
             self._shown = now
-            spent = rho_spent(self._rho, self._done, self._touched)
-            self._bar.set_postfix_str(f"{self._last}{spent_text(spent)}".removesuffix(", "), refresh=False)
+            spent = spent_text(self._spent(self._done))
+            self._bar.set_postfix_str(f"{self._last}{spent}".removesuffix(", "), refresh=False)
         self._bar.update()
 
     def measured(self, t: int, loss: float, accuracy: float, spent: float) -> None:

@@ -1,14 +1,13 @@
 """Whether a run may go on from the checkpoint that it finds: rounds may be repeated only to the bit."""
 
-import math
 import sys
 from pathlib import Path
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.preset import with_preset
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
-from mu2mpi.privacy.accountant import epsilon_exact
+from mu2mpi.execution.plan import filled
+from mu2mpi.privacy.guarantee import Guarantee
 from mu2mpi.results.schema import Checkpoint
 
 __all__ = ["check_same_data", "find_checkpoint"]
@@ -41,12 +40,10 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
         return None
     checkpoint = read_checkpoint(place)
     # What the experiment leaves open was settled when the run began, perhaps on other ranks.
-    settled = {
-        name: getattr(checkpoint.experiment, name)
-        for name in ("machines", "rounds", "batch")
-        if getattr(experiment, name) is None
-    }
-    difference = with_preset(experiment.model_copy(update=settled)).difference(checkpoint.experiment)
+    sizes = ("machines", "rounds", *type(experiment.options).model_fields)
+    open_ones = [name for name in sizes if getattr(experiment, name) is None]
+    settled = {name: getattr(checkpoint.experiment, name) for name in open_ones}
+    difference = filled(experiment, **settled).difference(checkpoint.experiment)
     if difference is not None:
         raise InputError(
             f"the checkpoint {place} is of another experiment: {difference}; repeat the command that wrote "
@@ -99,17 +96,14 @@ def check_same_data(checkpoint: Checkpoint, source: Source, output: Path) -> Non
 
 def _spent(checkpoint: Checkpoint) -> str:
     """Say what the rounds of a run have cost as far as its checkpoint knows, and what they may have cost."""
-    experiment, done = checkpoint.experiment, checkpoint.rounds_done
-    delta = experiment.delta
+    privacy, done = checkpoint.privacy, checkpoint.rounds_done
 
-    def cost(rho: float, epsilon: float) -> str:
-        shown = "" if math.isnan(rho) else f"rho = {rho:.4g}, "
-        return f"{shown}epsilon = {epsilon:.4g} at delta = {delta:g}"
+    def cost(guarantee: Guarantee) -> str:
+        shown = "" if guarantee.rho is None else f"rho = {guarantee.rho:.4g}, "
+        return f"{shown}epsilon = {guarantee.exact(privacy.delta):.4g} at delta = {privacy.delta:g}"
 
-    known = f"When the checkpoint was written, {done} of {experiment.rounds} rounds had been sent"
-    if not math.isnan(checkpoint.rho_spent):
-        known += f" ({cost(checkpoint.rho_spent, epsilon_exact(checkpoint.rho_spent, delta))})"
-    whole = math.nan if experiment.pieces.draws else experiment.rho
-    return (
-        f"{known}, and more may have been since; all of them spend {cost(whole, experiment.target_epsilon)}"
-    )
+    known = f"When the checkpoint was written, {done} of {checkpoint.experiment.rounds} rounds had been sent"
+    spent = privacy.mechanism.guarantee(done)
+    if spent is not None:
+        known += f" ({cost(spent)})"
+    return f"{known}, and more may have been since; all of them spend {cost(privacy.guarantee)}"

@@ -1,15 +1,12 @@
 """The loop over rounds: machines, server, evaluation, and the state that a checkpoint holds."""
 
 import math
-from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.source import Source
 from mu2mpi.execution import environment
 from mu2mpi.execution.evaluation import (
     ExactEvaluator,
@@ -17,7 +14,8 @@ from mu2mpi.execution.evaluation import (
     evaluation_rounds,
     make_evaluator,
 )
-from mu2mpi.execution.plan import Keys, complete, partition_of, plan
+from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.theory import assess
 from mu2mpi.execution.warmup import kernel_calls, start_compiler
@@ -27,8 +25,7 @@ from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.server import make_server
 from mu2mpi.federation.stopwatch import PHASES, Stopwatch
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.privacy.accountant import rho_spent
-from mu2mpi.privacy.ledger import ALL_RELEASES, LAST_ITERATE, PrivacyStatement, check_sampler, recomputed
+from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
 __all__ = ["Keeper", "Simulation"]
@@ -50,10 +47,8 @@ class Simulation:
 
     Parameters
     ----------
-    experiment : Experiment
+    plan : Plan
         What to run.
-    source : Source
-        Its data.
     communicator : Communicator
         The ranks to run on.
     checkpoint : Checkpoint, optional
@@ -62,40 +57,30 @@ class Simulation:
     Raises
     ------
     InputError
-        On every rank, if the experiment does not fit the data.
+        On every rank, if its noise cannot be drawn well enough, or samples cannot be used.
     """
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        source: Source,
-        communicator: Communicator,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        self.communicator = communicator
-        self.source = source
-        with communicator.together():
-            self.experiment = complete(experiment, source, communicator.size)
+    def __init__(self, plan: Plan, communicator: Communicator, checkpoint: Checkpoint | None = None) -> None:
+        self.plan, self.communicator = plan, communicator
+        self.experiment, self.source, self.schedule = plan.experiment, plan.source, plan.schedule
+        schedule, problem = plan.schedule, plan.schedule.problem
         self.keys = Keys.draw(self.experiment, communicator, checkpoint.key if checkpoint else None)
-        is_trusted = experiment.server == "trusted"
+        is_trusted = schedule.server == "trusted"
         with communicator.together():
-            self.schedule = plan(experiment, source, communicator.size)
             self.privacy = self._privacy()
-            check_sampler(self.privacy)
-            hosted = block(self.schedule.machines, communicator.size, communicator.rank)
-            partition = partition_of(experiment, source)
+            self.privacy.check_sampler()
+            hosted = block(schedule.machines, communicator.size, communicator.rank)
             supply = make_supply(
-                source, self.schedule, self.keys.dealing, hosted, partition, self.keys.sampling
+                plan.source, schedule, self.keys.dealing, hosted, plan.partition, self.keys.sampling
             )
-            noise = None if is_trusted else self.keys.noise
-            self.machines = Machines(self.schedule, hosted, supply, noise)
-            self.evaluator = make_evaluator(source, communicator, self.schedule.unit_norm)
-        self.server = make_server(self.schedule, communicator, self.keys.noise if is_trusted else None)
-        count = experiment.evaluations or affordable_evaluations(self.schedule, source.test_samples)
-        if self.schedule.method.hides_iterates:
+            self.machines = Machines(schedule, hosted, supply, None if is_trusted else self.keys.noise)
+            self.evaluator = make_evaluator(plan.source, communicator, problem, schedule.unit_norm)
+        self.server = make_server(schedule, communicator, self.keys.noise if is_trusted else None)
+        count = self.experiment.evaluations or affordable_evaluations(schedule, plan.source.test_samples)
+        if not schedule.mechanism.shows_messages:
             # The history is no place to show what is not protected.
             count = 1
-        self.evaluation_rounds = evaluation_rounds(self.schedule.rounds, count)
+        self.evaluation_rounds = evaluation_rounds(schedule.rounds, count)
         self.clock = Stopwatch()
         self.rounds_done = 0
         self._rows: list[tuple[float, ...]] = []
@@ -105,7 +90,7 @@ class Simulation:
         with communicator.together():
             feature_type = self.machines.read(self.rounds_done + 1).features.dtype
         start_compiler()
-        communicator.fill_cache(kernel_calls(feature_type, self.schedule.method.estimator))
+        communicator.fill_cache(kernel_calls(feature_type, schedule.estimator, problem))
 
     def run(self, progress: Progress, keeper: Keeper | None = None) -> Result:
         """Take all rounds that are left and return the result, the same on every rank.
@@ -119,7 +104,7 @@ class Simulation:
         """
         if self.communicator.rank != 0:
             progress = Progress()
-        progress.start(self.experiment, self.schedule, self.rounds_done)
+        progress.start(self.plan, self.rounds_done)
         try:
             self._take_rounds(progress, keeper or Keeper())
         finally:
@@ -175,8 +160,8 @@ class Simulation:
         """Return a row of the history."""
         schedule, sampling = self.schedule, self.schedule.sampling
         samples = schedule.machines * sampling.used(t)
-        gradients = round(schedule.method.estimator.gradients * schedule.machines * sampling.drawn(t))
-        spent = rho_spent(schedule.rho, t, schedule.touched)
+        gradients = round(schedule.estimator.gradients * schedule.machines * sampling.drawn(t))
+        spent = schedule.mechanism.rho_spent(t)
         return t, loss, accuracy, samples, gradients, spent, elapsed, self._message_norm(t)
 
     def _message_norm(self, t: int) -> float:
@@ -199,7 +184,7 @@ class Simulation:
         _, gradient = self.evaluator.gradient(query)
         if total is None:
             return math.nan
-        weight = schedule.method.estimator.weight(t) * schedule.sampling.size(t)
+        weight = schedule.estimator.weight(t) * schedule.sampling.size(t)
         d = total * (schedule.resolution / (schedule.machines * weight))
         return float(np.sum((d - gradient) ** 2))
 
@@ -216,7 +201,7 @@ class Simulation:
         Such a run must keep its key before it sends anything: if it were to start again with a new one,
         the same secrets would leave a second time under other noise.
         """
-        return self.experiment.seed is None and self.schedule.sigma > 0
+        return self.experiment.seed is None and self.schedule.is_noisy
 
     def state(self, elapsed: float = 0.0) -> Checkpoint | None:
         """Gather what a checkpoint holds on rank 0, and return None elsewhere; all ranks must call this."""
@@ -231,17 +216,14 @@ class Simulation:
             experiment=self.experiment,
             rounds_done=self.rounds_done,
             key=self.keys.root if self.experiment.seed is None else None,
-            w=iterates.w,
-            x=iterates.x,
-            x_previous=iterates.x_previous,
-            mean=iterates.mean,
+            iterates=iterates.arrays(),
             q=total,
             history=_history(self._rows),
             elapsed_seconds=elapsed,
             largest_squared_norm=largest,
             clipped=clipped,
             class_counts=class_counts,
-            rho_spent=rho_spent(self.schedule.rho, self.rounds_done, self.schedule.touched),
+            privacy=self.privacy,
             builds=builds,
             data=self.source.digest,
         )
@@ -251,10 +233,8 @@ class Simulation:
         communicator, iterates = self.communicator, self.server.iterates
         self.rounds_done = communicator.share(checkpoint.rounds_done if checkpoint else 0)
         if checkpoint is not None:
-            for name in ("w", "x", "x_previous"):
-                np.copyto(getattr(iterates, name), getattr(checkpoint, name))
-            if iterates.mean is not None and checkpoint.mean is not None:
-                np.copyto(iterates.mean, checkpoint.mean)
+            for name, array in iterates.arrays().items():
+                np.copyto(array, checkpoint.iterates[name])
             np.copyto(self.machines.q, checkpoint.q)
             self.machines.largest_squared_norm = checkpoint.largest_squared_norm
             self.machines.clipped = checkpoint.clipped
@@ -264,39 +244,19 @@ class Simulation:
             self._class_counts_before = checkpoint.class_counts
         if self.rounds_done == 0:
             return
-        communicator.bcast(iterates.x)
-        communicator.bcast(iterates.x_previous)
-        if iterates.mean is not None:
-            communicator.bcast(iterates.mean)
-        if self.experiment.server == "untrusted":
-            communicator.bcast(iterates.w)
+        is_trusted = self.schedule.server == "trusted"
+        for array in (iterates.public() if is_trusted else iterates.arrays()).values():
+            communicator.bcast(array)
 
     def _privacy(self) -> PrivacyStatement:
-        schedule = self.schedule
-        statement = PrivacyStatement(
-            server=schedule.server,
-            rho=schedule.rho,
+        return PrivacyStatement.of(
+            self.schedule.mechanism,
             delta=self.experiment.delta,
-            epsilon=math.nan,
-            epsilon_exact=math.nan,
-            S=schedule.S,
-            clip_norm=schedule.clip_norm,
-            sigma=schedule.sigma,
-            rounds=schedule.rounds,
-            machines=schedule.machines,
-            touched=schedule.touched,
-            growth=schedule.growth,
-            parameters=schedule.d,
-            resolution=schedule.resolution,
-            noise_recomputable=self.experiment.seed is not None,
             noise=self.experiment.noise or "protocol",
-            protects=LAST_ITERATE if schedule.method.hides_iterates else ALL_RELEASES,
-            accountant=schedule.method.accountant,
-            samples=schedule.sampling.owned,
-            drawn=float(schedule.sampling.size(1)),
+            server=self.schedule.server,
+            S=self.schedule.S,
+            noise_recomputable=self.experiment.seed is not None,
         )
-        # What was asked for, not what rounding errors make of it.
-        return replace(recomputed(statement), rho=schedule.rho)
 
     def _increments_so_far(self) -> tuple[float, int]:
         """Return the largest squared norm of all ranks' increments, and how many were clipped, on rank 0."""

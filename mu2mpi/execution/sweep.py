@@ -4,15 +4,16 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mu2mpi.config.experiment import SOURCE_OPTIONS, Experiment, Sweep
-from mu2mpi.data.source import Source
+from mu2mpi.config.experiment import SOURCE_OPTIONS, Experiment
+from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution.cost import run_cost
 from mu2mpi.execution.job import Job, holds
-from mu2mpi.execution.plan import check_data, complete, plan, shared_source
+from mu2mpi.execution.plan import Plan, resolve
 from mu2mpi.execution.progress import LogProgress, Progress, for_standard_error
 from mu2mpi.execution.side_by_side import Wave, waves
 from mu2mpi.execution.signals import stop_requests
+from mu2mpi.execution.sources import check_data, shared_source
 from mu2mpi.parallel import Communicator, world
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.writer import check_output
@@ -72,18 +73,17 @@ def _run_all(job: Job, sweep: Sweep, chosen: Chosen, folder: Path, data_dir: Pat
         for experiment in {data_key(e): e for _, e in chosen}.values()
     }
     with communicator.together():
-        for _, experiment in chosen:
-            plan(experiment, sources[data_key(experiment)], communicator.size)
-        todo = _unfinished(job, sweep, chosen, folder, sources)
+        runs = [
+            Run(resolve(e, sources[data_key(e)], communicator.size), folder / sweep.file_name(e))
+            for _, e in chosen
+        ]
+        todo = _unfinished(job, runs)
     todo = communicator.share(todo)
-    for key in dict.fromkeys(data_key(experiment) for _, experiment in todo):
-        check_data(sources[key], communicator)
-    _say(communicator, f"{len(chosen) - len(todo)} of {len(chosen)} runs are finished; {len(todo)} to go")
-    runs = [
-        Run(experiment, sources[data_key(experiment)], folder / sweep.file_name(experiment))
-        for _, experiment in todo
-    ]
-    schedules = [plan(run.experiment, run.source, communicator.size) for run in runs]
+    runs = [runs[number] for number in todo]
+    for source in dict.fromkeys(run.plan.source for run in runs):
+        check_data(source, communicator)
+    _say(communicator, f"{len(chosen) - len(runs)} of {len(chosen)} runs are finished; {len(runs)} to go")
+    schedules = [run.plan.schedule for run in runs]
     machines, costs = [s.machines for s in schedules], [run_cost(s) for s in schedules]
     done = 0
     for wave in waves(machines, costs, communicator.size):
@@ -98,8 +98,7 @@ def _run_all(job: Job, sweep: Sweep, chosen: Chosen, folder: Path, data_dir: Pat
 class Run:
     """One run of the sweep: what, on which data, and where its result goes."""
 
-    experiment: Experiment
-    source: Source
+    plan: Plan
     path: Path
 
 
@@ -151,12 +150,12 @@ class _CallsToo:
 def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
     communicator = job.communicator
     _say(communicator, f"{label} {run.path}")
+    plan = run.plan
     # Another job may have been at work in the same folder meanwhile.
-    completed = complete(run.experiment, run.source, world().size)
-    if not job.overwrite and communicator.share(communicator.rank == 0 and holds(run.path, completed)):
+    if not job.overwrite and communicator.share(communicator.rank == 0 and holds(run.path, plan.experiment)):
         _say(communicator, f"{label} finished by another job")
         return
-    history = job.run_to_file(completed, run.source, run.path, progress).history
+    history = job.run_to_file(plan.experiment, plan.source, run.path, progress, plan).history
     _say(communicator, f"{label} loss {history.test_loss[-1]:.4f}, accuracy {history.test_accuracy[-1]:.1%}")
 
 
@@ -166,25 +165,18 @@ def data_key(experiment: Experiment) -> tuple[object, ...]:
     return tuple(getattr(experiment, name) for name in sorted(names))
 
 
-def _unfinished(
-    job: Job,
-    sweep: Sweep,
-    chosen: Chosen,
-    folder: Path,
-    sources: dict[tuple[object, ...], Source],
-) -> Chosen:
-    """Return what has no result yet, judged by rank 0, which also makes sure that it can write."""
+def _unfinished(job: Job, runs: list[Run]) -> list[int]:
+    """Return the numbers of what has no result yet; rank 0 judges, and makes sure that it can write."""
     if job.communicator.rank != 0:
         return []
     todo = []
-    for index, experiment in chosen:
-        path = folder / sweep.file_name(experiment)
-        if path.exists() and not job.overwrite:
-            _check_same(path, complete(experiment, sources[data_key(experiment)], job.communicator.size))
+    for number, run in enumerate(runs):
+        if run.path.exists() and not job.overwrite:
+            _check_same(run.path, run.plan.experiment)
         else:
-            todo.append((index, experiment))
+            todo.append(number)
     if todo:
-        check_output(folder / sweep.file_name(todo[0][1]), job.overwrite)
+        check_output(runs[todo[0]].path, job.overwrite)
     return todo
 
 

@@ -8,42 +8,16 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.source import Source
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, affordable_passes
-from mu2mpi.methods.schedule import Schedule
+from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator
 from mu2mpi.problem.minimum import Minimum, minimise_over_ball
 from mu2mpi.results.schema import Theory
 
-__all__ = ["assess", "excess_loss_bound"]
+__all__ = ["assess"]
 
 MOST_PARAMETERS = 2_000_000
 
-_found: WeakKeyDictionary[Source, dict[tuple[float, bool], Minimum]] = WeakKeyDictionary()
-
-
-def excess_loss_bound(schedule: Schedule) -> float:
-    """Return the bound on the expected excess loss of the output, in nats.
-
-    4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)), where N is sqrt(M) for the untrusted
-    and M for the trusted server. The norm G* of the gradient at the minimum and the deviation s of the
-    increments are not known; they are replaced by what the theorem says that they are at most, G and
-    S = G + 2LD.
-
-    Returns
-    -------
-    float
-        NaN where the theorem does not apply, because increments are clipped to less than S, eta is another
-        than its own, or the method is another than the paper's.
-
-    References
-    ----------
-    Theorem 5.2 for the untrusted and Theorem 6.2 for the trusted server.
-    """
-    if not schedule.by_theorem:
-        return math.nan
-    D, S, M, T = 2 * schedule.radius, schedule.S, schedule.machines, schedule.rounds
-    shared = M if schedule.server == "trusted" else math.sqrt(M)
-    noise = 2 * S * math.sqrt(schedule.d) / (schedule.rho * T * shared)
-    return 4 * D * (S / T + noise + S / math.sqrt(T * M))
+_found: WeakKeyDictionary[Source, dict[tuple[str, float, bool], Minimum]] = WeakKeyDictionary()
 
 
 def assess(
@@ -76,7 +50,7 @@ def assess(
     communicator : Communicator
         The ranks.
     """
-    bound = excess_loss_bound(schedule)
+    bound = schedule.loss_bound
     if schedule.d > MOST_PARAMETERS:
         return Theory(bound, *[math.nan] * 5)
     minimum = _minimum(schedule, source, evaluator, communicator)
@@ -96,7 +70,10 @@ def _minimum(
 ) -> Minimum:
     """Return the minimum over K as it would be found for this run, from an earlier search if that is so."""
     most_passes = affordable_passes(schedule, source.test_samples)
-    found, problem = _found.setdefault(source, {}), (schedule.radius, schedule.unit_norm)
+    found, problem = (
+        _found.setdefault(source, {}),
+        (schedule.problem.name, schedule.radius, schedule.unit_norm),
+    )
     # In a sweep, ranks that worked on other runs may know other minima: all go by what rank 0 knows.
     known: Minimum | None = communicator.share(found.get(problem))
     is_same = known is not None and (

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import numpy as np
 from numba.core.registry import cpu_target
 
-from mu2mpi.federation.machine import add_gradients, add_increments
-from mu2mpi.federation.server import take_step
-from mu2mpi.methods.pieces import Estimator
+from mu2mpi.federation.estimators import Estimator
+from mu2mpi.federation.iterates import take_step
 from mu2mpi.privacy.noise import MACHINE, add_noise, padded_zeros
-from mu2mpi.problem.logistic import sum_losses
+from mu2mpi.problem.base import Problem
+from mu2mpi.problem.linear import sum_losses
 
 __all__ = ["kernel_calls", "start_compiler", "start_compiler_without_scipy"]
 
@@ -39,7 +39,9 @@ def start_compiler_without_scipy() -> None:
         del sys.modules[name]
 
 
-def kernel_calls(feature_type: np.dtype[np.generic], estimator: Estimator) -> list[Callable[[], object]]:
+def kernel_calls(
+    feature_type: np.dtype[np.generic], estimator: Estimator, problem: Problem
+) -> list[Callable[[], object]]:
     """Return a call of every kernel of a run with its types, the slowest to compile first.
 
     Parameters
@@ -48,17 +50,17 @@ def kernel_calls(feature_type: np.dtype[np.generic], estimator: Estimator) -> li
         The type of stored features.
     estimator : Estimator
         What its machines send.
+    problem : Problem
+        The loss.
     """
     x = np.zeros((2, 2))
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=np.int32)
     key, scales = np.zeros(8, dtype=np.uint32), np.ones(1)
-    fresh = features, labels, scales, 1.0, 0, 1
+    add, losses = estimator.kernel(problem), problem.kernel(sum_losses)
     return [
         lambda: add_noise(noised, message, key, MACHINE, 0, 1, 1, 1.0),
-        (lambda: add_increments(q, x, x, *fresh, 1, 1.0, 1.0, 1))
-        if estimator.lasts
-        else (lambda: add_gradients(q, x, *fresh, 1.0, 1.0, 1)),
-        lambda: sum_losses(x, features, labels, scales, 1.0),
+        lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
+        lambda: losses(x, features, labels, scales, 1.0),
         lambda: take_step(x, x, x, q, 1.0, 1.0, 0.5),
     ]

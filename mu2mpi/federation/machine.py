@@ -1,4 +1,4 @@
-"""What the machines of one rank do in a round: compute increments, keep their sum, hide it."""
+"""What the machines of one rank do in a round: use their samples, keep their sum, hide it."""
 
 import math
 from collections.abc import Callable
@@ -9,177 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.federation.sampling import users
-from mu2mpi.kernels import inline, kernel, round_to_integer
-from mu2mpi.methods.schedule import Schedule
+from mu2mpi.federation.schedule import Schedule
 from mu2mpi.privacy.noise import AGGREGATE, MACHINE, add_noise, padded_zeros
-from mu2mpi.problem.ball import shrinkage, squared_norm
-from mu2mpi.problem.logistic import (
-    BATCH,
-    TILE,
-    batch_logits,
-    empty_batch,
-    load_sample,
-    model_logits,
-    residual,
-    two_logits,
-)
+from mu2mpi.problem.linear import BATCH
 
-__all__ = ["HostedSamples", "Machines", "Supply", "add_gradients", "add_increments"]
-
-LEAST, MOST = 2.0**-500, 2.0**500
-"""Squared norms of c and z whose product is a number, and of which no square that counts underflowed."""
-
-
-@inline
-def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
-    """Add the outer products c_i z_i^T of one sample or of a batch to q, each rounded on its own."""
-    if z.shape[0] == 1:
-        for k in range(q.shape[0]):
-            row = q[k]
-            for j in range(row.size):
-                row[j] += round_to_integer(c[0, k] * z[0, j])
-        return
-    for first in range(0, q.shape[1], TILE):
-        stop = min(first + TILE, q.shape[1])
-        z0, z1, z2, z3 = z[0, first:stop], z[1, first:stop], z[2, first:stop], z[3, first:stop]
-        for k in range(q.shape[0]):
-            row, c0, c1, c2, c3 = q[k, first:stop], c[0, k], c[1, k], c[2, k], c[3, k]
-            for j in range(row.size):
-                pair = round_to_integer(c0 * z0[j]) + round_to_integer(c1 * z1[j])
-                row[j] += pair + round_to_integer(c2 * z2[j]) + round_to_integer(c3 * z3[j])
-
-
-@inline
-def _clip(c, z, bound, resolution):  # type: ignore[no-untyped-def]
-    """Scale c such that c z^T keeps to a norm, and is in units of the grid; make it 0 if its norm is unknown.
-
-    Return the squared norm that c z^T had, and whether it was clipped.
-    """
-    squared_c, squared_z = squared_norm(c), squared_norm(z)
-    squared = squared_c * squared_z
-    # Also where squares left the range of floating-point numbers, or c or z holds what is none.
-    if not (LEAST <= squared_c <= MOST and LEAST <= squared_z <= MOST):
-        c[:] = 0.0
-        z[:] = 0.0
-        return squared, not squared <= 0.0
-    factor = shrinkage(squared, bound)
-    for k in range(c.size):
-        c[k] *= factor / resolution
-    return squared, factor < 1.0
-
-
-@inline
-def _add_clipped(q, c, z, count, bound, resolution):  # type: ignore[no-untyped-def]
-    """Add the outer products c_i z_i^T of the first samples of a batch to q, clipped; the others are none.
-
-    Return the largest squared norm before clipping, and how many were clipped.
-    """
-    largest = 0.0
-    clipped = 0
-    for i in range(count):
-        squared, is_clipped = _clip(c[i], z[i, : q.shape[1]], bound, resolution)
-        largest = max(largest, squared)
-        clipped += is_clipped
-    for i in range(count, c.shape[0]):
-        for k in range(c.shape[1]):
-            c[i, k] = 0.0
-    _add_outer_products(q, c, z)
-    return largest, clipped
-
-
-@kernel
-def add_increments(  # type: ignore[no-untyped-def]
-    q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
-):
-    """Add the increments s_{t,i} of some machines, clipped and rounded to the grid, to the sum of q_{t,i}.
-
-    The gradients of a sample z at x_t and x_{t-1} are r z^T and r~ z^T, so its increment is c z^T with
-    c = r + (t - 1)(r - r~), and its norm is ||c|| ||z||.
-
-    Parameters
-    ----------
-    q : ndarray of int64, shape (K, F)
-        Sum over the machines of q_{t-1,i} in units of the grid; made that of q_{t,i}.
-    x, x_previous : ndarray of float64, shape (K, F)
-        The query points x_t and x_{t-1}.
-    features : ndarray, shape (samples, F - 1)
-        Samples as stored.
-    labels : ndarray of int32, shape (samples,)
-        Their classes.
-    scales : ndarray of float64, shape (samples,)
-        Factors that take their stored features to those of z.
-    bias : float
-        The bias feature.
-    first, end : int
-        Of them, those from number `first` on and before `end` are used.
-    t : int
-        The round, from 1.
-    bound : float
-        Norm to which increments are clipped.
-    resolution : float
-        Spacing of the grid, a power of two.
-    batch : {1, BATCH}
-        Samples that are computed together. It decides in which order sums are taken, and so must be the
-        same for the same experiment on any number of ranks.
-
-    Returns
-    -------
-    tuple of float and int
-        Largest squared norm of an increment before clipping, and how many were clipped.
-
-    References
-    ----------
-    Lemma 4.1: q_{t,i} is the sum of s_{tau,i} for tau <= t. Lemma 4.2: ||s_{t,i}|| <= S.
-    """
-    classes, width = x.shape
-    z = empty_batch(batch, width)
-    at_x, at_x_previous = np.empty((batch, classes)), np.empty((batch, classes))
-    largest = 0.0
-    clipped = 0
-    for start in range(first, end, batch):
-        count = min(batch, end - start)
-        for i in range(count):
-            load_sample(features[start + i], scales[start + i], bias, z[i])
-        if batch == 1:
-            two_logits(x, x_previous, z[0, :width], at_x[0], at_x_previous[0])
-        else:
-            batch_logits(x, x_previous, z, at_x, at_x_previous)
-        for i in range(count):
-            r, r_previous = at_x[i], at_x_previous[i]
-            residual(r, labels[start + i])
-            residual(r_previous, labels[start + i])
-            for k in range(classes):
-                r[k] += (t - 1.0) * (r[k] - r_previous[k])
-        squared, number = _add_clipped(q, at_x, z, count, bound, resolution)
-        largest = max(largest, squared)
-        clipped += number
-    return largest, clipped
-
-
-@kernel
-def add_gradients(  # type: ignore[no-untyped-def]
-    q, x, features, labels, scales, bias, first, end, bound, resolution, batch
-):
-    """Add the gradients g_{t,i} at x_t of some samples, clipped and rounded to the grid, to q.
-
-    Parameters and returns are those of `add_increments`, with gradients in place of increments.
-    """
-    classes, width = x.shape
-    z = empty_batch(batch, width)
-    logits, of_rest = np.empty((batch, classes)), np.empty((batch, (classes + 1) // 2))
-    largest = 0.0
-    clipped = 0
-    for start in range(first, end, batch):
-        count = min(batch, end - start)
-        for i in range(count):
-            load_sample(features[start + i], scales[start + i], bias, z[i])
-        model_logits(x, z, logits, of_rest)
-        for i in range(count):
-            residual(logits[i], labels[start + i])
-        squared, number = _add_clipped(q, logits, z, count, bound, resolution)
-        largest = max(largest, squared)
-        clipped += number
-    return largest, clipped
+__all__ = ["HostedSamples", "Machines", "Supply"]
 
 
 @dataclass(frozen=True)
@@ -281,6 +115,11 @@ class Machines:
         self.first, self.count = hosted.start, len(hosted)
         self.samples = NOTHING
         self._supply = supply
+        self._add = schedule.estimator.kernel(schedule.problem)
+        self._bound, self._resolution = schedule.bound, schedule.resolution
+        # With aggregate noise, the host of the first machine draws for all.
+        draws = schedule.is_noisy and self.count > 0
+        self._draws = draws and not (schedule.aggregate_noise and self.first > 0)
         counted = schedule.classes if schedule.machines * schedule.classes <= MOST_COUNTS else 0
         self._class_counts = np.zeros((self.count, counted), dtype=np.int64)
         # Two machines gain less from sharing a batch than they lose by its empty places.
@@ -322,16 +161,11 @@ class Machines:
 
     def observe(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:
         """Use each machine's samples z_{t,i}: q_{t,i} = q_{t-1,i} + s_{t,i}, or their gradients alone."""
-        samples, schedule = self.read(t), self.schedule
+        samples = self.read(t)
         fresh = samples.features, samples.labels, samples.scales, samples.bias, *samples.of(t)
-        bound, resolution = schedule.bound, schedule.resolution
-        if schedule.method.estimator.lasts:
-            largest, clipped = add_increments(
-                self.q, x, x_previous, *fresh, t, bound, resolution, self._batch
-            )
-        else:
-            self.q.fill(0)
-            largest, clipped = add_gradients(self.q, x, *fresh, bound, resolution, self._batch)
+        largest, clipped = self._add(
+            self.q, x, x_previous, *fresh, t, self._bound, self._resolution, self._batch
+        )
         if largest > self.largest_squared_norm:
             self.largest_squared_norm = largest
         self.clipped += clipped
@@ -342,15 +176,18 @@ class Machines:
         With aggregate noise, the host of the first machine adds a draw for all machines of the run, and
         nobody else adds any. The array is reused by the next call.
         """
-        aggregate = self.schedule.aggregate_noise
-        if self.schedule.sigma == 0 or self.count == 0 or (aggregate and self.first > 0):
+        if not self._draws:
             return self.q
         if self.key is None:
             raise RuntimeError("these machines hold no noise key")
-        scale = self.schedule.sigma_of(t) / self.schedule.resolution
-        if aggregate:
+        scale, who, first, count = (
+            self.schedule.sigma_of(t) / self._resolution,
+            MACHINE,
+            self.first,
+            self.count,
+        )
+        if self.schedule.aggregate_noise:
             scale *= math.sqrt(self.schedule.machines)
-            add_noise(self._flat_noised, self.flat_q, self.key, AGGREGATE, 0, 1, t, scale)
-            return self._noised
-        add_noise(self._flat_noised, self.flat_q, self.key, MACHINE, self.first, self.count, t, scale)
+            who, first, count = AGGREGATE, 0, 1
+        add_noise(self._flat_noised, self.flat_q, self.key, who, first, count, t, scale)
         return self._noised

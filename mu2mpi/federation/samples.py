@@ -11,8 +11,8 @@ from mu2mpi.data.partition import partition_rows
 from mu2mpi.data.population import Population
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.federation.machine import HostedSamples, Supply
-from mu2mpi.methods.schedule import Schedule
-from mu2mpi.problem.logistic import bias_feature, sample_scales
+from mu2mpi.federation.schedule import Schedule
+from mu2mpi.problem.scaling import bias_feature, sample_scales
 
 __all__ = ["make_supply"]
 

@@ -4,12 +4,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-from mu2mpi.federation.draws import draw_independently, draw_uniformly
 
 __all__ = ["Batches", "Fresh", "Poisson", "Sampling", "Taken", "WithReplacement", "users"]
 
@@ -54,12 +52,20 @@ class Sampling(Protocol):
     """How the samples of a machine are spread over the rounds; the same for every machine."""
 
     @property
+    def once(self) -> bool:
+        """Whether each sample is used once, in a round that is known, and not drawn at random."""
+
+    @property
     def owned(self) -> int:
         """How many samples a machine needs to have."""
 
     @property
     def most(self) -> int:
         """The largest number of samples that a machine can use in one round."""
+
+    @property
+    def words(self) -> str:
+        """What is left to chance, in a few words; nothing where it is nothing."""
 
     def size(self, t: int) -> float:
         """Return how many samples a machine is expected to use in round t."""
@@ -96,6 +102,8 @@ class Fresh:
     """
 
     rounds: int
+    once: ClassVar[bool] = True
+    words: ClassVar[str] = ""
 
     @property
     def owned(self) -> int:
@@ -136,6 +144,8 @@ class Batches:
     """
 
     ends: tuple[int, ...]
+    once: ClassVar[bool] = True
+    words: ClassVar[str] = ""
 
     @classmethod
     def of(cls, sizes: Iterable[int]) -> "Batches":
@@ -186,6 +196,12 @@ class WithReplacement:
 
     owned: int
     most: int
+    once: ClassVar[bool] = False
+
+    @property
+    def words(self) -> str:
+        """Say how many are drawn of how many."""
+        return f"K = {self.most} of n = {self.owned} samples"
 
     def size(self, t: int) -> float:
         """Return K."""
@@ -201,6 +217,8 @@ class WithReplacement:
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return K samples for each machine and round."""
+        from mu2mpi.federation.draws import draw_uniformly
+
         places = draw_uniformly(key, machines, rounds, self.owned, self.most)
         return Taken(places.ravel(), np.full(places.shape[:2], self.most, np.int64))
 
@@ -219,11 +237,17 @@ class Poisson:
 
     owned: int
     probability: float
+    once: ClassVar[bool] = False
 
     @property
     def most(self) -> int:
         """All samples."""
         return self.owned
+
+    @property
+    def words(self) -> str:
+        """Say how likely each is drawn."""
+        return f"q = {self.probability:.3g}"
 
     def size(self, t: int) -> float:
         """Return q n."""
@@ -239,6 +263,8 @@ class Poisson:
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return those samples of each machine and round of which the random word is small enough."""
+        from mu2mpi.federation.draws import draw_independently
+
         # Below 2^64 q, and never with a larger probability than q.
         threshold = math.floor(math.ldexp(self.probability, 64))
         if threshold >> 64:

@@ -9,125 +9,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import Machines
+from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.kernels import aligned_zeros, kernel, reduction
-from mu2mpi.methods.arithmetic import check_arithmetic
-from mu2mpi.methods.schedule import Schedule
-from mu2mpi.methods.steps import learning_rate
+from mu2mpi.kernels import aligned_zeros
 from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.iteration import LANDING
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
-from mu2mpi.problem.ball import BLOCK, shrinkage
 
-__all__ = ["Iterates", "Server", "TrustedServer", "UntrustedServer", "make_server", "take_step"]
-
-
-@reduction
-def _descend(w, total, step):  # type: ignore[no-untyped-def]
-    """Subtract ``step * total`` from w and return the squared norm of what results."""
-    squared = 0.0
-    for j in range(w.size):
-        w[j] -= step * np.float64(total[j])
-        squared += w[j] * w[j]
-    return squared
-
-
-@kernel
-def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-untyped-def]
-    """Project a gradient step on K and average: w_{t+1} and x_{t+1} from w_t, x_t and the sum of messages.
-
-    Parameters
-    ----------
-    w : ndarray of float64, shape (K, F)
-        w_t, made w_{t+1}.
-    x, x_next : ndarray of float64, shape (K, F)
-        x_t; and where to put x_{t+1}.
-    total : ndarray of int64, shape (K, F)
-        The noised sum over machines, in units of the grid.
-    step : float
-        The learning rate times the resolution over the number of samples: what takes the sum to the step.
-    radius : float
-        Radius of the ball K about 0.
-    weight : float
-        alpha_{t+1} / alpha_{1:t+1}; 1 makes x_{t+1} = w_{t+1}.
-    """
-    w, x, x_next, total = w.ravel(), x.ravel(), x_next.ravel(), total.ravel()
-    squared = 0.0
-    for first in range(0, w.size, BLOCK):
-        squared += _descend(w[first : first + BLOCK], total[first : first + BLOCK], step)
-    factor = shrinkage(squared, radius)
-    for j in range(w.size):
-        w[j] *= factor
-        x_next[j] = (1.0 - weight) * x[j] + weight * w[j]
-
-
-class Iterates:
-    """w_t, the query point x_t and the one before it.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Constants of the run.
-
-    Raises
-    ------
-    InputError
-        If iterates are hidden, and floating-point numbers too coarse for what their account allows.
-
-    Attributes
-    ----------
-    w, x, x_previous : ndarray of float64, shape (K, F)
-        w_t, x_t and x_{t-1}; all 0 at first (w_1 = x_1 = x_0 = 0).
-    mean : ndarray of float64, shape (K, F), or None
-        Mean of the query points that were visited, where that is the output.
-    direction : ndarray of int64, shape (K, F), or None
-        The noised sum of the last step, in units of the grid, where it is known; valid until the next round.
-    """
-
-    def __init__(self, schedule: Schedule) -> None:
-        shape = (schedule.classes, schedule.features)
-        self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
-        method = schedule.method
-        self.mean = aligned_zeros(shape, np.float64) if method.takes_mean else None
-        self._query = method.query
-        self._learning_rate = learning_rate(method, schedule.eta, schedule.rounds)
-        self._resolution, self._machines = schedule.resolution, schedule.machines
-        self._sampling = schedule.sampling
-        self._radius = schedule.radius
-        # Only the last step of hidden iterates is seen.
-        self._seen_step = schedule.rounds - 1 if method.hides_iterates and schedule.sigma > 0 else None
-        if self._seen_step is not None:
-            check_arithmetic(schedule)
-        self.direction: NDArray[np.int64] | None = None
-
-    @property
-    def output(self) -> NDArray[np.float64]:
-        """What the method puts out if the round that was visited last is its last."""
-        return self.x if self.mean is None else self.mean
-
-    def visit(self, t: int) -> NDArray[np.float64]:
-        """Return the output, having counted the query point of round t in the mean where that is it."""
-        if self.mean is not None:
-            self.mean += (self.x - self.mean) / t
-        return self.output
-
-    def step(self, t: int, total: NDArray[np.int64]) -> None:
-        """Move from round t to round t + 1 with the noised sum of the machines' messages."""
-        step = self._learning_rate(t) * self._resolution / (self._machines * self._sampling.size(t))
-        weight = self._query.averaging_weight(t + 1)
-        self.direction = total
-        if t == self._seen_step:
-            # What is seen is a function of w_t - step * total alone, were w_t a multiple of the grid.
-            step *= LANDING
-            total = total // LANDING - np.rint(self.w / step).astype(np.int64)
-            self.w.fill(0.0)
-        take_step(self.w, self.x, self.x_previous, total, step, self._radius, weight)
-        self.advance()
-
-    def advance(self) -> None:
-        """Make the buffer that received x_{t+1} the query point, and x_t the one before it."""
-        self.x, self.x_previous = self.x_previous, self.x
+__all__ = ["Server", "TrustedServer", "UntrustedServer", "make_server"]
 
 
 class Server(Protocol):
@@ -149,7 +39,7 @@ class UntrustedServer:
     """
 
     def __init__(self, schedule: Schedule, communicator: Communicator) -> None:
-        self.iterates = Iterates(schedule)
+        self.iterates = schedule.make_iterates(schedule)
         self._rounds = schedule.rounds
         self._communicator = communicator
         self._total = aligned_zeros((schedule.classes, schedule.features), np.int64)
@@ -183,7 +73,7 @@ class TrustedServer:
     def __init__(
         self, schedule: Schedule, communicator: Communicator, key: NDArray[np.uint32] | None
     ) -> None:
-        self.iterates = Iterates(schedule)
+        self.iterates = schedule.make_iterates(schedule)
         self._schedule = schedule
         self._communicator = communicator
         self._key = key
@@ -205,7 +95,7 @@ class TrustedServer:
         if total is not None:
             # A lone rank gets its own array back.
             flat = self._flat_total if total is self._total else machines.flat_q
-            message = self._noised(t, flat) if self._schedule.sigma > 0 else total
+            message = self._noised(t, flat) if self._schedule.is_noisy else total
             clock.lap("noise")
             iterates.step(t, message)
             clock.lap("compute")

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mu2mpi.privacy.gaussian import FAR, UNIT, log_delta
+from mu2mpi.privacy.tradeoff import FAR, UNIT, log_delta
 
 __all__ = [
     "Releases",

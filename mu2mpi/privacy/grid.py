@@ -3,9 +3,11 @@
 import math
 
 from mu2mpi.errors import InputError
-from mu2mpi.privacy.noise import MAX_NORMAL
 
-__all__ = ["choose_resolution", "clipping_bound"]
+__all__ = ["MAX_NORMAL", "choose_resolution", "clipping_bound"]
+
+MAX_NORMAL = 39.0
+"""No draw of noise is larger, in standard deviations: u is at least 2^-1087 in Box and Muller's transform."""
 
 LARGEST_SUM = 2.0**62
 """Sums of messages stay below this in units of the grid: a factor 2 below the range of int64."""

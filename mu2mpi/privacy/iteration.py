@@ -10,6 +10,8 @@ Feldman, Mironov, Talwar and Thakurta, "Privacy amplification by iteration", 201
 "Shifted interpolation for differential privacy", 2024: the same for Gaussian differential privacy.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +29,7 @@ ARITHMETIC = 2.0**-12
 """Share of rho for errors of floating-point numbers, to which mu2mpi.methods.arithmetic holds them."""
 
 
+@lru_cache(maxsize=8)
 def halving_steps(steps: int) -> NDArray[np.float64]:
     """Return learning rates in units of the first: 1 for half of the steps, 1/2 for a quarter, and so on.
 
@@ -49,7 +52,9 @@ def halving_steps(steps: int) -> NDArray[np.float64]:
     # After the last halving ceil(N / 2^i) stays 1, which is the last step.
     left = -(-steps >> np.arange((steps - 1).bit_length() + 1))
     lengths = np.append(left[:-1] - left[1:], 1)
-    return np.repeat(0.5 ** np.arange(len(lengths)), lengths)
+    rates = np.repeat(0.5 ** np.arange(len(lengths)), lengths)
+    rates.flags.writeable = False
+    return rates
 
 
 LANDING = 2**12

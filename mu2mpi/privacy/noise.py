@@ -26,6 +26,7 @@ from mu2mpi.privacy.box_muller import (
     squared_radius,
 )
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
+from mu2mpi.privacy.grid import MAX_NORMAL
 from mu2mpi.privacy.sampler import FINEST, SPREAD_BITS
 
 __all__ = [
@@ -54,9 +55,6 @@ for those that continue small words, and `SPREAD` for those that spread a draw o
 
 LARGE_SQUARE = int(np.float64(27.7).view(np.int64))
 """The bits of a little less than the smallest squared radius of a small word: -2 log 2^-20 = 27.73."""
-
-MAX_NORMAL = 39.0
-"""No draw is larger, as u is at least 2^-1087 even where all further words are 0."""
 
 MAX_COORDINATES, MAX_NUMBER = 2**35, 2**32 - 1
 """The counter of blocks, and the words of the nonce for machine and round, have 32 bits each."""

@@ -14,20 +14,22 @@ import h5py
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import write_whole
+from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.reader import open_sealed, stored_experiment
 from mu2mpi.results.schema import Checkpoint, History
 from mu2mpi.results.seal import seal_of
+from mu2mpi.results.writer import plain
 
 __all__ = ["CHECKPOINT_SCHEMA", "SUFFIX", "checkpoint_path", "read_checkpoint", "write_checkpoint"]
 
-CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-4"
+CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-5"
 
 SUFFIX = ".checkpoint"
 """What follows the name of the output."""
 
 
-ARRAYS = ("w", "x", "x_previous", "q", "class_counts")
-SCALARS = ("rounds_done", "elapsed_seconds", "largest_squared_norm", "clipped", "rho_spent")
+ARRAYS = ("q", "class_counts")
+SCALARS = ("rounds_done", "elapsed_seconds", "largest_squared_norm", "clipped")
 
 
 def checkpoint_path(output: Path) -> Path:
@@ -58,8 +60,9 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -
             file.attrs["key"] = checkpoint.key.hex()
         for name in ARRAYS:
             file.create_dataset(name, data=getattr(checkpoint, name), fletcher32=True)
-        if checkpoint.mean is not None:
-            file.create_dataset("mean", data=checkpoint.mean, fletcher32=True)
+        for name, array in checkpoint.iterates.items():
+            file.create_dataset(f"iterates/{name}", data=array, fletcher32=True)
+        file.create_group("privacy").attrs.update(plain(checkpoint.privacy.attributes()))
         for column in fields(History):
             file.create_dataset(f"history/{column.name}", data=getattr(checkpoint.history, column.name))
     image = buffer.getbuffer()
@@ -83,12 +86,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
             experiment=stored_experiment(file, path),
             rounds_done=int(file.attrs["rounds_done"]),
             key=None if key is None else bytes.fromhex(key),
-            mean=file["mean"][()] if "mean" in file else None,
+            iterates={name: array[()] for name, array in file["iterates"].items()},
+            privacy=PrivacyStatement.from_attributes(file["privacy"].attrs),
             history=History(**history),
             elapsed_seconds=float(file.attrs["elapsed_seconds"]),
             largest_squared_norm=float(file.attrs["largest_squared_norm"]),
             clipped=int(file.attrs["clipped"]),
-            rho_spent=float(file.attrs["rho_spent"]),
             builds=tuple(str(file.attrs["builds"]).splitlines()),
             data=bytes.fromhex(str(file.attrs["data"])),
             **arrays,

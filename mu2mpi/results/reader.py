@@ -2,21 +2,20 @@
 
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import LATER, Experiment
+from mu2mpi.config.experiment import Experiment, option_fields
 from mu2mpi.errors import InputError
-from mu2mpi.privacy.ledger import ALL_RELEASES, UNIT, PrivacyStatement
+from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken
 
@@ -33,9 +32,6 @@ __all__ = [
 
 OWN_ATTRIBUTES = ("schema", "created", "status", "experiment")
 
-ADDED_COLUMNS = ("message_norm", "estimate_error")
-"""Columns of the history that files of earlier versions lack; they are NaN there."""
-
 SUMMED_UP = {
     "epsilon_paper": ("privacy", "epsilon"),
     "epsilon_exact": ("privacy", "epsilon_exact"),
@@ -48,7 +44,7 @@ SUMMED_UP = {
 }
 """Numbers that a summary holds, and the groups and attributes where they are; `epsilon` is a setting."""
 
-Record = TypeVar("Record", PrivacyStatement, Diagnostics, Theory)
+Record = TypeVar("Record", Diagnostics, Theory)
 
 
 @dataclass(frozen=True)
@@ -93,8 +89,7 @@ class Summary:
         """Return settings and measurements by name, as one row of a tidy table."""
         measured = {"test_loss": self.test_loss, "test_accuracy": self.test_accuracy, **self.figures}
         given = self.experiment.settings()
-        later = {name: getattr(self.experiment, name) for name in LATER}
-        settings = {name: given.get(name, later.get(name)) for name in Experiment.model_fields}
+        settings = {name: given.get(name) for name in option_fields()}
         return {**settings, **measured, "created": self.created, "file": str(self.path)}
 
 
@@ -115,7 +110,7 @@ def read_result(path: Path) -> Result:
             x=_matrix(model, "x"),
             w=_matrix(model, "w"),
             history=History(**_columns(file)),
-            privacy=_privacy(file, path),
+            privacy=PrivacyStatement.from_attributes(_group(file, path, "privacy").attrs),
             theory=_record(Theory, file["theory"]) if "theory" in file else None,
             diagnostics=_record(Diagnostics, file["diagnostics"]) if "diagnostics" in file else None,
             class_counts=_class_counts(file),
@@ -165,7 +160,7 @@ def read_summary(path: Path) -> Summary:
             for name, (group, attribute) in SUMMED_UP.items()
             if group in groups
         }
-        if math.isnan(_number(file, "privacy", "rho")):
+        if "rho" not in file["privacy"].attrs:
             # The lemma speaks of a rho, so that the file repeats the epsilon of another account.
             figures["epsilon_paper"] = math.nan
         figures["ranks"] = int(_number(file, ".", "ranks"))
@@ -308,50 +303,16 @@ def _timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
 
 
 def _columns(file: h5py.File) -> dict[str, NDArray[Any]]:
-    history = file["history"]
-    columns = {
-        name: np.full(len(history["round"]), np.nan)
-        if name in ADDED_COLUMNS and name not in history
-        else _array(file, f"history/{name}")
-        for name in History.columns()
-    }
+    columns = {name: _array(file, f"history/{name}") for name in History.columns()}
     shapes = {values.shape for values in columns.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise ValueError(f"the columns of /history differ in shape: {shapes}")
     return columns
 
 
-def _privacy(file: h5py.File, path: Path) -> PrivacyStatement:
-    """Return the privacy statement; what files of earlier versions lack in it follows from the rest."""
-    experiment = stored_experiment(file, path)
-    added = {
-        "machines": experiment.machines,
-        "rounds": experiment.rounds,
-        "touched": experiment.rounds,
-        "protects": ALL_RELEASES,
-        "growth": 0.0,
-        "parameters": _group(file, path, "model")["x"].size,
-        "unit": UNIT,
-        "accountant": "gaussian",
-        "samples": experiment.rounds,
-        "drawn": 1.0,
-    }
-    return _record(PrivacyStatement, _group(file, path, "privacy"), added)
-
-
-def _record(
-    kind: type[Record], group: h5py.Group, defaults: Mapping[str, Any] = MappingProxyType({})
-) -> Record:
-    """Rebuild a dataclass of plain values from the attributes of a group."""
-    values = {}
-    for entry in fields(kind):
-        value = group.attrs.get(entry.name, defaults.get(entry.name))
-        if value is None:
-            raise KeyError(f"{group.name} has no attribute {entry.name!r}")
-        # str, int, float or bool: takes numpy's scalars back to Python's.
-        plain_type: Any = entry.type
-        values[entry.name] = plain_type(value)
-    return kind(**values)
+def _record(kind: type[Record], group: h5py.Group) -> Record:
+    """Rebuild a dataclass of numbers from the attributes of a group."""
+    return kind(**{entry.name: float(group.attrs[entry.name]) for entry in fields(kind)})
 
 
 def _python(value: Any) -> str | int:

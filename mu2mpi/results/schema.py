@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.privacy.ledger import PrivacyStatement
+from mu2mpi.privacy.statement import PrivacyStatement
 
 __all__ = ["SCHEMA", "Checkpoint", "Diagnostics", "History", "Result", "Theory"]
 
@@ -176,10 +176,9 @@ class Checkpoint:
         Rounds whose messages were sent.
     key : bytes or None
         The 32-byte root key of a run without a seed; None if it follows from the seed.
-    w, x, x_previous : ndarray of float64, shape (classes, features)
-        The iterate, the query point of the next round, and the query point before it.
-    mean : ndarray of float64, shape (classes, features), or None
-        The mean of the query points so far, where it is the output.
+    iterates : dict of str to ndarray of float64
+        All that the server's next step depends on, such as the iterate, the query point of the next round,
+        and the query point before it.
     q : ndarray of int64, shape (classes, features)
         Sum over all machines of their q_{t,i}, without noise, in units of the grid.
     history : History
@@ -192,8 +191,8 @@ class Checkpoint:
         Number of increments clipped so far.
     class_counts : ndarray of int64, shape (machines, classes)
         Samples of each class that each machine has spent so far.
-    rho_spent : float
-        rho of the rounds so far; NaN where a run is not accounted for by rho.
+    privacy : PrivacyStatement
+        What all rounds together reveal at most.
     builds : tuple of str
         Kinds of processors and versions of packages that the ranks ran on, which the bits of a run depend on.
     data : bytes
@@ -203,16 +202,13 @@ class Checkpoint:
     experiment: Experiment
     rounds_done: int
     key: bytes | None
-    w: NDArray[np.float64]
-    x: NDArray[np.float64]
-    x_previous: NDArray[np.float64]
-    mean: NDArray[np.float64] | None
+    iterates: dict[str, NDArray[np.float64]]
     q: NDArray[np.int64]
     history: History
     elapsed_seconds: float
     largest_squared_norm: float
     clipped: int
     class_counts: NDArray[np.int64]
-    rho_spent: float
+    privacy: PrivacyStatement
     builds: tuple[str, ...]
     data: bytes

@@ -17,7 +17,7 @@ from mu2mpi.files import temporary_name, write_whole
 from mu2mpi.results.schema import SCHEMA, History, Result
 from mu2mpi.results.seal import seal_of
 
-__all__ = ["check_output", "write_result"]
+__all__ = ["check_output", "plain", "write_result"]
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
 
@@ -99,13 +99,13 @@ def file_image(result: Result) -> memoryview:
         _write_root(file, result)
         _write_model(file.create_group("model", track_order=True), result)
         _write_history(file.create_group("history", track_order=True), result.history)
-        file.create_group("privacy", track_order=True).attrs.update(_plain(asdict(result.privacy)))
+        file.create_group("privacy", track_order=True).attrs.update(plain(result.privacy.attributes()))
         if result.theory is not None:
             theory = file.create_group("theory", track_order=True)
-            theory.attrs.update(_plain({**asdict(result.theory), "units": "nat"}))
+            theory.attrs.update(plain({**asdict(result.theory), "units": "nat"}))
         if result.diagnostics is not None:
             diagnostics = file.create_group("diagnostics", track_order=True)
-            diagnostics.attrs.update(_plain(asdict(result.diagnostics)))
+            diagnostics.attrs.update(plain(asdict(result.diagnostics)))
             diagnostics.attrs["note"] = DIAGNOSTICS_NOTE
             if result.class_counts is not None:
                 _write_class_counts(diagnostics, file["model/class"], result.class_counts)
@@ -124,7 +124,7 @@ def _write_root(file: h5py.File, result: Result) -> None:
     # The version that ran the experiment counts, should another one copy its result.
     software = {"mu2mpi_version": __version__, **result.environment}
     others = {name: value for name, value in software.items() if name not in ours}
-    file.attrs.update(_plain({**ours, **others}))
+    file.attrs.update(plain({**ours, **others}))
 
 
 def _write_model(group: h5py.Group, result: Result) -> None:
@@ -195,7 +195,7 @@ def _put_scale(
     return dataset
 
 
-def _plain(attributes: dict[str, str | int | float | bool]) -> dict[str, str | int | float]:
+def plain(attributes: dict[str, str | int | float | bool]) -> dict[str, str | int | float]:
     """Return attributes as every reader of HDF5 and netCDF takes them."""
     return {name: _plain_value(value) for name, value in attributes.items()}
 

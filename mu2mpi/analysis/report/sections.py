@@ -10,17 +10,18 @@ from typing import Any
 import tomli_w
 
 from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text
-from mu2mpi.analysis.comparison import method_name
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import Group, grouped, varying
 from mu2mpi.analysis.kinds import KINDS
 from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
-from mu2mpi.analysis.show import TEST_SHARE, WHO, rounded_up
+from mu2mpi.analysis.show import TEST_SHARE, rounded_up
 from mu2mpi.analysis.tables import grid, legend
 from mu2mpi.analysis.together import Release, together
-from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.experiment import Experiment, option_fields
 from mu2mpi.errors import InputError
+from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary, read_result
 
 __all__ = ["figures", "privacy", "repeat", "results", "theory", "what_was_run"]
@@ -73,13 +74,13 @@ def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
 
 def _meaning(name: str) -> str:
     """Return what a setting is, without the choices and the default that its help goes on with."""
-    return re.split(r"[:;\[]", str(Experiment.model_fields[name].description))[0].strip()
+    return re.split(r"[:;\[]", str(option_fields()[name].description))[0].strip()
 
 
 def _settings(runs: Sequence[Summary]) -> dict[str, list[str]]:
     """Return every setting that occurs, with its values in order."""
     settings = {}
-    for name in Experiment.model_fields:
+    for name in option_fields():
         values = [group.settings[name] for group in grouped(runs, [name])]
         if values != [None]:
             settings[name] = [number_text(value) for value in values]
@@ -100,7 +101,7 @@ def figures(runs: Sequence[Summary]) -> str:
             continue
         if kind == "tradeoff" and len({run.experiment.rho for run in runs}) == 1:
             continue
-        if kind == "comparison" and len({method_name(run.experiment) for run in runs}) == 1:
+        if kind == "comparison" and len({run.experiment.chosen_method.title for run in runs}) == 1:
             continue
         if kind == "errors" and all(run.experiment.data != "population" for run in runs):
             continue
@@ -135,13 +136,16 @@ def privacy(runs: Sequence[Summary], files: Sequence[Summary]) -> str:
         parts.append(paragraph(f"{silent} add no noise: for them there is no guarantee at all.", "warn"))
     if not noisy:
         return "\n".join(parts)
-    hidden = [run for run in noisy if run.experiment.pieces.hides_iterates]
-    for server in ("untrusted", "trusted"):
-        if any(run.experiment.server == server for run in noisy if run not in hidden):
-            words = f"{server.capitalize()} server. {WHO[server]} learns at most this {GUARANTEE}"
-            parts.append(paragraph(words))
-    if hidden:
-        parts.append(paragraph(f"Snowball SGD. {WHO['output']} learns at most this {GUARANTEE}"))
+    seen: dict[str, str] = {}
+    for server, run in sorted(
+        ((run.experiment.server, run) for run in noisy), key=lambda pair: pair[0] == "trusted"
+    ):
+        mechanism, title = _mechanism(run), f"{server.capitalize()} server"
+        if not mechanism.shows_messages:
+            title = run.experiment.chosen_method.title.partition(" (")[0]
+        seen.setdefault(mechanism.who_sees(server), title)
+    for who, title in seen.items():
+        parts.append(paragraph(f"{title}. {who} learns at most this {GUARANTEE}"))
     rows = [_claims(group) for group in grouped(noisy, ["server", "method", "rho", "delta"])]
     header = ["server", "ρ", "δ", "ε by the paper's lemma", "ε exactly"]
     parts.append(table(header, [rows], "What one run reveals at most; rounded up."))
@@ -149,14 +153,19 @@ def privacy(runs: Sequence[Summary], files: Sequence[Summary]) -> str:
     return "\n".join(parts)
 
 
+def _mechanism(run: Summary) -> type[Mechanism]:
+    mechanism: type[Mechanism] = find("mechanisms", run.experiment.chosen_mechanism)
+    return mechanism
+
+
 def _claims(group: Group) -> list[str]:
     """Return what a run of a group reveals at most; where there is no rho, the accountant is named."""
     run = group.runs[0]
-    experiment, figures, method = run.experiment, run.figures, run.experiment.pieces
+    experiment, figures, mechanism = run.experiment, run.figures, _mechanism(run)
     claims = experiment.rho, figures["epsilon_paper"], figures["epsilon_exact"]
     rho, lemma, exactly = map(rounded_up, claims)
-    if method.draws:
-        rho, lemma, exactly = "none", "–", f"{exactly} ({method.accountant})"
+    if mechanism.spends != "rho":
+        rho, lemma, exactly = "none", "–", f"{exactly} ({mechanism.name})"
     return [number_text(experiment.server), rho, f"{experiment.delta:g}", lemma, exactly]
 
 

@@ -1,4 +1,4 @@
-"""What rounding errors of floating-point numbers do to steps whose iterates are hidden.
+"""Iterates of which the last alone is seen: its step lands on a grid, and rounding errors are accounted for.
 
 Exact steps take two iterates no farther apart, and that is what protects a sample that earlier steps used.
 Computed ones may, by what is bounded here; docs/methods.md has the derivation.
@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
-from mu2mpi.methods.schedule import Schedule
-from mu2mpi.privacy.iteration import ARITHMETIC, halving_steps, last_iterate_rho
+from mu2mpi.federation.iterates import Iterates
+from mu2mpi.federation.schedule import Schedule
+from mu2mpi.privacy.iteration import ARITHMETIC, LANDING, halving_steps, last_iterate_rho
 from mu2mpi.privacy.noise import MAX_NORMAL
 from mu2mpi.problem.ball import BLOCK
 
-__all__ = ["arithmetic_slack", "check_arithmetic", "gradient_error", "iterate_error"]
+__all__ = ["LandingIterates", "arithmetic_slack", "check_arithmetic", "gradient_error", "iterate_error"]
 
 ROUNDING = 1.01 * 2.0**-53
 """What an operation is off by, relative; the hundredth covers products of errors and features above 1."""
@@ -61,7 +62,7 @@ def arithmetic_slack(schedule: Schedule) -> NDArray[np.float64]:
     Parameters
     ----------
     schedule : Schedule
-        Its method hides iterates.
+        Its iterates are hidden.
 
     Returns
     -------
@@ -78,13 +79,8 @@ def arithmetic_slack(schedule: Schedule) -> NDArray[np.float64]:
     return slack
 
 
-def check_arithmetic(schedule: Schedule) -> None:
+def check_arithmetic(schedule: Schedule, rho: float) -> None:
     """Make sure that rounding errors keep to the share of rho that is set aside for them.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Its method hides iterates, and there is noise.
 
     Raises
     ------
@@ -93,9 +89,42 @@ def check_arithmetic(schedule: Schedule) -> None:
     """
     deviations = schedule.eta * halving_steps(schedule.rounds - 1) * (schedule.sigma / schedule.machines)
     cost = last_iterate_rho(np.zeros(len(deviations)), deviations, arithmetic_slack(schedule)).max()
-    if not cost <= schedule.rho * ARITHMETIC / (1 + ARITHMETIC):
+    if not cost <= rho * ARITHMETIC / (1 + ARITHMETIC):
         raise InputError(
             f"rounding errors of floating-point numbers could be seen beside the noise: {schedule.rounds} "
-            f"rounds with diameter = {2 * schedule.radius:g}, rho = {schedule.rho:g} and a first step of "
-            f"{schedule.eta:g}; give fewer --rounds, a smaller --diameter, or a larger --rho or --eta-scale"
+            f"rounds with diameter = {2 * schedule.radius:g}, rho = {rho:g} and a first step of "
+            f"{schedule.eta:g}; give fewer rounds, a smaller diameter, or a larger rho or eta_scale"
         )
+
+
+def largest_landing(schedule: Schedule) -> float:
+    """Return how far from 0 an iterate may lie so that the grid of the last step holds it in 62 bits."""
+    T = schedule.rounds
+    last = schedule.rate(T - 1) / (schedule.machines * schedule.sampling.size(T - 1))
+    return 2.0**62 * LANDING * schedule.resolution * last
+
+
+class LandingIterates(Iterates):
+    """Iterates whose last step is a function of the noised sum on a grid, and of nothing finer.
+
+    Raises
+    ------
+    InputError
+        If the grid of the last step, or floating-point numbers, are too coarse for what is claimed.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
+        self._seen_step = schedule.rounds - 1 if schedule.is_noisy else None
+
+    def step(self, t: int, total: NDArray[np.int64]) -> None:
+        """Move from round t to round t + 1."""
+        if t != self._seen_step:
+            super().step(t, total)
+            return
+        self.direction = total
+        # What is seen is a function of w_t - step * total alone, were w_t a multiple of the grid.
+        step = self.step_size(t) * LANDING
+        total = total // LANDING - np.rint(self.w / step).astype(np.int64)
+        self.w.fill(0.0)
+        self.move(t, total, step)

@@ -1,28 +1,21 @@
-"""What releases reveal that are about random samples of the data: whoever is often left out is hidden better.
+"""Gaussian noise in sums over random samples, each in each of them with the same probability.
 
-Everything here is about neighbours that differ in one sample, which is replaced, and about sums of vectors
-of norm at most C with Gaussian noise. Such releases are no Gaussian mechanisms, and one number rho does not
-describe them: what is known is epsilon at a delta.
+Who is often left out is hidden better. Such releases are no Gaussian mechanisms, and no number rho describes
+them: what is known is epsilon at a delta, from the distribution of the privacy loss.
 """
 
 import math
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Self
 
 from mu2mpi.errors import InputError
+from mu2mpi.privacy.guarantee import Approximate, Budget, Guarantee
+from mu2mpi.privacy.mechanisms.base import Mechanism, Messages, drawn_words
+from mu2mpi.privacy.sampler import RESERVE
+from mu2mpi.registry import register
 
-__all__ = [
-    "SUBSAMPLED",
-    "fewest_drawn",
-    "is_covered",
-    "poisson_epsilon",
-    "poisson_sigma",
-    "with_replacement_epsilon",
-    "with_replacement_sigma",
-]
-
-SUBSAMPLED = ("strong-composition", "pld")
-"""Accountants of releases about samples that are drawn at random."""
+__all__ = ["PoissonReleases", "poisson_epsilon", "poisson_sigma"]
 
 COARSEST, FINENESS = 1e-3, 0.02
 """Privacy losses are rounded to multiples of the one, or of the other over sqrt(T) if that is less, such that
@@ -41,80 +34,42 @@ DIGITS = 6
 """Of noise that is calibrated, rounded up: fewer than those in which processors and libraries differ."""
 
 
-def fewest_drawn(samples: int, rounds: int, epsilon: float, delta: float) -> int:
-    """Return the smallest K for which the noise of `with_replacement_sigma` is known to suffice.
+@register
+@dataclass(frozen=True, kw_only=True)
+class PoissonReleases(Mechanism):
+    """The same noise in every message; a machine draws each of its n samples with probability drawn / n.
 
     References
     ----------
-    Lowy and Razaviyayn, "Private federated learning without a trusted server", 2023: Theorem D.2.
+    Abadi et al., "Deep learning with differential privacy", 2016.
     """
-    return max(1, math.ceil(epsilon * samples / (4 * math.sqrt(2 * rounds * math.log(2 / delta)))))
 
+    name, spends = "poisson", "epsilon"
 
-def with_replacement_sigma(
-    C: float, samples: int, drawn: int, rounds: int, epsilon: float, delta: float, reserve: float = 0.0
-) -> float:
-    """Return the standard deviation of the noise for the sum of some samples drawn with replacement.
+    @classmethod
+    def calibrate(cls, budget: Budget, messages: Messages) -> Self:
+        """Return the mechanism with the least noise that `poisson_sigma` finds."""
+        sigma = 0.0
+        if math.isfinite(budget.rho):
+            q, C = messages.drawn / messages.samples, messages.clip_norm
+            sigma = poisson_sigma(C, q, messages.rounds, budget.epsilon, budget.delta, RESERVE)
+        return cls.of(messages, sigma)
 
-    Parameters
-    ----------
-    C : float
-        Norm that no term of the sum passes.
-    samples, drawn, rounds : int
-        n, K and R: in each of R rounds, K of n samples are drawn.
-    epsilon, delta : float
-        What all rounds together are to keep to.
-    reserve : float, optional
-        Share of both that is left to something else.
+    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee | None:
+        """Return the curve of the distribution of the privacy loss of all messages, or of the first."""
+        number = self.rounds if rounds is None else rounds
+        if number == 0:
+            return None
+        if not self.is_noisy:
+            return Approximate(lambda delta: math.inf)
+        q = self.drawn / self.samples
+        curve = partial(poisson_epsilon, self.clip_norm, q, number, self.sigma)
+        return Approximate(curve, self.deviation(number, draws))
 
-    Returns
-    -------
-    float
-        16 C K sqrt(R log(2.5 R / delta) log(2 / delta)) / (n epsilon), K times that for an average.
-
-    Raises
-    ------
-    InputError
-        If epsilon is larger, or fewer samples are drawn, than the theorem speaks of.
-
-    References
-    ----------
-    Lowy and Razaviyayn, 2023, Theorem D.2: each round is a Gaussian mechanism of sensitivity 2 C / K, which
-    sampling makes 2 K / n times as private; then strong composition.
-    """
-    highest = 2 * math.log(2 / delta)
-    if epsilon > highest:
-        raise InputError(
-            f"epsilon = {epsilon:.4g} is more than the {highest:.4g} that the noise of this method is known "
-            f"for at delta = {delta:g}; give a smaller --epsilon or --rho, or rho = inf for no noise"
-        )
-    fewest = fewest_drawn(samples, rounds, epsilon, delta)
-    if drawn < fewest:
-        raise InputError(
-            f"batch = {drawn} is too small: in {rounds} rounds, the noise of this method is known to suffice "
-            f"for at least {fewest} of the {samples} samples of a machine; give --batch {fewest}, or more "
-            "--rounds"
-        )
-    left = 1 - reserve
-    return _constant(C, samples, drawn, rounds, left * delta) / (left * epsilon)
-
-
-def with_replacement_epsilon(
-    C: float, samples: int, drawn: int, rounds: int, sigma: float, delta: float
-) -> float:
-    """Return the epsilon of which this is the sigma, as in `with_replacement_sigma`."""
-    return _constant(C, samples, drawn, rounds, delta) / sigma
-
-
-def is_covered(samples: int, drawn: int, rounds: int, epsilon: float, delta: float) -> bool:
-    """Return whether `with_replacement_sigma` knows such an epsilon; rounding errors do not decide."""
-    epsilon *= 1 - 1e-9
-    return epsilon <= 2 * math.log(2 / delta) and drawn >= fewest_drawn(samples, rounds, epsilon, delta)
-
-
-def _constant(C: float, samples: int, drawn: int, rounds: int, delta: float) -> float:
-    logs = math.log(2.5 * rounds / delta) * math.log(2 / delta)
-    return 16 * C * drawn * math.sqrt(rounds * logs) / samples
+    @property
+    def words(self) -> str:
+        """By whom it is computed, and what is drawn."""
+        return "by the distribution of the privacy loss, which dp-accounting computes. " + drawn_words(self)
 
 
 def poisson_epsilon(C: float, probability: float, rounds: int, sigma: float, delta: float) -> float:
@@ -180,8 +135,8 @@ def poisson_sigma(
     """
     if delta < LEAST_DELTA:
         raise InputError(
-            f"delta = {delta:g} is too small for the noise of method = dp-sgd to be computed; give at least "
-            f"--delta {LEAST_DELTA:g}"
+            f"delta = {delta:g} is too small for the distribution of the privacy loss to be computed; give "
+            f"at least delta = {LEAST_DELTA:g}"
         )
 
     left = 1 - reserve
@@ -218,7 +173,7 @@ def _accounting() -> tuple[Any, Any]:
         from dp_accounting.privacy_accountant import NeighboringRelation
     except ImportError:
         raise InputError(
-            "the noise of method = dp-sgd is computed by dp-accounting, which is not installed: "
+            "the noise for samples drawn at random is computed by dp-accounting, which is not installed: "
             "pip install 'mu2mpi[accounting]'"
         ) from None
     return privacy_loss_distribution, NeighboringRelation.REPLACE_ONE

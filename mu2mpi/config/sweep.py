@@ -1,0 +1,87 @@
+"""Every combination of settings of which some are lists."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from mu2mpi.config.experiment import Experiment, result_name
+from mu2mpi.errors import InputError
+
+__all__ = ["Sweep"]
+
+
+class Sweep:
+    """Every combination of settings of which some are lists.
+
+    Parameters
+    ----------
+    settings : mapping
+        Values by option name; a list stands for one run for each of its values. Under the name ``part`` there
+        may be several such mappings: each is a sweep of its own, with what it does not name from outside.
+    where : str, optional
+        Where they come from, for messages.
+    overrides : mapping, optional
+        Values that replace those of the settings, in every part.
+
+    Attributes
+    ----------
+    swept : list of str
+        The options that were given as lists or in parts, in their order.
+    experiments : list of Experiment
+        All combinations of one part after the other, none twice; the last list varies fastest.
+
+    Raises
+    ------
+    InputError
+        If any combination is not a valid experiment, or a list is empty or repeats a value.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], where: str = "", overrides: Mapping[str, Any] | None = None
+    ) -> None:
+        overrides = overrides or {}
+        common = {name: value for name, value in settings.items() if name != "part"}
+        parts = settings.get("part", [{}])
+        if not (isinstance(parts, list) and parts and all(isinstance(part, dict) for part in parts)):
+            raise InputError(f"{where}: parts of a sweep are tables that begin with [[part]]")
+        varying = [name for name, value in common.items() if isinstance(value, list)]
+        varying += [name for part in parts for name in part]
+        self.swept = [name for name in dict.fromkeys(varying) if name not in overrides]
+        products = [_product({**common, **part, **overrides}, where) for part in parts]
+        self.experiments = list(dict.fromkeys(itertools.chain(*products)))
+
+    def choose(self, index: int | None) -> list[tuple[int, Experiment]]:
+        """Return the experiments with their indices: all, or the one with this index.
+
+        Raises
+        ------
+        InputError
+            If there is no such index.
+        """
+        numbered = list(enumerate(self.experiments))
+        if index is None:
+            return numbered
+        if not 0 <= index < len(numbered):
+            raise InputError(
+                f"the sweep has {len(numbered)} runs, so --index must lie in 0 .. {len(numbered) - 1}"
+            )
+        return [numbered[index]]
+
+    def file_name(self, experiment: Experiment) -> str:
+        """Return the name of an experiment's result, made of the settings that the sweep varies."""
+        return result_name(experiment, self.swept)
+
+
+def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
+    """Return every combination of the lists among some settings."""
+    lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
+    for name, values in lists.items():
+        if not values or any(values.count(value) > 1 for value in values):
+            raise InputError(f"{where}: the list of {name} is empty or repeats a value: {values}")
+    experiments = [
+        Experiment.make(dict(zip(lists, values, strict=True)), where)
+        for values in itertools.product(*lists.values())
+    ]
+    if len(set(experiments)) < len(experiments):
+        raise InputError(f"{where}: two combinations of the lists are the same experiment")
+    return experiments

@@ -1,0 +1,107 @@
+"""What a machine sends in a round, and where it takes gradients: at averages of iterates, or at the last."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from mu2mpi.problem.base import Problem
+
+__all__ = ["AVERAGE", "CORRECTED_MOMENTUM", "GRADIENT", "ITERATE", "Estimator", "Query"]
+
+
+@dataclass(frozen=True)
+class Query:
+    """Where gradients are taken: at the iterate w_t, or at the average x_t of w_1 .. w_t.
+
+    Attributes
+    ----------
+    name : str
+        What the user calls it.
+    averages : bool
+        Whether it is the average.
+    """
+
+    name: str
+    averages: bool
+
+    def importance(self, t: int) -> int:
+        """Return alpha_t, the weight of round t: t at averages, and 1 at iterates."""
+        return t if self.averages else 1
+
+    def averaging_weight(self, t: int) -> float:
+        """Return the weight of w_t in the query point: alpha_t / alpha_{1:t} = 2 / (t + 1), or all of it."""
+        return 2 / (t + 1) if self.averages else 1.0
+
+
+AVERAGE, ITERATE = Query("average", averages=True), Query("iterate", averages=False)
+
+
+class Estimator(ABC):
+    """What a machine sends in round t, which estimates k_t f'(x_t).
+
+    Attributes
+    ----------
+    name : str
+        What the user calls it.
+    gradients : int
+        How many gradients it takes of each sample.
+    lasts : bool
+        Whether a sample stays in what is sent from its own round on, or is in one message alone.
+    """
+
+    name: ClassVar[str]
+    gradients: ClassVar[int]
+    lasts: ClassVar[bool]
+
+    def weight(self, t: int) -> int:
+        """Return k_t: t for q_t = alpha_t d_t, the sum of increments, and 1 for a gradient."""
+        return t if self.lasts else 1
+
+    def touched(self, rounds: int) -> int:
+        """Return how many of the messages one sample can be in."""
+        return rounds if self.lasts else 1
+
+    @abstractmethod
+    def bound(self, G: float, L: float, D: float, query: Query) -> float:
+        """Return the norm that what one sample adds to a message never passes; infinite if there is none."""
+
+    @abstractmethod
+    def kernel(self, problem: "Problem") -> Any:
+        """Return the compiled function that adds samples to a message: see `mu2mpi.federation.increments`."""
+
+
+class CorrectedMomentum(Estimator):
+    """q_{t,i}, the sum of increments s_{tau,i} = g + (tau - 1)(g - g~) for tau <= t (Lemma 4.1)."""
+
+    name, gradients, lasts = "corrected-momentum", 2, True
+
+    def bound(self, G: float, L: float, D: float, query: Query) -> float:
+        """Return S = G + 2 L D at averages (Lemma 4.2); iterates may lie D apart in any round."""
+        return G + 2 * L * D if query.averages else math.inf
+
+    def kernel(self, problem: "Problem") -> Any:
+        """Return `add_increments` for this problem."""
+        from mu2mpi.federation.increments import add_increments
+
+        return problem.kernel(add_increments)
+
+
+class Gradient(Estimator):
+    """The gradient of fresh samples alone."""
+
+    name, gradients, lasts = "gradient", 1, False
+
+    def bound(self, G: float, L: float, D: float, query: Query) -> float:
+        """Return G."""
+        return G
+
+    def kernel(self, problem: "Problem") -> Any:
+        """Return `add_gradients` for this problem."""
+        from mu2mpi.federation.increments import add_gradients
+
+        return problem.kernel(add_gradients)
+
+
+CORRECTED_MOMENTUM, GRADIENT = CorrectedMomentum(), Gradient()

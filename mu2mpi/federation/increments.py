@@ -1,0 +1,172 @@
+"""What samples add to the messages of their machines, in integers on the grid; compiled for a problem."""
+
+import numpy as np
+
+from mu2mpi.kernels import inline, round_to_integer
+from mu2mpi.problem.ball import shrinkage, squared_norm
+from mu2mpi.problem.base import residual
+from mu2mpi.problem.linear import (
+    TILE,
+    batch_margins,
+    empty_batch,
+    load_sample,
+    model_margins,
+    two_margins,
+)
+
+__all__ = ["add_gradients", "add_increments"]
+
+LEAST, MOST = 2.0**-500, 2.0**500
+"""Squared norms of c and z whose product is a number, and of which no square that counts underflowed."""
+
+
+@inline
+def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
+    """Add the outer products c_i z_i^T of one sample or of a batch to q, each rounded on its own."""
+    if z.shape[0] == 1:
+        for k in range(q.shape[0]):
+            row = q[k]
+            for j in range(row.size):
+                row[j] += round_to_integer(c[0, k] * z[0, j])
+        return
+    for first in range(0, q.shape[1], TILE):
+        stop = min(first + TILE, q.shape[1])
+        z0, z1, z2, z3 = z[0, first:stop], z[1, first:stop], z[2, first:stop], z[3, first:stop]
+        for k in range(q.shape[0]):
+            row, c0, c1, c2, c3 = q[k, first:stop], c[0, k], c[1, k], c[2, k], c[3, k]
+            for j in range(row.size):
+                pair = round_to_integer(c0 * z0[j]) + round_to_integer(c1 * z1[j])
+                row[j] += pair + round_to_integer(c2 * z2[j]) + round_to_integer(c3 * z3[j])
+
+
+@inline
+def _clip(c, z, bound, resolution):  # type: ignore[no-untyped-def]
+    """Scale c such that c z^T keeps to a norm, and is in units of the grid; make it 0 if its norm is unknown.
+
+    Return the squared norm that c z^T had, and whether it was clipped.
+    """
+    squared_c, squared_z = squared_norm(c), squared_norm(z)
+    squared = squared_c * squared_z
+    # Also where squares left the range of floating-point numbers, or c or z holds what is none.
+    if not (LEAST <= squared_c <= MOST and LEAST <= squared_z <= MOST):
+        c[:] = 0.0
+        z[:] = 0.0
+        return squared, not squared <= 0.0
+    factor = shrinkage(squared, bound)
+    for k in range(c.size):
+        c[k] *= factor / resolution
+    return squared, factor < 1.0
+
+
+@inline
+def _add_clipped(q, c, z, count, bound, resolution):  # type: ignore[no-untyped-def]
+    """Add the outer products c_i z_i^T of the first samples of a batch to q, clipped; the others are none.
+
+    Return the largest squared norm before clipping, and how many were clipped.
+    """
+    largest = 0.0
+    clipped = 0
+    for i in range(count):
+        squared, is_clipped = _clip(c[i], z[i, : q.shape[1]], bound, resolution)
+        largest = max(largest, squared)
+        clipped += is_clipped
+    for i in range(count, c.shape[0]):
+        for k in range(c.shape[1]):
+            c[i, k] = 0.0
+    _add_outer_products(q, c, z)
+    return largest, clipped
+
+
+def add_increments(  # type: ignore[no-untyped-def]
+    q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
+):
+    """Add the increments s_{t,i} of some machines, clipped and rounded to the grid, to the sum of q_{t,i}.
+
+    The gradients of a sample z at x_t and x_{t-1} are r z^T and r~ z^T, so its increment is c z^T with
+    c = r + (t - 1)(r - r~), and its norm is ||c|| ||z||.
+
+    Parameters
+    ----------
+    q : ndarray of int64, shape (K, F)
+        Sum over the machines of q_{t-1,i} in units of the grid; made that of q_{t,i}.
+    x, x_previous : ndarray of float64, shape (K, F)
+        The query points x_t and x_{t-1}.
+    features : ndarray, shape (samples, F - 1)
+        Samples as stored.
+    labels : ndarray of int32, shape (samples,)
+        Their classes.
+    scales : ndarray of float64, shape (samples,)
+        Factors that take their stored features to those of z.
+    bias : float
+        The bias feature.
+    first, end : int
+        Of them, those from number `first` on and before `end` are used.
+    t : int
+        The round, from 1.
+    bound : float
+        Norm to which increments are clipped.
+    resolution : float
+        Spacing of the grid, a power of two.
+    batch : {1, BATCH}
+        Samples that are computed together. It decides in which order sums are taken, and so must be the
+        same for the same experiment on any number of ranks.
+
+    Returns
+    -------
+    tuple of float and int
+        Largest squared norm of an increment before clipping, and how many were clipped.
+
+    References
+    ----------
+    Lemma 4.1: q_{t,i} is the sum of s_{tau,i} for tau <= t. Lemma 4.2: ||s_{t,i}|| <= S.
+    """
+    classes, width = x.shape
+    z = empty_batch(batch, width)
+    at_x, at_x_previous = np.empty((batch, classes)), np.empty((batch, classes))
+    largest = 0.0
+    clipped = 0
+    for start in range(first, end, batch):
+        count = min(batch, end - start)
+        for i in range(count):
+            load_sample(features[start + i], scales[start + i], bias, z[i])
+        if batch == 1:
+            two_margins(x, x_previous, z[0, :width], at_x[0], at_x_previous[0])
+        else:
+            batch_margins(x, x_previous, z, at_x, at_x_previous)
+        for i in range(count):
+            r, r_previous = at_x[i], at_x_previous[i]
+            residual(r, labels[start + i])
+            residual(r_previous, labels[start + i])
+            for k in range(classes):
+                r[k] += (t - 1.0) * (r[k] - r_previous[k])
+        squared, number = _add_clipped(q, at_x, z, count, bound, resolution)
+        largest = max(largest, squared)
+        clipped += number
+    return largest, clipped
+
+
+def add_gradients(  # type: ignore[no-untyped-def]
+    q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
+):
+    """Make q the sum of the gradients g_{t,i} at x_t of some samples, clipped and rounded to the grid.
+
+    Parameters and returns are those of `add_increments`, with gradients in place of increments.
+    """
+    for row in range(q.shape[0]):
+        q[row] = 0
+    classes, width = x.shape
+    z = empty_batch(batch, width)
+    margins, of_rest = np.empty((batch, classes)), np.empty((batch, (classes + 1) // 2))
+    largest = 0.0
+    clipped = 0
+    for start in range(first, end, batch):
+        count = min(batch, end - start)
+        for i in range(count):
+            load_sample(features[start + i], scales[start + i], bias, z[i])
+        model_margins(x, z, margins, of_rest)
+        for i in range(count):
+            residual(margins[i], labels[start + i])
+        squared, number = _add_clipped(q, margins, z, count, bound, resolution)
+        largest = max(largest, squared)
+        clipped += number
+    return largest, clipped

@@ -1,0 +1,115 @@
+"""Where the server is: the iterate, the query point, and the step from one round to the next."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.federation.schedule import Schedule
+from mu2mpi.kernels import aligned_zeros, kernel, reduction
+from mu2mpi.problem.ball import BLOCK, shrinkage
+
+__all__ = ["Iterates", "take_step"]
+
+
+@reduction
+def _descend(w, total, step):  # type: ignore[no-untyped-def]
+    """Subtract ``step * total`` from w and return the squared norm of what results."""
+    squared = 0.0
+    for j in range(w.size):
+        w[j] -= step * np.float64(total[j])
+        squared += w[j] * w[j]
+    return squared
+
+
+@kernel
+def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-untyped-def]
+    """Project a gradient step on K and average: w_{t+1} and x_{t+1} from w_t, x_t and the sum of messages.
+
+    Parameters
+    ----------
+    w : ndarray of float64, shape (K, F)
+        w_t, made w_{t+1}.
+    x, x_next : ndarray of float64, shape (K, F)
+        x_t; and where to put x_{t+1}.
+    total : ndarray of int64, shape (K, F)
+        The noised sum over machines, in units of the grid.
+    step : float
+        The learning rate times the resolution over the number of samples: what takes the sum to the step.
+    radius : float
+        Radius of the ball K about 0.
+    weight : float
+        alpha_{t+1} / alpha_{1:t+1}; 1 makes x_{t+1} = w_{t+1}.
+    """
+    w, x, x_next, total = w.ravel(), x.ravel(), x_next.ravel(), total.ravel()
+    squared = 0.0
+    for first in range(0, w.size, BLOCK):
+        squared += _descend(w[first : first + BLOCK], total[first : first + BLOCK], step)
+    factor = shrinkage(squared, radius)
+    for j in range(w.size):
+        w[j] *= factor
+        x_next[j] = (1.0 - weight) * x[j] + weight * w[j]
+
+
+class Iterates:
+    """w_t, the query point x_t and the one before it.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Constants of the run.
+
+    Attributes
+    ----------
+    w, x, x_previous : ndarray of float64, shape (K, F)
+        w_t, x_t and x_{t-1}; all 0 at first (w_1 = x_1 = x_0 = 0).
+    mean : ndarray of float64, shape (K, F), or None
+        Mean of the query points that were visited, where that is the output.
+    direction : ndarray of int64, shape (K, F), or None
+        The noised sum of the last step, in units of the grid, where it is known; valid until the next round.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        shape = (schedule.classes, schedule.features)
+        self.schedule = schedule
+        self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
+        self.mean = aligned_zeros(shape, np.float64) if schedule.takes_mean else None
+        self.direction: NDArray[np.int64] | None = None
+
+    def public(self) -> dict[str, NDArray[np.float64]]:
+        """Return by name what every rank holds, whatever the server: what gradients and the output need."""
+        arrays = {"x": self.x, "x_previous": self.x_previous}
+        return arrays if self.mean is None else {**arrays, "mean": self.mean}
+
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """Return by name all that the next step depends on, which a checkpoint holds."""
+        return {"w": self.w, **self.public()}
+
+    @property
+    def output(self) -> NDArray[np.float64]:
+        """What the method puts out if the round that was visited last is its last."""
+        return self.x if self.mean is None else self.mean
+
+    def visit(self, t: int) -> NDArray[np.float64]:
+        """Return the output, having counted the query point of round t in the mean where that is it."""
+        if self.mean is not None:
+            self.mean += (self.x - self.mean) / t
+        return self.output
+
+    def step_size(self, t: int) -> float:
+        """Return by what the integers of the sum of round t are multiplied to make a step."""
+        schedule = self.schedule
+        return schedule.rate(t) * schedule.resolution / (schedule.machines * schedule.sampling.size(t))
+
+    def step(self, t: int, total: NDArray[np.int64]) -> None:
+        """Move from round t to round t + 1 with the noised sum of the machines' messages."""
+        self.direction = total
+        self.move(t, total, self.step_size(t))
+
+    def move(self, t: int, total: NDArray[np.int64], step: float) -> None:
+        """Subtract ``step * total`` from w_t, project, and average."""
+        weight = self.schedule.query.averaging_weight(t + 1)
+        take_step(self.w, self.x, self.x_previous, total, step, self.schedule.radius, weight)
+        self.advance()
+
+    def advance(self) -> None:
+        """Make the buffer that received x_{t+1} the query point, and x_t the one before it."""
+        self.x, self.x_previous = self.x_previous, self.x

@@ -1,0 +1,356 @@
+"""What a method is to the rest of the package: its options, samples, messages, noise, steps and output.
+
+Method modules are imported to list their options, so what is slow to import waits until a run needs it.
+"""
+
+import math
+from abc import ABC
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from mu2mpi.errors import InputError
+from mu2mpi.federation.estimators import Estimator, Query
+
+if TYPE_CHECKING:
+    from mu2mpi.federation.iterates import Iterates
+    from mu2mpi.federation.sampling import Sampling
+    from mu2mpi.federation.schedule import Schedule
+    from mu2mpi.privacy.guarantee import Budget
+    from mu2mpi.privacy.mechanisms.base import Mechanism, Messages
+    from mu2mpi.problem.base import Problem
+
+__all__ = ["Asked", "Method", "Options", "Sizes", "Task", "check_batch"]
+
+
+class Options(BaseModel):
+    """Options that a method has beside those of every experiment; each with a default and a description."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Asked(Protocol):
+    """What the user said that a method may refuse: settings of an experiment, None where they are not set."""
+
+    @property
+    def server(self) -> str:
+        """``"untrusted"`` or ``"trusted"``."""
+
+    @property
+    def rho(self) -> float:
+        """Privacy; infinite for no noise."""
+
+    @property
+    def machines(self) -> int | None:
+        """M."""
+
+    @property
+    def clip_norm(self) -> float | None:
+        """C."""
+
+    @property
+    def eta_scale(self) -> float | None:
+        """The learning rate, in units of the largest."""
+
+    @property
+    def evaluations(self) -> int | None:
+        """At how many rounds loss is measured."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a run is to do, with nothing open but what its method chooses.
+
+    Attributes
+    ----------
+    problem : Problem
+        The loss.
+    server : str
+        ``"untrusted"`` or ``"trusted"``.
+    machines : int
+        M.
+    samples : int
+        How many training samples each machine has, n.
+    most : int or None
+        How many it can use; None if more are made as they are needed.
+    classes, features : int
+        K and F (with the bias).
+    diameter : float
+        D.
+    unit_norm : bool
+        Whether samples are scaled to norm 1.
+    budget : Budget
+        What may be spent.
+    mechanism : str
+        The name of the noise's mechanism; that of the method's own if the user chose none.
+    G, L : float
+        Norm that no gradient passes, and smoothness.
+    clip_norm, eta_scale : float or None
+        As the user set them.
+    aggregate_noise : bool
+        Whether the noise of all machines is drawn as one.
+    options : Options
+        The method's own.
+    """
+
+    problem: "Problem"
+    server: str
+    machines: int
+    samples: int
+    most: int | None
+    classes: int
+    features: int
+    diameter: float
+    unit_norm: bool
+    budget: "Budget"
+    mechanism: str
+    G: float
+    L: float
+    clip_norm: float | None = None
+    eta_scale: float | None = None
+    aggregate_noise: bool = False
+    options: Any = None
+
+    @property
+    def d(self) -> int:
+        """Number of coordinates of the model."""
+        return self.classes * self.features
+
+    @property
+    def shared(self) -> float:
+        """By what the average over machines has less noise than one draw: sqrt(M) or M."""
+        return self.machines if self.server == "trusted" else math.sqrt(self.machines)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How long a run is, and which samples it uses.
+
+    Attributes
+    ----------
+    rounds : int
+        T.
+    sampling : Sampling
+        Which of its samples each machine uses in which round.
+    options : dict
+        Those of the method that were left open, with their values.
+    """
+
+    rounds: int
+    sampling: "Sampling"
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class Method(ABC):
+    """An estimator at a query point, with its own sampling, noise and steps.
+
+    By default machines use a fresh sample in each round, Gaussian noise hides what they send, and every step
+    is the learning rate times the average of messages.
+
+    Attributes
+    ----------
+    name, title : str
+        What the user calls it, and figures.
+    summary : str
+        A few words for its place in the help.
+    options : type
+        Its options.
+    estimator, query : Estimator, Query
+        What machines send, and where they take gradients.
+    mechanism : str
+        The name of the mechanism that hides what they send, unless the user names another.
+    presets : tuple of str
+        Those of its options that choose other settings, and mean nothing else: see `preset`.
+    takes_mean : bool
+        Whether the output is the mean of all query points, or the last of them.
+    is_switched : bool
+        Whether it may also be chosen by the names of its estimator and query point, as a part of another.
+    """
+
+    kind: ClassVar[str] = "methods"
+    name: ClassVar[str]
+    title: ClassVar[str]
+    summary: ClassVar[str] = ""
+    options: ClassVar[type[Options]] = Options
+    estimator: Estimator
+    query: Query
+    mechanism: ClassVar[str] = "gaussian"
+    presets: ClassVar[tuple[str, ...]] = ()
+    takes_mean: ClassVar[bool] = False
+    is_switched: ClassVar[bool] = False
+
+    def chosen(self, options: Any) -> "Method":
+        """Return the method that its options ask for: itself, but for one with switches."""
+        return self
+
+    def check(self, asked: Asked, options: Any) -> None:  # noqa: B027 - most take all
+        """Make sure that settings go together.
+
+        Raises
+        ------
+        ValueError
+            If they do not; the message says what would.
+        """
+
+    def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int | None, dict[str, Any]]:
+        """Return how many samples of a machine an audit needs, and options for it that are left open.
+
+        As few as hide the attacked one least, where they are drawn at random; None for as many as are used.
+        """
+        return None, {}
+
+    def preset(self, asked: Asked, options: Any) -> dict[str, Any]:
+        """Return what options of the method choose of other settings, once M is known."""
+        return {}
+
+    def sizes(self, task: Task, rounds: int | None) -> Sizes:
+        """Return how long a run is: a fresh sample in each round, and as many rounds as the samples last.
+
+        Raises
+        ------
+        InputError
+            If a machine has too few samples.
+        """
+        from mu2mpi.federation.sampling import Fresh
+
+        rounds = rounds or task.samples
+        return Sizes(rounds, Fresh(rounds))
+
+    def increment_bound(self, task: Task) -> float:
+        """Return the norm that what one sample adds to a message never passes (Lemma 4.2)."""
+        return self.estimator.bound(task.G, task.L, task.diameter, self.query)
+
+    def clip_norm(self, task: Task) -> float:
+        """Return the norm to which that is clipped: its bound, or less if the user says.
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        """
+        S = self.increment_bound(task)
+        clip = S if task.clip_norm is None else min(task.clip_norm, S)
+        if math.isinf(clip):
+            raise InputError("increments of this method have no bound, so it needs a clip_norm")
+        return clip
+
+    def messages(self, task: Task, sizes: Sizes) -> "Messages":
+        """Return what is to be hidden."""
+        from mu2mpi.privacy.mechanisms.base import Messages
+
+        sampling = sizes.sampling
+        return Messages(
+            rounds=sizes.rounds,
+            machines=task.machines,
+            parameters=task.d,
+            clip_norm=self.clip_norm(task),
+            gradient_norm=task.G,
+            touched=self.estimator.touched(sizes.rounds) if sampling.once else sizes.rounds,
+            summed=sampling.most * (sizes.rounds if self.estimator.lasts else 1),
+            samples=sampling.owned,
+            drawn=float(sampling.size(1)),
+            draws=task.machines if task.aggregate_noise else 1,
+        )
+
+    def largest_rate(self, task: Task, sizes: Sizes) -> float:
+        """Return the learning rate that no noise would make smaller."""
+        return 1 / (4 * task.L * sizes.rounds) if self.query.averages else 1 / task.L
+
+    def base_rate(self, task: Task, sizes: Sizes, mechanism: "Mechanism") -> float:
+        """Return the learning rate of the method's theory.
+
+        For gradients at averages D / sqrt(V sum of t^2), and at iterates 1 / (1 / largest + sqrt(V T) / D):
+        V = C^2 / (M K) + d sigma^2 / (N K)^2 bounds the squared error of a gradient that is averaged over
+        batches of K.
+
+        References
+        ----------
+        Cutkosky, "Anytime online-to-batch, optimism and acceleration", 2019; Dekel et al., "Optimal
+        distributed online prediction using mini-batches", 2012. See docs/methods.md.
+        """
+        T, D, largest = sizes.rounds, task.diameter, self.largest_rate(task, sizes)
+        error = self.error(task, sizes, mechanism)
+        if self.query.averages:
+            return min(D / (error * math.sqrt(T * (T + 1) * (2 * T + 1) / 6)), largest)
+        return 1 / (1 / largest + error * math.sqrt(T) / D)
+
+    def error(self, task: Task, sizes: Sizes, mechanism: "Mechanism") -> float:
+        """Return the root of what the squared error of an average gradient is at most in expectation."""
+        size = sizes.sampling.drawn(sizes.rounds) / sizes.rounds
+        noise = math.sqrt(task.d) * mechanism.sigma / (task.shared * size)
+        return math.hypot(mechanism.clip_norm / math.sqrt(task.machines * size), noise)
+
+    def rate(self, eta: float, rounds: int, t: int) -> float:
+        """Return by what the averaged message of round t is multiplied: it estimates k_t f'(x_t)."""
+        return eta * self.query.importance(t)
+
+    def loss_bound(self, task: Task, sizes: Sizes, mechanism: "Mechanism", is_own_rate: bool) -> float:
+        """Return what the expected excess loss is at most, in nats; NaN if nothing is known."""
+        return math.nan
+
+    def iterates(self, schedule: "Schedule") -> "Iterates":
+        """Return where the server begins, and how it moves."""
+        from mu2mpi.federation.iterates import Iterates
+
+        return Iterates(schedule)
+
+    def schedule(self, task: Task, sizes: Sizes) -> "Schedule":
+        """Return the constants of a run.
+
+        Raises
+        ------
+        InputError
+            If no noise or no grid keeps to what is asked for, or some constant is not a finite number.
+        """
+        from functools import partial
+
+        from mu2mpi.federation.schedule import Schedule
+        from mu2mpi.privacy.noise import MAX_COORDINATES, MAX_NUMBER
+        from mu2mpi.registry import find
+
+        messages = self.messages(task, sizes)
+        if task.d > MAX_COORDINATES or max(task.machines, sizes.rounds) > MAX_NUMBER:
+            raise InputError(
+                f"{task.d} coordinates, {task.machines} machines and {sizes.rounds} rounds are more than the "
+                f"noise has numbers for: at most {MAX_COORDINATES}, {MAX_NUMBER} and {MAX_NUMBER}"
+            )
+        mechanism: Mechanism = find("mechanisms", task.mechanism).calibrate(task.budget, messages)
+        theory = self.base_rate(task, sizes, mechanism)
+        eta = theory if task.eta_scale is None else task.eta_scale * self.largest_rate(task, sizes)
+        if not (math.isfinite(mechanism.sigma) and eta > 0):
+            raise InputError(
+                f"rho = {task.budget.rho:g} and diameter = {task.diameter:g} leave the range of "
+                "floating-point numbers"
+            )
+        return Schedule(
+            problem=task.problem,
+            estimator=self.estimator,
+            query=self.query,
+            sampling=sizes.sampling,
+            mechanism=mechanism,
+            server=task.server,
+            machines=task.machines,
+            rounds=sizes.rounds,
+            classes=task.classes,
+            features=task.features,
+            radius=task.diameter / 2,
+            unit_norm=task.unit_norm,
+            G=task.G,
+            L=task.L,
+            S=self.increment_bound(task),
+            eta=eta,
+            rate=partial(self.rate, eta, sizes.rounds),
+            takes_mean=self.takes_mean,
+            make_iterates=self.iterates,
+            loss_bound=self.loss_bound(task, sizes, mechanism, eta == theory),
+            aggregate_noise=task.aggregate_noise,
+        )
+
+
+def check_batch(batch: int, most: int, whose: str) -> None:
+    """Raise InputError if a round would draw more samples than there are."""
+    if batch > most:
+        raise InputError(
+            f"batch = {batch} is more than the {most} samples of {whose}; give at most --batch {most}"
+        )

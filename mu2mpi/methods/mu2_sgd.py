@@ -1,0 +1,131 @@
+"""The paper's mu^2-SGD: corrected momentum at weighted averages of the iterates (Algorithms 1 and 2)."""
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from mu2mpi.errors import InputError
+from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
+from mu2mpi.methods.base import Asked, Method, Options, Sizes, Task
+from mu2mpi.registry import find, names, register
+
+if TYPE_CHECKING:
+    from mu2mpi.privacy.mechanisms.base import Mechanism
+
+__all__ = ["Mu2Options", "Mu2Sgd"]
+
+CLIP_NORM = 0.75
+"""About the norm of an increment of samples of norm 1 while a model is being learned, and half of G."""
+
+DIAMETER = 200.0
+"""So wide that the ball hardly matters."""
+
+NOISE = 1.5
+"""Standard deviation of the noise that each weight of w_T gathers over all rounds, were there no ball. That
+of logits is the same, since samples have norm 1."""
+
+PER_MACHINE = 16.0
+"""Largest learning rate for each machine, in units of 1/(4LT), however little noise there is: beyond it, w
+follows single samples."""
+
+
+class Mu2Options(Options):
+    """Switches that take the method apart, and settings that learn more than those of the theorems."""
+
+    estimator: Literal["corrected-momentum", "gradient"] = Field(
+        "corrected-momentum",
+        description="what machines send: corrected momentum, or the gradient of a fresh sample alone",
+    )
+    query: Literal["average", "iterate"] = Field(
+        "average",
+        description="where gradients are taken: at the weighted average of the iterates, or at the last one",
+    )
+    preset: Literal["practical"] | None = Field(
+        None,
+        description="practical chooses normalize, clip-norm, diameter and eta-scale from M, rho and server "
+        "alone, but for those that are given [default: the paper's settings]",
+    )
+
+
+class Mu2Sgd(Method):
+    """Algorithm 1 (untrusted server) and Algorithm 2 (trusted server)."""
+
+    name, title = "mu2-sgd", "μ²-SGD"
+    summary = "the paper's mu^2-SGD, of which --estimator and --query switch a part off each"
+    options, presets = Mu2Options, ("preset",)
+    estimator, query = CORRECTED_MOMENTUM, AVERAGE
+
+    def chosen(self, options: Any) -> Method:
+        """Return the method that consists of the estimator and the query point that were asked for."""
+        wanted = options.estimator, options.query
+        if wanted == (self.estimator.name, self.query.name):
+            return self
+        for name in names("methods"):
+            method: Method = find("methods", name)
+            if method.is_switched and (method.estimator.name, method.query.name) == wanted:
+                return method
+        raise InputError(f"no method has the estimator {wanted[0]} and the query point {wanted[1]}")
+
+    def check(self, asked: Asked, options: Any) -> None:
+        """Refuse a preset of another method's, and what the method that was chosen refuses."""
+        method = self.chosen(options)
+        if method is self:
+            return
+        if options.preset is not None:
+            raise ValueError(
+                "preset chooses settings of mu^2-SGD alone: method = mu2-sgd, estimator = "
+                "corrected-momentum, query = average"
+            )
+        method.check(asked, options)
+
+    def preset(self, asked: Asked, options: Any) -> dict[str, Any]:
+        """Return the settings of the practical mode: beyond the theorems, from public quantities alone.
+
+        They depend on M, rho, the server and a clipping norm of the user's, never on data. The step size
+        makes the noise of w_T, eta sigma sqrt(T) for the average over machines, the same in all runs: it is
+        the first term of the theorem's min(rho D N / (2 C T sqrt(d)), 1/(4LT)) with `NOISE` for D / sqrt(d),
+        where N is sqrt(M) for the untrusted and M for the trusted server.
+        """
+        if options.preset is None:
+            return {}
+        M = asked.machines or 1
+        shared = M if asked.server == "trusted" else math.sqrt(M)
+        eta_scale = min(NOISE * asked.rho * shared / (asked.clip_norm or CLIP_NORM), PER_MACHINE * M)
+        return {
+            "normalize": "unit",
+            "clip_norm": CLIP_NORM,
+            "diameter": DIAMETER,
+            # Rounded, so that all processors agree.
+            "eta_scale": float(f"{eta_scale:.4g}"),
+        }
+
+    def base_rate(self, task: Task, sizes: Sizes, mechanism: "Mechanism") -> float:
+        """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)): Theorems 5.2 and 6.2."""
+        T, D, C = sizes.rounds, task.diameter, mechanism.clip_norm
+        learned = task.budget.rho * D * task.shared / (2 * C * T * math.sqrt(task.d))
+        return min(learned, self.largest_rate(task, sizes))
+
+    def rate(self, eta: float, rounds: int, t: int) -> float:
+        """Return eta: the message of round t is weighted with alpha_t already."""
+        return eta
+
+    def loss_bound(self, task: Task, sizes: Sizes, mechanism: "Mechanism", is_own_rate: bool) -> float:
+        """Return 4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)).
+
+        The norm G* of the gradient at the minimum and the deviation s of the increments are not known; they
+        are replaced by what the theorem says that they are at most, G and S = G + 2LD. It does not apply
+        where increments are clipped to less than S, or eta is another than its own.
+
+        References
+        ----------
+        Theorem 5.2 for the untrusted and Theorem 6.2 for the trusted server.
+        """
+        D, M, T, S = task.diameter, task.machines, sizes.rounds, self.increment_bound(task)
+        if mechanism.clip_norm < S or not is_own_rate:
+            return math.nan
+        noise = 2 * S * math.sqrt(task.d) / (task.budget.rho * T * task.shared)
+        return 4 * D * (S / T + noise + S / math.sqrt(T * M))
+
+
+register(Mu2Sgd())

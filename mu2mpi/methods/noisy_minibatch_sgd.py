@@ -1,0 +1,82 @@
+"""Noisy minibatch SGD: each machine draws K of its samples with replacement in each round."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from mu2mpi.federation.estimators import GRADIENT, ITERATE
+from mu2mpi.methods.base import Method, Options, Sizes, Task, check_batch
+from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    from mu2mpi.privacy.mechanisms.base import Mechanism
+
+__all__ = ["NoisyMinibatchSgd", "theorem_rounds"]
+
+
+class MinibatchOptions(Options):
+    """How many samples are drawn."""
+
+    batch: int | None = Field(
+        None,
+        ge=1,
+        lt=2**32,
+        description="samples K that each machine draws in a round [default: that of its theorem]",
+    )
+
+
+class NoisyMinibatchSgd(Method):
+    """Lowy and Razaviyayn, "Private federated learning without a trusted server", 2023."""
+
+    name, title = "noisy-minibatch-sgd", "noisy minibatch SGD"
+    summary = "gradients of minibatches that are drawn with replacement"
+    options = MinibatchOptions
+    estimator, query = GRADIENT, ITERATE
+    mechanism = "replacement"
+    takes_mean = True
+
+    def sizes(self, task: Task, rounds: int | None) -> Sizes:
+        """Return the rounds of Theorem D.2, and the fewest samples for which its noise suffices."""
+        from mu2mpi.federation.sampling import WithReplacement
+        from mu2mpi.privacy.mechanisms.replacement import fewest_drawn
+
+        rounds = rounds or theorem_rounds(task, self.clip_norm(task))
+        budget = task.budget
+        wanted = 1
+        if math.isfinite(budget.epsilon):
+            wanted = fewest_drawn(task.samples, rounds, budget.epsilon, budget.delta)
+        batch = task.options.batch or wanted
+        check_batch(batch, max(task.samples, wanted), "a machine")
+        return Sizes(rounds, WithReplacement(task.samples, batch), {"batch": batch})
+
+    def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
+        """Return as many samples as rounds: of one, every message would tell."""
+        return rounds, {}
+
+    def error(self, task: Task, sizes: Sizes, mechanism: "Mechanism") -> float:
+        """Return the error of a gradient, with what it costs others to use the same samples again."""
+        again = 2 * mechanism.clip_norm * math.sqrt(sizes.rounds / (task.samples * task.machines))
+        return math.hypot(super().error(task, sizes, mechanism), again)
+
+
+def theorem_rounds(task: Task, G: float) -> int:
+    """Return the number of rounds R: (L D sqrt(M) / G) min(sqrt(n), e n / sqrt(d)) + min(n M, e^2 n^2 M / d).
+
+    Parameters
+    ----------
+    task : Task
+        Of its budget the epsilon e; infinite for no noise.
+    G : float
+        The norm that no gradient passes.
+
+    References
+    ----------
+    Lowy and Razaviyayn, 2023, Theorem D.2; rounded up.
+    """
+    n, M, d, epsilon = task.samples, task.machines, task.d, task.budget.epsilon
+    smooth = task.L * task.diameter * math.sqrt(M) / G * min(math.sqrt(n), epsilon * n / math.sqrt(d))
+    return math.ceil(smooth + min(n * M, epsilon**2 * n**2 * M / d))
+
+
+register(NoisyMinibatchSgd())

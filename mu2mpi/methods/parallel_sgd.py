@@ -1,0 +1,19 @@
+"""Noisy parallel SGD: plain gradients at the iterates, of which the mean is put out."""
+
+from mu2mpi.federation.estimators import GRADIENT, ITERATE
+from mu2mpi.methods.base import Method
+from mu2mpi.registry import register
+
+__all__ = ["ParallelSgd"]
+
+
+class ParallelSgd(Method):
+    """Dekel et al., "Optimal distributed online prediction using mini-batches", 2012."""
+
+    name, title, summary = "parallel-sgd", "noisy parallel SGD", "gradients at iterates"
+    estimator, query = GRADIENT, ITERATE
+    is_switched = True
+    takes_mean = True
+
+
+register(ParallelSgd())

@@ -1,0 +1,135 @@
+"""Snowball SGD: growing batches, so that the noise of the steps to come hides every sample as well.
+
+Only the last iterate is protected, from whoever sees no other.
+"""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from mu2mpi.errors import InputError
+from mu2mpi.federation.estimators import GRADIENT, ITERATE
+from mu2mpi.methods.base import Asked, Method, Sizes, Task
+from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    from mu2mpi.federation.iterates import Iterates
+    from mu2mpi.federation.schedule import Schedule
+    from mu2mpi.privacy.mechanisms.base import Mechanism
+
+__all__ = ["SnowballSgd"]
+
+LOOSENESS = 1 + 2.0**-10
+"""By what the norm C that noise is scaled to exceeds G: rounded gradients keep to it without being clipped.
+
+A clipped gradient may be no gradient of a convex function, and its step no contraction.
+"""
+
+CONTRACTING = 2 * (1 - 2.0**-18)
+"""Up to so many times 1 / L steps contract, also where features exceed 1 by what the loader lets pass."""
+
+
+class SnowballSgd(Method):
+    """Feldman, Koren and Talwar, "Private stochastic convex optimization", 2020."""
+
+    name, title = "snowball-sgd", "Snowball SGD (last iterate alone)"
+    summary = "gradients of growing batches, which protects the last iterate alone"
+    estimator, query = GRADIENT, ITERATE
+    mechanism = "last-iterate"
+
+    def check(self, asked: Asked, options: Any) -> None:
+        """Make sure that nobody sees an iterate who must not, that steps contract, and what is measured."""
+        if asked.server == "untrusted" and (asked.machines or 1) > 1:
+            raise ValueError(
+                "method = snowball-sgd protects the last iterate alone, from whoever sees no other, and with "
+                "an untrusted server that server and all machines see the others; give --server trusted, or "
+                "--machines 1"
+            )
+        if asked.clip_norm is not None:
+            raise ValueError(
+                "method = snowball-sgd takes gradients as they are: its privacy needs steps that contract, "
+                "and those with clipped gradients need not; leave --clip-norm out"
+            )
+        if asked.eta_scale is not None and asked.eta_scale > 1:
+            raise ValueError(
+                f"eta_scale = {asked.eta_scale:g} is in units of 2/L, and steps of method = snowball-sgd "
+                "that are longer do not contract, so that nothing is known of its privacy; give at most 1"
+            )
+        if asked.evaluations is not None and asked.evaluations > 1:
+            raise ValueError(
+                "method = snowball-sgd protects the last iterate alone, so that is where loss and accuracy "
+                "are measured; give --evaluations 1, or leave it out"
+            )
+
+    def sizes(self, task: Task, rounds: int | None) -> Sizes:
+        """Return as many steps as the samples allow, and a last round that shows what they made.
+
+        That round takes no step, so it needs no samples.
+        """
+        from mu2mpi.data.partition import check_rounds
+        from mu2mpi.federation.sampling import Batches
+        from mu2mpi.privacy.iteration import growing_batches
+        from mu2mpi.privacy.mechanisms.last_iterate import check_steps, growth_of, most_steps
+
+        growth = growth_of(task.machines, task.d, task.budget.rho)
+        if rounds is None:
+            rounds = most_steps(task.samples, growth) + 1
+            if rounds == 1:
+                raise InputError(
+                    f"snowball-sgd with rho = {task.budget.rho:g} needs a last batch of "
+                    f"{math.ceil(growth):,} samples of each machine, which has {task.samples:,}; give "
+                    "a larger rho, or more machines or samples"
+                )
+        check_steps(rounds)
+        if task.most is not None:
+            # Each step takes a sample at least, and it takes memory to say how many more.
+            check_rounds(task.most, task.machines, rounds, rounds - 1)
+        return Sizes(rounds, Batches.of([*growing_batches(rounds - 1, growth), 0]))
+
+    def clip_norm(self, task: Task) -> float:
+        """Return a norm that rounded gradients keep to without being clipped."""
+        return task.G * LOOSENESS if task.clip_norm is None else task.clip_norm
+
+    def largest_rate(self, task: Task, sizes: Sizes) -> float:
+        """Return about 2 / L, up to which steps contract."""
+        return CONTRACTING / task.L
+
+    def base_rate(self, task: Task, sizes: Sizes, mechanism: "Mechanism") -> float:
+        """Return D / (G' sqrt(N)) with E ||g||^2 <= G'^2, noise included, but at most about 2 / L.
+
+        References
+        ----------
+        Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal",
+        2019.
+        """
+        noise = mechanism.sigma / task.machines
+        error = math.hypot(mechanism.clip_norm, math.sqrt(task.d) * noise)
+        return min(task.diameter / (error * math.sqrt(sizes.rounds - 1)), self.largest_rate(task, sizes))
+
+    def schedule(self, task: Task, sizes: Sizes) -> "Schedule":
+        """Return the constants of a run, of which rounding errors and the last grid are checked."""
+        from mu2mpi.federation.landing import check_arithmetic, largest_landing
+
+        schedule = super().schedule(task, sizes)
+        if schedule.is_noisy:
+            if schedule.radius > largest_landing(schedule):
+                raise InputError(
+                    f"the last of {sizes.rounds} rounds has too little noise beside diameter = "
+                    f"{task.diameter:g} for integers of 64 bits; give fewer rounds or a smaller diameter"
+                )
+            check_arithmetic(schedule, task.budget.rho)
+        return schedule
+
+    def rate(self, eta: float, rounds: int, t: int) -> float:
+        """Return a rate that is halved again and again: the last iterate has to be good by itself."""
+        from mu2mpi.privacy.iteration import halving_steps
+
+        return eta * float(halving_steps(rounds - 1)[t - 1])
+
+    def iterates(self, schedule: "Schedule") -> "Iterates":
+        """Return iterates whose last step alone is seen."""
+        from mu2mpi.federation.landing import LandingIterates
+
+        return LandingIterates(schedule)
+
+
+register(SnowballSgd())

@@ -1,0 +1,47 @@
+"""STORM: corrected momentum at the iterates themselves."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, ITERATE
+from mu2mpi.methods.base import Asked, Method, Sizes, Task
+from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    from mu2mpi.privacy.mechanisms.base import Mechanism
+
+__all__ = ["Storm"]
+
+
+class Storm(Method):
+    """Cutkosky and Orabona, "Momentum-based variance reduction in non-convex SGD", 2019."""
+
+    name, title, summary = "storm", "STORM", "corrected momentum at iterates"
+    estimator, query = CORRECTED_MOMENTUM, ITERATE
+    is_switched = True
+
+    def check(self, asked: Asked, options: Any) -> None:
+        """Ask for a clipping norm."""
+        if asked.clip_norm is None:
+            raise ValueError(
+                "estimator = corrected-momentum at query = iterate needs a clip_norm: iterates may lie a "
+                "diameter apart in any round, so increments have no bound that noise could be scaled to; "
+                "give --clip-norm, or query = average, where none passes G + 2LD"
+            )
+
+    def largest_rate(self, task: Task, sizes: Sizes) -> float:
+        """Return 1 / (9 L)."""
+        return 1 / (9 * task.L)
+
+    def base_rate(self, task: Task, sizes: Sizes, mechanism: "Mechanism") -> float:
+        """Return min(rho D N / (2 C sqrt(d T)), 1 / (9 L)); see docs/methods.md."""
+        C, D = mechanism.clip_norm, task.diameter
+        learned = task.budget.rho * D * task.shared / (2 * C * math.sqrt(task.d) * math.sqrt(sizes.rounds))
+        return min(learned, self.largest_rate(task, sizes))
+
+    def rate(self, eta: float, rounds: int, t: int) -> float:
+        """Return eta / (t sqrt(t + 1)): steps become smaller, and messages are weighted with t."""
+        return eta / (t * math.sqrt(t + 1))
+
+
+register(Storm())

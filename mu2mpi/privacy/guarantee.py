@@ -1,0 +1,134 @@
+"""What is asked of privacy, and what is known of it: values that can be compared and composed."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from mu2mpi.privacy.accountant import epsilon_exact, epsilon_paper
+from mu2mpi.privacy.sampler import EXACT, Deviation, with_sampler
+
+__all__ = ["Approximate", "Budget", "Gaussian", "Guarantee"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may spend.
+
+    Attributes
+    ----------
+    rho : float
+        All releases together may be as private as one Gaussian mechanism with sensitivity rho and standard
+        deviation 1; infinite for no noise.
+    epsilon, delta : float
+        The same as an epsilon at a delta, for mechanisms that no rho describes.
+    """
+
+    rho: float
+    epsilon: float
+    delta: float
+
+
+class Guarantee(ABC):
+    """What is seen reveals at most this of one sample; the sum of guarantees is that of all that is seen."""
+
+    rho: float | None = None
+    """That of a Gaussian mechanism, if it is as private as one."""
+
+    @abstractmethod
+    def exact(self, delta: float) -> float:
+        """Return the epsilon at a delta, were the noise exact."""
+
+    @abstractmethod
+    def epsilon(self, delta: float) -> float:
+        """Return the epsilon at a delta, with the noise as it is drawn."""
+
+    def lemma(self, delta: float) -> float:
+        """Return the epsilon that the paper's lemma gives, or where it says nothing, that of `epsilon`."""
+        return self.epsilon(delta)
+
+    def __add__(self, other: "Guarantee") -> "Guarantee":
+        return Several((*_parts(self), *_parts(other)))
+
+
+@dataclass(frozen=True)
+class Gaussian(Guarantee):
+    """As private as one Gaussian mechanism: (a, a rho^2 / 2)-RDP at every order a > 1.
+
+    Attributes
+    ----------
+    rho : float
+        Sensitivity over standard deviation; infinite without noise.
+    drawn : Deviation
+        How far the noise that is drawn is from exact.
+    """
+
+    rho: float
+    drawn: Deviation = EXACT
+
+    def exact(self, delta: float) -> float:
+        """Return the smallest epsilon that holds."""
+        return epsilon_exact(self.rho, delta)
+
+    def epsilon(self, delta: float) -> float:
+        """Return that with the noise as it is drawn."""
+        return with_sampler(self.exact, delta, self.drawn)
+
+    def lemma(self, delta: float) -> float:
+        """Return the epsilon of Lemma 2.5."""
+        return with_sampler(partial(epsilon_paper, self.rho), delta, self.drawn)
+
+    def __add__(self, other: Guarantee) -> Guarantee:
+        if isinstance(other, Gaussian):
+            return Gaussian(math.hypot(self.rho, other.rho), self.drawn + other.drawn)
+        return super().__add__(other)
+
+
+@dataclass(frozen=True)
+class Approximate(Guarantee):
+    """(epsilon, delta)-private along a curve.
+
+    Attributes
+    ----------
+    exact : callable
+        Takes a delta and returns the epsilon with exact noise.
+    drawn : Deviation
+        How far the noise that is drawn is from exact.
+    """
+
+    curve: Callable[[float], float]
+    drawn: Deviation = EXACT
+
+    def exact(self, delta: float) -> float:
+        """Return the curve's epsilon."""
+        return self.curve(delta)
+
+    def epsilon(self, delta: float) -> float:
+        """Return that with the noise as it is drawn."""
+        return with_sampler(self.exact, delta, self.drawn)
+
+
+@dataclass(frozen=True)
+class Several(Guarantee):
+    """Of several releases that no one curve describes: epsilons and deltas add up.
+
+    Attributes
+    ----------
+    parts : tuple of Guarantee
+        Each gets the same share of delta.
+    """
+
+    parts: tuple[Guarantee, ...]
+
+    def exact(self, delta: float) -> float:
+        """Return the sum of their epsilons with exact noise."""
+        return math.fsum(part.exact(delta / len(self.parts)) for part in self.parts)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the sum of their epsilons."""
+        return math.fsum(part.epsilon(delta / len(self.parts)) for part in self.parts)
+
+
+def _parts(guarantee: Guarantee) -> tuple[Guarantee, ...]:
+    return guarantee.parts if isinstance(guarantee, Several) else (guarantee,)

@@ -1,0 +1,240 @@
+"""What a mechanism is to the rest of the package: noise for a budget, and what has been spent of it."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+from mu2mpi.errors import InputError
+from mu2mpi.privacy.grid import choose_resolution
+from mu2mpi.privacy.guarantee import Budget, Guarantee
+from mu2mpi.privacy.sampler import EXACT, Deviation, deviation
+
+__all__ = ["Concern", "Mechanism", "Messages", "agree"]
+
+
+class Concern(NamedTuple):
+    """Why something is less private than it looks: in a few words, and in a sentence."""
+
+    brief: str
+    full: str
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What is to be hidden: the sums that machines send, or that a server makes of them.
+
+    Attributes
+    ----------
+    rounds, machines, parameters : int
+        T, M and d: how often what is sent, by how many, of how many coordinates.
+    clip_norm : float
+        Norm that nothing passes that one sample adds to a message; another sample moves it by twice this.
+    gradient_norm : float
+        Norm that no gradient passes.
+    touched : int
+        In how many of the messages one sample can be.
+    summed : int
+        How many terms a machine's message can be the sum of.
+    samples : int
+        How many samples each machine uses, or draws from.
+    drawn : float
+        How many of them it uses in the first round, or draws in any.
+    draws : int
+        Over how many machines noise is drawn as one; 1 if each draws its own.
+    """
+
+    rounds: int
+    machines: int
+    parameters: int
+    clip_norm: float
+    gradient_norm: float
+    touched: int
+    summed: int
+    samples: int
+    drawn: float
+    draws: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism(ABC):
+    """Noise that is added to messages, with all that is needed to say what they reveal; plain numbers.
+
+    A subclass adds what its own account needs, and what a file states of it is its attributes.
+
+    Attributes
+    ----------
+    name : str
+        What the user calls it.
+    protects : str
+        What is protected: all that leaves the machines or the server, or less.
+    spends : {"rho", "epsilon"}
+        What of a budget the noise is scaled to: with the same, the rest of the budget changes nothing.
+    shows_messages : bool
+        Whether the guarantee holds for who sees every message, and not for who sees the output alone.
+    clip_norm, rounds, machines, parameters, samples, drawn
+        As of `Messages`.
+    sigma : float
+        Standard deviation of each coordinate of each draw of noise, for the sum over machines.
+    resolution : float
+        Spacing of the grid on which messages lie.
+    """
+
+    kind: ClassVar[str] = "mechanisms"
+    name: ClassVar[str]
+    protects: ClassVar[str] = "all releases"
+    spends: ClassVar[str] = "rho"
+    shows_messages: ClassVar[bool] = True
+
+    clip_norm: float
+    sigma: float
+    resolution: float
+    rounds: int
+    machines: int
+    parameters: int
+    samples: int
+    drawn: float
+
+    @classmethod
+    @abstractmethod
+    def calibrate(cls, budget: Budget, messages: Messages) -> Self:
+        """Return the mechanism with the least noise that keeps to a budget.
+
+        Raises
+        ------
+        InputError
+            If there is none; the message says what would help.
+        """
+
+    @abstractmethod
+    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee | None:
+        """Return what all messages reveal, or those of the first rounds; None if these reveal nothing.
+
+        Parameters
+        ----------
+        rounds : int, optional
+            How many rounds; all by default.
+        draws : int, optional
+            Over how many machines noise was drawn as one.
+        """
+
+    @classmethod
+    def of(cls, messages: Messages, sigma: float, **own: Any) -> Self:
+        """Return the mechanism with this noise, and with a grid that suits it.
+
+        Raises
+        ------
+        InputError
+            If there is no such grid, or so much noise is no number.
+        """
+        if not math.isfinite(sigma):
+            raise InputError("so much noise leaves the range of floating-point numbers; give a larger rho")
+        resolution = choose_resolution(
+            messages.clip_norm,
+            messages.gradient_norm,
+            sigma,
+            messages.parameters,
+            messages.machines,
+            messages.summed,
+            messages.draws,
+        )
+        return cls(sigma=sigma, resolution=resolution, **cls.sizes(messages), **own)
+
+    @staticmethod
+    def sizes(messages: Messages) -> dict[str, Any]:
+        """Return what every mechanism states of the messages that it hides."""
+        names = ("clip_norm", "rounds", "machines", "parameters", "samples", "drawn")
+        return {name: getattr(messages, name) for name in names}
+
+    @property
+    def stated_rho(self) -> float | None:
+        """The rho of all messages, as it was asked for; None where no rho describes them."""
+        if self.spends != "rho":
+            return None
+        rho: float | None = getattr(self, "rho", None)
+        whole = self.guarantee()
+        return rho if rho is not None or whole is None else whole.rho
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether there is noise at all."""
+        return self.sigma > 0
+
+    def sigma_of(self, t: int) -> float:
+        """Return the standard deviation of each draw of noise of round t."""
+        return self.sigma
+
+    def rho_spent(self, rounds: int) -> float:
+        """Return the rho of the first rounds, for the history; NaN where no rho describes them."""
+        spent = self.guarantee(rounds)
+        return 0.0 if spent is None else math.nan if spent.rho is None else spent.rho
+
+    def share(self, first: int, last: int) -> float:
+        """Return the share of the whole rho that a sample spends which is in the messages of these rounds."""
+        return 1.0
+
+    def deviation(self, messages: int, draws: int = 1, smallest: float = 1, largest: float = 1) -> Deviation:
+        """Return how far the noise of some messages is from exact; of them, it lies between two factors."""
+        if not self.is_noisy:
+            return EXACT
+        unit = self.sigma / self.resolution * math.sqrt(draws)
+        return deviation(self.parameters, messages, unit * smallest, unit * largest)
+
+    @property
+    def samples_used(self) -> int:
+        """How many samples of all machines are used, each counted once, or may be."""
+        return self.machines * self.samples
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what a file states of it."""
+        return {"mechanism": self.name, "protects": self.protects, **asdict(self)}
+
+    def faults(self, delta: float) -> list[str]:
+        """Say which of its numbers cannot be; empty if all can."""
+        found = []
+        if not (self.samples > 0 and self.drawn > 0):
+            found.append("samples or drawn is out of range")
+        if math.frexp(self.resolution)[0] != 0.5:
+            found.append(f"resolution = {self.resolution!r} is no power of two, so rounding is not exact")
+        # As in `mu2mpi.privacy.grid.clipping_bound`: rounding may take half of the norm at most.
+        if self.resolution * math.sqrt(self.parameters) > self.clip_norm:
+            found.append(f"clip_norm cannot hold on so coarse a grid as resolution = {self.resolution!r}")
+        return found
+
+    @classmethod
+    def who_sees(cls, server: str) -> str:
+        """Say who it is that learns no more than is claimed."""
+        return WHO.get(server, "Nobody knows who")
+
+    @property
+    def words(self) -> str:
+        """How it is known what is revealed, where no rho says it, and what is kept secret."""
+        return ""
+
+    @property
+    def noise_words(self) -> str:
+        """What else the noise is in proportion to."""
+        return ""
+
+    def concerns(self) -> list[Concern]:
+        """Say what is not protected that a reader may expect to be."""
+        return []
+
+
+WHO = {
+    "untrusted": "Whoever sees everything that leaves the machines, be it the server or another machine,",
+    "trusted": "Whoever sees everything that leaves the server, which itself sees sums without noise,",
+}
+
+
+def agree(claimed: float | None, computed: float | None) -> bool:
+    """Return whether two numbers differ by rounding errors alone."""
+    if claimed is None or computed is None:
+        return claimed is computed
+    return math.isclose(claimed, computed, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def drawn_words(mechanism: Mechanism) -> str:
+    """Say how many samples are drawn in secret."""
+    n = mechanism.samples
+    return f"A machine draws {mechanism.drawn:.6g} of its {n:,} samples in each round, in secret."

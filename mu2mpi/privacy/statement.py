@@ -1,0 +1,232 @@
+"""What a run claims of its privacy, with all that is needed to compute the claims again, and doing so."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self, get_type_hints
+
+from mu2mpi.errors import InputError
+from mu2mpi.privacy.guarantee import Guarantee
+from mu2mpi.privacy.mechanisms.base import Concern, Mechanism, agree
+from mu2mpi.privacy.sampler import is_negligible
+from mu2mpi.registry import find
+
+__all__ = ["ADJACENCY", "LARGE_EPSILON", "UNIT", "PrivacyStatement", "size_concerns"]
+
+ADJACENCY = "replace-one"
+UNIT = "one sample of one machine"
+"""What is replaced."""
+
+LARGE_EPSILON = 10.0
+"""Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyStatement:
+    """The guarantee of one run: neighbours differ in one sample of one machine, which is replaced.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+        The noise, and what it hides.
+    server : str
+        ``"untrusted"``: the guarantee holds for everything that leaves a machine, {q~_{t,i}};
+        ``"trusted"``: for everything that leaves the server, {x_t}. But see what the mechanism protects.
+    delta, epsilon, epsilon_exact : float
+        (epsilon, delta)-DP by the paper's lemma, and the smallest epsilon that holds at this delta. Where no
+        rho describes the releases, both are the one that the mechanism's account gives.
+    epsilon_sampler : float
+        What of `epsilon_exact` is due to noise that is drawn, in place of exact rounded normals.
+    S : float
+        The bound on the norm of what a sample adds, such as G + 2LD.
+    noise : str
+        ``"protocol"``; or ``"aggregate"`` if the noise of all machines was drawn as one: then this is the
+        guarantee of the protocol that was simulated, and not of the messages that were sent.
+    noise_recomputable : bool
+        Whether the noise follows from a seed that is written down, so that nothing is hidden from
+        whoever knows it.
+    adjacency, unit : str
+        Always ``"replace-one"``, and ``"one sample of one machine"``.
+    """
+
+    mechanism: Mechanism
+    server: str
+    delta: float
+    epsilon: float
+    epsilon_exact: float
+    epsilon_sampler: float
+    S: float
+    noise: str = "protocol"
+    noise_recomputable: bool = False
+    adjacency: str = ADJACENCY
+    unit: str = UNIT
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, delta: float, noise: str = "protocol", **others: Any) -> Self:
+        """Return the statement with its epsilons computed.
+
+        Raises
+        ------
+        InputError
+            If an account needs a library that is not installed.
+        """
+        computed: dict[str, Any] = _epsilons(_guarantee(mechanism, noise), delta)
+        return cls(mechanism=mechanism, delta=delta, noise=noise, **computed, **others)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What everything that is seen reveals at most."""
+        return _guarantee(self.mechanism, self.noise)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the mechanism states: to who reads a file, both are one list."""
+        if name.startswith("_") or name == "mechanism":
+            raise AttributeError(name)
+        return getattr(self.mechanism, name)
+
+    @property
+    def rho(self) -> float | None:
+        """The rho of all that is seen, as it was asked for, or None where none describes it."""
+        return self.mechanism.stated_rho
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether there is a guarantee at all."""
+        return self.mechanism.is_noisy
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what a file states, by name: plain texts and numbers."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "mechanism"}
+        rho = {} if self.rho is None else {"rho": self.rho}
+        return {**own, **rho, **self.mechanism.attributes()}
+
+    @classmethod
+    def from_attributes(cls, attributes: Mapping[str, Any]) -> Self:
+        """Return the statement that a file holds.
+
+        Raises
+        ------
+        KeyError
+            If something is not there.
+        InputError
+            If its mechanism is not known.
+        """
+        kind: type[Mechanism] = find("mechanisms", str(attributes["mechanism"]))
+        if attributes["protects"] != kind.protects:
+            raise InputError(f"the mechanism {kind.name!r} does not protect {attributes['protects']!r}")
+        return cls(mechanism=kind(**_values(kind, attributes)), **_values(cls, attributes))
+
+    def mismatches(self) -> list[str]:
+        """Say what is claimed that does not follow from the statement's own numbers; empty if all does."""
+        mechanism = self.mechanism
+        found = [
+            f"{name} is {value!r}, and there is only {' and '.join(map(repr, known))}"
+            for name, value, known in (
+                ("server", self.server, ("untrusted", "trusted")),
+                ("noise", self.noise, ("protocol", "aggregate")),
+                ("adjacency", self.adjacency, (ADJACENCY,)),
+                ("unit", self.unit, (UNIT,)),
+            )
+            if value not in known
+        ]
+        if not (0 < self.delta < 1 and mechanism.clip_norm > 0 and mechanism.sigma >= 0):
+            return [*found, "delta, clip_norm or sigma is out of range, so nothing can be computed"]
+        if faults := mechanism.faults(self.delta):
+            return [*found, *faults]
+        guarantee = self.guarantee
+        truth = {"rho": guarantee.rho, **_epsilons(guarantee, self.delta)}
+        return found + [
+            f"{name} = {_text(getattr(self, name))} is claimed, but {mechanism.rounds:,} rounds with sigma = "
+            f"{mechanism.sigma:.10g} and clip_norm = {mechanism.clip_norm:.10g} give {_text(value)}"
+            for name, value in truth.items()
+            if not agree(getattr(self, name), value)
+        ]
+
+    def check_sampler(self) -> None:
+        """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them."""
+        if not is_negligible(self.epsilon_exact, self.guarantee.exact(self.delta), self.delta):
+            raise InputError(
+                f"{self.mechanism.rounds:,} rounds of {self.mechanism.parameters:,} coordinates take more "
+                "draws of noise than are known to be as good as exact ones; give fewer rounds, or a larger "
+                "rho"
+            )
+
+    def concerns(self, samples: int | None = None) -> list[Concern]:
+        """Say what is not private about a run, or would not be.
+
+        Parameters
+        ----------
+        samples : int, optional
+            Number of samples n of all machines; by default as many as the run used.
+        """
+        if not self.is_noisy:
+            return [Concern("no noise", "No noise was added: there is no privacy guarantee at all.")]
+        found = []
+        if self.noise_recomputable:
+            found.append(
+                Concern(
+                    "its seed is written down",
+                    "The noise follows from the seed, which is written down: against anyone who knows it "
+                    "there is no guarantee. Leave the seed out for data that are private.",
+                )
+            )
+        found += self.mechanism.concerns()
+        if self.noise == "aggregate":
+            found.append(
+                Concern(
+                    "noise = aggregate",
+                    "The noise of all machines is drawn as one (noise = aggregate): this is the guarantee of "
+                    "the protocol that is simulated, and not of the messages that are sent.",
+                )
+            )
+        held = self.mechanism.machines * self.mechanism.samples
+        return found + size_concerns(self.epsilon_exact, self.delta, samples or held)
+
+
+def _guarantee(mechanism: Mechanism, noise: str) -> Guarantee:
+    guarantee = mechanism.guarantee(draws=mechanism.machines if noise == "aggregate" else 1)
+    if guarantee is None:
+        raise RuntimeError("a mechanism has to say what all of its messages reveal")
+    return guarantee
+
+
+def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, float]:
+    epsilon, exact = guarantee.epsilon(delta), guarantee.exact(delta)
+    return {
+        "epsilon": guarantee.lemma(delta),
+        "epsilon_exact": epsilon,
+        "epsilon_sampler": epsilon - exact if math.isfinite(exact) else 0.0,
+    }
+
+
+def _values(kind: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a dataclass of plain values, in Python's own types rather than numpy's."""
+    types = get_type_hints(kind)
+    return {f.name: types[f.name](attributes[f.name]) for f in fields(kind) if f.name != "mechanism"}
+
+
+def _text(value: float | None) -> str:
+    return "none" if value is None else f"{value:.10g}"
+
+
+def size_concerns(epsilon: float, delta: float, samples: int | None) -> list[Concern]:
+    """Say whether epsilon or delta is so large that it protects little; `samples` is n, if it is known."""
+    found = []
+    if samples is not None and delta * samples >= 1:
+        found.append(
+            Concern(
+                f"delta is not below 1/n = {1 / samples:.2g}",
+                f"delta = {delta:g} is not below 1/n for n = {samples:,} samples: to publish one of them, "
+                "chosen at random, has no larger a delta.",
+            )
+        )
+    if epsilon > LARGE_EPSILON:
+        brief = f"epsilon is beyond {LARGE_EPSILON:g}"
+        found.append(
+            Concern(
+                brief,
+                f"{brief}, which protects little: what is seen may be more than e^{LARGE_EPSILON:g} = "
+                f"{math.exp(LARGE_EPSILON):,.0f} times as likely with one sample as with another.",
+            )
+        )
+    return found

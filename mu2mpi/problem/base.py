@@ -1,0 +1,125 @@
+"""What a loss is to the rest of the package: kernels for one sample, and the constants of theory."""
+
+import hashlib
+import inspect
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.kernels import specialised
+
+__all__ = ["Constants", "Problem", "loss", "residual"]
+
+
+def residual(margins: Any, label: Any) -> None:
+    """Turn margins in place into the residual; kernels are compiled with that of a problem."""
+    raise NotImplementedError
+
+
+def loss(margins: Any, label: Any) -> tuple[float, bool]:
+    """Return the loss, and whether the model is right; kernels are compiled with that of a problem."""
+    raise NotImplementedError
+
+
+class Constants(NamedTuple):
+    """What theory asks of a loss: G, which no gradient's norm passes, and L, its smoothness."""
+
+    G: float
+    L: float
+
+
+class Problem(ABC):
+    """A convex loss of the margins x z of a linear model with one row of weights for each of K classes.
+
+    Attributes
+    ----------
+    name : str
+        What the user calls it.
+    residual : function
+        `numba.njit` of ``(margins, label)``: turns the margins, shape (K,), in place into the derivative r of
+        the loss by them, so that the gradient is r z^T.
+    loss : function
+        `numba.njit` of ``(margins, label)``: returns the loss, and whether the model is right.
+    """
+
+    kind: ClassVar[str] = "problems"
+    name: ClassVar[str]
+    residual: Callable[..., Any]
+    loss: Callable[..., Any]
+
+    @abstractmethod
+    def constants(self, square: float, radius: float) -> Constants:
+        """Return G and L.
+
+        Parameters
+        ----------
+        square : float
+            The largest ||z||^2.
+        radius : float
+            The largest ||x||: K is the ball of this radius about 0.
+        """
+
+    def kernel(self, template: Callable[..., Any]) -> Any:
+        """Return a kernel with this problem's `residual` and `loss` in place of those that it names."""
+        return specialised(template, self._tag, residual=self.residual, loss=self.loss)
+
+    @cached_property
+    def _tag(self) -> str:
+        """The name, and what tells this source from a later one: numba's cache looks at the kernel's file."""
+        file = inspect.getsourcefile(type(self)) or ""
+        if not os.path.isfile(file):
+            # Of a notebook, where no file says what has changed.
+            return f"{self.name}-{os.getpid()}-{id(self)}"
+        with open(file, "rb") as source:
+            return f"{self.name}-{hashlib.sha256(source.read()).hexdigest()[:16]}"
+
+    def residual_at(self, margins: NDArray[np.float64], label: int) -> NDArray[np.float64]:
+        """Return the residual of one sample, shape (K,), without a kernel."""
+        found = margins.copy()
+        self.residual.py_func(found, label)  # type: ignore[attr-defined]
+        return found
+
+    def losses_and_residuals(
+        self, margins: NDArray[np.float64], labels: NDArray[np.int32]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the loss of each sample, shape (n,), and its residual, shape (n, K)."""
+        losses, residuals = np.empty(len(labels)), margins.copy()
+        self.kernel(fill_losses_and_residuals)(residuals, labels, losses)
+        return losses, residuals
+
+    def loss_and_gradient(
+        self, x: NDArray[np.float64], z: NDArray[np.float64], labels: NDArray[np.int32]
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Return the summed loss of some samples z, shape (n, F), and its gradient, shape (K, F)."""
+        losses, residuals = self.losses_and_residuals(z @ x.T, labels)
+        return float(np.sum(losses)), residuals.T @ z
+
+    def expected(
+        self, x: NDArray[np.float64], z: NDArray[np.float64], weights: NDArray[np.float64]
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Return the sum of losses with weights for each sample and class, shape (n, K), and its gradient."""
+        total, slopes, margins = 0.0, np.zeros(weights.shape), z @ x.T
+        for label, of_label in enumerate(weights.T):
+            losses, residuals = self.losses_and_residuals(margins, np.full(len(z), label, np.int32))
+            total += float(of_label @ losses)
+            slopes += of_label[:, np.newaxis] * residuals
+        return total, slopes.T @ z
+
+    def probability_right(
+        self, x: NDArray[np.float64], z: NDArray[np.float64], weights: NDArray[np.float64]
+    ) -> float:
+        """Return the sum of weights of those samples and classes of which the model is right."""
+        classes = (z @ x.T).argmax(axis=1)
+        return float(np.sum(weights[np.arange(len(z)), classes]))
+
+
+def fill_losses_and_residuals(margins: Any, labels: Any, losses: Any) -> None:
+    """Turn the margins of each sample into its residual, and write its loss."""
+    for i in range(labels.size):
+        losses[i], _ = loss(margins[i], labels[i])
+        residual(margins[i], labels[i])

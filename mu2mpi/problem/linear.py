@@ -1,0 +1,182 @@
+"""Linear models: samples as kernels take them, and margins, the inner products of samples with a model.
+
+The model x has one row of F weights for each of K classes, and the margins of a sample z are x z. A loss is
+a function of these and of the sample's class, so its gradient is the outer product r z^T of a residual and
+the sample, and nothing of size K F is ever formed for a gradient.
+"""
+
+import numpy as np
+
+from mu2mpi.kernels import inline, reduction, scratch
+from mu2mpi.problem.base import loss
+
+__all__ = [
+    "BATCH",
+    "TILE",
+    "batch_margins",
+    "empty_batch",
+    "load_sample",
+    "model_margins",
+    "sum_losses",
+    "two_margins",
+]
+
+BATCH = 4
+"""Samples whose inner products with the model are computed together, sharing each read of it."""
+
+TILE = 400
+"""Features for which a batch of samples and two rows of models fit into the fastest cache."""
+
+
+@inline
+def empty_batch(samples, features):  # type: ignore[no-untyped-def]
+    """Return room for some samples, zeros at first, each at the start of a cache line."""
+    padded = (features + 7) // 8 * 8
+    z = scratch(samples * padded)
+    for j in range(z.size):
+        z[j] = 0.0
+    return z.reshape(samples, padded)
+
+
+@inline
+def load_sample(row, scale, bias, z):  # type: ignore[no-untyped-def]
+    """Fill the start of `z` with a stored row of features, scaled, and the bias feature."""
+    for j in range(row.size):
+        z[j] = scale * np.float64(row[j])
+    z[row.size] = bias
+
+
+@reduction
+def _eight_products(x, y, z0, z1, z2, z3):  # type: ignore[no-untyped-def]
+    """Return the inner products of x with four vectors, then those of y, reading each vector once."""
+    x0 = x1 = x2 = x3 = 0.0
+    y0 = y1 = y2 = y3 = 0.0
+    for j in range(x.size):
+        x0 += x[j] * z0[j]
+        y0 += y[j] * z0[j]
+        x1 += x[j] * z1[j]
+        y1 += y[j] * z1[j]
+        x2 += x[j] * z2[j]
+        y2 += y[j] * z2[j]
+        x3 += x[j] * z3[j]
+        y3 += y[j] * z3[j]
+    return (x0, x1, x2, x3), (y0, y1, y2, y3)
+
+
+@reduction
+def _two_products(x, y, z):  # type: ignore[no-untyped-def]
+    """Return the inner products of x and of y with a vector."""
+    of_x = of_y = 0.0
+    for j in range(x.size):
+        of_x += x[j] * z[j]
+        of_y += y[j] * z[j]
+    return of_x, of_y
+
+
+@inline
+def two_margins(x, y, z, at_x, at_y):  # type: ignore[no-untyped-def]
+    """Compute the margins x z and y z of one sample.
+
+    Parameters
+    ----------
+    x, y : ndarray of float64, shape (K, F)
+        Two models.
+    z : ndarray of float64, shape (F,)
+        The sample.
+    at_x, at_y : ndarray of float64, shape (K,)
+        Overwritten with the margins.
+    """
+    for k in range(x.shape[0]):
+        at_x[k], at_y[k] = _two_products(x[k], y[k], z)
+
+
+@inline
+def batch_margins(x, y, z, at_x, at_y):  # type: ignore[no-untyped-def]
+    """Compute the margins x z and y z of a batch of samples.
+
+    Parameters
+    ----------
+    x, y : ndarray of float64, shape (K, F)
+        Two models, or two parts of one.
+    z : ndarray of float64, shape (BATCH, >= F)
+        The samples.
+    at_x, at_y : ndarray of float64, shape (BATCH, >= K)
+        Overwritten with the margins.
+    """
+    for i in range(BATCH):
+        for k in range(x.shape[0]):
+            at_x[i, k] = at_y[i, k] = 0.0
+    for first in range(0, x.shape[1], TILE):
+        stop = min(first + TILE, x.shape[1])
+        z0, z1, z2, z3 = z[0, first:stop], z[1, first:stop], z[2, first:stop], z[3, first:stop]
+        for k in range(x.shape[0]):
+            of_x, of_y = _eight_products(x[k, first:stop], y[k, first:stop], z0, z1, z2, z3)
+            for i in range(BATCH):
+                at_x[i, k] += of_x[i]
+                at_y[i, k] += of_y[i]
+
+
+@inline
+def model_margins(x, z, margins, of_rest):  # type: ignore[no-untyped-def]
+    """Compute the margins x z of one sample or of a batch.
+
+    The model is taken in two halves, which share each sample; if classes are odd in number they share one.
+
+    Parameters
+    ----------
+    x : ndarray of float64, shape (K, F)
+        The model.
+    z : ndarray of float64, shape (1 or BATCH, >= F)
+        The samples.
+    margins : ndarray of float64, shape (1 or BATCH, K)
+        Overwritten with the margins.
+    of_rest : ndarray of float64, shape (1 or BATCH, (K + 1) // 2)
+        Overwritten.
+    """
+    half, rest = (x.shape[0] + 1) // 2, x.shape[0] // 2
+    if z.shape[0] == 1:
+        two_margins(x[:half], x[rest:], z[0, : x.shape[1]], margins[0], of_rest[0])
+    else:
+        batch_margins(x[:half], x[rest:], z, margins, of_rest)
+    for i in range(z.shape[0]):
+        for k in range(half):
+            margins[i, rest + k] = of_rest[i, k]
+
+
+def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-def]
+    """Return the summed loss and the number of correctly classified samples.
+
+    Parameters
+    ----------
+    x : ndarray of float64, shape (K, F)
+        The model.
+    features : ndarray, shape (n, F - 1)
+        Samples as stored.
+    labels : ndarray of int32, shape (n,)
+        Their classes.
+    scales : ndarray of float64, shape (n,)
+        Factors that take their stored features to those of z.
+    bias : float
+        The bias feature.
+
+    Returns
+    -------
+    tuple of float and int
+        Sum of losses in nats, and number of samples whose largest logit (the first, on ties) is that
+        of their label.
+    """
+    classes, width = x.shape
+    z, margins = empty_batch(BATCH, width), np.empty((BATCH, classes))
+    of_rest = np.empty((BATCH, (classes + 1) // 2))
+    total = 0.0
+    correct = 0
+    for start in range(0, labels.size, BATCH):
+        count = min(BATCH, labels.size - start)
+        for i in range(count):
+            load_sample(features[start + i], scales[start + i], bias, z[i])
+        model_margins(x, z, margins, of_rest)
+        for i in range(count):
+            value, is_right = loss(margins[i], labels[start + i])
+            total += value
+            correct += is_right
+    return total, correct

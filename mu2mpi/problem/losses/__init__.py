@@ -1,0 +1,1 @@
+"""The losses that are built in, one a module."""

@@ -1,0 +1,85 @@
+"""Softmax (K-class logistic) regression."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.kernels import inline
+from mu2mpi.problem.base import Constants, Problem
+from mu2mpi.registry import register
+
+__all__ = ["Softmax"]
+
+
+@inline
+def _residual(margins, label):  # type: ignore[no-untyped-def]
+    """Turn margins in place into softmax(margins) - onehot(label)."""
+    largest = margins[0]
+    for k in range(1, margins.size):
+        largest = max(largest, margins[k])
+    total = 0.0
+    for k in range(margins.size):
+        margins[k] = np.exp(margins[k] - largest)
+        total += margins[k]
+    for k in range(margins.size):
+        margins[k] /= total
+    margins[label] -= 1.0
+
+
+@inline
+def _loss(margins, label):  # type: ignore[no-untyped-def]
+    """Return -log softmax(margins)[label], and whether the label's margin is the largest (first, on ties)."""
+    best = 0
+    for k in range(1, margins.size):
+        if margins[k] > margins[best]:
+            best = k
+    total = 0.0
+    for k in range(margins.size):
+        total += np.exp(margins[k] - margins[best])
+    return np.log(total) + margins[best] - margins[label], best == label
+
+
+class Softmax(Problem):
+    """The logistic loss -log softmax(x z)[label], in nats."""
+
+    name = "softmax"
+    residual, loss = staticmethod(_residual), staticmethod(_loss)
+
+    def constants(self, square: float, radius: float) -> Constants:
+        """Return G = sqrt(2 ||z||^2), as ||r|| <= sqrt 2, and L = ||z||^2 / 2: softmax is 1/2-Lipschitz."""
+        return Constants(math.sqrt(2 * square), square / 2)
+
+    def loss_and_gradient(
+        self, x: NDArray[np.float64], z: NDArray[np.float64], labels: NDArray[np.int32]
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Return the summed loss and its gradient, all samples at once."""
+        margins, residuals, sums = _exponentials(x, z)
+        rows = np.arange(len(labels))
+        right = margins[rows, labels]
+        residuals /= sums
+        residuals[rows, labels] -= 1.0
+        return float(np.sum(np.log(sums[:, 0]) - right)), residuals.T @ z
+
+    def expected(
+        self, x: NDArray[np.float64], z: NDArray[np.float64], weights: NDArray[np.float64]
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Return the weighted loss and its gradient, all samples and classes at once."""
+        margins, residuals, sums = _exponentials(x, z)
+        loss = float(np.sum((np.log(sums) - margins) * weights))
+        residuals *= weights.sum(axis=1, keepdims=True) / sums
+        residuals -= weights
+        return loss, residuals.T @ z
+
+
+def _exponentials(
+    x: NDArray[np.float64], z: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return margins below 0, their exponentials, and the sums of these, shapes (n, K), (n, K) and (n, 1)."""
+    margins = z @ x.T
+    margins -= margins.max(axis=1, keepdims=True)
+    exponentials = np.exp(margins)
+    return margins, exponentials, exponentials.sum(axis=1, keepdims=True)
+
+
+register(Softmax())

@@ -1,0 +1,89 @@
+"""What can be chosen by name - losses, methods, mechanisms, sources - and where it is found.
+
+Built in is what has a module of its name in the folder of its kind. What others wrote is found by the entry
+points of their package, in the group ``mu2mpi.methods``, ``mu2mpi.problems`` and so on, or registered by
+whoever imports it. Nothing is imported before it is asked for.
+"""
+
+import importlib
+import pkgutil
+from functools import cache
+from typing import Any, TypeVar
+
+from mu2mpi.errors import InputError
+
+__all__ = ["find", "names", "register"]
+
+FOLDERS = {
+    "problems": "mu2mpi.problem.losses",
+    "methods": "mu2mpi.methods",
+    "mechanisms": "mu2mpi.privacy.mechanisms",
+}
+"""Of each kind, the package that holds a module for everything that is built in, beside its base."""
+
+Thing = TypeVar("Thing")
+
+_registered: dict[str, dict[str, Any]] = {kind: {} for kind in FOLDERS}
+
+
+def register(thing: Thing) -> Thing:
+    """Make something known under its name, and return it, so that this can be a decorator.
+
+    Parameters
+    ----------
+    thing : object
+        Its `kind` is one of those that can be chosen, and its `name` is what the user calls it. A later one
+        of the same name takes the place of an earlier one.
+
+    Raises
+    ------
+    ValueError
+        If there is no such kind.
+    """
+    kind, name = getattr(thing, "kind", None), getattr(thing, "name", None)
+    if kind not in _registered or not isinstance(name, str):
+        raise ValueError(f"{thing!r} has no kind among {', '.join(_registered)}, or no name")
+    _registered[kind][name] = thing
+    return thing
+
+
+def names(kind: str) -> list[str]:
+    """Return the names of all things of a kind, those that are built in first."""
+    return list(dict.fromkeys([*_built_in(kind), *_entry_points(kind), *_registered[kind]]))
+
+
+def find(kind: str, name: str) -> Any:
+    """Return what has this name, importing it if need be.
+
+    Raises
+    ------
+    InputError
+        If there is no such thing; the message lists those that there are.
+    """
+    known = _registered[kind]
+    if name not in known:
+        if name in _built_in(kind):
+            importlib.import_module(_built_in(kind)[name])
+        elif name in _entry_points(kind):
+            thing = _entry_points(kind)[name].load()
+            if name not in known:
+                register(thing)
+    if name not in known:
+        raise InputError(f"there is no {name!r} among the {kind}, which are {', '.join(names(kind))}")
+    return known[name]
+
+
+@cache
+def _built_in(kind: str) -> dict[str, str]:
+    """Return the modules of what is built in by its name."""
+    package = importlib.import_module(FOLDERS[kind])
+    modules = (module.name for module in pkgutil.iter_modules(package.__path__))
+    return {m.replace("_", "-"): f"{FOLDERS[kind]}.{m}" for m in modules if m != "base"}
+
+
+@cache
+def _entry_points(kind: str) -> dict[str, Any]:
+    """Return the entry points of other packages by name."""
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=f"mu2mpi.{kind}")}
