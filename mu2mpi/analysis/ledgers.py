@@ -108,6 +108,8 @@ def _with_experiment(result: Result) -> list[str]:
         ("parameters", mechanism.parameters, result.x.size),
     ]
     asked = _asked_of(result)
+    if not mechanism.accounts_for(asked):
+        return [f"mechanism = {mechanism.name} does not account for method = {experiment.chosen_method.name}"]
     for name in ("rounds", "machines", "samples", "drawn", "touched"):
         ours, theirs = getattr(mechanism, name, None), getattr(asked, name)
         if ours is not None and not agree(ours, theirs):

@@ -134,7 +134,7 @@ class Canaries:
         self._source = Numbered(count * sampling.owned, count * sampling.owned)
         self._fixed: dict[range, Supply] = {}
         dealt = machine_rows(self._source.training_samples, count, sampling.owned, dealing, range(count))
-        if not sampling.once:
+        if sampling.chance:
             self.machines, self.rounds = np.array([count - 1]), np.ones(1, np.int64)
         else:
             # What the machines of a trusted server send in the last round goes nowhere.
@@ -186,7 +186,7 @@ class Canaries:
 
     def _reader(self, hosted: range, sampling: bytes) -> Supply:
         """Return what reads the numbers of samples; every run reads the same unless they are drawn."""
-        if not self.schedule.sampling.once:
+        if self.schedule.sampling.chance:
             return make_supply(self._source, self.schedule, self._dealing, hosted, sampling_key=sampling)
         if hosted not in self._fixed:
             read = make_supply(self._source, self.schedule, self._dealing, hosted)

@@ -98,7 +98,7 @@ def judge(
     judged = slice(scores.taught, None)
     names, groups = _groups(schedule, canaries)
     bound = _by_counting(scores, kinds, delta, COUNTING * risk)
-    if not schedule.sampling.once:
+    if schedule.sampling.chance:
         return Judgement(None, None, None, None, bound)
     # Each group has two ends, and each canary one more for what was learnt.
     each = (1 - COUNTING) * risk / (2 * len(groups) + len(canaries))

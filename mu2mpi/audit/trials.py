@@ -71,7 +71,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     with communicator.together():
         cases, plans = [CLIPPED], [_schedule(experiment, CLIPPED)]
         # Where samples are in many roles, or iterates hidden, increments have to be the same everywhere.
-        if plans[0].sampling.once and plans[0].mechanism.shows_messages and math.isfinite(plans[0].S):
+        if not plans[0].sampling.chance and plans[0].mechanism.shows_messages and math.isfinite(plans[0].S):
             cases.append(UNCLIPPED)
             plans.append(_schedule(experiment, UNCLIPPED))
     schedule = plans[0]
@@ -123,7 +123,7 @@ def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
     whole = experiment.having(diameter=case.diameter).task(machines, 2, 2, samples or MOST_SAMPLES)
     task = replace(whole, clip_norm=case.clip_norm, options=options.model_copy(update=own))
     sizes = method.sizes(task, rounds)
-    if shows_messages and sizes.sampling.once:
+    if shows_messages and not sizes.sampling.chance:
         # So small, however large the noise, that no iterate comes near the surface of the ball.
         task = replace(task, eta_scale=case.steps * min(1.0, experiment.rho))
     return method.schedule(task, sizes)
@@ -186,7 +186,7 @@ def _differences(schedule: Schedule, canaries: Canaries, root: bytes) -> list[ND
     """Return by what each canary moves what is seen at each rank, shape (canaries, numbers)."""
     noiseless = replace(schedule, mechanism=replace(schedule.mechanism, sigma=0.0))
     count, units = len(canaries), _units(schedule)
-    keys = [derive_key(root, "noise", str(n)) for n in range(1 if schedule.sampling.once else DRAWS)]
+    keys = [derive_key(root, "noise", str(n)) for n in range(DRAWS if schedule.sampling.chance else 1)]
     none = np.zeros((len(keys), count), bool)
     one = np.repeat(np.eye(count, dtype=bool), len(keys), axis=0)
     before = see(noiseless, canaries, none, keys, units)

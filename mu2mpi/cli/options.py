@@ -1,57 +1,54 @@
 """Turn the fields of an experiment into command-line options, and what was given back into settings."""
 
-import argparse
-from collections.abc import Sequence
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
+from mu2mpi.cli.shared import add_data_dir
 from mu2mpi.config.experiment import choices, option_fields, read_toml
-from mu2mpi.errors import SharedInputError
+from mu2mpi.errors import EXIT_INTERRUPTED
+from mu2mpi.execution.signals import CHECKPOINT_SECONDS
 
-__all__ = ["Parser", "add_experiment_options", "given_settings", "merged_settings"]
-
+__all__ = ["add_field", "add_running_options", "given_settings", "merged_settings"]
 
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser that raises `InputError` for bad usage, on every rank since all have the same arguments."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise the message, with the valid options where one was not known."""
-        if message.startswith("unrecognized arguments"):
-            options = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
-            message += f"\nthe options are {', '.join(options)}"
-        raise SharedInputError(f"{message}\nSee: {self.prog} --help")
-
-    def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        """Parse, and let the subcommand that was given complain of an unknown option."""
-        arguments, unknown = self.parse_known_args(argv)
-        if unknown:
-            arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return arguments
-
-
-def add_experiment_options(parser: argparse.ArgumentParser) -> None:
-    """Add one option for each field of `Experiment`; options that are not given leave no trace."""
+def add_running_options(parser: ArgumentParser) -> None:
+    """Add what `run` and `sweep` share: above all one option for each of an experiment."""
+    add_data_dir(parser)
+    parser.add_argument(
+        "--checkpoint-every",
+        type=_positive_seconds,
+        default=CHECKPOINT_SECONDS,
+        metavar="SECONDS",
+        help="time between two checkpoints, from which the same command goes on after a kill "
+        f"[default: {CHECKPOINT_SECONDS:g}]; SIGUSR1, SIGUSR2 or SIGTERM makes one at once and ends the run "
+        f"with code {EXIT_INTERRUPTED}",
+    )
     group = parser.add_argument_group("the experiment (also the keys of a configuration file)")
-    for name, field in option_fields().items():
-        allowed = choices(field)
-        group.add_argument(
-            f"--{name.replace('_', '-')}",
-            dest=name,
-            default=argparse.SUPPRESS,
-            choices=allowed,
-            metavar=None if allowed else _metavar(field),
-            help=_help(field),
-        )
+    for name in option_fields():
+        add_field(group, name)
 
 
-def _metavar(field: FieldInfo) -> str:
-    kinds = get_args(field.annotation) or (field.annotation,)
-    return "|".join(name for kind, name in METAVARS.items() if kind in kinds)
+def _positive_seconds(text: str) -> float:
+    seconds = float(text)
+    if not seconds > 0:
+        raise ArgumentTypeError(f"{text} is not a positive number of seconds")
+    return seconds
+
+
+def add_field(parser: Any, name: str, **other: Any) -> None:
+    """Add an option that leaves no trace if it is not given; `other` replaces what follows from its field."""
+    field = option_fields()[name]
+    kinds = (field.annotation, *get_args(field.annotation))
+    allowed = other.get("choices", choices(field))
+    words = [word for kind, word in METAVARS.items() if kind in kinds]
+    metavar = None if allowed else "|".join(words or ["NAME"])
+    follows = {"default": SUPPRESS, "choices": allowed, "metavar": metavar, "help": _help(field)}
+    parser.add_argument(f"--{name.replace('_', '-')}", dest=name, **{**follows, **other})
 
 
 def _help(field: FieldInfo) -> str:
@@ -62,21 +59,13 @@ def _help(field: FieldInfo) -> str:
     return f"{text} [default: {default}]"
 
 
-def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+def given_settings(arguments: Namespace) -> dict[str, Any]:
     """Return the experiment's settings that were given as options."""
     return {name: getattr(arguments, name) for name in option_fields() if hasattr(arguments, name)}
 
 
-def merged_settings(config: Path | None, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings of a configuration file, overridden by those given as options.
-
-    Epsilon overrides rho, and rho epsilon.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is not TOML.
-    """
+def merged_settings(config: Path | None, arguments: Namespace) -> dict[str, Any]:
+    """Return a file's settings, overridden by those given; epsilon overrides rho, and rho epsilon."""
     settings, given = {} if config is None else read_toml(config), given_settings(arguments)
     if "rho" in given or "epsilon" in given:
         settings = {name: value for name, value in settings.items() if name not in ("rho", "epsilon")}

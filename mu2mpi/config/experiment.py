@@ -4,7 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_FLOOR, Context
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
@@ -34,6 +34,7 @@ __all__ = [
     "Experiment",
     "choices",
     "is_file",
+    "method_options",
     "option_fields",
     "read_toml",
     "result_name",
@@ -517,7 +518,7 @@ def option_fields() -> dict[str, FieldInfo]:
     for name, field in own.items():
         fields[name] = field
         if name == "method":
-            fields |= {other: _merged(parts) for other, parts in _method_options().items()}
+            fields |= {other: _merged(parts) for other, parts in method_options().items()}
     return fields
 
 
@@ -529,12 +530,13 @@ def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:
 
 
 @cache
-def _method_options() -> dict[str, dict[str, FieldInfo]]:
+def method_options(presets: bool = True) -> dict[str, dict[str, FieldInfo]]:
     """Return the options of methods by name, and of each the methods that have it."""
     found: dict[str, dict[str, FieldInfo]] = {}
-    for method in names("methods"):
-        for name, field in find("methods", method).options.model_fields.items():
-            found.setdefault(name, {})[method] = field
+    for method in map(partial(find, "methods"), names("methods")):
+        for name, field in method.options.model_fields.items():
+            if presets or name not in method.presets:
+                found.setdefault(name, {})[method.name] = field
     return found
 
 
@@ -550,7 +552,7 @@ def choices(field: FieldInfo) -> tuple[str, ...] | None:
 
 def _options_of(method: Method, settings: Mapping[str, Any]) -> Options:
     """Return a method's options; raise InputError for those of others, and for unknown ones."""
-    known = _method_options()
+    known = method_options()
     lines = []
     for name in settings:
         if name not in known:

@@ -52,8 +52,8 @@ class Sampling(Protocol):
     """How the samples of a machine are spread over the rounds; the same for every machine."""
 
     @property
-    def once(self) -> bool:
-        """Whether each sample is used once, in a round that is known, and not drawn at random."""
+    def chance(self) -> str:
+        """How samples are drawn at random; empty if each is used once, in a round that is known."""
 
     @property
     def owned(self) -> int:
@@ -102,7 +102,7 @@ class Fresh:
     """
 
     rounds: int
-    once: ClassVar[bool] = True
+    chance: ClassVar[str] = ""
     words: ClassVar[str] = ""
 
     @property
@@ -144,7 +144,7 @@ class Batches:
     """
 
     ends: tuple[int, ...]
-    once: ClassVar[bool] = True
+    chance: ClassVar[str] = ""
     words: ClassVar[str] = ""
 
     @classmethod
@@ -196,7 +196,7 @@ class WithReplacement:
 
     owned: int
     most: int
-    once: ClassVar[bool] = False
+    chance: ClassVar[str] = "replacement"
 
     @property
     def words(self) -> str:
@@ -237,7 +237,7 @@ class Poisson:
 
     owned: int
     probability: float
-    once: ClassVar[bool] = False
+    chance: ClassVar[str] = "poisson"
 
     @property
     def most(self) -> int:

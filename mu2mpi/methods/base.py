@@ -166,6 +166,8 @@ class Method(ABC):
         Whether the output is the mean of all query points, or the last of them.
     is_switched : bool
         Whether it may also be chosen by the names of its estimator and query point, as a part of another.
+    hides_iterates : bool
+        Whether nobody sees an iterate before the last, and steps take two of them no farther apart.
     """
 
     kind: ClassVar[str] = "methods"
@@ -179,6 +181,7 @@ class Method(ABC):
     presets: ClassVar[tuple[str, ...]] = ()
     takes_mean: ClassVar[bool] = False
     is_switched: ClassVar[bool] = False
+    hides_iterates: ClassVar[bool] = False
 
     def chosen(self, options: Any) -> "Method":
         """Return the method that its options ask for: itself, but for one with switches."""
@@ -246,11 +249,13 @@ class Method(ABC):
             parameters=task.d,
             clip_norm=self.clip_norm(task),
             gradient_norm=task.G,
-            touched=self.estimator.touched(sizes.rounds) if sampling.once else sizes.rounds,
+            touched=self.estimator.touched(sizes.rounds) if sampling.chance == "" else sizes.rounds,
             summed=sampling.most * (sizes.rounds if self.estimator.lasts else 1),
             samples=sampling.owned,
             drawn=float(sampling.size(1)),
             draws=task.machines if task.aggregate_noise else 1,
+            chance=sampling.chance,
+            is_hidden=self.hides_iterates,
         )
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
@@ -315,7 +320,13 @@ class Method(ABC):
                 f"{task.d} coordinates, {task.machines} machines and {sizes.rounds} rounds are more than the "
                 f"noise has numbers for: at most {MAX_COORDINATES}, {MAX_NUMBER} and {MAX_NUMBER}"
             )
-        mechanism: Mechanism = find("mechanisms", task.mechanism).calibrate(task.budget, messages)
+        kind: type[Mechanism] = find("mechanisms", task.mechanism)
+        if not kind.accounts_for(messages):
+            raise InputError(
+                f"mechanism = {kind.name} does not account for what method = {self.name} sends; leave "
+                "--mechanism out"
+            )
+        mechanism = kind.calibrate(task.budget, messages)
         theory = self.base_rate(task, sizes, mechanism)
         eta = theory if task.eta_scale is None else task.eta_scale * self.largest_rate(task, sizes)
         if not (math.isfinite(mechanism.sigma) and eta > 0):

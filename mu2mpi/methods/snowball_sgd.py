@@ -35,6 +35,7 @@ class SnowballSgd(Method):
     summary = "gradients of growing batches, which protects the last iterate alone"
     estimator, query = GRADIENT, ITERATE
     mechanism = "last-iterate"
+    hides_iterates = True
 
     def check(self, asked: Asked, options: Any) -> None:
         """Make sure that nobody sees an iterate who must not, that steps contract, and what is measured."""

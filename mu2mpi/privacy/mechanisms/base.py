@@ -42,6 +42,10 @@ class Messages:
         How many of them it uses in the first round, or draws in any.
     draws : int
         Over how many machines noise is drawn as one; 1 if each draws its own.
+    chance : str
+        What decides which samples are used when: nothing, or ``"poisson"`` or ``"replacement"``.
+    is_hidden : bool
+        Whether nobody sees an iterate before the last, and steps take two of them no farther apart.
     """
 
     rounds: int
@@ -54,6 +58,8 @@ class Messages:
     samples: int
     drawn: float
     draws: int = 1
+    chance: str = ""
+    is_hidden: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +100,11 @@ class Mechanism(ABC):
     parameters: int
     samples: int
     drawn: float
+
+    @classmethod
+    def accounts_for(cls, messages: Messages) -> bool:
+        """Return whether its account holds for such messages: by default if each sample is used once."""
+        return messages.chance == ""
 
     @classmethod
     @abstractmethod

@@ -39,6 +39,11 @@ class GaussianReleases(Mechanism):
     touched: int
 
     @classmethod
+    def accounts_for(cls, messages: Messages) -> bool:
+        """Return whether no sample can be in one message several times."""
+        return messages.chance != "replacement"
+
+    @classmethod
     def calibrate(cls, budget: Budget, messages: Messages) -> Self:
         """Return the mechanism with the noise of Theorems 5.2 and 6.2."""
         C, touched = messages.clip_norm, messages.touched

@@ -90,6 +90,11 @@ class LastIterate(Mechanism):
     growth: float
 
     @classmethod
+    def accounts_for(cls, messages: Messages) -> bool:
+        """Return whether iterates before the last are hidden."""
+        return messages.is_hidden
+
+    @classmethod
     def calibrate(cls, budget: Budget, messages: Messages) -> Self:
         """Return the mechanism with the least noise.
 

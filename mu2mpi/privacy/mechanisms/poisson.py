@@ -47,6 +47,11 @@ class PoissonReleases(Mechanism):
     name, spends = "poisson", "epsilon"
 
     @classmethod
+    def accounts_for(cls, messages: Messages) -> bool:
+        """Return whether each sample is drawn by itself."""
+        return messages.chance == "poisson"
+
+    @classmethod
     def calibrate(cls, budget: Budget, messages: Messages) -> Self:
         """Return the mechanism with the least noise that `poisson_sigma` finds."""
         sigma = 0.0

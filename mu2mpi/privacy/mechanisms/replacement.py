@@ -30,6 +30,11 @@ class ReplacementReleases(Mechanism):
     name, spends = "replacement", "epsilon"
 
     @classmethod
+    def accounts_for(cls, messages: Messages) -> bool:
+        """Return whether samples are drawn with replacement."""
+        return messages.chance == "replacement"
+
+    @classmethod
     def calibrate(cls, budget: Budget, messages: Messages) -> Self:
         """Return the mechanism with the noise of the theorem."""
         sigma = 0.0

@@ -1,0 +1,28 @@
+"""The commands, one module each: a module in this folder is a command under its name.
+
+``SUMMARY`` is its line in the list of commands, and ``MORE``, which it may have, follows in its own help.
+``add_arguments(parser)`` is called if the command is given, and ``execute(arguments)`` returns the exit code;
+``arguments.parser.error`` complains of bad usage. ``KEEPS_SIGNALS = True`` lets a signal that asks for a
+checkpoint wait for the run. The list of commands imports all: what takes long is imported in functions.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+
+__all__ = ["command_names", "load"]
+
+ORDER = "run sweep table plot report show privacy publish audit job launch data info"
+"""The order of the list of commands; those that are not named here follow by the alphabet."""
+
+
+def command_names() -> list[str]:
+    """Return the names of all commands in their order."""
+    found = sorted(module.name for module in iter_modules(__path__))
+    order = ORDER.split()
+    return sorted(found, key=lambda name: order.index(name) if name in order else len(order))
+
+
+def load(name: str) -> ModuleType:
+    """Import the command of this name."""
+    return import_module(f"{__name__}.{name}")

@@ -1,0 +1,57 @@
+"""``mu2mpi audit``."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+SUMMARY = "attack the code's own messages and compare what they give away with what is claimed"
+MORE = (
+    "The algorithm is run many times on data of which each sample is one of two by a coin, as near to "
+    "the worst case as data come. The adversary, who knows all samples but one, has to tell this one "
+    "from all that it sees. That can refute a claim, never prove it. If a claim is refuted, or less is "
+    "reached than faithful code gives away, the code is 1. Of a method that protects its output alone, only "
+    "that is attacked. Under mpirun the ranks share the runs."
+)
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "server": {"help": "[default: those that the method allows, one by one]"},
+    "machines": {"help": "number of machines M [default: 3]"},
+    "rounds": {"help": "number of rounds T [default: 10]"},
+    "normalize": {"help": "[default: none]", "choices": ("none", "unit")},
+    "rho": {"help": "the claim that is audited [default: 1]"},
+    "epsilon": {"help": "the same as an epsilon, at this delta"},
+    "delta": {"help": "the delta at which epsilon is stated [default: 1e-05]"},
+    "seed": {"help": "makes the audit reproducible [default: a secret key]"},
+}
+"""Settings that mean something else to an audit, or that it offers less of."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the settings of the experiments that are audited, and how often they are run."""
+    from mu2mpi.cli.options import add_field
+    from mu2mpi.config.experiment import method_options
+
+    for name in ("loss", "method", *method_options(presets=False), "mechanism", *SETTINGS):
+        add_field(parser, name, **SETTINGS.get(name, {}))
+    runs = "runs with each sample of a kind [default: 2000]"
+    parser.add_argument("--trials", type=int, default=2000, metavar="N", help=runs)
+    parser.set_defaults(machines=3, rounds=10, delta=1e-5)
+
+
+def execute(arguments: Namespace) -> int:
+    """Print what was found of each server; complaints make the code 1."""
+    from mu2mpi.audit.command import audit_servers
+    from mu2mpi.cli.options import given_settings
+    from mu2mpi.execution.warmup import start_compiler_without_scipy
+    from mu2mpi.parallel import world
+
+    communicator = world()
+    start_compiler_without_scipy()
+    complaints = []
+    for finding in audit_servers(given_settings(arguments), arguments.trials, communicator):
+        complaints += finding.complaints
+        if communicator.rank == 0:
+            print(f"{finding.describe()}\n", flush=True)
+    if complaints and communicator.rank == 0:
+        print(f"mu2mpi: error: {'; '.join(complaints)}", file=sys.stderr)
+    return 1 if complaints else 0

@@ -1,0 +1,35 @@
+"""``mu2mpi publish``."""
+
+from argparse import ArgumentParser, Namespace
+
+from mu2mpi.cli.shared import add_flag, add_output, add_paths
+
+SUMMARY = "write results anew without what the guarantee does not cover"
+MORE = (
+    "Left out are diagnostics, times, the machine, the folders of data files, and loss and accuracy on a "
+    "share of the data file. A result whose claims do not hold, or that protects nobody, is refused."
+)
+
+FLAGS = {
+    "overwrite": "replace files that exist",
+    "even_if_unprotected": "publish also runs whose noise follows from their seed, or that added none",
+    "with_test_results": "keep loss and accuracy on a share of the data file: no noise protects the people "
+    "in it",
+}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the results, the output, and what may be published all the same."""
+    add_paths(parser)
+    add_output(parser, "file for one file, or folder for several", "PATH", required=True)
+    for name, what in FLAGS.items():
+        add_flag(parser, f"--{name.replace('_', '-')}", what)
+
+
+def execute(arguments: Namespace) -> int:
+    """Write the copies, and say what each is without."""
+    from mu2mpi.analysis.publication import publish
+
+    flags = {name: getattr(arguments, name) for name in FLAGS}
+    print("\n".join(publish(arguments.paths, arguments.output, **flags)))
+    return 0

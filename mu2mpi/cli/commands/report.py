@@ -1,0 +1,29 @@
+"""``mu2mpi report``."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
+
+SUMMARY = "make one page of results: tables, figures, privacy, how to repeat them"
+MORE = "The page holds all that it shows and needs no network."
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the results and the output."""
+    add_runs(parser)
+    add_output(parser, "[default: report.html]", default=Path("report.html"))
+    add_flag(parser, "--overwrite", "replace the output if it exists")
+
+
+def execute(arguments: Namespace) -> int:
+    """Write the page, and print its name."""
+    from mu2mpi.analysis.report import build_report
+    from mu2mpi.files import write_whole
+    from mu2mpi.results.writer import check_output
+
+    check_output(arguments.output, arguments.overwrite)
+    runs, skipped = read_runs(arguments)
+    write_whole(arguments.output, [build_report(runs, skipped).encode()])
+    print(arguments.output)
+    return 0

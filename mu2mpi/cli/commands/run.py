@@ -1,0 +1,55 @@
+"""``mu2mpi run``."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from mu2mpi.cli.shared import add_flag, add_output, warn_of_tests
+
+SUMMARY = "run one experiment and write its result"
+MORE = "Under mpirun, on all ranks."
+KEEPS_SIGNALS = True
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add a configuration file, the output, and the settings of an experiment."""
+    from mu2mpi.cli.options import add_running_options
+
+    parser.add_argument("--config", type=Path, metavar="TOML", help="settings; options override them")
+    add_output(parser, "result file [default: runs/ and a name made of the settings]")
+    add_flag(parser, "--overwrite", "replace the output if it exists")
+    add_running_options(parser)
+
+
+def execute(arguments: Namespace) -> int:
+    """Run the experiment, and say how good the model is and what is guaranteed."""
+    from mu2mpi.analysis.show import in_brief
+    from mu2mpi.cli.options import merged_settings
+    from mu2mpi.config.experiment import Experiment, result_name
+    from mu2mpi.execution.job import run
+    from mu2mpi.execution.progress import for_standard_error
+    from mu2mpi.execution.warmup import start_compiler_without_scipy
+    from mu2mpi.parallel import world
+
+    communicator = world()
+    start_compiler_without_scipy()
+    with communicator.together():
+        settings = merged_settings(arguments.config, arguments)
+        experiment = Experiment.make(settings, str(arguments.config or ""))
+    output = arguments.output
+    if output is None:
+        named = experiment.having(machines=experiment.machines or communicator.size)
+        output = Path("runs") / result_name(named)
+    result = run(
+        experiment,
+        output=output,
+        data_dir=arguments.data_dir,
+        overwrite=arguments.overwrite,
+        progress=for_standard_error(),
+        checkpoint_every=arguments.checkpoint_every,
+    )
+    if communicator.rank == 0:
+        loss, accuracy = result.history.test_loss[-1], result.history.test_accuracy[-1]
+        print(f"{output}: test loss {loss:.4f}, accuracy {accuracy:.1%}; next: mu2mpi show {output}")
+        print(in_brief(result.privacy))
+        warn_of_tests([result.experiment])
+    return 0

@@ -1,0 +1,31 @@
+"""``mu2mpi show``."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from mu2mpi.cli.shared import add_flag
+
+SUMMARY = "print what a result file or a checkpoint holds"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the file, and whether to print its diagnostics."""
+    parser.add_argument("path", type=Path, metavar="FILE", help="a result file, which may not be finished")
+    uncovered = "print also what is computed from private data and not covered by the guarantee"
+    add_flag(parser, "--diagnostics", uncovered)
+
+
+def execute(arguments: Namespace) -> int:
+    """Describe the result, or the checkpoint of a result that is not finished."""
+    from mu2mpi.analysis.show import describe, describe_checkpoint
+    from mu2mpi.results.checkpoint import SUFFIX, checkpoint_path, read_checkpoint
+    from mu2mpi.results.reader import read_result
+
+    path = arguments.path
+    if path.suffix != SUFFIX and not path.exists() and checkpoint_path(path).exists():
+        path = checkpoint_path(path)
+    if path.suffix == SUFFIX:
+        print(describe_checkpoint(read_checkpoint(path), path))
+    else:
+        print(describe(read_result(path), path, arguments.diagnostics))
+    return 0

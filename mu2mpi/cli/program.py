@@ -1,0 +1,124 @@
+"""The program: it runs the command that is given, and sees to it that all ranks end as they should.
+
+Exit codes: 0 done, 2 bad input, 1 failure, 75 stopped by a signal with a checkpoint written.
+"""
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import NoReturn
+
+from mu2mpi._version import __version__
+from mu2mpi.cli.commands import command_names, load
+from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
+from mu2mpi.execution.signals import stop_requests
+
+__all__ = ["Parser", "main"]
+
+DESCRIPTION = "Differentially private federated convex optimisation over MPI (DP-mu^2-FL)."
+EXAMPLES = """examples:
+  mu2mpi run --rho 8 --seed 1                        a small run on the built-in digits
+  mpirun -n 4 mu2mpi run --data mnist --output a.h5  four machines on four ranks
+  mpirun -n 2 mu2mpi sweep jobs/tables.toml --output runs/
+  mu2mpi table runs/
+  mu2mpi plot runs/ -o figure.png
+  mu2mpi report runs/
+  mu2mpi privacy --epsilon 2 --delta 1e-5            which rho that is
+
+Each command has its own --help."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises `InputError` for bad usage, on every rank since all have the same arguments."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the message, with the valid options where one was not known."""
+        if message.startswith("unrecognized arguments"):
+            options = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
+            message += f"\nthe options are {', '.join(options)}"
+        raise SharedInputError(f"{message}\nSee: {self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a letter gets a question mark instead of an error.
+            stream.reconfigure(errors="replace")
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        arguments = _parse(words)
+        # From here on a signal is kept for the run to come, not died of.
+        with stop_requests() if getattr(arguments.command, "KEEPS_SIGNALS", False) else nullcontext():
+            code: int = arguments.command.execute(arguments)
+        return code
+    except BrokenPipeError:
+        # The reader of our output, such as `head`, has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _end_alone("nobody reads the output any more", 1)
+    except (InputError, OSError) as error:
+        end = _end_together if isinstance(error, SharedInputError | SharedOSError) else _end_alone
+        return end(f"error: {error}", 2 if isinstance(error, InputError) else 1)
+    except Interrupted as stop:
+        return _say_how_to_go_on(stop)
+    except KeyboardInterrupt:
+        return _end_alone("interrupted", 130)
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
+    """Return the arguments of the command that these words name; no other command adds its own."""
+    parser = Parser("mu2mpi", description=DESCRIPTION, epilog=EXAMPLES, allow_abbrev=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--version", action="version", version=f"mu2mpi {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    names = command_names()
+    given = next((word for word in words if word in names), None)
+    # Nobody will see the list of commands if the first word is one: then no other is imported.
+    for name in [given] if given and given == words[0] else names:
+        command = load(name)
+        summary, more = command.SUMMARY, getattr(command, "MORE", "")
+        description = f"{summary[0].upper()}{summary[1:]}. {more}"
+        of_command = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
+        of_command.set_defaults(command=command, parser=of_command)
+        if name == given:
+            command.add_arguments(of_command)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        # The command complains, which knows its options.
+        arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return arguments
+
+
+def _say_how_to_go_on(stop: Interrupted) -> int:
+    from mu2mpi import parallel
+
+    message = f"stopped after round {stop.rounds_done} with a checkpoint; the same command goes on from it"
+    if parallel.world().rank == 0:
+        print(f"mu2mpi: {message}", file=sys.stderr, flush=True)
+    return EXIT_INTERRUPTED
+
+
+def _end_together(message: str, code: int) -> int:
+    """Say on rank 0 what every rank knows; every rank ends with this code, and none before it is said."""
+    from mu2mpi import parallel
+
+    communicator = parallel.world_if_parallel()
+    if communicator.rank == 0:
+        print(f"mu2mpi: {message}", file=sys.stderr, flush=True)
+    communicator.wait_for_all()
+    return code
+
+
+def _end_alone(message: str, code: int) -> int:
+    """Say what this rank alone may know, and end the other ranks, which would wait for it for ever."""
+    from mu2mpi import parallel
+
+    communicator = parallel.world_if_parallel()
+    who = f"rank {communicator.rank}: " if communicator.size > 1 else ""
+    print(f"mu2mpi: {who}{message}", file=sys.stderr, flush=True)
+    if communicator.size > 1:
+        communicator.abort(code)
+    return code

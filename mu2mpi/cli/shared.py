@@ -1,0 +1,66 @@
+"""Options that several commands have, and what these commands do alike."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mu2mpi.errors import InputError
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
+    from mu2mpi.results.reader import Summary
+
+__all__ = ["add_data_dir", "add_flag", "add_output", "add_paths", "add_runs", "read_runs", "warn_of_tests"]
+
+
+def add_flag(parser: ArgumentParser, option: str, what: str) -> None:
+    """Add an option that takes no value."""
+    parser.add_argument(option, action="store_true", help=what)
+
+
+def add_output(parser: ArgumentParser, what: str, metavar: str = "FILE", **other: Any) -> None:
+    """Add where to write."""
+    parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=what, **other)
+
+
+def add_paths(parser: ArgumentParser, nargs: str = "+", metavar: str = "PATH") -> None:
+    """Add the paths of result files."""
+    what = "result files, or folders of them"
+    parser.add_argument("paths", type=Path, nargs=nargs, metavar=metavar, help=what)
+
+
+def add_runs(parser: ArgumentParser, metavar: str = "PATH") -> None:
+    """Add what all commands share that read many results with `read_runs`."""
+    add_paths(parser, metavar=metavar)
+    where = "use only runs with this setting, such as rho=4; may be given several times"
+    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help=where)
+    add_flag(parser, "--strict", "make a file that cannot be used an error, not a warning")
+
+
+def read_runs(arguments: Namespace) -> "tuple[list[Summary], list[str]]":
+    """Read what is at the paths of a command, warn of what is skipped, and return both."""
+    from mu2mpi.analysis.groups import chosen
+    from mu2mpi.results.collection import find_summaries
+
+    found, warnings = find_summaries(arguments.paths, arguments.strict)
+    for warning in warnings:
+        print(f"mu2mpi: warning: skipped: {warning}", file=sys.stderr)
+    if not found:
+        raise InputError(f"no results in {', '.join(str(path) for path in arguments.paths)}")
+    return chosen(found, arguments.where), warnings
+
+
+def add_data_dir(parser: ArgumentParser) -> None:
+    """Add the folder of data sets."""
+    what = "holds one folder for each data set, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]"
+    parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help=what)
+
+
+def warn_of_tests(experiments: "Iterable[Experiment]") -> None:
+    """Say what is not protected of runs that are private but for their test set."""
+    from mu2mpi.analysis.show import TEST_SHARE
+
+    if any(experiment.tests_on_a_share and experiment.seed is None for experiment in experiments):
+        print(f"not private: {TEST_SHARE[0].lower()}{TEST_SHARE[1:]}")
