@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.errors import InputError, Interrupted
     from mu2mpi.execution.job import run
+    from mu2mpi.registry import register
     from mu2mpi.results.reader import read_result
     from mu2mpi.results.schema import Result
 
@@ -27,6 +28,7 @@ __all__ = [
     "__version__",
     "load",
     "read_result",
+    "register",
     "run",
 ]
 
@@ -39,6 +41,7 @@ _HOMES = {
     "Runs": "mu2mpi.analysis.runs",
     "load": "mu2mpi.analysis.runs",
     "read_result": "mu2mpi.results.reader",
+    "register": "mu2mpi.registry",
     "run": "mu2mpi.execution.job",
 }
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from mu2mpi.errors import InputError
 
-__all__ = ["find", "names", "register"]
+__all__ = ["changes", "find", "names", "register"]
 
 FOLDERS = {
     "problems": "mu2mpi.problem.losses",
@@ -21,9 +21,13 @@ FOLDERS = {
 }
 """Of each kind, the package that holds a module for everything that is built in, beside its base."""
 
+CLASSES = ("mechanisms",)
+"""Kinds of which runs make objects of their own."""
+
 Thing = TypeVar("Thing")
 
 _registered: dict[str, dict[str, Any]] = {kind: {} for kind in FOLDERS}
+_changes = 0
 
 
 def register(thing: Thing) -> Thing:
@@ -33,18 +37,27 @@ def register(thing: Thing) -> Thing:
     ----------
     thing : object
         Its `kind` is one of those that can be chosen, and its `name` is what the user calls it. A later one
-        of the same name takes the place of an earlier one.
+        of the same name takes the place of an earlier one. A method or a problem may be given as its class.
 
     Raises
     ------
     ValueError
         If there is no such kind.
     """
+    global _changes
     kind, name = getattr(thing, "kind", None), getattr(thing, "name", None)
     if kind not in _registered or not isinstance(name, str):
         raise ValueError(f"{thing!r} has no kind among {', '.join(_registered)}, or no name")
-    _registered[kind][name] = thing
+    is_class = isinstance(thing, type) and kind not in CLASSES
+    made: Any = thing
+    _registered[kind][name] = made() if is_class else made
+    _changes += 1
     return thing
+
+
+def changes() -> int:
+    """Return how often something was registered: what follows from what there is, holds until the next."""
+    return _changes
 
 
 def names(kind: str) -> list[str]:
@@ -65,12 +78,23 @@ def find(kind: str, name: str) -> Any:
         if name in _built_in(kind):
             importlib.import_module(_built_in(kind)[name])
         elif name in _entry_points(kind):
-            thing = _entry_points(kind)[name].load()
+            thing = _loaded(_entry_points(kind)[name])
             if name not in known:
                 register(thing)
     if name not in known:
         raise InputError(f"there is no {name!r} among the {kind}, which are {', '.join(names(kind))}")
     return known[name]
+
+
+def _loaded(point: Any) -> Any:
+    try:
+        return point.load()
+    except Exception as error:
+        package = point.dist.name if point.dist else "a package"
+        raise InputError(
+            f"{point.name!r} of {package} cannot be imported from {point.value}: {error!r}; mend it, or "
+            f"uninstall {package}"
+        ) from error
 
 
 @cache

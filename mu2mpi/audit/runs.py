@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.audit.canaries import Canaries, WorstCase
 from mu2mpi.audit.wire import RecordedRank, on_ranks
+from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import Machines, Supply
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import make_server
@@ -14,7 +15,7 @@ from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key, key_words
 
-__all__ = ["play", "see", "view"]
+__all__ = ["play", "see", "tells_sums", "view"]
 
 
 def play(
@@ -57,6 +58,15 @@ def play(
             server.iterates.x_previous[...] = case.query_point(t - 1)
         server.round(t, machines, clock)
     return server.iterates.output.ravel()
+
+
+def tells_sums(schedule: Schedule) -> bool:
+    """Return whether what is seen gives away noised sums: with a trusted server, if its steps are plain."""
+    if not schedule.mechanism.shows_messages:
+        return False
+    iterates = type(schedule.make_iterates(schedule))
+    is_plain = iterates.step is Iterates.step and iterates.move is Iterates.move
+    return schedule.server == "untrusted" or is_plain
 
 
 def see(

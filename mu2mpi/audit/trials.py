@@ -11,7 +11,7 @@ from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Wo
 from mu2mpi.audit.finding import RISK, Attack, Finding
 from mu2mpi.audit.judge import judge
 from mu2mpi.audit.layouts import check_layouts
-from mu2mpi.audit.runs import see
+from mu2mpi.audit.runs import see, tells_sums
 from mu2mpi.audit.tails import attack_structure
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
@@ -87,7 +87,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
         rho = schedule.mechanism.stated_rho
         finding = Finding(
             words=_words(experiment, schedule),
-            reaches=schedule.mechanism.shows_messages,
+            reaches=tells_sums(schedule),
             server=experiment.server,
             machines=schedule.machines,
             rounds=schedule.rounds,

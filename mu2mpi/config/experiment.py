@@ -25,7 +25,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method, Options, Task
 from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
 from mu2mpi.privacy.sampler import RESERVE
-from mu2mpi.registry import find, names
+from mu2mpi.registry import changes, find, names
 
 __all__ = [
     "FILE",
@@ -439,7 +439,7 @@ class Experiment(BaseModel):
         from mu2mpi.problem.scaling import largest_square
 
         problem, unit_norm = find("problems", self.loss), self.normalize == "unit"
-        constants = problem.constants(largest_square(features, unit_norm), self.diameter / 2)
+        constants = problem.constants(largest_square(features, unit_norm), self.diameter / 2, classes)
         return Task(
             problem=problem,
             server=self.server,
@@ -513,9 +513,15 @@ class Experiment(BaseModel):
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return all options by name, those of methods where the method is: names, types, defaults and help."""
-    own = Experiment.model_fields
+    for method in names("methods"):
+        find("methods", method)
+    return _option_fields(changes())
+
+
+@cache
+def _option_fields(known: int) -> dict[str, FieldInfo]:
     fields: dict[str, FieldInfo] = {}
-    for name, field in own.items():
+    for name, field in Experiment.model_fields.items():
         fields[name] = field
         if name == "method":
             fields |= {other: _merged(parts) for other, parts in method_options().items()}
@@ -529,7 +535,6 @@ def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:
     return FieldInfo(annotation=first.annotation, default=first.default, description=help_text)
 
 
-@cache
 def method_options(presets: bool = True) -> dict[str, dict[str, FieldInfo]]:
     """Return the options of methods by name, and of each the methods that have it."""
     found: dict[str, dict[str, FieldInfo]] = {}

@@ -22,19 +22,21 @@ ROUNDING = 1.01 * 2.0**-53
 """What an operation is off by, relative; the hundredth covers products of errors and features above 1."""
 
 
-def gradient_error(classes: int, features: int, radius: float, G: float, L: float) -> float:
+def gradient_error(features: int, radius: float, G: float, L: float, roundings: float) -> float:
     """Return how far the gradient of a sample, at a point of the ball, is from the exact one: a norm.
 
     Parameters
     ----------
-    classes, features : int
-        K and F (with the bias).
+    features : int
+        F (with the bias).
     radius : float
         Radius of the ball.
     G, L : float
         Norm that no gradient passes, and smoothness.
+    roundings : float
+        How many the residual and its product with the sample take.
     """
-    return ROUNDING * (features * radius * L + (2 * classes + 22) * G)
+    return ROUNDING * (features * radius * L + roundings * G)
 
 
 def iterate_error(d: int, radius: float, move: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -67,11 +69,22 @@ def arithmetic_slack(schedule: Schedule) -> NDArray[np.float64]:
     Returns
     -------
     ndarray of float64, shape (T - 1,)
+
+    Raises
+    ------
+    InputError
+        If that is not known of the loss.
     """
     d, radius, G = schedule.d, schedule.radius, schedule.G
     rates = schedule.eta * halving_steps(schedule.rounds - 1)
     noise = schedule.sigma / schedule.machines
-    of_gradients = gradient_error(schedule.classes, schedule.features, radius, G, schedule.L)
+    roundings = schedule.problem.roundings(schedule.classes)
+    if roundings is None:
+        raise InputError(
+            f"it is not known how exactly gradients of loss = {schedule.problem.name} are computed, and "
+            "steps whose iterates are hidden need that; choose another method or loss"
+        )
+    of_gradients = gradient_error(schedule.features, radius, G, schedule.L, roundings)
     move = rates * (G + MAX_NORMAL * noise * math.sqrt(d))
     before = np.append(0.0, iterate_error(d, radius, move)[:-1])
     before[-1] += ROUNDING * radius

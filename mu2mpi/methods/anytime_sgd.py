@@ -7,12 +7,10 @@ from mu2mpi.registry import register
 __all__ = ["AnytimeSgd"]
 
 
+@register
 class AnytimeSgd(Method):
     """Cutkosky, "Anytime online-to-batch, optimism and acceleration", 2019."""
 
     name, title, summary = "anytime-sgd", "Anytime-SGD", "gradients at averages"
     estimator, query = GRADIENT, AVERAGE
     is_switched = True
-
-
-register(AnytimeSgd())

@@ -294,8 +294,8 @@ class Method(ABC):
         """Return what the expected excess loss is at most, in nats; NaN if nothing is known."""
         return math.nan
 
-    def iterates(self, schedule: "Schedule") -> "Iterates":
-        """Return where the server begins, and how it moves."""
+    def iterates(self, schedule: "Schedule", options: Any) -> "Iterates":
+        """Return where the server begins, and how it moves; `options` are the method's own."""
         from mu2mpi.federation.iterates import Iterates
 
         return Iterates(schedule)
@@ -353,7 +353,7 @@ class Method(ABC):
             eta=eta,
             rate=partial(self.rate, eta, sizes.rounds),
             takes_mean=self.takes_mean,
-            make_iterates=self.iterates,
+            make_iterates=partial(self.iterates, options=task.options),
             loss_bound=self.loss_bound(task, sizes, mechanism, eta == theory),
             aggregate_noise=task.aggregate_noise,
         )

@@ -35,6 +35,7 @@ class DpSgdOptions(Options):
     )
 
 
+@register
 class DpSgd(Method):
     """Abadi et al., "Deep learning with differential privacy", 2016."""
 
@@ -71,6 +72,3 @@ class DpSgd(Method):
                 f"in no more than {most}; give at most --rounds {most}"
             )
         return Sizes(rounds, Poisson(task.samples, batch / everything), {"batch": batch})
-
-
-register(DpSgd())

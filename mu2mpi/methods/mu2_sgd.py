@@ -48,6 +48,7 @@ class Mu2Options(Options):
     )
 
 
+@register
 class Mu2Sgd(Method):
     """Algorithm 1 (untrusted server) and Algorithm 2 (trusted server)."""
 
@@ -115,17 +116,14 @@ class Mu2Sgd(Method):
 
         The norm G* of the gradient at the minimum and the deviation s of the increments are not known; they
         are replaced by what the theorem says that they are at most, G and S = G + 2LD. It does not apply
-        where increments are clipped to less than S, or eta is another than its own.
+        where increments are clipped to less than S, or eta or the mechanism is another than its own.
 
         References
         ----------
         Theorem 5.2 for the untrusted and Theorem 6.2 for the trusted server.
         """
         D, M, T, S = task.diameter, task.machines, sizes.rounds, self.increment_bound(task)
-        if mechanism.clip_norm < S or not is_own_rate:
+        if mechanism.clip_norm < S or mechanism.name != self.mechanism or not is_own_rate:
             return math.nan
         noise = 2 * S * math.sqrt(task.d) / (task.budget.rho * T * task.shared)
         return 4 * D * (S / T + noise + S / math.sqrt(T * M))
-
-
-register(Mu2Sgd())

@@ -26,6 +26,7 @@ class MinibatchOptions(Options):
     )
 
 
+@register
 class NoisyMinibatchSgd(Method):
     """Lowy and Razaviyayn, "Private federated learning without a trusted server", 2023."""
 
@@ -77,6 +78,3 @@ def theorem_rounds(task: Task, G: float) -> int:
     n, M, d, epsilon = task.samples, task.machines, task.d, task.budget.epsilon
     smooth = task.L * task.diameter * math.sqrt(M) / G * min(math.sqrt(n), epsilon * n / math.sqrt(d))
     return math.ceil(smooth + min(n * M, epsilon**2 * n**2 * M / d))
-
-
-register(NoisyMinibatchSgd())

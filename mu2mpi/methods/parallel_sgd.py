@@ -7,6 +7,7 @@ from mu2mpi.registry import register
 __all__ = ["ParallelSgd"]
 
 
+@register
 class ParallelSgd(Method):
     """Dekel et al., "Optimal distributed online prediction using mini-batches", 2012."""
 
@@ -14,6 +15,3 @@ class ParallelSgd(Method):
     estimator, query = GRADIENT, ITERATE
     is_switched = True
     takes_mean = True
-
-
-register(ParallelSgd())

@@ -28,6 +28,7 @@ CONTRACTING = 2 * (1 - 2.0**-18)
 """Up to so many times 1 / L steps contract, also where features exceed 1 by what the loader lets pass."""
 
 
+@register
 class SnowballSgd(Method):
     """Feldman, Koren and Talwar, "Private stochastic convex optimization", 2020."""
 
@@ -126,11 +127,8 @@ class SnowballSgd(Method):
 
         return eta * float(halving_steps(rounds - 1)[t - 1])
 
-    def iterates(self, schedule: "Schedule") -> "Iterates":
+    def iterates(self, schedule: "Schedule", options: Any) -> "Iterates":
         """Return iterates whose last step alone is seen."""
         from mu2mpi.federation.landing import LandingIterates
 
         return LandingIterates(schedule)
-
-
-register(SnowballSgd())

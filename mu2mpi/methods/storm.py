@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Storm"]
 
 
+@register
 class Storm(Method):
     """Cutkosky and Orabona, "Momentum-based variance reduction in non-convex SGD", 2019."""
 
@@ -42,6 +43,3 @@ class Storm(Method):
     def rate(self, eta: float, rounds: int, t: int) -> float:
         """Return eta / (t sqrt(t + 1)): steps become smaller, and messages are weighted with t."""
         return eta / (t * math.sqrt(t + 1))
-
-
-register(Storm())

@@ -32,6 +32,7 @@ def choose_resolution(
     terms: int,
     draws: int = 1,
     noisy_bits: int = FEWEST_BITS,
+    smallest: float | None = None,
 ) -> float:
     """Return the spacing g of the grid: a power of two, no finer than it must be.
 
@@ -52,6 +53,8 @@ def choose_resolution(
         Machines whose noise is drawn as one.
     noisy_bits : int, optional
         Bits between the resolution and the noise, at least.
+    smallest : float, optional
+        Standard deviation of the smallest noise of any round, if it is not the same in all.
 
     Returns
     -------
@@ -65,7 +68,9 @@ def choose_resolution(
     InputError
         If no useful grid exists.
     """
-    scale, bits = (sigma, noisy_bits) if sigma > 0 else (min(clip_norm, gradient_norm), NOISELESS_BITS)
+    scale, bits = min(clip_norm, gradient_norm), NOISELESS_BITS
+    if sigma > 0:
+        scale, bits = smallest or sigma, noisy_bits
     wanted = min(scale * 2.0**-bits, 2 * CLIPPING_SHARE * clip_norm / math.sqrt(d))
     # A message holds these increments and one draw of noise; each is rounded by at most half a unit.
     largest = machines * (terms * clip_norm + MAX_NORMAL * sigma)

@@ -53,7 +53,7 @@ class Problem(ABC):
     loss: Callable[..., Any]
 
     @abstractmethod
-    def constants(self, square: float, radius: float) -> Constants:
+    def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G and L.
 
         Parameters
@@ -61,8 +61,17 @@ class Problem(ABC):
         square : float
             The largest ||z||^2.
         radius : float
-            The largest ||x||: K is the ball of this radius about 0.
+            The largest ||x||: the feasible set is the ball of this radius about 0.
+        classes : int
+            K.
         """
+
+    def roundings(self, classes: int) -> float | None:
+        """Return by how many roundings, relative to G, a computed gradient may be off; None if unknown.
+
+        Those of the margins come on top.
+        """
+        return None
 
     def kernel(self, template: Callable[..., Any]) -> Any:
         """Return a kernel with this problem's `residual` and `loss` in place of those that it names."""

@@ -130,8 +130,8 @@ class Mechanism(ABC):
         """
 
     @classmethod
-    def of(cls, messages: Messages, sigma: float, **own: Any) -> Self:
-        """Return the mechanism with this noise, and with a grid that suits it.
+    def of(cls, messages: Messages, sigma: float, smallest: float | None = None, **own: Any) -> Self:
+        """Return the mechanism with this noise, and with a grid that suits the smallest of any round.
 
         Raises
         ------
@@ -148,6 +148,7 @@ class Mechanism(ABC):
             messages.machines,
             messages.summed,
             messages.draws,
+            smallest=smallest,
         )
         return cls(sigma=sigma, resolution=resolution, **cls.sizes(messages), **own)
 

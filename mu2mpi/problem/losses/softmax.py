@@ -40,15 +40,20 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
     return np.log(total) + margins[best] - margins[label], best == label
 
 
+@register
 class Softmax(Problem):
     """The logistic loss -log softmax(x z)[label], in nats."""
 
     name = "softmax"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
 
-    def constants(self, square: float, radius: float) -> Constants:
+    def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = sqrt(2 ||z||^2), as ||r|| <= sqrt 2, and L = ||z||^2 / 2: softmax is 1/2-Lipschitz."""
         return Constants(math.sqrt(2 * square), square / 2)
+
+    def roundings(self, classes: int) -> float:
+        """Return 2 K + 22: of exponentials, their sum, a quotient, and products with the sample."""
+        return 2 * classes + 22
 
     def loss_and_gradient(
         self, x: NDArray[np.float64], z: NDArray[np.float64], labels: NDArray[np.int32]
@@ -80,6 +85,3 @@ def _exponentials(
     margins -= margins.max(axis=1, keepdims=True)
     exponentials = np.exp(margins)
     return margins, exponentials, exponentials.sum(axis=1, keepdims=True)
-
-
-register(Softmax())
