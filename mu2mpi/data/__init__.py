@@ -41,16 +41,16 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
     """
     # Imported here, so that a run pays only for the source that it uses.
     if experiment.data == "mnist":
-        from mu2mpi.data.mnist import Mnist
+        from mu2mpi.data.sources.mnist import Mnist
 
         return Mnist(data_dir, verify)
     if experiment.data == "synthetic":
-        from mu2mpi.data.synthetic import Synthetic
+        from mu2mpi.data.sources.synthetic import Synthetic
 
         features = int(experiment.features or 0)
         return Synthetic(experiment.samples, features, experiment.classes, experiment.data_seed)
     if experiment.data == "population":
-        from mu2mpi.data.population import Population
+        from mu2mpi.data.sources.population import Population
 
         return Population(
             features=int(experiment.features or 0),
@@ -62,10 +62,10 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
             seed=experiment.data_seed,
         )
     if is_file(experiment.data):
-        from mu2mpi.data.files import open_file
+        from mu2mpi.data.sources.user_file import open_file
 
         return open_file(experiment, verify)
-    from mu2mpi.data.digits import Digits
+    from mu2mpi.data.sources.digits import Digits
 
     return Digits()
 
@@ -80,7 +80,7 @@ def describe_source(experiment: Experiment, data_dir: Path | None = None) -> str
     """
     paths = []
     if experiment.data == "mnist":
-        from mu2mpi.data.mnist import fetch
+        from mu2mpi.data.sources.mnist import fetch
 
         # First, for it also downloads into a folder that the user names.
         paths = fetch(data_dir)

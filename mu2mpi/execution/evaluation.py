@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.population import Population
 from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.cost import evaluation_cost, run_cost
 from mu2mpi.methods.schedule import Schedule
 from mu2mpi.parallel import Communicator, block

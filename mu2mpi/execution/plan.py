@@ -12,8 +12,8 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.preset import with_preset
 from mu2mpi.data import open_source
 from mu2mpi.data.partition import check_rounds, most_rounds
-from mu2mpi.data.population import Population
 from mu2mpi.data.source import Source
+from mu2mpi.data.sources.population import Population
 from mu2mpi.errors import InputError
 from mu2mpi.federation.sampling import Poisson, Sampling, WithReplacement
 from mu2mpi.methods.defaults import PASSES, expected_batch, theorem_batch, theorem_rounds

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.partition import partition_rows
-from mu2mpi.data.population import Population
 from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.methods.schedule import Schedule
 from mu2mpi.problem.logistic import bias_feature, sample_scales

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from relaxed import given
 from slowly import slow
 
-from mu2mpi.data.population import POINTS, Population
+from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.samples import make_supply

@@ -8,7 +8,7 @@ from slowly import slow
 from test_lemmas import population_run
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.population import Population
+from mu2mpi.data.sources.population import Population
 from mu2mpi.errors import InputError
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.progress import Progress

@@ -115,7 +115,8 @@ def test_only_the_source_in_use_is_imported():
     code = (
         "import sys; from mu2mpi.data import open_source; from mu2mpi.config.experiment import Experiment\n"
         "open_source(Experiment(data='digits'))\n"
-        "sys.exit(any(m in sys.modules for m in ('mu2mpi.data.mnist', 'mu2mpi.data.synthetic', 'pooch')))"
+        "others = ('mu2mpi.data.sources.mnist', 'mu2mpi.data.sources.synthetic', 'pooch')\n"
+        "sys.exit(any(m in sys.modules for m in others))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.table import (
+from mu2mpi.data.formats.table import (
     FEATURES,
     LABELS,
     OWNERS,

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.preset import with_preset
+from mu2mpi.data.formats.table import Table, reading
 from mu2mpi.data.source import COLUMN_AT_ONCE, Samples, Source, row_blocks
 from mu2mpi.data.split import Split
-from mu2mpi.data.table import Table, reading
 from mu2mpi.errors import InputError
 
 __all__ = ["FileSource", "open_file", "open_table"]
@@ -93,20 +93,20 @@ def open_table(
     # Imported here, so that a run pays only for the format that it uses.
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix
     if suffix in (".svm", ".libsvm"):
-        from mu2mpi.data.svm import read_svm
+        from mu2mpi.data.formats.svm import read_svm
 
         if features is not None or labels is not None:
             raise InputError(f"{path} has no names of features and labels; leave out --features and --labels")
         return read_svm(path, dimension)
     if suffix == ".csv":
-        from mu2mpi.data.text import read_csv
+        from mu2mpi.data.formats.text import read_csv
 
         return read_csv(path, features, labels)
     if suffix == ".npz":
-        from mu2mpi.data.npz import read_npz
+        from mu2mpi.data.formats.npz import read_npz
 
         return read_npz(path, features, labels)
-    from mu2mpi.data.hdf5 import Hdf5Table
+    from mu2mpi.data.formats.hdf5 import Hdf5Table
 
     return Hdf5Table(path, features, labels, verify)
 

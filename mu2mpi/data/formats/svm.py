@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mu2mpi.data.table import MOST_FEATURES, ArrayTable, reading
+from mu2mpi.data.formats.table import MOST_FEATURES, ArrayTable, reading
 from mu2mpi.errors import InputError
 
 __all__ = ["read_svm"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.table import FEATURES, LABELS, OWNERS, ArrayTable, find_name, reading
+from mu2mpi.data.formats.table import FEATURES, LABELS, OWNERS, ArrayTable, find_name, reading
 from mu2mpi.errors import InputError
 
 __all__ = ["read_npz"]

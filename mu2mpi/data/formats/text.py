@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.table import LABELS, OWNERS, ArrayTable, find_name, reading
+from mu2mpi.data.formats.table import LABELS, OWNERS, ArrayTable, find_name, reading
 from mu2mpi.errors import InputError
 
 __all__ = ["read_csv"]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.cache import cache_folder
-from mu2mpi.data.idx import IdxFile, check_content, open_idx
+from mu2mpi.data.formats.idx import IdxFile, check_content, open_idx
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.errors import InputError
 from mu2mpi.files import write_whole
