@@ -1,23 +1,13 @@
-"""How much of each class a machine gets where machines are to differ; and rows by such shares."""
+"""How much of each class a machine gets where machines are to differ.
 
-from collections.abc import Callable, Iterable
-from typing import Any
+In all functions `sizes` are the numbers of samples of each class, and the shares that they return, of shape
+(machines, classes), sum to at most these over the machines.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Taken",
-    "dirichlet_shares",
-    "label_shares",
-    "pooled_rows",
-    "shard_size",
-    "sorted_shares",
-    "stretches",
-]
-
-Taken = Callable[[int], Iterable[slice]]
-"""Returns what a machine takes of all rows, once they are grouped by pool."""
+__all__ = ["dirichlet_shares", "label_shares", "shard_size", "sorted_shares"]
 
 
 def dirichlet_shares(
@@ -28,23 +18,8 @@ def dirichlet_shares(
     A machine's proportions are those of the classes in all data, each times a Gamma(A) variable of its
     own: a Dirichlet distribution where classes are of equal size. A = 0.1 leaves most machines one or
     two classes, and A = 100 is nearly iid. Machines draw one after the other, by their proportions from
-    what is left, so that the last ones take what the others did not want.
-
-    Parameters
-    ----------
-    sizes : ndarray of int64, shape (classes,)
-        Samples of each class.
-    machines, each : int
-        How many machines there are, and how many samples each gets.
-    concentration : float
-        A, the smaller the more the machines differ.
-    random : numpy.random.RandomState
-        Whose stream numpy promises never to change.
-
-    Returns
-    -------
-    ndarray of int64, shape (machines, classes)
-        Rows sum to `each`, and columns to at most `sizes`.
+    what is left, so that the last ones take what the others did not want. The stream of a RandomState is
+    one that numpy promises never to change.
 
     References
     ----------
@@ -104,51 +79,3 @@ def label_shares(
     takers = np.repeat(np.arange(machines), labels)
     np.add.at(shares, (takers, class_of_shard[: len(takers)]), size)
     return shares
-
-
-def stretches(sizes: NDArray[np.int64], shares: NDArray[np.int64]) -> Taken:
-    """Return what each machine takes of rows that are grouped by class, given how many of each it gets."""
-    starts = (np.cumsum(sizes) - sizes) + (np.cumsum(shares, axis=0) - shares)
-
-    def of(machine: int) -> Iterable[slice]:
-        for k in np.flatnonzero(shares[machine]):
-            yield slice(starts[machine, k], starts[machine, k] + shares[machine, k])
-
-    return of
-
-
-def pooled_rows(
-    pools: NDArray[Any],
-    taken: Taken,
-    rounds: int,
-    hosted: range,
-    in_pools: NDArray[np.int64],
-    in_use: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Return the training rows that some machines use, round by round.
-
-    Parameters
-    ----------
-    pools : ndarray, shape (n,)
-        The class, or the owner, of each training row.
-    taken : callable
-        What a machine takes of the rows once they are grouped by pool, in random order in each.
-    rounds : int
-        Number of rounds T.
-    hosted : range
-        The machines asked for.
-    in_pools, in_use : ndarray of int64, shape (n,)
-        Random orders of all rows: one for the pools, one for what a machine took of several of them.
-
-    Returns
-    -------
-    ndarray of int64, shape (rounds, len(hosted))
-    """
-    grouped = in_pools[np.argsort(pools[in_pools], kind="stable")]
-    place = np.empty(len(in_use), np.int64)
-    place[in_use] = np.arange(len(in_use))
-    rows = np.empty((rounds, len(hosted)), np.int64)
-    for column, machine in enumerate(hosted):
-        own = np.concatenate([grouped[stretch] for stretch in taken(machine)])
-        rows[:, column] = own[np.argsort(place[own])][:rounds]
-    return rows

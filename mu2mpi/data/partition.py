@@ -5,15 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.heterogeneity import (
-    Taken,
-    dirichlet_shares,
-    label_shares,
-    pooled_rows,
-    shard_size,
-    sorted_shares,
-    stretches,
-)
+from mu2mpi.data.heterogeneity import dirichlet_shares, label_shares, shard_size, sorted_shares
 from mu2mpi.data.source import Source
 from mu2mpi.data.streams import philox_key
 from mu2mpi.errors import InputError
@@ -26,13 +18,7 @@ Rows = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
 
 
 def samples_per_machine(samples: int, machines: int) -> int:
-    """Return how many samples each machine gets, which is also the largest number of rounds.
-
-    Raises
-    ------
-    InputError
-        If there are more machines than samples.
-    """
+    """Return how many samples each machine gets, which is also the largest number of rounds."""
     if machines > samples:
         raise InputError(
             f"more machines than samples: {machines} machines, but only {samples} training samples; "
@@ -66,25 +52,8 @@ def check_rounds(most: int, machines: int, rounds: int, needed: int | None = Non
 def deal(samples: int, machines: int, key: bytes) -> NDArray[np.int64]:
     """Deal the training set at random to the machines, an equal number to each.
 
-    Parameters
-    ----------
-    samples : int
-        Size of the training set.
-    machines : int
-        Number of machines M.
-    key : bytes
-        32 bytes that determine the order.
-
-    Returns
-    -------
-    ndarray of int64, shape (machines, samples // machines)
-        Row i holds the training rows of machine i, in the order in which it uses them. All entries
-        differ; ``samples % machines`` training rows are left out.
-
-    Raises
-    ------
-    InputError
-        If there are more machines than samples.
+    Row i of the answer, of shape (machines, samples // machines), holds the training rows of machine i in
+    the order in which it uses them. All entries differ, and ``samples % machines`` rows are left out.
     """
     each = samples_per_machine(samples, machines)
     return _order(samples, key)[: machines * each].reshape(machines, each)
@@ -97,10 +66,8 @@ def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: ra
 
     Parameters
     ----------
-    samples, machines : int
-        Size of the training set, and number of machines M in all.
-    rounds : int
-        Number of rounds T.
+    samples, machines, rounds : int
+        Size of the training set, number of machines M in all, and of rounds T.
     key : bytes
         32 bytes that determine the dealing.
     block : range
@@ -142,11 +109,12 @@ def most_rounds(source: Source, machines: int, partition: str) -> int:
     each = samples_per_machine(source.training_samples, machines)
     if kind != "labels":
         return each
-    if int(amount) > source.classes:
+    labels = int(amount)
+    if labels > source.classes:
         raise InputError(
             f"partition = {partition} asks for more than the {source.classes} classes that there are"
         )
-    each = int(amount) * shard_size(source.class_sizes, machines * int(amount))
+    each = labels * shard_size(source.class_sizes, machines * labels)
     if each == 0:
         raise InputError(
             f"{source.name} has too few samples to give {amount} classes to each of {machines} machines; "
@@ -186,33 +154,43 @@ def partition_rows(
     if partition == "iid":
         rows = machine_rows(source.training_samples, machines, each, key, hosted)
     else:
-        rows = _heterogeneous_rows(source, partition, machines, each, key, hosted)
+        rows = _pooled_rows(source, partition, machines, each, key, hosted)
     return lambda places, of: rows[places, of]
 
 
-def _heterogeneous_rows(
+def _pooled_rows(
     source: Source, partition: str, machines: int, rounds: int, key: bytes, hosted: range
 ) -> NDArray[np.int64]:
+    """Return rows as `machine_rows` does, where machines take shares of pools: of classes, or of owners."""
     kind, _, amount = partition.partition(":")
     each = most_rounds(source, machines, partition)
     if kind == "owner":
-        # One pool an owner, and each machine takes the whole of its own.
+        # Each machine takes the whole of one pool.
         pools, sizes = source.training_owners(), source.owner_sizes
-        ends = np.cumsum(sizes)
-        taken: Taken = lambda machine: [slice(ends[machine] - sizes[machine], ends[machine])]  # noqa: E731
+        shares = sizes[:, np.newaxis]
+        starts = np.cumsum(sizes)[:, np.newaxis] - shares
     else:
         pools, sizes = source.training_labels(), source.class_sizes
         random = np.random.RandomState(np.random.Philox(key=philox_key(key, "shares of machines")))
-        shares = (
-            dirichlet_shares(sizes, machines, each, float(amount), random)
-            if kind == "dirichlet"
-            else label_shares(sizes, machines, int(amount), random)
-            if kind == "labels"
-            else sorted_shares(sizes, machines, each)
-        )
-        taken = stretches(sizes, shares)
-    orders = (_order(source.training_samples, key, use) for use in ("dealing of samples", "order of use"))
-    return pooled_rows(pools, taken, rounds, hosted, *orders)
+        if kind == "dirichlet":
+            shares = dirichlet_shares(sizes, machines, each, float(amount), random)
+        elif kind == "labels":
+            shares = label_shares(sizes, machines, int(amount), random)
+        else:
+            shares = sorted_shares(sizes, machines, each)
+        starts = (np.cumsum(sizes) - sizes) + (np.cumsum(shares, axis=0) - shares)
+    # One random order within each pool, and another for what a machine takes of several.
+    order, use = _order(source.training_samples, key), _order(source.training_samples, key, "order of use")
+    grouped = order[np.argsort(pools[order], kind="stable")]
+    turn = np.empty_like(use)
+    turn[use] = np.arange(len(use))
+    rows = np.empty((rounds, len(hosted)), np.int64)
+    for column, machine in enumerate(hosted):
+        some = np.flatnonzero(shares[machine])
+        stretches = zip(starts[machine, some], shares[machine, some], strict=True)
+        own = np.concatenate([grouped[start : start + share] for start, share in stretches])
+        rows[:, column] = own[np.argsort(turn[own])][:rounds]
+    return rows
 
 
 def _order(samples: int, key: bytes, use: str = "dealing of samples") -> NDArray[np.int64]:
