@@ -10,22 +10,10 @@ __all__ = ["digest_of"]
 
 
 def digest_of(facts: str, parts: Iterable[tuple[NDArray[np.generic], ...]]) -> bytes:
-    """Return the SHA-256 of some facts and of columns that are read part by part.
+    """Return the SHA-256 of some facts and of columns, numbers or texts as objects, that come in parts.
 
     It depends on every bit, on types and on the order of the rows, but not on where one part ends and the
     next begins. Of SHA-256 and BLAKE2b, processors with instructions for the first compute it twice as fast.
-
-    Parameters
-    ----------
-    facts : str
-        What is known of the data as a whole.
-    parts : iterable of tuple of ndarray
-        The same columns in each: numbers, or texts in an array of objects.
-
-    Returns
-    -------
-    bytes
-        32 bytes.
     """
     columns: list[hashlib._Hash] = []
     for part in parts:

@@ -11,19 +11,11 @@ from numpy.typing import NDArray
 
 __all__ = ["machine_words", "philox_key", "seed_words", "unit_uniforms"]
 
-KEY_BYTES = 32
-
 
 def philox_key(key: bytes, use: str) -> int:
-    """Return Philox's key for one use of a key.
-
-    Raises
-    ------
-    ValueError
-        If the key does not have `KEY_BYTES` bytes.
-    """
-    if len(key) != KEY_BYTES:
-        raise ValueError(f"the key has {len(key)} bytes instead of {KEY_BYTES}")
+    """Return Philox's key for one use of a key of 32 bytes."""
+    if len(key) != 32:
+        raise ValueError(f"the key has {len(key)} bytes instead of 32")
     return int.from_bytes(hashlib.sha256(f"mu2mpi: {use}".encode() + key).digest()[:16], "little")
 
 
