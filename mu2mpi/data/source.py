@@ -5,13 +5,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.digest import digest_of
 from mu2mpi.errors import InputError
+
+if TYPE_CHECKING:
+    from mu2mpi.data.sources.population import Population
 
 __all__ = ["Samples", "Source", "row_blocks"]
 
@@ -19,11 +24,8 @@ WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
 """What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
 parts of about the second."""
 
-CHECKED_AT_ONCE = 1 << 20
-"""Features whose bound is checked in one go."""
-
-COLUMN_AT_ONCE = 1 << 18
-"""Labels or owners that are read at once."""
+CHECKED_AT_ONCE, COLUMN_AT_ONCE = 1 << 20, 1 << 18
+"""Features whose bound is checked in one go; labels or owners that are read at once."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,27 @@ class Source(ABC):
     has_owners: bool = False
     made_up: bool = False
 
+    @classmethod
+    def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
+        """Open the source with its own options among those of an experiment; by default it has none.
+
+        Parameters
+        ----------
+        experiment, data_dir, verify
+            As for `mu2mpi.data.open_source`.
+        """
+        return cls()
+
+    @classmethod
+    def fetch(cls, data_dir: Path | None) -> list[Path]:
+        """Make sure that files from the network are there and good, and return them; by default none are."""
+        return []
+
+    @property
+    def population(self) -> "Population | None":
+        """What machines draw their samples from, where they are not dealt rows of a training set."""
+        return None
+
     @property
     def parameters(self) -> int:
         """Number of coordinates d of a model, one for each class and feature, the bias among them."""
@@ -143,13 +166,7 @@ class Source(ABC):
         return np.concatenate([self.training(rows).labels for rows in blocks])
 
     def training_owners(self) -> NDArray[np.generic]:
-        """Return the owner of every training sample, as whole numbers or as texts.
-
-        Raises
-        ------
-        InputError
-            If the data name none.
-        """
+        """Return the owner of every training sample, as whole numbers or as texts; InputError if unknown."""
         blocks = row_blocks(self.training_samples, COLUMN_AT_ONCE)
         return np.concatenate([self._read_owners(rows) for rows in blocks])
 
@@ -167,11 +184,6 @@ class Source(ABC):
         Test samples decide nothing that is sent and are checked alone. What the settings determine is not
         read at all. Whoever knows the digest of private data can test a guess at them, so that it is as
         confidential as they are.
-
-        Raises
-        ------
-        InputError
-            If a sample cannot be used.
         """
         sizes = self.training_samples, self.dimension, self.classes
         facts = (*map(int, sizes), self.scale, self.limit, self.has_owners, self.class_names)

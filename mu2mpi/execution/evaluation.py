@@ -229,8 +229,8 @@ def make_evaluator(
     source: Source, communicator: Communicator, unit_norm: bool = False
 ) -> Evaluator | ExactEvaluator:
     """Return what measures models: on the test set, or where the population is known, exactly."""
-    if isinstance(source, Population):
-        return ExactEvaluator(source, communicator, unit_norm)
+    if source.population is not None:
+        return ExactEvaluator(source.population, communicator, unit_norm)
     return Evaluator(source, communicator, unit_norm)
 
 

@@ -13,7 +13,6 @@ from mu2mpi.config.preset import with_preset
 from mu2mpi.data import open_source
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
-from mu2mpi.data.sources.population import Population
 from mu2mpi.errors import InputError
 from mu2mpi.federation.sampling import Poisson, Sampling, WithReplacement
 from mu2mpi.methods.defaults import PASSES, expected_batch, theorem_batch, theorem_rounds
@@ -88,7 +87,7 @@ def complete(experiment: Experiment, source: Source, ranks: int) -> Experiment:
     if experiment.pieces.draws:
         return _with_batches(experiment, source, machines)
     rounds = experiment.rounds or _rounds_of(experiment, source, machines)
-    if experiment.pieces.hides_iterates and not isinstance(source, Population):
+    if experiment.pieces.hides_iterates and source.population is None:
         # Each step takes a sample at least, and it takes memory to say how many more.
         check_rounds(most_rounds(source, machines, partition), machines, rounds, rounds - 1)
     return with_preset(experiment.with_size(machines, rounds))
@@ -118,7 +117,7 @@ def samples_of_each(source: Source, machines: int, partition: str) -> int:
     InputError
         If the machines cannot be given samples.
     """
-    if isinstance(source, Population):
+    if source.population is not None:
         return max(1, source.training_samples // machines)
     return most_rounds(source, machines, partition)
 
@@ -201,7 +200,7 @@ def plan(experiment: Experiment, source: Source, ranks: int) -> Schedule:
         epsilon=experiment.target_epsilon,
         delta=experiment.delta,
     )
-    if not isinstance(source, Population):
+    if source.population is None:
         most = most_rounds(source, machines, partition_of(experiment, source))
         check_rounds(most, machines, rounds, schedule.sampling.owned)
     return schedule

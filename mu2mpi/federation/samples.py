@@ -57,8 +57,8 @@ def make_supply(
         If there are not enough samples. The callable raises it for samples that cannot be used.
     """
     sampling, rounds = schedule.sampling, schedule.rounds
-    if isinstance(source, Population):
-        read = _draws(source, schedule, key, hosted)
+    if source.population is not None:
+        read = _draws(source.population, schedule, key, hosted)
     else:
         read = _rows(source, schedule, key, hosted, partition)
     at_once = math.inf

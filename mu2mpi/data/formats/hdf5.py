@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import (
-    FEATURES,
-    LABELS,
-    OWNERS,
-    Table,
-    checked_size,
-    find_name,
-    kernel_type,
-    reading,
-)
+from mu2mpi.data.formats.table import OWNERS, Column, Table, checked_size, find_name, kernel_type, reading
 from mu2mpi.errors import InputError
 
 __all__ = ["Hdf5Table"]
@@ -44,22 +35,11 @@ BLOCK_BYTES = 4 << 20
 class Hdf5Table(Table):
     """Datasets of features, labels and perhaps owners; or a group ``machine`` with a group for each owner.
 
-    Parameters
-    ----------
-    path : Path
-        The file, which stays open.
-    features, labels : str, optional
-        Names of the datasets; by default the usual ones.
-    verify : bool, optional
-        Whether texts are read once by another process: where they are damaged, HDF5 may do so for ever.
-
-    Raises
-    ------
-    InputError
-        If the file is no HDF5 or damaged, or does not hold what is asked for.
+    The file stays open. Features and labels have these names, or the usual ones. With `verify`, texts are
+    read once by another process: where they are damaged, HDF5 may do so for ever.
     """
 
-    def __init__(self, path: Path, features: str | None, labels: str | None, verify: bool = True) -> None:
+    def __init__(self, path: Path, features: str | None, labels: str | None, verify: bool) -> None:
         self.path = path
         with reading(path):
             with open(path, "rb"):
@@ -68,23 +48,22 @@ class Hdf5Table(Table):
                 raise InputError(f"{path} is not an HDF5 file, or its beginning is damaged")
             file = h5py.File(path, "r")
             by_owner = isinstance(file.get(OWNERS), h5py.Group)
-            self._names = np.array(sorted(file[OWNERS])) if by_owner else None
-            groups = [file[OWNERS][name] for name in sorted(file[OWNERS])] if by_owner else [file]
+            names = sorted(file[OWNERS]) if by_owner else []
+            groups = [file[OWNERS][name] for name in names] if by_owner else [file]
             if not groups:
                 raise InputError(f"{path}: its group {OWNERS} is empty")
             parts = [self._open(group, features, labels) for group in groups]
-            self._features, self._labels = [f for f, _ in parts], [y for _, y in parts]
-            given = OWNERS in file and not by_owner
-            self._owners = Rows(path, file[OWNERS]) if given else None
+            self.has_owners = OWNERS in file
+            owners = [Rows(path, file[OWNERS])] if self.has_owners and not by_owner else []
         sizes = [checked_size(path, f.shape, y.shape) for f, y in parts]
         if len({dimension for _, dimension in sizes}) > 1:
             raise InputError(f"{path}: the owners in its group {OWNERS} differ in their number of features")
-        if self._owners is not None:
-            checked_size(path, (sizes[0][0], 1), self._owners.shape, "owners")
-        columns = [*self._labels, *([self._owners] if self._owners else [])]
+        for column in owners:
+            checked_size(path, (sizes[0][0], 1), column.shape, "owners")
+        self._features, self._names = [f for f, _ in parts], np.array(names)
+        self._columns: dict[Column, list[Rows]] = {"label": [y for _, y in parts], "owner": owners}
         if verify:
-            _check_texts(path, [column for column in columns if column.dtype == object])
-        self.has_owners = by_owner or given
+            _check_texts(path, [*self._columns["label"], *owners])
         self._starts = np.cumsum([0, *(samples for samples, _ in sizes)])
         self.samples, self.dimension = int(self._starts[-1]), sizes[0][1]
         self.feature_type = np.result_type(*(kernel_type(path, f.dtype) for f in self._features))
@@ -93,8 +72,8 @@ class Hdf5Table(Table):
         if not isinstance(group, h5py.Group):
             raise InputError(f"{self.path}: {group.name} is not a group of one owner's features and labels")
         there = list(group)
-        of_features = find_name(self.path, there, features, FEATURES, "features")
-        of_labels = find_name(self.path, there, labels, LABELS, "labels")
+        of_features = find_name(self.path, there, features, "features")
+        of_labels = find_name(self.path, there, labels, "labels")
         return Rows(self.path, group[of_features]), Rows(self.path, group[of_labels])
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
@@ -104,20 +83,16 @@ class Hdf5Table(Table):
             self._features[part].read(rows[place] - self._starts[part], found[place])
         return found
 
-    def labels(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the labels of some rows, ascending."""
-        found = [_column(self._labels[0], rows[:0])]
-        for part, place in self._parts(rows):
-            found.append(_column(self._labels[part], rows[place] - self._starts[part]))
-        return np.concatenate(found[1:] or found)
-
-    def owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the owners of some rows, ascending."""
-        if self._names is not None:
+    def column(self, what: Column, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+        """Return the labels or owners of some rows, ascending."""
+        columns = self._columns[what]
+        if not columns:
             return self._names[np.searchsorted(self._starts, rows, side="right") - 1]
-        if self._owners is None:
-            raise RuntimeError(f"{self.path} names no owners")
-        return _column(self._owners, rows)
+        found = [np.empty((0, 1), columns[0].dtype)]
+        for part, place in self._parts(rows):
+            found.append(np.empty((place.stop - place.start, 1), columns[part].dtype))
+            columns[part].read(rows[place] - self._starts[part], found[-1])
+        return np.concatenate(found[1:] or found)[:, 0]
 
     def _parts(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
         """Yield which parts hold some of these rows, and at which places among them."""
@@ -126,8 +101,9 @@ class Hdf5Table(Table):
             yield int(part), slice(int(bounds[part]), int(bounds[part + 1]))
 
 
-def _check_texts(path: Path, columns: "list[Rows]") -> None:
+def _check_texts(path: Path, columns: "Iterable[Rows]") -> None:
     """Have another process read texts of any length, which could hang or crash this one."""
+    columns = [column for column in columns if column.dtype == object]
     if not columns:
         return
     seconds = SECONDS + SECONDS_A_ROW * sum(column.shape[0] for column in columns)
@@ -144,38 +120,11 @@ def _check_texts(path: Path, columns: "list[Rows]") -> None:
         raise InputError(f"{path} is damaged: HDF5 does not come to the end of its texts")
 
 
-def _column(rows: "Rows", wanted: NDArray[np.int64]) -> NDArray[np.generic]:
-    found = np.empty((len(wanted), 1), rows.dtype)
-    rows.read(wanted, found)
-    return found[:, 0]
-
-
 class Rows:
-    """The rows of a dataset.
+    """The rows of a dataset of numbers or text, the latter as objects.
 
     Rows that lie side by side in the file, neither packed nor in another order of bytes, are read one by
     one where they lie, which is quick even if they are few and far between. Others are read in blocks.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    dataset : h5py.Dataset
-        Numbers or text; its first axis counts rows.
-
-    Attributes
-    ----------
-    name : str
-        That of the dataset in the file.
-    shape : tuple of int
-        Its shape.
-    dtype : dtype
-        Type of the values; ``object`` for text.
-
-    Raises
-    ------
-    InputError
-        If it is no dataset of numbers or text, or was never filled.
     """
 
     def __init__(self, path: Path, dataset: Any) -> None:
@@ -212,20 +161,13 @@ class Rows:
         return offset
 
     def read(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
-        """Read some rows, ascending, into an array of shape (n, width).
-
-        Raises
-        ------
-        InputError
-            If they cannot be read, or a file has changed since it was opened; what was read is then not to
-            be used.
-        """
+        """Read some rows, ascending, into an array of shape (n, width), not to be used after an error."""
         with reading(self._path):
             self._check_unchanged()
             if self._offset is None:
                 self._read_blocks(rows, into)
             else:
-                self._read_places(rows, into)
+                self._read_places(rows, into, self._offset)
             self._check_unchanged()
 
     def _check_unchanged(self) -> None:
@@ -237,16 +179,14 @@ class Rows:
                     "on; what was spent by the last checkpoint, mu2mpi show says of the output"
                 )
 
-    def _read_places(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
+    def _read_places(self, rows: NDArray[np.int64], into: NDArray[Any], origin: int) -> None:
         starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
         raw = into if into.dtype == self.dtype else np.empty(into.shape, self.dtype)
-        memory = raw.reshape(-1).view(np.uint8).data
-        width, origin = self._row_bytes, self._offset or 0
+        memory, width = raw.reshape(-1).view(np.uint8).data, self._row_bytes
         with open(self._path, "rb", buffering=0) as file:
-            descriptor = file.fileno()
             for start, stop in pairwise([*starts, len(rows)]):
                 piece = memory[start * width : stop * width]
-                if os.preadv(descriptor, [piece], origin + int(rows[start]) * width) != len(piece):
+                if os.preadv(file.fileno(), [piece], origin + int(rows[start]) * width) != len(piece):
                     raise InputError(f"{self._path} is truncated")
         if raw is not into:
             into[...] = raw

@@ -5,9 +5,13 @@ that set, so the excess loss of a run is measured and not estimated from a test 
 they are asked for and never stored: there are as many as a run has time for.
 """
 
+from pathlib import Path
+from typing import Self
+
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.data.streams import machine_words, seed_words, unit_uniforms
 from mu2mpi.errors import InputError
@@ -92,9 +96,27 @@ class Population(Source):
         self.point_classes = (np.arange(POINTS) % classes).astype(np.int32)
         corners = np.repeat(_signs(seed, CORNERS, 0, ((classes + 1) // 2, features)), 2, axis=0)
         corners[1::2] *= -1
-        spread = _uniform(seed, SPREAD, POINTS * features).reshape(POINTS, features)
-        exact = margin * corners[self.point_classes] + (1 - margin) * spread
+        spread = 2 * unit_uniforms(seed_words(seed, SPREAD, 0, POINTS * features)) - 1
+        exact = margin * corners[self.point_classes] + (1 - margin) * spread.reshape(POINTS, features)
         self.points = np.rint(exact * 2.0**12) * 2.0**-12
+
+    @classmethod
+    def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
+        """Make the population of an experiment's options."""
+        return cls(
+            features=int(experiment.features or 0),
+            classes=experiment.classes,
+            margin=experiment.margin,
+            label_noise=experiment.label_noise,
+            heterogeneity=experiment.heterogeneity,
+            samples=experiment.samples,
+            seed=experiment.data_seed,
+        )
+
+    @property
+    def population(self) -> Self:
+        """The population itself."""
+        return self
 
     @property
     def sample_bytes(self) -> int:
@@ -102,25 +124,13 @@ class Population(Source):
         return self.dimension * self.points.itemsize + 20
 
     def probabilities(self) -> NDArray[np.float64]:
-        """Return the probability of each point with each label, averaged over machines.
-
-        Returns
-        -------
-        ndarray of float64, shape (POINTS, K)
-            Summing to 1.
-        """
+        """Return the probability of each point with each label, averaged over machines: shape (POINTS, K)."""
         labels = np.full((POINTS, self.classes), self.label_noise / self.classes)
         labels[np.arange(POINTS), self.point_classes] += 1 - self.label_noise
         return labels / POINTS
 
     def probabilities_of(self, machine: int, machines: int) -> NDArray[np.float64]:
-        """Return the probability of each point with each label for one machine of `machines`.
-
-        Returns
-        -------
-        ndarray of float64, shape (POINTS, K)
-            Summing to 1.
-        """
+        """Return the probability of each point with each label for one of M machines: shape (POINTS, K)."""
         found = self.probabilities()
         sides, classes = self._own_model(machine)
         leaning = np.where(sides[:, np.newaxis] ^ classes, 1.0, -1.0)
@@ -131,25 +141,16 @@ class Population(Source):
         return found
 
     def draw(self, key: bytes, machine: int, machines: int, places: range | NDArray[np.int64]) -> Samples:
-        """Make some of the samples of one machine.
-
-        Each is a function of the key, the machine, and its own number.
+        """Make some samples of one machine, each a function of the key, the machine and its own number.
 
         Parameters
         ----------
         key : bytes
             What the samples of all machines follow from.
-        machine : int
-            The machine, in ``0 .. machines - 1``.
-        machines : int
-            M.
+        machine, machines : int
+            The machine, in ``0 .. M - 1``, and M.
         places : range or ndarray of int64
-            Their numbers, from 0.
-
-        Returns
-        -------
-        Samples
-            One for each number.
+            Numbers of the samples, from 0.
         """
         places = np.asarray(places, np.int64)
         first, last = (int(places.min()), int(places.max())) if places.size else (0, -1)
@@ -200,8 +201,3 @@ class Population(Source):
 def _signs(seed: int, stream: int, number: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
     bits = seed_words(seed, stream, number, int(np.prod(shape))) >> np.uint64(63)
     return 1 - 2 * bits.reshape(shape).astype(np.float64)
-
-
-def _uniform(seed: int, stream: int, count: int) -> NDArray[np.float64]:
-    """Return numbers uniform in [-1, 1)."""
-    return 2 * unit_uniforms(seed_words(seed, stream, 0, count)) - 1

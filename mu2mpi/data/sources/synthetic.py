@@ -1,10 +1,13 @@
 """A population whose true model is a multinomial logistic regression, generated row by row on demand."""
 
 import math
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.data.streams import seed_words, unit_uniforms
 
@@ -16,8 +19,7 @@ TRUTH, TRAINING, TEST = range(3)
 # read whole loses little to the start, and one that is read for a single row loses little to the rest.
 BLOCK_VALUES = 1 << 15
 # The largest number of features on which labels depend, and of entries of the true model.
-MAX_INFORMATIVE = 256
-MAX_TRUTH = 1 << 22
+MAX_INFORMATIVE, MAX_TRUTH = 256, 1 << 22
 # Numbers in the scratch arrays while labels are drawn.
 SCRATCH = 1 << 20
 
@@ -32,18 +34,8 @@ class Synthetic(Source):
     most) 256 features, evenly spaced, differ from 0, so that drawing labels stays cheap for wide data.
 
     Any row is a function of the seed, its own number, and the numbers of features and classes. It does not
-    depend on the number of samples or on which other rows are read.
-
-    Parameters
-    ----------
-    samples : int
-        Number of training samples. The test set has a fifth of it, and at least 1,000.
-    features : int
-        Number of features.
-    classes : int
-        Number of classes.
-    seed : int
-        Seed of W, b and all samples, in ``0 .. 2**63 - 1``.
+    depend on the number of samples or on which other rows are read. The test set has a fifth as many samples
+    as the training set, and at least 1,000. A seed lies in ``0 .. 2**63 - 1``.
     """
 
     name = "synthetic"
@@ -59,19 +51,14 @@ class Synthetic(Source):
         self._columns = np.arange(informative) * features // informative
         self._weights, self._intercept = _draw_truth(seed, classes, informative)
 
+    @classmethod
+    def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
+        """Make the population and the samples of an experiment's options."""
+        features = int(experiment.features or 0)
+        return cls(experiment.samples, features, experiment.classes, experiment.data_seed)
+
     def probabilities(self, features: NDArray[np.generic]) -> NDArray[np.float64]:
-        """Return the true probability of each class.
-
-        Parameters
-        ----------
-        features : ndarray, shape (n, dimension)
-            Samples of this population.
-
-        Returns
-        -------
-        ndarray of float64, shape (n, classes)
-            One row per sample, each summing to 1.
-        """
+        """Return the true probability of each class for each of some samples, shape (n, classes)."""
         cumulative = self._cumulative(features)
         return np.diff(cumulative, axis=1, prepend=0.0) / cumulative[:, -1:]
 
