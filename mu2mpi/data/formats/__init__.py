@@ -11,10 +11,9 @@ __all__ = ["open_table"]
 def open_table(
     path: Path, features: str | None, labels: str | None, verify: bool, dimension: int | None = None
 ) -> Table:
-    """Open a file of samples by its suffix.
+    """Open a file by its suffix, with names of features and labels where they are not the usual ones.
 
-    Features and labels may have names that are not the usual ones, and a format may leave their dimension
-    open. With `verify`, damage is looked for that could hang or crash a process.
+    A format may leave the dimension open. With `verify`, damage that could hang a process is looked for.
     """
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix
     if suffix in (".svm", ".libsvm"):

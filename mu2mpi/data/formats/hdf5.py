@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,10 @@ with h5py.File(sys.argv[1]) as file:
             file[name][start : start + (1 << 16)]
 """
 
+# Time in which texts can surely be read.
 SECONDS, SECONDS_A_ROW = 20.0, 1e-4
-"""Time in which texts can surely be read."""
-
+# About how much is read at once where HDF5 has to find, unpack or convert it.
 BLOCK_BYTES = 4 << 20
-"""About how much is read at once where HDF5 has to find, unpack or convert it."""
 
 
 class Hdf5Table(Table):
@@ -66,7 +64,7 @@ class Hdf5Table(Table):
             _check_texts(path, [*self._columns["label"], *owners])
         self._starts = np.cumsum([0, *(samples for samples, _ in sizes)])
         self.samples, self.dimension = int(self._starts[-1]), sizes[0][1]
-        self.feature_type = np.result_type(*(kernel_type(path, f.dtype) for f in self._features))
+        self.feature_type = np.result_type(*{kernel_type(path, f.dtype) for f in self._features})
 
     def _open(self, group: h5py.Group, features: str | None, labels: str | None) -> "tuple[Rows, Rows]":
         if not isinstance(group, h5py.Group):
@@ -78,30 +76,28 @@ class Hdf5Table(Table):
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
         """Return the features of some rows, ascending."""
-        found = np.empty((len(rows), self.dimension), self.feature_type)
-        for part, place in self._parts(rows):
-            self._features[part].read(rows[place] - self._starts[part], found[place])
-        return found
+        return self._read(self._features, rows, self.dimension, self.feature_type)
 
     def column(self, what: Column, rows: NDArray[np.int64]) -> NDArray[np.generic]:
         """Return the labels or owners of some rows, ascending."""
         columns = self._columns[what]
         if not columns:
             return self._names[np.searchsorted(self._starts, rows, side="right") - 1]
-        found = [np.empty((0, 1), columns[0].dtype)]
-        for part, place in self._parts(rows):
-            found.append(np.empty((place.stop - place.start, 1), columns[part].dtype))
-            columns[part].read(rows[place] - self._starts[part], found[-1])
-        return np.concatenate(found[1:] or found)[:, 0]
+        return self._read(columns, rows, 1, np.result_type(*{column.dtype for column in columns}))[:, 0]
 
-    def _parts(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
-        """Yield which parts hold some of these rows, and at which places among them."""
+    def _read(
+        self, parts: "list[Rows]", rows: NDArray[np.int64], width: int, dtype: np.dtype[Any]
+    ) -> NDArray[np.generic]:
+        """Read some rows, ascending, from the parts in which they are."""
+        found = np.empty((len(rows), width), dtype)
         bounds = np.searchsorted(rows, self._starts)
         for part in np.flatnonzero(np.diff(bounds)):
-            yield int(part), slice(int(bounds[part]), int(bounds[part + 1]))
+            place = slice(bounds[part], bounds[part + 1])
+            parts[part].read(rows[place] - self._starts[part], found[place])
+        return found
 
 
-def _check_texts(path: Path, columns: "Iterable[Rows]") -> None:
+def _check_texts(path: Path, columns: "list[Rows]") -> None:
     """Have another process read texts of any length, which could hang or crash this one."""
     columns = [column for column in columns if column.dtype == object]
     if not columns:
@@ -135,29 +131,25 @@ class Rows:
             raise InputError(f"{path}: {dataset.name} has the type {dataset.dtype}, not numbers or text")
         if dataset.size and not dataset.is_virtual and dataset.id.get_storage_size() == 0:
             raise InputError(f"{path}: {dataset.name} was made but never written")
-        self._path, self._dataset = path, dataset
+        self._path = path
         self._files = {file: _state(file) for file in _files_of(dataset)}
         self.name, self.shape = dataset.name, dataset.shape
         self._values = dataset.asstr() if is_text else dataset
         self.dtype = np.dtype(object) if is_text else dataset.dtype
         self._width = int(np.prod(dataset.shape[1:], dtype=float))
         self._row_bytes = max(1, self._width * dataset.dtype.itemsize)
-        self._offset = self._find()
+        self._offset = self._find(dataset)
         chunk = dataset.chunks[0] if dataset.chunks else 1
         self._at_once = chunk * max(1, BLOCK_BYTES // (chunk * self._row_bytes))
 
-    def _find(self) -> int | None:
+    def _find(self, dataset: h5py.Dataset) -> int | None:
         """Return where in the file the rows lie, if they lie there as they are in memory."""
-        dataset = self._dataset
-        plain = self.dtype.isnative and self.dtype.kind in "iuf" and len(self._files) == 1
-        if not plain or not os.path.samefile(dataset.file.filename, self._path):
-            return None
-        if dataset.chunks or dataset.is_virtual or dataset.file.userblock_size:
-            return None
+        here = len(self._files) == 1 and os.path.samefile(dataset.file.filename, self._path)
+        moved = dataset.chunks or dataset.is_virtual or dataset.file.userblock_size
+        plain = self.dtype.isnative and self.dtype.kind in "iuf"
         # What HDF5 stores need not look like the type of numpy to which it is converted.
-        if not dataset.id.get_type().equal(h5py.h5t.py_create(self.dtype)):
-            return None
-        offset: int | None = dataset.id.get_offset()
+        same = plain and dataset.id.get_type().equal(h5py.h5t.py_create(self.dtype))
+        offset: int | None = dataset.id.get_offset() if here and same and not moved else None
         return offset
 
     def read(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:

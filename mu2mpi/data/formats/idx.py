@@ -21,8 +21,7 @@ from mu2mpi.files import write_whole
 __all__ = ["IdxFile", "check_content", "open_idx"]
 
 CHUNK = 1 << 20
-GZIP_MAGIC = b"\x1f\x8b"
-UNSIGNED_BYTES = 8
+GZIP_MAGIC, UNSIGNED_BYTES = b"\x1f\x8b", 8
 
 
 @dataclass(frozen=True)

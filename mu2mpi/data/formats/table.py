@@ -27,11 +27,7 @@ Column = Literal["label", "owner"]
 
 
 class Table(ABC):
-    """Samples as a file holds them.
-
-    The feature type is uint8, float32 or float64, whichever holds every number of the file's exactly, if
-    one of them does.
-    """
+    """Samples as a file holds them."""
 
     path: Path
     samples: int
@@ -74,7 +70,7 @@ class ArrayTable(Table):
 
 
 def kernel_type(path: Path, stored: np.dtype[np.generic]) -> np.dtype[np.generic]:
-    """Return the type in which kernels take features that are stored in another."""
+    """Return uint8, float32 or float64, whichever holds all features of a type exactly, if one does."""
     if stored.kind not in "biuf":
         raise InputError(f"{path}: features must be real numbers, and these are of the type {stored}")
     if stored.kind == "b" or stored == np.uint8:
