@@ -8,8 +8,7 @@ from mu2mpi.data.sources import source_class
 
 __all__ = ["Samples", "Source", "describe_source", "open_source"]
 
-SHOWN = 20
-"""Names of classes that a description lists."""
+SHOWN = 20  # names of classes that a description lists
 
 
 def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> Source:
@@ -27,8 +26,8 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
         Folder that holds one folder per data set, such as ``mnist/``. By default the one that the
         environment variable ``MU2MPI_DATA_DIR`` names, or else the user's cache.
     verify : bool, optional
-        Whether the checksums of files are compared, and damage is looked for that could hang a process;
-        format and size are always checked.
+        Whether checksums are compared, and damage is looked for that could hang a process; format and size
+        are always checked.
 
     Raises
     ------
@@ -42,11 +41,6 @@ def describe_source(experiment: Experiment, data_dir: Path | None = None) -> str
     """Get the data of an experiment ready, with checksums compared, and say in words what and where they are.
 
     Unlike `open_source`, this also downloads into a folder that the user names.
-
-    Raises
-    ------
-    InputError
-        If data are missing or damaged.
     """
     paths = source_class(experiment.data).fetch(data_dir)
     source = open_source(experiment, data_dir, verify=not paths)

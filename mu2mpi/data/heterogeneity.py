@@ -20,10 +20,7 @@ def dirichlet_shares(
     two classes, and A = 100 is nearly iid. Machines draw one after the other, by their proportions from
     what is left, so that the last ones take what the others did not want. The stream of a RandomState is
     one that numpy promises never to change.
-
-    References
-    ----------
-    Hsu, Qi and Brown, "Measuring the effects of non-identical data distribution for federated visual
+    See Hsu, Qi and Brown, "Measuring the effects of non-identical data distribution for federated visual
     classification", 2019.
     """
     left, shares = sizes.copy(), np.zeros((machines, len(sizes)), np.int64)
@@ -67,11 +64,8 @@ def label_shares(
     """Return how many samples of each class each machine gets if each gets some shards of one class each.
 
     Shards are as large as they can be and dealt out at random, so that a machine has at most `labels`
-    classes. What is left of a class is not used.
-
-    References
-    ----------
-    McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017.
+    classes. What is left of a class is not used. See McMahan et al., "Communication-efficient learning of
+    deep networks from decentralized data", 2017.
     """
     size = shard_size(sizes, machines * labels)
     class_of_shard = random.permutation(np.repeat(np.arange(len(sizes)), sizes // size))

@@ -35,25 +35,25 @@ def check_rounds(most: int, machines: int, rounds: int, needed: int | None = Non
     InputError
         If that is more than some machine has samples.
     """
-    if needed is not None and needed != rounds:
-        if needed > most:
-            raise InputError(
-                f"{rounds} rounds are too many: they need {needed} samples of each machine, and {machines} "
-                f"machines have {most} each; give fewer --rounds, fewer machines, or a larger rho"
-            )
-    elif rounds > most:
+    needed = rounds if needed is None else needed
+    if needed <= most:
+        return
+    if needed == rounds:
         raise InputError(
             f"{rounds} rounds are too many: each machine spends one fresh sample a round, and the samples "
             f"for {machines} machines allow at most {most} rounds; give at most --rounds {most}, or fewer "
             "machines"
         )
+    raise InputError(
+        f"{rounds} rounds are too many: they need {needed} samples of each machine, and {machines} machines "
+        f"have {most} each; give fewer --rounds, fewer machines, or a larger rho"
+    )
 
 
 def deal(samples: int, machines: int, key: bytes) -> NDArray[np.int64]:
-    """Deal the training set at random to the machines, an equal number to each.
+    """Return the training rows of each machine in the order of their use, as an array with a row for each.
 
-    Row i of the answer, of shape (machines, samples // machines), holds the training rows of machine i in
-    the order in which it uses them. All entries differ, and ``samples % machines`` rows are left out.
+    All differ, and ``samples % machines`` rows are left out.
     """
     each = samples_per_machine(samples, machines)
     return _order(samples, key)[: machines * each].reshape(machines, each)
@@ -71,7 +71,7 @@ def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: ra
     key : bytes
         32 bytes that determine the dealing.
     block : range
-        Indices of the machines asked for, in ``0 .. machines - 1``.
+        Indices of the machines asked for.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: ra
     Raises
     ------
     InputError
-        If there are more machines than samples, or more rounds than samples for each machine.
+        If there are too few samples.
     """
     check_rounds(samples_per_machine(samples, machines), machines, rounds)
     if len(block) and (min(block) < 0 or max(block) >= machines):
@@ -130,12 +130,10 @@ def partition_rows(
 
     Parameters
     ----------
-    source : Source
-        The training set.
-    partition : str
-        ``iid``: at random. ``contiguous``: an equal stretch each, in the order of the data. ``sorted``,
-        ``dirichlet:A`` and ``labels:N``: by class, as `heterogeneity` says, and then in random order.
-        ``owner``: to each owner its own, in random order.
+    source, partition : Source, str
+        A training set, and ``iid``: at random; ``contiguous``: an equal stretch each, in the order of the
+        data; ``sorted``, ``dirichlet:A`` or ``labels:N``: by class, as `heterogeneity` says, and then in
+        random order; or ``owner``: to each owner its own, in random order.
     machines, each : int
         M, and how many samples each machine needs.
     key : bytes
