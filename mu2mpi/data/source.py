@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,9 @@ from mu2mpi.errors import InputError
 if TYPE_CHECKING:
     from mu2mpi.data.sources.population import Population
 
-__all__ = ["Samples", "Source", "row_blocks"]
+__all__ = ["Samples", "Source", "Which", "row_blocks"]
+
+Which = Literal["training", "test"]
 
 WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
 """What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
@@ -54,10 +56,8 @@ class Source(ABC):
     ----------
     name : str
         What the user calls it, such as ``"mnist"``.
-    classes : int
-        Number of classes K.
-    dimension : int
-        Number of features, without the bias.
+    classes, dimension : int
+        Numbers of classes K, and of features without the bias.
     training_samples, test_samples : int
         Sizes of the two sets.
     scale : float
@@ -89,13 +89,7 @@ class Source(ABC):
 
     @classmethod
     def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
-        """Open the source with its own options among those of an experiment; by default it has none.
-
-        Parameters
-        ----------
-        experiment, data_dir, verify
-            As for `mu2mpi.data.open_source`.
-        """
+        """Open the source, as `open_source` does, with its own options among the experiment's."""
         return cls()
 
     @classmethod
@@ -116,7 +110,7 @@ class Source(ABC):
     @property
     def sample_bytes(self) -> int:
         """Memory that a sample takes: its features as they are stored, label, scale and row number."""
-        nothing = self._read_training(np.empty(0, np.int64))
+        nothing = self._read("training", np.empty(0, np.int64))
         return self.dimension * nothing.features.dtype.itemsize + 20
 
     def at_once(self, samples: int) -> int:
@@ -125,12 +119,8 @@ class Source(ABC):
         return samples if samples * each <= WHOLE_BYTES else max(1, PART_BYTES // each)
 
     @abstractmethod
-    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
-        """Return these rows of the training set, in this order."""
-
-    @abstractmethod
-    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
-        """Return these rows of the test set, in this order."""
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        """Return these rows of one of the two sets, in this order."""
 
     def training(self, rows: NDArray[np.int64]) -> Samples:
         """Return the given rows of the training set, checked.
@@ -149,16 +139,12 @@ class Source(ABC):
         ------
         InputError
             If a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
-        IndexError
-            If a row number is out of range.
         """
-        _check_rows(rows, self.training_samples)
-        return self._checked(self._read_training(rows), rows, "training")
+        return self._checked("training", rows, self.training_samples)
 
     def test(self, rows: NDArray[np.int64]) -> Samples:
         """Return the given rows of the test set, checked like those of `training`."""
-        _check_rows(rows, self.test_samples)
-        return self._checked(self._read_test(rows), rows, "test")
+        return self._checked("test", rows, self.test_samples)
 
     def training_labels(self) -> NDArray[np.int32]:
         """Return the class of every training sample."""
@@ -212,10 +198,13 @@ class Source(ABC):
         sizes: NDArray[np.int64] = np.unique(self.training_owners(), return_counts=True)[1]
         return sizes
 
-    def _checked(self, samples: Samples, rows: NDArray[np.int64], which: str) -> Samples:
-        features, limit = samples.features, 1 / self.scale if self.limit is None else self.limit
-        if features.dtype != np.uint8 or limit < 255:
-            self._check_bound(features, rows, which, limit)
+    def _checked(self, which: Which, rows: NDArray[np.int64], size: int) -> Samples:
+        # A negative number would silently count from the end, and a generated source has no end.
+        if rows.size and (rows.min() < 0 or rows.max() >= size):
+            raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {size} of this set")
+        samples, limit = self._read(which, rows), 1 / self.scale if self.limit is None else self.limit
+        if samples.features.dtype != np.uint8 or limit < 255:
+            self._check_bound(which, rows, samples.features, limit)
         bad = np.flatnonzero((samples.labels < 0) | (samples.labels >= self.classes))
         if bad.size:
             raise InputError(
@@ -225,16 +214,16 @@ class Source(ABC):
         return samples
 
     def _check_bound(
-        self, features: NDArray[np.generic], rows: NDArray[np.int64], which: str, limit: float
+        self, which: Which, rows: NDArray[np.int64], features: NDArray[np.generic], limit: float
     ) -> None:
         # The comparison is false for NaN, so one pass finds values that are NaN, infinite or too large.
         at_once = max(1, CHECKED_AT_ONCE // self.dimension)
         stored: Any = features.dtype
-        exact = highest = limit * (1 + 1e-6)
+        highest = limit * (1 + 1e-6)
         if stored.kind == "f":
             # Numbers of the stored type are compared in it: their bound is the largest that is low enough.
-            highest = stored.type(min(exact, float(np.finfo(stored).max)))
-            highest = np.nextafter(highest, stored.type(0)) if float(highest) > exact else highest
+            near = stored.type(min(highest, float(np.finfo(stored).max)))
+            highest = np.nextafter(near, stored.type(0)) if float(near) > highest else near
         for start in range(0, len(features), at_once):
             good = np.abs(features[start : start + at_once]) <= highest
             if not good.all():
@@ -251,7 +240,7 @@ class Source(ABC):
                     f"{column}; {needs}, so {remedy}"
                 )
 
-    def _place(self, which: str, number: int) -> str:
+    def _place(self, which: Which, number: int) -> str:
         """Say in words where a sample is."""
         return f"{self.name}: {which} sample {number}"
 
@@ -260,9 +249,3 @@ def row_blocks(samples: int, at_once: int) -> Iterator[NDArray[np.int64]]:
     """Yield the row numbers ``0 .. samples - 1``, so many at once."""
     for start in range(0, samples, at_once):
         yield np.arange(start, min(start + at_once, samples))
-
-
-def _check_rows(rows: NDArray[np.int64], samples: int) -> None:
-    # A negative number would silently count from the end, and a generated source has no end.
-    if rows.size and (rows.min() < 0 or rows.max() >= samples):
-        raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {samples} of this set")

@@ -4,7 +4,6 @@ They come from Philox, whose raw bits numpy promises to keep; its distributions 
 """
 
 import hashlib
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +23,13 @@ def seed_words(seed: int, stream: int, number: int, count: int) -> NDArray[np.ui
     return np.random.Philox(key=seed | stream << 64, counter=number << 128).random_raw(count)
 
 
-def machine_words(key: bytes, use: str, machine: int, skipped: int) -> Callable[[int], NDArray[np.uint64]]:
-    """Return what yields as many of a machine's words as it is asked for, after some are skipped."""
+def machine_words(key: bytes, use: str, machine: int, skipped: int, count: int) -> NDArray[np.uint64]:
+    """Return some words of a machine, after some are skipped."""
     # Philox makes four words for each value of its counter.
     blocks, rest = divmod(skipped, 4)
     generator = np.random.Philox(key=philox_key(key, use), counter=machine << 128 | blocks)
     generator.random_raw(rest)
-    return generator.random_raw
+    return generator.random_raw(count)
 
 
 def unit_uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:

@@ -26,10 +26,8 @@ class Fixed(Source):
         self.training_samples = self.test_samples = len(labels)
         self.dimension = features.shape[1]
 
-    def _read_training(self, rows):
+    def _read(self, which, rows):
         return Samples(self.features[rows], self.labels[rows])
-
-    _read_test = _read_training
 
 
 def fixed(dtype=np.float64, samples=10_000, scale=1.0) -> Fixed:

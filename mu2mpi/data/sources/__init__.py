@@ -7,18 +7,10 @@ from mu2mpi.data.source import Source
 
 __all__ = ["source_class"]
 
-CLASSES = {
-    "digits": "Digits",
-    "mnist": "Mnist",
-    "population": "Population",
-    "synthetic": "Synthetic",
-    "user_file": "UserFile",
-}
-"""By module."""
-
 
 def source_class(data: str) -> type[Source]:
     """Return the class of what an experiment's option `data` names; a run imports no other source."""
-    module = "user_file" if is_file(data) else data
-    found: type[Source] = getattr(import_module(f"{__name__}.{module}"), CLASSES[module])
+    name = "user_file" if is_file(data) else data
+    # The class in user_file is UserFile, and so on.
+    found: type[Source] = getattr(import_module(f"{__name__}.{name}"), name.title().replace("_", ""))
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.errors import InputError
 
 __all__ = ["Digits"]
@@ -36,12 +36,8 @@ class Digits(Source):
         self._labels = table[:, -1].astype(np.int32)
         self._training_rows, self._test_rows = split(self._labels, TEST_SAMPLES)
 
-    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
-        chosen = self._training_rows[rows]
-        return Samples(self._features[chosen], self._labels[chosen])
-
-    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
-        chosen = self._test_rows[rows]
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        chosen = (self._training_rows if which == "training" else self._test_rows)[rows]
         return Samples(self._features[chosen], self._labels[chosen])
 
 

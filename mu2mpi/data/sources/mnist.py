@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.cache import cache_folder
 from mu2mpi.data.formats.idx import IdxFile, check_content, open_idx
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.errors import InputError
 from mu2mpi.files import write_whole
 
@@ -50,8 +49,7 @@ class Mnist(Source):
         images, labels, test_images, test_labels = _load(data_dir, verify, download=False)
         self.training_samples, self.test_samples = len(labels), len(test_labels)
         self.dimension = images[0].size
-        self._training = images.reshape(self.training_samples, self.dimension), labels
-        self._test = test_images.reshape(self.test_samples, self.dimension), test_labels
+        self._training, self._test = (images, labels), (test_images, test_labels)
 
     @classmethod
     def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
@@ -68,15 +66,9 @@ class Mnist(Source):
         folder, _ = _folder(data_dir)
         return [path for file in FILES if (path := _find(folder, file))]
 
-    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
-        return _take(*self._training, rows)
-
-    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
-        return _take(*self._test, rows)
-
-
-def _take(images: NDArray[np.uint8], labels: NDArray[np.uint8], rows: NDArray[np.int64]) -> Samples:
-    return Samples(images[rows], labels[rows].astype(np.int32))
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        images, labels = self._training if which == "training" else self._test
+        return Samples(images[rows].reshape(len(rows), self.dimension), labels[rows].astype(np.int32))
 
 
 def _folder(data_dir: Path | None) -> tuple[Path, bool]:
@@ -95,32 +87,28 @@ def _load(data_dir: Path | None, verify: bool, download: bool) -> list[NDArray[n
     """Open the four arrays; download what is missing into our cache, or anywhere if `download`."""
     folder, ours = _folder(data_dir)
     failures: list[str] = []
-    arrays, problems = _look(FILES, folder, verify)
+    found = {file: _array(folder, file, verify) for file in FILES}
+    problems = {file: problem for file, problem in found.items() if isinstance(problem, str)}
     # A damaged file in a folder of the user's is not ours to replace.
     if problems and (ours or (download and not any(_find(folder, file) for file in problems))):
         failures = _download(list(problems), folder)
-        again, remaining = _look(problems, folder, verify)
-        arrays |= again
-        problems = {file: problems[file] for file in remaining}
-    if problems:
-        raise InputError(_advice(folder, ours, list(problems.values()), failures))
-    return [arrays[file] for file in FILES]
+        found |= {file: _array(folder, file, verify) for file in problems}
+    arrays = [array for array in found.values() if not isinstance(array, str)]
+    if len(arrays) < len(FILES):
+        remaining = [problem for file, problem in problems.items() if isinstance(found[file], str)]
+        raise InputError(_advice(folder, ours, remaining, failures))
+    return arrays
 
 
-def _look(
-    files: Iterable[IdxFile], folder: Path, verify: bool
-) -> tuple[dict[IdxFile, NDArray[np.uint8]], dict[IdxFile, str]]:
-    """Open the files that are good, and say what is wrong with the others."""
-    arrays, problems = {}, {}
-    for file in files:
-        path = _find(folder, file)
-        try:
-            if path is None:
-                raise InputError(f"{folder / file.name}[.gz] is missing, or its folder cannot be read")
-            arrays[file] = open_idx(path, file, verify)
-        except InputError as error:
-            problems[file] = str(error)
-    return arrays, problems
+def _array(folder: Path, file: IdxFile, verify: bool) -> NDArray[np.uint8] | str:
+    """Return the array of a file, or what is wrong with it."""
+    path = _find(folder, file)
+    try:
+        if path is None:
+            return f"{folder / file.name}[.gz] is missing, or its folder cannot be read"
+        return open_idx(path, file, verify)
+    except InputError as error:
+        return str(error)
 
 
 def _download(files: list[IdxFile], folder: Path) -> list[str]:
@@ -182,5 +170,4 @@ def _advice(folder: Path, ours: bool, problems: list[str], failures: list[str]) 
             "or into the folder mnist/ of a folder that --data-dir or MU2MPI_DATA_DIR names; "
             "`mu2mpi data mnist` downloads them where there is a network."
         )
-    lines.append(f"Sources: {' '.join(MIRRORS)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, f"Sources: {' '.join(MIRRORS)}"])

@@ -12,18 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import machine_words, seed_words, unit_uniforms
 from mu2mpi.errors import InputError
 
 __all__ = ["POINTS", "Population"]
 
+# Size of the set of points, a power of two: then a uniform number names a point without rounding.
 POINTS = 1024
-"""Size of the set of points, a power of two: then a uniform number names a point without rounding."""
-
+# So that the points take 128 MB at most.
 MOST_FEATURES = 1 << 14
-"""So that the points take 128 MB at most."""
-
 # Streams of the seed.
 CORNERS, SPREAD, LEANING = range(3)
 
@@ -44,30 +42,17 @@ class Population(Source):
 
     Parameters
     ----------
-    features, classes : int
-        Number of features and of classes K.
-    margin : float
-        How far apart the classes are: from 0, not at all, to 1, a single corner for each.
-    label_noise : float
-        Share of labels that are drawn at random, in [0, 1].
-    heterogeneity : float
-        How far the random labels of a machine lean to a model of its own, in [0, 1].
-    samples : int
-        Training samples of a run that asks for no number of rounds.
+    features, classes, samples : int
+        Numbers of features, of classes K, and of training samples of a run that asks for no number of rounds.
+    margin, label_noise, heterogeneity : float
+        In [0, 1]. With a margin of 0 the classes are not apart at all, and with 1 each is a single corner.
     seed : int
         Seed of the points and of the machines' own models, in ``0 .. 2**63 - 1``.
 
     Attributes
     ----------
-    points : ndarray of float64, shape (POINTS, features)
-        Multiples of 2^-12, so that sums of them are exact in any order.
-    point_classes : ndarray of int32, shape (POINTS,)
-        The class of each.
-
-    Raises
-    ------
-    InputError
-        If there are too many features for the points to be kept.
+    points, point_classes : ndarray of float64, shape (POINTS, features), and of int32, shape (POINTS,)
+        The points are multiples of 2^-12, so that sums of them are exact in any order.
     """
 
     name = "population"
@@ -103,15 +88,9 @@ class Population(Source):
     @classmethod
     def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
         """Make the population of an experiment's options."""
-        return cls(
-            features=int(experiment.features or 0),
-            classes=experiment.classes,
-            margin=experiment.margin,
-            label_noise=experiment.label_noise,
-            heterogeneity=experiment.heterogeneity,
-            samples=experiment.samples,
-            seed=experiment.data_seed,
-        )
+        features, seed = int(experiment.features or 0), experiment.data_seed
+        noise = experiment.label_noise, experiment.heterogeneity
+        return cls(features, experiment.classes, experiment.margin, *noise, experiment.samples, seed)
 
     @property
     def population(self) -> Self:
@@ -141,29 +120,20 @@ class Population(Source):
         return found
 
     def draw(self, key: bytes, machine: int, machines: int, places: range | NDArray[np.int64]) -> Samples:
-        """Make some samples of one machine, each a function of the key, the machine and its own number.
+        """Make the samples of one of M machines that have some numbers.
 
-        Parameters
-        ----------
-        key : bytes
-            What the samples of all machines follow from.
-        machine, machines : int
-            The machine, in ``0 .. M - 1``, and M.
-        places : range or ndarray of int64
-            Numbers of the samples, from 0.
+        Each is a function of the key, the machine and its own number, which is at least 0.
         """
         places = np.asarray(places, np.int64)
         first, last = (int(places.min()), int(places.max())) if places.size else (0, -1)
-        words = machine_words(key, "fresh samples", machine, first)(last + 1 - first)
+        words = machine_words(key, "fresh samples", machine, first, last + 1 - first)
         scaled = POINTS * unit_uniforms(words)[places - first]
         points = scaled.astype(np.int64)
         labels = self._labels(machine, machines, points, scaled - points)
         return Samples(self.points[points], labels)
 
-    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         raise TypeError("a population has no rows: samples are drawn, and expectations are sums over points")
-
-    _read_test = _read_training
 
     def _labels(
         self, machine: int, machines: int, points: NDArray[np.int64], uniforms: NDArray[np.float64]

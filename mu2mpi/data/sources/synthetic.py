@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import seed_words, unit_uniforms
 
 __all__ = ["Synthetic"]
 
 # Streams of one seed.
-TRUTH, TRAINING, TEST = range(3)
+TRUTH, STREAMS = 0, {"training": 1, "test": 2}
 # Values in a block of rows. Starting a generator costs as much as some 5,000 values, so a block that is
 # read whole loses little to the start, and one that is read for a single row loses little to the rest.
 BLOCK_VALUES = 1 << 15
@@ -33,9 +33,8 @@ class Synthetic(Source):
     number of classes: the problem can be learned and is noisy. Only the columns of W that belong to (at
     most) 256 features, evenly spaced, differ from 0, so that drawing labels stays cheap for wide data.
 
-    Any row is a function of the seed, its own number, and the numbers of features and classes. It does not
-    depend on the number of samples or on which other rows are read. The test set has a fifth as many samples
-    as the training set, and at least 1,000. A seed lies in ``0 .. 2**63 - 1``.
+    Any row is a function of the seed in ``0 .. 2**63 - 1``, its own number, and the numbers of features and
+    classes. It does not depend on the number of samples or on which other rows are read.
     """
 
     name = "synthetic"
@@ -53,7 +52,7 @@ class Synthetic(Source):
 
     @classmethod
     def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
-        """Make the population and the samples of an experiment's options."""
+        """Make the source of an experiment's options."""
         features = int(experiment.features or 0)
         return cls(experiment.samples, features, experiment.classes, experiment.data_seed)
 
@@ -62,13 +61,7 @@ class Synthetic(Source):
         cumulative = self._cumulative(features)
         return np.diff(cumulative, axis=1, prepend=0.0) / cumulative[:, -1:]
 
-    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
-        return self._read(rows, TRAINING)
-
-    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
-        return self._read(rows, TEST)
-
-    def _read(self, rows: NDArray[np.int64], stream: int) -> Samples:
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         features = np.empty((len(rows), self.dimension), np.float32)
         uniforms = np.empty(len(rows))
         blocks, offsets = np.divmod(rows, self._block)
@@ -76,7 +69,7 @@ class Synthetic(Source):
         order = np.argsort(blocks, kind="stable")
         starts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
         for group in np.split(order, starts[1:]) if len(rows) else []:
-            block_features, block_uniforms = self._generate(int(blocks[group[0]]), stream)
+            block_features, block_uniforms = self._generate(int(blocks[group[0]]), STREAMS[which])
             features[group] = block_features[offsets[group]]
             uniforms[group] = block_uniforms[offsets[group]]
         return Samples(features, self._draw_labels(features, uniforms))

@@ -11,20 +11,18 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.preset import with_preset
 from mu2mpi.data.formats import open_table
 from mu2mpi.data.formats.table import Column, Table, reading
-from mu2mpi.data.source import COLUMN_AT_ONCE, Samples, Source, row_blocks
+from mu2mpi.data.source import COLUMN_AT_ONCE, Samples, Source, Which, row_blocks
 from mu2mpi.data.split import Split
 from mu2mpi.errors import InputError
 
 __all__ = ["UserFile"]
 
+# Squares of larger numbers, and sums of them, may leave the range of floating-point numbers.
 LARGEST = 1e150
-"""Squares of larger numbers, and sums of them, may leave the range of floating-point numbers."""
-
+# Features that are read at once.
 READ_BYTES = 4 << 20
-"""Features that are read at once."""
-
+# Beyond the second, there should be at least two samples of each class, on average.
 MOST_CLASSES, SURELY_MANY = 1_000_000, 1000
-"""Beyond the second, there should be at least two samples of each class, on average."""
 
 
 class UserFile(Source):
@@ -34,6 +32,8 @@ class UserFile(Source):
     in their order they become the classes 0, 1, ... The bound is what features are divided by, and none may
     pass in absolute value; None if samples are to be scaled to norm 1.
     """
+
+    remedy = "give a larger public bound with --normalize box --feature-bound, or --normalize unit"
 
     def __init__(self, training: Table, test: Table | float, seed: int, bound: float | None) -> None:
         self.name, self.dimension, self.has_owners = (
@@ -47,19 +47,15 @@ class UserFile(Source):
                     f"{test.path} has {test.dimension} features a sample, and {training.path} has "
                     f"{training.dimension}"
                 )
-            self._sets = {"training": (training, _same), "test": (test, _same)}
+            self._sets = {"training": (training, _all), "test": (test, _all)}
             self.training_samples, self.test_samples = training.samples, test.samples
         else:
             split = Split(training.samples, test, seed, self.name)
             self._sets = {"training": (training, split.training), "test": (training, split.test)}
             self.training_samples, self.test_samples = split.training_rows, split.test_rows
+        self.scale = 1.0 if bound is None else 1 / bound
         if bound is None:
-            self.scale, self.limit, self.remedy = 1.0, LARGEST, "remove the sample"
-        else:
-            self.scale = 1 / bound
-            self.remedy = (
-                "give a larger public bound with --normalize box --feature-bound, or --normalize unit"
-            )
+            self.limit, self.remedy = LARGEST, "remove the sample"
         self._values = _find_classes(training)
         self.class_names = tuple(str(value) for value in self._values)
         self.classes = len(self._values)
@@ -73,7 +69,14 @@ class UserFile(Source):
         test: Table | float = 0.2
         if isinstance(experiment.test, str):
             path = Path(experiment.test).expanduser()
-            _check_another(path, training.path)
+            with reading(path):
+                same = os.path.samefile(path, training.path)
+            if same:
+                raise InputError(
+                    f"the test file {path} is the training file itself: a test file is taken to be public, "
+                    "and what is measured on it has no noise; give --test another file, or a share of this "
+                    "one, such as 0.2"
+                )
             test = open_table(path, features, experiment.labels, verify, training.dimension)
         elif experiment.test is not None:
             test = experiment.test
@@ -82,16 +85,10 @@ class UserFile(Source):
         bound = None if normalize == "unit" else experiment.feature_bound or 1.0
         return cls(training, test, experiment.data_seed, bound)
 
-    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
-        return self._read("training", rows)
-
-    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
-        return self._read("test", rows)
-
-    def _read(self, which: str, numbers: NDArray[np.int64]) -> Samples:
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         """Read rows in the order of the file, a few at a time, and put them where they are wanted."""
         table, rows_of = self._sets[which]
-        rows = rows_of(numbers)
+        rows = rows_of(rows)
         order = np.argsort(rows, kind="stable")
         features = np.empty((len(rows), self.dimension), table.feature_type)
         labels = np.empty(len(rows), np.int32)
@@ -101,7 +98,7 @@ class UserFile(Source):
             labels[part] = self._classes_of(table, rows[part])
         return Samples(features, labels)
 
-    def _place(self, which: str, number: int) -> str:
+    def _place(self, which: Which, number: int) -> str:
         table, rows_of = self._sets[which]
         return f"{table.path}: row {rows_of(np.array([number]))[0]}"
 
@@ -131,37 +128,24 @@ class UserFile(Source):
         return _plain(table, rows_of(rows), "owner")
 
 
-def _same(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rows of some samples where all rows are samples of the set."""
+def _all(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rows of some samples of a set that has all rows of its file."""
     return numbers
-
-
-def _check_another(test: Path, training: Path) -> None:
-    """Refuse to test on the training data, whose losses without noise would pass for those of others."""
-    with reading(test):
-        same = os.path.samefile(test, training)
-    if same:
-        raise InputError(
-            f"the test file {test} is the training file itself: a test file is taken to be public, and what "
-            "is measured on it has no noise; give --test another file, or a share of this one, such as 0.2"
-        )
 
 
 def _find_classes(table: Table) -> NDArray[Any]:
     """Return the different labels of a file in order: at least two, and not so many that they are none."""
-    found: NDArray[Any] | None = None
+    found = _plain(table, np.arange(0), "label")
     for rows in row_blocks(table.samples, COLUMN_AT_ONCE):
-        values = np.unique(_plain(table, rows, "label"))
-        found = values if found is None else np.union1d(found, values)
+        found = np.union1d(found, _plain(table, rows, "label"))
         if len(found) > MOST_CLASSES or (SURELY_MANY < len(found) > table.samples / 2):
             raise InputError(
                 f"{table.path} has {len(found)} different labels in its first {rows[-1] + 1} rows; these are "
                 "no classes: name those with --labels"
             )
-    if found is None or len(found) < 2:
+    if len(found) < 2:
         raise InputError(
-            f"{table.path}: every label is {'absent' if found is None else found[0]}; "
-            "classification needs at least two classes"
+            f"{table.path}: every label is {found[0]}; classification needs at least two classes"
         )
     return found
 
