@@ -5,12 +5,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.heterogeneity import dirichlet_shares, label_shares, shard_size, sorted_shares
 from mu2mpi.data.source import Source
 from mu2mpi.data.streams import philox_key
 from mu2mpi.errors import InputError
 
-__all__ = ["check_rounds", "deal", "machine_rows", "most_rounds", "partition_rows", "samples_per_machine"]
+__all__ = ["check_rounds", "machine_rows", "most_rounds", "partition_rows"]
 
 Rows = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
 """Takes numbers of samples among those of their machines, and these machines as numbers among some, all from
@@ -77,11 +76,6 @@ def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: ra
     -------
     ndarray of int64, shape (rounds, len(block))
         Row t, column i: what machine ``block[i]`` uses in round t + 1.
-
-    Raises
-    ------
-    InputError
-        If there are too few samples.
     """
     check_rounds(samples_per_machine(samples, machines), machines, rounds)
     if len(block) and (min(block) < 0 or max(block) >= machines):
@@ -132,7 +126,7 @@ def partition_rows(
     ----------
     source, partition : Source, str
         A training set, and ``iid``: at random; ``contiguous``: an equal stretch each, in the order of the
-        data; ``sorted``, ``dirichlet:A`` or ``labels:N``: by class, as `heterogeneity` says, and then in
+        data; ``sorted``, ``dirichlet:A`` or ``labels:N``: by class, in the shares below, and then in
         random order; or ``owner``: to each owner its own, in random order.
     machines, each : int
         M, and how many samples each machine needs.
@@ -140,11 +134,6 @@ def partition_rows(
         32 bytes that determine the dealing.
     hosted : range
         Indices of the machines asked for. A machine's rows do not depend on which others are.
-
-    Raises
-    ------
-    InputError
-        If there are too few samples.
     """
     if partition == "contiguous":
         starts = samples_per_machine(source.training_samples, machines) * np.asarray(hosted, np.int64)
@@ -169,6 +158,7 @@ def _pooled_rows(
         starts = np.cumsum(sizes)[:, np.newaxis] - shares
     else:
         pools, sizes = source.training_labels(), source.class_sizes
+        # Its stream, unlike that of a Generator, is one that numpy promises never to change.
         random = np.random.RandomState(np.random.Philox(key=philox_key(key, "shares of machines")))
         if kind == "dirichlet":
             shares = dirichlet_shares(sizes, machines, each, float(amount), random)
@@ -196,3 +186,63 @@ def _order(samples: int, key: bytes, use: str = "dealing of samples") -> NDArray
     # Sorting raw bits, unlike numpy's own shuffling, gives the same order in every version of numpy.
     bits = np.random.Philox(key=philox_key(key, use)).random_raw(samples)
     return np.argsort(bits, kind="stable").astype(np.int64, copy=False)
+
+
+def dirichlet_shares(
+    sizes: NDArray[np.int64], machines: int, each: int, concentration: float, random: np.random.RandomState
+) -> NDArray[np.int64]:
+    """Return how many samples each machine gets (row) of each class (column), in proportions of its own.
+
+    A machine's proportions are those of the classes in all data, each times a Gamma(A) variable of its
+    own: a Dirichlet distribution where classes are of equal size. A = 0.1 leaves most machines one or
+    two classes, and A = 100 is nearly iid. Machines draw one after the other, by their proportions from
+    what is left, so that the last ones take what the others did not want. See Hsu, Qi and Brown, "Measuring
+    the effects of non-identical data distribution for federated visual classification", 2019.
+    """
+    left, shares = sizes.copy(), np.zeros((machines, len(sizes)), np.int64)
+    for share in shares:
+        # The logarithm of a Gamma(A) variable, which itself may be too small for a floating-point number.
+        log_gamma = np.log(random.standard_gamma(concentration + 1, len(sizes)))
+        log_gamma += np.log1p(-random.random_sample(len(sizes))) / concentration
+        log_gamma[sizes == 0] = -np.inf
+        weights = np.exp(log_gamma - log_gamma.max()) * sizes
+        while (wanted := each - share.sum()) > 0:
+            weights = np.where(left > 0, weights, 0.0)
+            likely = weights if weights.sum() > 0 else left.astype(float)
+            drawn = np.minimum(random.multinomial(wanted, likely / likely.sum()), left)
+            share += drawn
+            left -= drawn
+    return shares
+
+
+def sorted_shares(sizes: NDArray[np.int64], machines: int, each: int) -> NDArray[np.int64]:
+    """Return the same shares where samples are dealt class by class: of one to most, to few of over two."""
+    ends = np.minimum(np.cumsum(sizes), machines * each)
+    bounds = each * np.arange(machines + 1)[:, np.newaxis]
+    return np.diff(np.clip(ends, bounds[:-1], bounds[1:]) - bounds[:-1], axis=1, prepend=0)
+
+
+def shard_size(sizes: NDArray[np.int64], shards: int) -> int:
+    """Return the largest size of which so many shards, each of one class, can be cut; 0 if there is none."""
+    low, high = 0, int(sizes.sum()) // shards
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if (sizes // middle).sum() >= shards else (low, middle - 1)
+    return low
+
+
+def label_shares(
+    sizes: NDArray[np.int64], machines: int, labels: int, random: np.random.RandomState
+) -> NDArray[np.int64]:
+    """Return the same shares where each machine gets some shards of one class each.
+
+    Shards are as large as they can be and dealt out at random, so that a machine has at most `labels`
+    classes. What is left of a class is not used. See McMahan et al., "Communication-efficient learning of
+    deep networks from decentralized data", 2017.
+    """
+    size = shard_size(sizes, machines * labels)
+    class_of_shard = random.permutation(np.repeat(np.arange(len(sizes)), sizes // size))
+    shares = np.zeros((machines, len(sizes)), np.int64)
+    takers = np.repeat(np.arange(machines), labels)
+    np.add.at(shares, (takers, class_of_shard[: len(takers)]), size)
+    return shares

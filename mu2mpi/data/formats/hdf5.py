@@ -24,8 +24,7 @@ with h5py.File(sys.argv[1]) as file:
             file[name][start : start + (1 << 16)]
 """
 
-# Time in which texts can surely be read.
-SECONDS, SECONDS_A_ROW = 20.0, 1e-4
+SECONDS, SECONDS_A_ROW = 20.0, 1e-4  # in which texts can surely be read
 # About how much is read at once where HDF5 has to find, unpack or convert it.
 BLOCK_BYTES = 4 << 20
 
@@ -40,8 +39,7 @@ class Hdf5Table(Table):
     def __init__(self, path: Path, features: str | None, labels: str | None, verify: bool) -> None:
         self.path = path
         with reading(path):
-            with open(path, "rb"):
-                pass  # for plain Python's message, should it not be there
+            path.open("rb").close()  # for plain Python's message, should it not be there
             if not h5py.is_hdf5(path):
                 raise InputError(f"{path} is not an HDF5 file, or its beginning is damaged")
             file = h5py.File(path, "r")

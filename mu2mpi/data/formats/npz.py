@@ -12,12 +12,6 @@ from mu2mpi.errors import InputError
 
 __all__ = ["read_npz"]
 
-READ_HEADER = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
-"""By the version of the format."""
-
 
 def read_npz(path: Path, features: str | None, labels: str | None) -> ArrayTable:
     """Read arrays of these names, or of the usual ones; one of the name ``machine`` holds owners."""
@@ -35,9 +29,10 @@ def _array(path: Path, archive: zipfile.ZipFile, name: str) -> NDArray[np.generi
     member = archive.getinfo(f"{name}.npy")
     with archive.open(member) as file:
         version = np.lib.format.read_magic(file)
-        if version not in READ_HEADER:
+        read_header = getattr(np.lib.format, "read_array_header_{}_{}".format(*version), None)
+        if read_header is None:
             raise InputError(f"{path}: {name} has version {version} of numpy's format; only 1 and 2 are read")
-        shape, in_columns, dtype = READ_HEADER[version](file)
+        shape, in_columns, dtype = read_header(file)
         if dtype.hasobject:
             raise InputError(f"{path}: {name} holds Python objects; store numbers or text")
         # Before memory is taken for it: a damaged header may promise anything.

@@ -42,9 +42,7 @@ def read_csv(path: Path, features: str | None, labels: str | None) -> ArrayTable
             chosen = [names.index(find_name(path, names, name, "features")) for name in wanted]
         values = array("d")
         texts: list[list[str]] = [[] for _ in columns]
-        for row in body:
-            if not row:
-                continue
+        for row in filter(None, body):
             if len(row) != len(names):
                 raise InputError(
                     f"{path}: line {rows.line_num} has {len(row)} values, and the first line {len(names)}"

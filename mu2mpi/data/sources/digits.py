@@ -11,8 +11,7 @@ from mu2mpi.errors import InputError
 
 __all__ = ["Digits"]
 
-SAMPLES, PIXELS, LARGEST = 1797, 64, 16
-TEST_SAMPLES = 360
+SAMPLES, TEST_SAMPLES, PIXELS, LARGEST = 1797, 360, 64, 16
 
 
 class Digits(Source):

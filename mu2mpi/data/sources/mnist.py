@@ -29,8 +29,7 @@ MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
-# Seconds to wait for a connection, and for the next piece of an answer.
-TIMEOUT = (20.0, 30.0)
+TIMEOUT = (20.0, 30.0)  # seconds to wait for a connection, and for the next piece of an answer
 
 
 class Mnist(Source):

@@ -36,9 +36,8 @@ class Population(Source):
     Machines differ in their random labels. Machines 2k and 2k + 1 are twins with a random model of their
     own, (b_y u): by the side of the plane <u, z> = 0 on which a point lies, one class of each pair (0 and 1,
     2 and 3, ...) has the probability (1 + heterogeneity) / K among the random labels, and its partner the
-    rest. The twins lean to opposite sides. So the average over machines, and with it f and the minimum over
-    K, is the same for any heterogeneity and any number of machines; if that is odd, the last machine does
-    not lean.
+    rest. The twins lean to opposite sides, and a last machine without a twin not at all. So the average over
+    machines, and with it f and the minimum over K, is the same for any heterogeneity and number of machines.
 
     Parameters
     ----------
@@ -120,9 +119,9 @@ class Population(Source):
         return found
 
     def draw(self, key: bytes, machine: int, machines: int, places: range | NDArray[np.int64]) -> Samples:
-        """Make the samples of one of M machines that have some numbers.
+        """Make the samples of one of M machines at some places among its own.
 
-        Each is a function of the key, the machine and its own number, which is at least 0.
+        Each is a function of the key, the machine and its place, which is 0 or more.
         """
         places = np.asarray(places, np.int64)
         first, last = (int(places.min()), int(places.max())) if places.size else (0, -1)

@@ -19,8 +19,7 @@ __all__ = ["UserFile"]
 
 # Squares of larger numbers, and sums of them, may leave the range of floating-point numbers.
 LARGEST = 1e150
-# Features that are read at once.
-READ_BYTES = 4 << 20
+READ_BYTES = 4 << 20  # of features at once
 # Beyond the second, there should be at least two samples of each class, on average.
 MOST_CLASSES, SURELY_MANY = 1_000_000, 1000
 
@@ -47,7 +46,7 @@ class UserFile(Source):
                     f"{test.path} has {test.dimension} features a sample, and {training.path} has "
                     f"{training.dimension}"
                 )
-            self._sets = {"training": (training, _all), "test": (test, _all)}
+            self._sets = {"training": (training, lambda rows: rows), "test": (test, lambda rows: rows)}
             self.training_samples, self.test_samples = training.samples, test.samples
         else:
             split = Split(training.samples, test, seed, self.name)
@@ -126,11 +125,6 @@ class UserFile(Source):
             return super()._read_owners(rows)
         table, rows_of = self._sets["training"]
         return _plain(table, rows_of(rows), "owner")
-
-
-def _all(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rows of some samples of a set that has all rows of its file."""
-    return numbers
 
 
 def _find_classes(table: Table) -> NDArray[Any]:
