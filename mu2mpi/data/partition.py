@@ -216,7 +216,10 @@ def dirichlet_shares(
 
 
 def sorted_shares(sizes: NDArray[np.int64], machines: int, each: int) -> NDArray[np.int64]:
-    """Return the same shares where samples are dealt class by class: of one to most, to few of over two."""
+    """Return the same shares where samples are dealt out class by class.
+
+    Most machines then have one class, and few more than two.
+    """
     ends = np.minimum(np.cumsum(sizes), machines * each)
     bounds = each * np.arange(machines + 1)[:, np.newaxis]
     return np.diff(np.clip(ends, bounds[:-1], bounds[1:]) - bounds[:-1], axis=1, prepend=0)

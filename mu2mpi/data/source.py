@@ -92,7 +92,7 @@ class Source(ABC):
 
     @classmethod
     def fetch(cls, data_dir: Path | None) -> list[Path]:
-        """Make sure that files from the network are there and good, and return them; by default none are."""
+        """Get the files that come from the network, check them and return them; by default, none do."""
         return []
 
     @property

@@ -35,11 +35,8 @@ class UserFile(Source):
     remedy = "give a larger public bound with --normalize box --feature-bound, or --normalize unit"
 
     def __init__(self, training: Table, test: Table | float, seed: int, bound: float | None) -> None:
-        self.name, self.dimension, self.has_owners = (
-            str(training.path),
-            training.dimension,
-            training.has_owners,
-        )
+        self.name, self.has_owners = str(training.path), training.has_owners
+        self.dimension = training.dimension
         if isinstance(test, Table):
             if test.dimension != training.dimension:
                 raise InputError(
