@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.federation.machine import HostedSamples
 
 
@@ -18,11 +18,9 @@ class ArraySource(Source):
         self.dimension = training.features.shape[1]
         self.training_samples, self.test_samples = len(training), len(test)
 
-    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
-        return Samples(self._training.features[rows], self._training.labels[rows])
-
-    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
-        return Samples(self._test.features[rows], self._test.labels[rows])
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        samples = self._training if which == "training" else self._test
+        return Samples(samples.features[rows], samples.labels[rows])
 
 
 def random_samples(rng: np.random.Generator, n: int, dimension: int, classes: int, dtype: type) -> Samples:

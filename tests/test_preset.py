@@ -109,7 +109,7 @@ def test_a_checkpoint_of_a_preset_goes_on(tmp_path):
 
 
 def _digits():
-    from mu2mpi.data.digits import Digits
+    from mu2mpi.data.sources.digits import Digits
 
     return Digits()
 

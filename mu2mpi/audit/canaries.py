@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.schedule import Schedule
@@ -42,11 +42,8 @@ class Numbered(Source):
     def __init__(self, samples: int, classes: int, dimension: int = 1) -> None:
         self.training_samples, self.classes, self.dimension = samples, classes, dimension
 
-    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         return Samples(np.ones((len(rows), self.dimension), FEATURE_TYPE), rows.astype(np.int32))
-
-    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
-        return self._read_training(rows)
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from mu2mpi.config.experiment import Experiment, is_file
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.sources import source_class
 
 __all__ = ["Samples", "Source", "describe_source", "open_source"]
 
-SHOWN = 20
-"""Names of classes that a description lists."""
+SHOWN = 20  # names of classes that a description lists
 
 
 def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> Source:
@@ -21,70 +21,29 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
     Parameters
     ----------
     experiment : Experiment
-        Its option `data` says which source, and the options for made-up data which population.
+        Its option `data` says which source, and others say what is peculiar to that.
     data_dir : Path, optional
         Folder that holds one folder per data set, such as ``mnist/``. By default the one that the
         environment variable ``MU2MPI_DATA_DIR`` names, or else the user's cache.
     verify : bool, optional
-        Whether the checksums of files are compared, and damage is looked for that could hang a process;
-        format and size are always checked.
-
-    Returns
-    -------
-    Source
-        Ready to be read.
+        Whether checksums are compared, and damage is looked for that could hang a process; format and size
+        are always checked.
 
     Raises
     ------
     InputError
         If data are missing or damaged.
     """
-    # Imported here, so that a run pays only for the source that it uses.
-    if experiment.data == "mnist":
-        from mu2mpi.data.mnist import Mnist
-
-        return Mnist(data_dir, verify)
-    if experiment.data == "synthetic":
-        from mu2mpi.data.synthetic import Synthetic
-
-        features = int(experiment.features or 0)
-        return Synthetic(experiment.samples, features, experiment.classes, experiment.data_seed)
-    if experiment.data == "population":
-        from mu2mpi.data.population import Population
-
-        return Population(
-            features=int(experiment.features or 0),
-            classes=experiment.classes,
-            margin=experiment.margin,
-            label_noise=experiment.label_noise,
-            heterogeneity=experiment.heterogeneity,
-            samples=experiment.samples,
-            seed=experiment.data_seed,
-        )
-    if is_file(experiment.data):
-        from mu2mpi.data.files import open_file
-
-        return open_file(experiment, verify)
-    from mu2mpi.data.digits import Digits
-
-    return Digits()
+    return source_class(experiment.data).open(experiment, data_dir, verify)
 
 
 def describe_source(experiment: Experiment, data_dir: Path | None = None) -> str:
     """Get the data of an experiment ready, with checksums compared, and say in words what and where they are.
 
-    Raises
-    ------
-    InputError
-        If data are missing or damaged.
+    Unlike `open_source`, this also downloads into a folder that the user names.
     """
-    paths = []
-    if experiment.data == "mnist":
-        from mu2mpi.data.mnist import fetch
-
-        # First, for it also downloads into a folder that the user names.
-        paths = fetch(data_dir)
-    source = open_source(experiment, data_dir, verify=experiment.data != "mnist")
+    paths = source_class(experiment.data).fetch(data_dir)
+    source = open_source(experiment, data_dir, verify=not paths)
     lines = [
         f"{experiment.data}: {source.training_samples} training and {source.test_samples} test samples, "
         f"{source.dimension} features and a bias, {source.classes} classes"

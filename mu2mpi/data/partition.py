@@ -5,20 +5,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.heterogeneity import (
-    Taken,
-    dirichlet_shares,
-    label_shares,
-    pooled_rows,
-    shard_size,
-    sorted_shares,
-    stretches,
-)
 from mu2mpi.data.source import Source
 from mu2mpi.data.streams import philox_key
 from mu2mpi.errors import InputError
 
-__all__ = ["check_rounds", "deal", "machine_rows", "most_rounds", "partition_rows", "samples_per_machine"]
+__all__ = ["check_rounds", "machine_rows", "most_rounds", "partition_rows"]
 
 Rows = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
 """Takes numbers of samples among those of their machines, and these machines as numbers among some, all from
@@ -26,13 +17,7 @@ Rows = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
 
 
 def samples_per_machine(samples: int, machines: int) -> int:
-    """Return how many samples each machine gets, which is also the largest number of rounds.
-
-    Raises
-    ------
-    InputError
-        If there are more machines than samples.
-    """
+    """Return how many samples each machine gets, which is also the largest number of rounds."""
     if machines > samples:
         raise InputError(
             f"more machines than samples: {machines} machines, but only {samples} training samples; "
@@ -49,42 +34,25 @@ def check_rounds(most: int, machines: int, rounds: int, needed: int | None = Non
     InputError
         If that is more than some machine has samples.
     """
-    if needed is not None and needed != rounds:
-        if needed > most:
-            raise InputError(
-                f"{rounds} rounds are too many: they need {needed} samples of each machine, and {machines} "
-                f"machines have {most} each; give fewer --rounds, fewer machines, or a larger rho"
-            )
-    elif rounds > most:
+    needed = rounds if needed is None else needed
+    if needed <= most:
+        return
+    if needed == rounds:
         raise InputError(
             f"{rounds} rounds are too many: each machine spends one fresh sample a round, and the samples "
             f"for {machines} machines allow at most {most} rounds; give at most --rounds {most}, or fewer "
             "machines"
         )
+    raise InputError(
+        f"{rounds} rounds are too many: they need {needed} samples of each machine, and {machines} machines "
+        f"have {most} each; give fewer --rounds, fewer machines, or a larger rho"
+    )
 
 
 def deal(samples: int, machines: int, key: bytes) -> NDArray[np.int64]:
-    """Deal the training set at random to the machines, an equal number to each.
+    """Return the training rows of each machine in the order of their use, as an array with a row for each.
 
-    Parameters
-    ----------
-    samples : int
-        Size of the training set.
-    machines : int
-        Number of machines M.
-    key : bytes
-        32 bytes that determine the order.
-
-    Returns
-    -------
-    ndarray of int64, shape (machines, samples // machines)
-        Row i holds the training rows of machine i, in the order in which it uses them. All entries
-        differ; ``samples % machines`` training rows are left out.
-
-    Raises
-    ------
-    InputError
-        If there are more machines than samples.
+    All differ, and ``samples % machines`` rows are left out.
     """
     each = samples_per_machine(samples, machines)
     return _order(samples, key)[: machines * each].reshape(machines, each)
@@ -97,24 +65,17 @@ def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: ra
 
     Parameters
     ----------
-    samples, machines : int
-        Size of the training set, and number of machines M in all.
-    rounds : int
-        Number of rounds T.
+    samples, machines, rounds : int
+        Size of the training set, number of machines M in all, and of rounds T.
     key : bytes
         32 bytes that determine the dealing.
     block : range
-        Indices of the machines asked for, in ``0 .. machines - 1``.
+        Indices of the machines asked for.
 
     Returns
     -------
     ndarray of int64, shape (rounds, len(block))
         Row t, column i: what machine ``block[i]`` uses in round t + 1.
-
-    Raises
-    ------
-    InputError
-        If there are more machines than samples, or more rounds than samples for each machine.
     """
     check_rounds(samples_per_machine(samples, machines), machines, rounds)
     if len(block) and (min(block) < 0 or max(block) >= machines):
@@ -142,11 +103,12 @@ def most_rounds(source: Source, machines: int, partition: str) -> int:
     each = samples_per_machine(source.training_samples, machines)
     if kind != "labels":
         return each
-    if int(amount) > source.classes:
+    labels = int(amount)
+    if labels > source.classes:
         raise InputError(
             f"partition = {partition} asks for more than the {source.classes} classes that there are"
         )
-    each = int(amount) * shard_size(source.class_sizes, machines * int(amount))
+    each = labels * shard_size(source.class_sizes, machines * labels)
     if each == 0:
         raise InputError(
             f"{source.name} has too few samples to give {amount} classes to each of {machines} machines; "
@@ -162,23 +124,16 @@ def partition_rows(
 
     Parameters
     ----------
-    source : Source
-        The training set.
-    partition : str
-        ``iid``: at random. ``contiguous``: an equal stretch each, in the order of the data. ``sorted``,
-        ``dirichlet:A`` and ``labels:N``: by class, as `heterogeneity` says, and then in random order.
-        ``owner``: to each owner its own, in random order.
+    source, partition : Source, str
+        A training set, and ``iid``: at random; ``contiguous``: an equal stretch each, in the order of the
+        data; ``sorted``, ``dirichlet:A`` or ``labels:N``: by class, in the shares below, and then in
+        random order; or ``owner``: to each owner its own, in random order.
     machines, each : int
         M, and how many samples each machine needs.
     key : bytes
         32 bytes that determine the dealing.
     hosted : range
         Indices of the machines asked for. A machine's rows do not depend on which others are.
-
-    Raises
-    ------
-    InputError
-        If there are too few samples.
     """
     if partition == "contiguous":
         starts = samples_per_machine(source.training_samples, machines) * np.asarray(hosted, np.int64)
@@ -186,33 +141,44 @@ def partition_rows(
     if partition == "iid":
         rows = machine_rows(source.training_samples, machines, each, key, hosted)
     else:
-        rows = _heterogeneous_rows(source, partition, machines, each, key, hosted)
+        rows = _pooled_rows(source, partition, machines, each, key, hosted)
     return lambda places, of: rows[places, of]
 
 
-def _heterogeneous_rows(
+def _pooled_rows(
     source: Source, partition: str, machines: int, rounds: int, key: bytes, hosted: range
 ) -> NDArray[np.int64]:
+    """Return rows as `machine_rows` does, where machines take shares of pools: of classes, or of owners."""
     kind, _, amount = partition.partition(":")
     each = most_rounds(source, machines, partition)
     if kind == "owner":
-        # One pool an owner, and each machine takes the whole of its own.
+        # Each machine takes the whole of one pool.
         pools, sizes = source.training_owners(), source.owner_sizes
-        ends = np.cumsum(sizes)
-        taken: Taken = lambda machine: [slice(ends[machine] - sizes[machine], ends[machine])]  # noqa: E731
+        shares = sizes[:, np.newaxis]
+        starts = np.cumsum(sizes)[:, np.newaxis] - shares
     else:
         pools, sizes = source.training_labels(), source.class_sizes
+        # Its stream, unlike that of a Generator, is one that numpy promises never to change.
         random = np.random.RandomState(np.random.Philox(key=philox_key(key, "shares of machines")))
-        shares = (
-            dirichlet_shares(sizes, machines, each, float(amount), random)
-            if kind == "dirichlet"
-            else label_shares(sizes, machines, int(amount), random)
-            if kind == "labels"
-            else sorted_shares(sizes, machines, each)
-        )
-        taken = stretches(sizes, shares)
-    orders = (_order(source.training_samples, key, use) for use in ("dealing of samples", "order of use"))
-    return pooled_rows(pools, taken, rounds, hosted, *orders)
+        if kind == "dirichlet":
+            shares = dirichlet_shares(sizes, machines, each, float(amount), random)
+        elif kind == "labels":
+            shares = label_shares(sizes, machines, int(amount), random)
+        else:
+            shares = sorted_shares(sizes, machines, each)
+        starts = (np.cumsum(sizes) - sizes) + (np.cumsum(shares, axis=0) - shares)
+    # One random order within each pool, and another for what a machine takes of several.
+    order, use = _order(source.training_samples, key), _order(source.training_samples, key, "order of use")
+    grouped = order[np.argsort(pools[order], kind="stable")]
+    turn = np.empty_like(use)
+    turn[use] = np.arange(len(use))
+    rows = np.empty((rounds, len(hosted)), np.int64)
+    for column, machine in enumerate(hosted):
+        some = np.flatnonzero(shares[machine])
+        stretches = zip(starts[machine, some], shares[machine, some], strict=True)
+        own = np.concatenate([grouped[start : start + share] for start, share in stretches])
+        rows[:, column] = own[np.argsort(turn[own])][:rounds]
+    return rows
 
 
 def _order(samples: int, key: bytes, use: str = "dealing of samples") -> NDArray[np.int64]:
@@ -220,3 +186,66 @@ def _order(samples: int, key: bytes, use: str = "dealing of samples") -> NDArray
     # Sorting raw bits, unlike numpy's own shuffling, gives the same order in every version of numpy.
     bits = np.random.Philox(key=philox_key(key, use)).random_raw(samples)
     return np.argsort(bits, kind="stable").astype(np.int64, copy=False)
+
+
+def dirichlet_shares(
+    sizes: NDArray[np.int64], machines: int, each: int, concentration: float, random: np.random.RandomState
+) -> NDArray[np.int64]:
+    """Return how many samples each machine gets (row) of each class (column), in proportions of its own.
+
+    A machine's proportions are those of the classes in all data, each times a Gamma(A) variable of its
+    own: a Dirichlet distribution where classes are of equal size. A = 0.1 leaves most machines one or
+    two classes, and A = 100 is nearly iid. Machines draw one after the other, by their proportions from
+    what is left, so that the last ones take what the others did not want. See Hsu, Qi and Brown, "Measuring
+    the effects of non-identical data distribution for federated visual classification", 2019.
+    """
+    left, shares = sizes.copy(), np.zeros((machines, len(sizes)), np.int64)
+    for share in shares:
+        # The logarithm of a Gamma(A) variable, which itself may be too small for a floating-point number.
+        log_gamma = np.log(random.standard_gamma(concentration + 1, len(sizes)))
+        log_gamma += np.log1p(-random.random_sample(len(sizes))) / concentration
+        log_gamma[sizes == 0] = -np.inf
+        weights = np.exp(log_gamma - log_gamma.max()) * sizes
+        while (wanted := each - share.sum()) > 0:
+            weights = np.where(left > 0, weights, 0.0)
+            likely = weights if weights.sum() > 0 else left.astype(float)
+            drawn = np.minimum(random.multinomial(wanted, likely / likely.sum()), left)
+            share += drawn
+            left -= drawn
+    return shares
+
+
+def sorted_shares(sizes: NDArray[np.int64], machines: int, each: int) -> NDArray[np.int64]:
+    """Return the same shares where samples are dealt out class by class.
+
+    Most machines then have one class, and few more than two.
+    """
+    ends = np.minimum(np.cumsum(sizes), machines * each)
+    bounds = each * np.arange(machines + 1)[:, np.newaxis]
+    return np.diff(np.clip(ends, bounds[:-1], bounds[1:]) - bounds[:-1], axis=1, prepend=0)
+
+
+def shard_size(sizes: NDArray[np.int64], shards: int) -> int:
+    """Return the largest size of which so many shards, each of one class, can be cut; 0 if there is none."""
+    low, high = 0, int(sizes.sum()) // shards
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if (sizes // middle).sum() >= shards else (low, middle - 1)
+    return low
+
+
+def label_shares(
+    sizes: NDArray[np.int64], machines: int, labels: int, random: np.random.RandomState
+) -> NDArray[np.int64]:
+    """Return the same shares where each machine gets some shards of one class each.
+
+    Shards are as large as they can be and dealt out at random, so that a machine has at most `labels`
+    classes. What is left of a class is not used. See McMahan et al., "Communication-efficient learning of
+    deep networks from decentralized data", 2017.
+    """
+    size = shard_size(sizes, machines * labels)
+    class_of_shard = random.permutation(np.repeat(np.arange(len(sizes)), sizes // size))
+    shares = np.zeros((machines, len(sizes)), np.int64)
+    takers = np.repeat(np.arange(machines), labels)
+    np.add.at(shares, (takers, class_of_shard[: len(takers)]), size)
+    return shares

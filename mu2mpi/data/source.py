@@ -1,29 +1,33 @@
 """What every source of data offers: its shape, and any rows of it on demand."""
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.digest import digest_of
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 
-__all__ = ["Samples", "Source", "row_blocks"]
+if TYPE_CHECKING:
+    from mu2mpi.data.sources.population import Population
+
+__all__ = ["Samples", "Source", "Which", "digest_of", "row_blocks"]
+
+Which = Literal["training", "test"]
 
 WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
 """What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
 parts of about the second."""
 
-CHECKED_AT_ONCE = 1 << 20
-"""Features whose bound is checked in one go."""
-
-COLUMN_AT_ONCE = 1 << 18
-"""Labels or owners that are read at once."""
+CHECKED_AT_ONCE, COLUMN_AT_ONCE = 1 << 20, 1 << 18
+"""Features whose bound is checked in one go; labels or owners that are read at once."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,8 @@ class Source(ABC):
     ----------
     name : str
         What the user calls it, such as ``"mnist"``.
-    classes : int
-        Number of classes K.
-    dimension : int
-        Number of features, without the bias.
+    classes, dimension : int
+        Numbers of classes K, and of features without the bias.
     training_samples, test_samples : int
         Sizes of the two sets.
     scale : float
@@ -67,12 +69,8 @@ class Source(ABC):
         What a message advises where a feature passes its limit.
     class_names : tuple of str or None
         What the classes are called, where it is not by their numbers.
-    has_owners : bool
-        Whether the data say which machine owns each training sample.
-    made_up : bool
-        Whether the settings of an experiment determine every sample.
-    is_unlimited : bool
-        Whether it is a population, of which machines draw as many samples as they need.
+    has_owners, made_up : bool
+        Whether the data say which machine owns each training sample; whether settings determine all samples.
     """
 
     name: str
@@ -86,7 +84,21 @@ class Source(ABC):
     class_names: tuple[str, ...] | None = None
     has_owners: bool = False
     made_up: bool = False
-    is_unlimited: bool = False
+
+    @classmethod
+    def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
+        """Open the source, as `open_source` does, with its own options among the experiment's."""
+        return cls()
+
+    @classmethod
+    def fetch(cls, data_dir: Path | None) -> list[Path]:
+        """Get the files that come from the network, check them and return them; by default, none do."""
+        return []
+
+    @property
+    def population(self) -> "Population | None":
+        """What machines draw their samples from, where they are not dealt rows of a training set."""
+        return None
 
     @property
     def parameters(self) -> int:
@@ -96,7 +108,7 @@ class Source(ABC):
     @property
     def sample_bytes(self) -> int:
         """Memory that a sample takes: its features as they are stored, label, scale and row number."""
-        nothing = self._read_training(np.empty(0, np.int64))
+        nothing = self._read("training", np.empty(0, np.int64))
         return self.dimension * nothing.features.dtype.itemsize + 20
 
     def at_once(self, samples: int) -> int:
@@ -105,12 +117,8 @@ class Source(ABC):
         return samples if samples * each <= WHOLE_BYTES else max(1, PART_BYTES // each)
 
     @abstractmethod
-    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
-        """Return these rows of the training set, in this order."""
-
-    @abstractmethod
-    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
-        """Return these rows of the test set, in this order."""
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        """Return these rows of one of the two sets, in this order."""
 
     def training(self, rows: NDArray[np.int64]) -> Samples:
         """Return the given rows of the training set, checked.
@@ -129,16 +137,12 @@ class Source(ABC):
         ------
         InputError
             If a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
-        IndexError
-            If a row number is out of range.
         """
-        _check_rows(rows, self.training_samples)
-        return self._checked(self._read_training(rows), rows, "training")
+        return self._checked("training", rows, self.training_samples)
 
     def test(self, rows: NDArray[np.int64]) -> Samples:
         """Return the given rows of the test set, checked like those of `training`."""
-        _check_rows(rows, self.test_samples)
-        return self._checked(self._read_test(rows), rows, "test")
+        return self._checked("test", rows, self.test_samples)
 
     def training_labels(self) -> NDArray[np.int32]:
         """Return the class of every training sample."""
@@ -146,13 +150,7 @@ class Source(ABC):
         return np.concatenate([self.training(rows).labels for rows in blocks])
 
     def training_owners(self) -> NDArray[np.generic]:
-        """Return the owner of every training sample, as whole numbers or as texts.
-
-        Raises
-        ------
-        InputError
-            If the data name none.
-        """
+        """Return the owner of every training sample, as whole numbers or as texts; InputError if unknown."""
         blocks = row_blocks(self.training_samples, COLUMN_AT_ONCE)
         return np.concatenate([self._read_owners(rows) for rows in blocks])
 
@@ -170,11 +168,6 @@ class Source(ABC):
         Test samples decide nothing that is sent and are checked alone. What the settings determine is not
         read at all. Whoever knows the digest of private data can test a guess at them, so that it is as
         confidential as they are.
-
-        Raises
-        ------
-        InputError
-            If a sample cannot be used.
         """
         sizes = self.training_samples, self.dimension, self.classes
         facts = (*map(int, sizes), self.scale, self.limit, self.has_owners, self.class_names)
@@ -203,10 +196,13 @@ class Source(ABC):
         sizes: NDArray[np.int64] = np.unique(self.training_owners(), return_counts=True)[1]
         return sizes
 
-    def _checked(self, samples: Samples, rows: NDArray[np.int64], which: str) -> Samples:
-        features, limit = samples.features, 1 / self.scale if self.limit is None else self.limit
-        if features.dtype != np.uint8 or limit < 255:
-            self._check_bound(features, rows, which, limit)
+    def _checked(self, which: Which, rows: NDArray[np.int64], size: int) -> Samples:
+        # A negative number would silently count from the end, and a generated source has no end.
+        if rows.size and (rows.min() < 0 or rows.max() >= size):
+            raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {size} of this set")
+        samples, limit = self._read(which, rows), 1 / self.scale if self.limit is None else self.limit
+        if samples.features.dtype != np.uint8 or limit < 255:
+            self._check_bound(which, rows, samples.features, limit)
         bad = np.flatnonzero((samples.labels < 0) | (samples.labels >= self.classes))
         if bad.size:
             raise InputError(
@@ -216,16 +212,16 @@ class Source(ABC):
         return samples
 
     def _check_bound(
-        self, features: NDArray[np.generic], rows: NDArray[np.int64], which: str, limit: float
+        self, which: Which, rows: NDArray[np.int64], features: NDArray[np.generic], limit: float
     ) -> None:
         # The comparison is false for NaN, so one pass finds values that are NaN, infinite or too large.
         at_once = max(1, CHECKED_AT_ONCE // self.dimension)
         stored: Any = features.dtype
-        exact = highest = limit * (1 + 1e-6)
+        highest = limit * (1 + 1e-6)
         if stored.kind == "f":
             # Numbers of the stored type are compared in it: their bound is the largest that is low enough.
-            highest = stored.type(min(exact, float(np.finfo(stored).max)))
-            highest = np.nextafter(highest, stored.type(0)) if float(highest) > exact else highest
+            near = stored.type(min(highest, float(np.finfo(stored).max)))
+            highest = np.nextafter(near, stored.type(0)) if float(near) > highest else near
         for start in range(0, len(features), at_once):
             good = np.abs(features[start : start + at_once]) <= highest
             if not good.all():
@@ -242,7 +238,7 @@ class Source(ABC):
                     f"{column}; {needs}, so {remedy}"
                 )
 
-    def _place(self, which: str, number: int) -> str:
+    def _place(self, which: Which, number: int) -> str:
         """Say in words where a sample is."""
         return f"{self.name}: {which} sample {number}"
 
@@ -253,7 +249,23 @@ def row_blocks(samples: int, at_once: int) -> Iterator[NDArray[np.int64]]:
         yield np.arange(start, min(start + at_once, samples))
 
 
-def _check_rows(rows: NDArray[np.int64], samples: int) -> None:
-    # A negative number would silently count from the end, and a generated source has no end.
-    if rows.size and (rows.min() < 0 or rows.max() >= samples):
-        raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {samples} of this set")
+def digest_of(facts: str, parts: Iterable[tuple[NDArray[np.generic], ...]]) -> bytes:
+    """Return the SHA-256 of some facts and of columns, numbers or texts as objects, that come in parts.
+
+    It depends on every bit, on types and on the order of the rows, but not on where one part ends and the
+    next begins. Of SHA-256 and BLAKE2b, processors with instructions for the first compute it twice as fast.
+    """
+    columns: list[hashlib._Hash] = []
+    for part in parts:
+        # A width of 8 keeps the type apart from the first bytes that follow it.
+        columns = columns or [hashlib.sha256(f"{column.dtype.str:8}".encode()) for column in part]
+        for digest, column in zip(columns, part, strict=True):
+            digest.update(_content(column))
+    pieces = [hashlib.sha256(facts.encode()), *columns]
+    return hashlib.sha256(b"".join(piece.digest() for piece in pieces)).digest()
+
+
+def _content(column: NDArray[np.generic]) -> bytes | memoryview:
+    if column.dtype.kind == "O":
+        return "".join(f"{len(text)}:{text}" for text in column.tolist()).encode()
+    return np.ascontiguousarray(column).reshape(-1).view(np.uint8).data

@@ -14,28 +14,8 @@ class Split:
     """A random part of the rows 0 .. rows - 1 for testing, the rest for training.
 
     The rows are cut into as many stretches of nearly equal length as there are test rows, and one row of
-    each, any with the same probability, is a test row. Both parts keep the order of the file.
-
-    Parameters
-    ----------
-    rows : int
-        How many there are.
-    fraction : float
-        Which share of them is for testing; rounded, but at least one row is left to either part.
-    seed : int
-        Decides which.
-    what : str
-        What messages call the file.
-
-    Attributes
-    ----------
-    training_rows, test_rows : int
-        Sizes of the parts.
-
-    Raises
-    ------
-    InputError
-        If there is only one row.
+    each, any with the same probability, is a test row. Both parts keep the order of the file, and at least
+    one row is left to either. Messages call the file `what`.
     """
 
     def __init__(self, rows: int, fraction: float, seed: int, what: str) -> None:

@@ -4,26 +4,17 @@ They come from Philox, whose raw bits numpy promises to keep; its distributions 
 """
 
 import hashlib
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["machine_words", "philox_key", "seed_words", "unit_uniforms"]
 
-KEY_BYTES = 32
-
 
 def philox_key(key: bytes, use: str) -> int:
-    """Return Philox's key for one use of a key.
-
-    Raises
-    ------
-    ValueError
-        If the key does not have `KEY_BYTES` bytes.
-    """
-    if len(key) != KEY_BYTES:
-        raise ValueError(f"the key has {len(key)} bytes instead of {KEY_BYTES}")
+    """Return Philox's key for one use of a key of 32 bytes."""
+    if len(key) != 32:
+        raise ValueError(f"the key has {len(key)} bytes instead of 32")
     return int.from_bytes(hashlib.sha256(f"mu2mpi: {use}".encode() + key).digest()[:16], "little")
 
 
@@ -32,13 +23,13 @@ def seed_words(seed: int, stream: int, number: int, count: int) -> NDArray[np.ui
     return np.random.Philox(key=seed | stream << 64, counter=number << 128).random_raw(count)
 
 
-def machine_words(key: bytes, use: str, machine: int, skipped: int) -> Callable[[int], NDArray[np.uint64]]:
-    """Return what yields as many of a machine's words as it is asked for, after some are skipped."""
+def machine_words(key: bytes, use: str, machine: int, skipped: int, count: int) -> NDArray[np.uint64]:
+    """Return some words of a machine, after some are skipped."""
     # Philox makes four words for each value of its counter.
     blocks, rest = divmod(skipped, 4)
     generator = np.random.Philox(key=philox_key(key, use), counter=machine << 128 | blocks)
     generator.random_raw(rest)
-    return generator.random_raw
+    return generator.random_raw(count)
 
 
 def unit_uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.population import Population
 from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.cost import evaluation_cost, run_cost
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
@@ -223,6 +223,6 @@ def make_evaluator(
     source: Source, communicator: Communicator, problem: Problem, unit_norm: bool = False
 ) -> Evaluator | ExactEvaluator:
     """Return what measures models: on the test set, or where the population is known, exactly."""
-    if isinstance(source, Population):
-        return ExactEvaluator(source, communicator, problem, unit_norm)
+    if source.population is not None:
+        return ExactEvaluator(source.population, communicator, problem, unit_norm)
     return Evaluator(source, communicator, problem, unit_norm)

@@ -57,7 +57,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     partition = experiment.partition or ("owner" if source.has_owners else "iid")
     machines = experiment.machines or (len(source.owner_sizes) if partition == "owner" else ranks)
     experiment = filled(experiment, machines=machines)
-    most = None if source.is_unlimited else most_rounds(source, machines, partition)
+    most = None if source.population else most_rounds(source, machines, partition)
     samples = max(1, source.training_samples // machines) if most is None else most
     method = experiment.chosen_method
     task = experiment.task(machines, source.classes, source.dimension + 1, samples, most)

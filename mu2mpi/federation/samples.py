@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.partition import partition_rows
-from mu2mpi.data.population import Population
 from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.problem.scaling import bias_feature, sample_scales
@@ -57,8 +57,8 @@ def make_supply(
         If there are not enough samples. The callable raises it for samples that cannot be used.
     """
     sampling, rounds = schedule.sampling, schedule.rounds
-    if isinstance(source, Population):
-        read = _draws(source, schedule, key, hosted)
+    if source.population is not None:
+        read = _draws(source.population, schedule, key, hosted)
     else:
         read = _rows(source, schedule, key, hosted, partition)
     at_once = math.inf

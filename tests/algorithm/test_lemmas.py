@@ -7,16 +7,16 @@ import pytest
 import reference as ref
 from arrays import one_a_round
 from hypothesis import strategies as st
+from mu2mpi.methods.pieces import QUERIES
+from mu2mpi.methods.schedule import make_schedule
 from relaxed import given
 from slowly import slow
 
-from mu2mpi.data.population import POINTS, Population
+from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.server import Iterates
-from mu2mpi.methods.pieces import QUERIES
-from mu2mpi.methods.schedule import make_schedule
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key, key_words
 

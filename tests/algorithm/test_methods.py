@@ -4,18 +4,18 @@ import math
 
 import numpy as np
 import pytest
+from mu2mpi.methods.pieces import ESTIMATORS, QUERIES, Method
+from mu2mpi.methods.schedule import make_schedule
+from mu2mpi.methods.steps import base_rate
 from slowly import slow
 from test_lemmas import population_run
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.population import Population
+from mu2mpi.data.sources.population import Population
 from mu2mpi.errors import InputError
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
-from mu2mpi.methods.pieces import ESTIMATORS, QUERIES, Method
-from mu2mpi.methods.schedule import make_schedule
-from mu2mpi.methods.steps import base_rate
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key
 

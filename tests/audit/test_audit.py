@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mu2mpi.methods.schedule import Schedule
+from mu2mpi.methods.snowball import growth_of
 from slowly import slow
 
 from mu2mpi import cli
-from mu2mpi.federation import machine as machine_module
-from mu2mpi.federation import server as server_module
 from mu2mpi.audit import tails
 from mu2mpi.audit import trials as trials_module
 from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED, Canaries, Numbered
@@ -19,10 +19,10 @@ from mu2mpi.audit.trials import audit
 from mu2mpi.audit.wire import OutOfStepError, on_ranks
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution import plan as preparation
+from mu2mpi.federation import machine as machine_module
+from mu2mpi.federation import server as server_module
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.server import TrustedServer, UntrustedServer
-from mu2mpi.methods.schedule import Schedule
-from mu2mpi.methods.snowball import growth_of
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.iteration import growing_batches, halving_steps, hidden_rho
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros

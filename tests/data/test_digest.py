@@ -6,7 +6,7 @@ import pytest
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data import open_source
-from mu2mpi.data.digest import digest_of
+from mu2mpi.data.source import digest_of
 from mu2mpi.errors import InputError
 
 random = np.random.default_rng(2)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mu2mpi.data import digits
-from mu2mpi.data.digits import Digits, split
+from mu2mpi.data.sources import digits
+from mu2mpi.data.sources.digits import Digits, split
 from mu2mpi.errors import InputError
 
 
@@ -68,7 +68,10 @@ def test_rows_in_the_order_asked_for():
 
 
 def test_scikit_learn_is_not_imported():
-    code = "import sys; from mu2mpi.data.digits import Digits; Digits(); sys.exit('sklearn' in sys.modules)"
+    code = (
+        "import sys; from mu2mpi.data.sources.digits import Digits\n"
+        "Digits(); sys.exit('sklearn' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

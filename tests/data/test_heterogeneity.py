@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.heterogeneity import dirichlet_shares, shard_size, sorted_shares
-from mu2mpi.data.partition import most_rounds, partition_rows
+from mu2mpi.data.partition import (
+    dirichlet_shares,
+    most_rounds,
+    partition_rows,
+    shard_size,
+    sorted_shares,
+)
 from mu2mpi.errors import InputError
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation

@@ -10,9 +10,10 @@ import pytest
 from stand_ins import SHAPES, put
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data import describe_source, mnist
+from mu2mpi.data import describe_source
 from mu2mpi.data.cache import cache_folder
-from mu2mpi.data.mnist import Mnist, fetch
+from mu2mpi.data.sources import mnist
+from mu2mpi.data.sources.mnist import Mnist
 from mu2mpi.errors import InputError
 
 IMAGES, LABELS, TEST_IMAGES, TEST_LABELS = SHAPES
@@ -122,7 +123,7 @@ def test_files_put_by_hand_where_the_message_says_are_used(small, packed):
     put(cache_folder(), small, packed)
     assert Mnist().training_samples == 60
     expected = [cache_folder() / "mnist" / f"{name}{'.gz' if packed else ''}" for name in SHAPES]
-    assert fetch() == expected
+    assert Mnist.fetch() == expected
 
 
 def test_download(small, tmp_path, serve, monkeypatch):
@@ -134,7 +135,7 @@ def test_download(small, tmp_path, serve, monkeypatch):
     assert cached() == small
     assert server.asked == [f"{name}.gz" for name in SHAPES]
     Mnist()
-    fetch()
+    Mnist.fetch()
     assert len(server.asked) == 4, "downloaded again"
 
 
@@ -206,7 +207,7 @@ def test_a_run_never_downloads_into_a_folder_of_the_user_but_fetch_does(small, t
     with pytest.raises(InputError, match=f"{LABELS}.*missing"):
         Mnist(folder)
     assert server.asked == []
-    paths = fetch(folder)
+    paths = Mnist.fetch(folder)
     assert [path.name for path in paths] == [f"{IMAGES}.gz", LABELS, TEST_IMAGES, TEST_LABELS]
     assert all(path.stat().st_mode & 0o777 == 0o644 for path in paths[1:])
     assert Mnist(folder).training_samples == 60
@@ -230,7 +231,7 @@ def test_fetch_does_not_replace_a_damaged_file_of_the_user(small, tmp_path, serv
     monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
     folder = put(tmp_path / "data", small | {LABELS: b"mine"}, packed=False)
     with pytest.raises(InputError, match=f"{LABELS} is not the file.*\n(.*\n)*.*Remove a damaged file"):
-        fetch(folder)
+        Mnist.fetch(folder)
     assert (folder / "mnist" / LABELS).read_bytes() == b"mine"
     assert server.asked == []
 
@@ -256,7 +257,7 @@ def test_the_waiting_for_a_mirror_is_bounded(small, monkeypatch):
 
     monkeypatch.setattr("requests.get", get)
     with pytest.raises(InputError, match="no answer in time"):
-        fetch()
+        Mnist.fetch()
     assert seen == [mnist.TIMEOUT], "one file of one mirror is asked for, once"
     assert max(mnist.TIMEOUT) <= 30
 

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from scipy.stats import chi2, kstest
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.population import POINTS, Population
+from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.errors import InputError
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.job import run

@@ -26,10 +26,8 @@ class Fixed(Source):
         self.training_samples = self.test_samples = len(labels)
         self.dimension = features.shape[1]
 
-    def _read_training(self, rows):
+    def _read(self, which, rows):
         return Samples(self.features[rows], self.labels[rows])
-
-    _read_test = _read_training
 
 
 def fixed(dtype=np.float64, samples=10_000, scale=1.0) -> Fixed:
@@ -115,7 +113,8 @@ def test_only_the_source_in_use_is_imported():
     code = (
         "import sys; from mu2mpi.data import open_source; from mu2mpi.config.experiment import Experiment\n"
         "open_source(Experiment(data='digits'))\n"
-        "sys.exit(any(m in sys.modules for m in ('mu2mpi.data.mnist', 'mu2mpi.data.synthetic', 'pooch')))"
+        "others = ('mu2mpi.data.sources.mnist', 'mu2mpi.data.sources.synthetic', 'pooch')\n"
+        "sys.exit(any(m in sys.modules for m in others))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -5,21 +5,23 @@ that set, so the excess loss of a run is measured and not estimated from a test 
 they are asked for and never stored: there are as many as a run has time for.
 """
 
+from pathlib import Path
+from typing import Self
+
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import machine_words, seed_words, unit_uniforms
 from mu2mpi.errors import InputError
 
 __all__ = ["POINTS", "Population"]
 
+# Size of the set of points, a power of two: then a uniform number names a point without rounding.
 POINTS = 1024
-"""Size of the set of points, a power of two: then a uniform number names a point without rounding."""
-
+# So that the points take 128 MB at most.
 MOST_FEATURES = 1 << 14
-"""So that the points take 128 MB at most."""
-
 # Streams of the seed.
 CORNERS, SPREAD, LEANING = range(3)
 
@@ -34,36 +36,22 @@ class Population(Source):
     Machines differ in their random labels. Machines 2k and 2k + 1 are twins with a random model of their
     own, (b_y u): by the side of the plane <u, z> = 0 on which a point lies, one class of each pair (0 and 1,
     2 and 3, ...) has the probability (1 + heterogeneity) / K among the random labels, and its partner the
-    rest. The twins lean to opposite sides. So the average over machines, and with it f and the minimum over
-    K, is the same for any heterogeneity and any number of machines; if that is odd, the last machine does
-    not lean.
+    rest. The twins lean to opposite sides, and a last machine without a twin not at all. So the average over
+    machines, and with it f and the minimum over K, is the same for any heterogeneity and number of machines.
 
     Parameters
     ----------
-    features, classes : int
-        Number of features and of classes K.
-    margin : float
-        How far apart the classes are: from 0, not at all, to 1, a single corner for each.
-    label_noise : float
-        Share of labels that are drawn at random, in [0, 1].
-    heterogeneity : float
-        How far the random labels of a machine lean to a model of its own, in [0, 1].
-    samples : int
-        Training samples of a run that asks for no number of rounds.
+    features, classes, samples : int
+        Numbers of features, of classes K, and of training samples of a run that asks for no number of rounds.
+    margin, label_noise, heterogeneity : float
+        In [0, 1]. With a margin of 0 the classes are not apart at all, and with 1 each is a single corner.
     seed : int
         Seed of the points and of the machines' own models, in ``0 .. 2**63 - 1``.
 
     Attributes
     ----------
-    points : ndarray of float64, shape (POINTS, features)
-        Multiples of 2^-12, so that sums of them are exact in any order.
-    point_classes : ndarray of int32, shape (POINTS,)
-        The class of each.
-
-    Raises
-    ------
-    InputError
-        If there are too many features for the points to be kept.
+    points, point_classes : ndarray of float64, shape (POINTS, features), and of int32, shape (POINTS,)
+        The points are multiples of 2^-12, so that sums of them are exact in any order.
     """
 
     name = "population"
@@ -92,9 +80,21 @@ class Population(Source):
         self.point_classes = (np.arange(POINTS) % classes).astype(np.int32)
         corners = np.repeat(_signs(seed, CORNERS, 0, ((classes + 1) // 2, features)), 2, axis=0)
         corners[1::2] *= -1
-        spread = _uniform(seed, SPREAD, POINTS * features).reshape(POINTS, features)
-        exact = margin * corners[self.point_classes] + (1 - margin) * spread
+        spread = 2 * unit_uniforms(seed_words(seed, SPREAD, 0, POINTS * features)) - 1
+        exact = margin * corners[self.point_classes] + (1 - margin) * spread.reshape(POINTS, features)
         self.points = np.rint(exact * 2.0**12) * 2.0**-12
+
+    @classmethod
+    def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
+        """Make the population of an experiment's options."""
+        features, seed = int(experiment.features or 0), experiment.data_seed
+        noise = experiment.label_noise, experiment.heterogeneity
+        return cls(features, experiment.classes, experiment.margin, *noise, experiment.samples, seed)
+
+    @property
+    def population(self) -> Self:
+        """The population itself."""
+        return self
 
     @property
     def sample_bytes(self) -> int:
@@ -102,25 +102,13 @@ class Population(Source):
         return self.dimension * self.points.itemsize + 20
 
     def probabilities(self) -> NDArray[np.float64]:
-        """Return the probability of each point with each label, averaged over machines.
-
-        Returns
-        -------
-        ndarray of float64, shape (POINTS, K)
-            Summing to 1.
-        """
+        """Return the probability of each point with each label, averaged over machines: shape (POINTS, K)."""
         labels = np.full((POINTS, self.classes), self.label_noise / self.classes)
         labels[np.arange(POINTS), self.point_classes] += 1 - self.label_noise
         return labels / POINTS
 
     def probabilities_of(self, machine: int, machines: int) -> NDArray[np.float64]:
-        """Return the probability of each point with each label for one machine of `machines`.
-
-        Returns
-        -------
-        ndarray of float64, shape (POINTS, K)
-            Summing to 1.
-        """
+        """Return the probability of each point with each label for one of M machines: shape (POINTS, K)."""
         found = self.probabilities()
         sides, classes = self._own_model(machine)
         leaning = np.where(sides[:, np.newaxis] ^ classes, 1.0, -1.0)
@@ -131,38 +119,20 @@ class Population(Source):
         return found
 
     def draw(self, key: bytes, machine: int, machines: int, places: range | NDArray[np.int64]) -> Samples:
-        """Make some of the samples of one machine.
+        """Make the samples of one of M machines at some places among its own.
 
-        Each is a function of the key, the machine, and its own number.
-
-        Parameters
-        ----------
-        key : bytes
-            What the samples of all machines follow from.
-        machine : int
-            The machine, in ``0 .. machines - 1``.
-        machines : int
-            M.
-        places : range or ndarray of int64
-            Their numbers, from 0.
-
-        Returns
-        -------
-        Samples
-            One for each number.
+        Each is a function of the key, the machine and its place, which is 0 or more.
         """
         places = np.asarray(places, np.int64)
         first, last = (int(places.min()), int(places.max())) if places.size else (0, -1)
-        words = machine_words(key, "fresh samples", machine, first)(last + 1 - first)
+        words = machine_words(key, "fresh samples", machine, first, last + 1 - first)
         scaled = POINTS * unit_uniforms(words)[places - first]
         points = scaled.astype(np.int64)
         labels = self._labels(machine, machines, points, scaled - points)
         return Samples(self.points[points], labels)
 
-    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         raise TypeError("a population has no rows: samples are drawn, and expectations are sums over points")
-
-    _read_test = _read_training
 
     def _labels(
         self, machine: int, machines: int, points: NDArray[np.int64], uniforms: NDArray[np.float64]
@@ -200,8 +170,3 @@ class Population(Source):
 def _signs(seed: int, stream: int, number: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
     bits = seed_words(seed, stream, number, int(np.prod(shape))) >> np.uint64(63)
     return 1 - 2 * bits.reshape(shape).astype(np.float64)
-
-
-def _uniform(seed: int, stream: int, count: int) -> NDArray[np.float64]:
-    """Return numbers uniform in [-1, 1)."""
-    return 2 * unit_uniforms(seed_words(seed, stream, 0, count)) - 1

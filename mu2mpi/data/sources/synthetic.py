@@ -1,23 +1,25 @@
 """A population whose true model is a multinomial logistic regression, generated row by row on demand."""
 
 import math
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import seed_words, unit_uniforms
 
 __all__ = ["Synthetic"]
 
 # Streams of one seed.
-TRUTH, TRAINING, TEST = range(3)
+TRUTH, STREAMS = 0, {"training": 1, "test": 2}
 # Values in a block of rows. Starting a generator costs as much as some 5,000 values, so a block that is
 # read whole loses little to the start, and one that is read for a single row loses little to the rest.
 BLOCK_VALUES = 1 << 15
 # The largest number of features on which labels depend, and of entries of the true model.
-MAX_INFORMATIVE = 256
-MAX_TRUTH = 1 << 22
+MAX_INFORMATIVE, MAX_TRUTH = 256, 1 << 22
 # Numbers in the scratch arrays while labels are drawn.
 SCRATCH = 1 << 20
 
@@ -31,19 +33,8 @@ class Synthetic(Source):
     number of classes: the problem can be learned and is noisy. Only the columns of W that belong to (at
     most) 256 features, evenly spaced, differ from 0, so that drawing labels stays cheap for wide data.
 
-    Any row is a function of the seed, its own number, and the numbers of features and classes. It does not
-    depend on the number of samples or on which other rows are read.
-
-    Parameters
-    ----------
-    samples : int
-        Number of training samples. The test set has a fifth of it, and at least 1,000.
-    features : int
-        Number of features.
-    classes : int
-        Number of classes.
-    seed : int
-        Seed of W, b and all samples, in ``0 .. 2**63 - 1``.
+    Any row is a function of the seed in ``0 .. 2**63 - 1``, its own number, and the numbers of features and
+    classes. It does not depend on the number of samples or on which other rows are read.
     """
 
     name = "synthetic"
@@ -59,29 +50,18 @@ class Synthetic(Source):
         self._columns = np.arange(informative) * features // informative
         self._weights, self._intercept = _draw_truth(seed, classes, informative)
 
+    @classmethod
+    def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
+        """Make the source of an experiment's options."""
+        features = int(experiment.features or 0)
+        return cls(experiment.samples, features, experiment.classes, experiment.data_seed)
+
     def probabilities(self, features: NDArray[np.generic]) -> NDArray[np.float64]:
-        """Return the true probability of each class.
-
-        Parameters
-        ----------
-        features : ndarray, shape (n, dimension)
-            Samples of this population.
-
-        Returns
-        -------
-        ndarray of float64, shape (n, classes)
-            One row per sample, each summing to 1.
-        """
+        """Return the true probability of each class for each of some samples, shape (n, classes)."""
         cumulative = self._cumulative(features)
         return np.diff(cumulative, axis=1, prepend=0.0) / cumulative[:, -1:]
 
-    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
-        return self._read(rows, TRAINING)
-
-    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
-        return self._read(rows, TEST)
-
-    def _read(self, rows: NDArray[np.int64], stream: int) -> Samples:
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         features = np.empty((len(rows), self.dimension), np.float32)
         uniforms = np.empty(len(rows))
         blocks, offsets = np.divmod(rows, self._block)
@@ -89,7 +69,7 @@ class Synthetic(Source):
         order = np.argsort(blocks, kind="stable")
         starts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
         for group in np.split(order, starts[1:]) if len(rows) else []:
-            block_features, block_uniforms = self._generate(int(blocks[group[0]]), stream)
+            block_features, block_uniforms = self._generate(int(blocks[group[0]]), STREAMS[which])
             features[group] = block_features[offsets[group]]
             uniforms[group] = block_uniforms[offsets[group]]
         return Samples(features, self._draw_labels(features, uniforms))

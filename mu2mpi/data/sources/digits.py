@@ -6,25 +6,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.errors import InputError
 
 __all__ = ["Digits"]
 
-SAMPLES = 1797
-PIXELS = 64
-LARGEST = 16
-TEST_SAMPLES = 360
+SAMPLES, TEST_SAMPLES, PIXELS, LARGEST = 1797, 360, 64, 16
 
 
 class Digits(Source):
-    """scikit-learn's digits, as bytes, in a fixed split with the same share of each class on both sides.
-
-    Raises
-    ------
-    InputError
-        If scikit-learn is not installed, or its file is not what it used to be.
-    """
+    """scikit-learn's digits, as bytes, in a fixed split with the same share of each class on both sides."""
 
     name = "digits"
     classes = 10
@@ -44,29 +35,15 @@ class Digits(Source):
         self._labels = table[:, -1].astype(np.int32)
         self._training_rows, self._test_rows = split(self._labels, TEST_SAMPLES)
 
-    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
-        chosen = self._training_rows[rows]
-        return Samples(self._features[chosen], self._labels[chosen])
-
-    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
-        chosen = self._test_rows[rows]
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        chosen = (self._training_rows if which == "training" else self._test_rows)[rows]
         return Samples(self._features[chosen], self._labels[chosen])
 
 
 def split(labels: NDArray[np.int32], test_samples: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split samples at random, but always alike, with the same share of each class on both sides.
+    """Return the rows for training and for testing, ascending, at random but always alike.
 
-    Parameters
-    ----------
-    labels : ndarray of int32, shape (n,)
-        Class of each sample.
-    test_samples : int
-        How many of them are for testing.
-
-    Returns
-    -------
-    training, test : ndarray of int64, shapes (n - test_samples,) and (test_samples,)
-        Row numbers, ascending. Each class has its exact share of the test set, rounded up or down.
+    Each class has its exact share of the test set, rounded up or down.
     """
     # Raw bits of a bit generator, unlike numpy's shuffling, are promised to stay the same for ever.
     order = np.argsort(np.random.Philox(key=0).random_raw(len(labels)), kind="stable")
@@ -89,5 +66,4 @@ def _read_table() -> NDArray[np.int64]:
         return np.loadtxt(path, delimiter=",").astype(np.int64)
     from sklearn.datasets import load_digits
 
-    features, labels = load_digits(return_X_y=True)
-    return np.column_stack([features, labels]).astype(np.int64)
+    return np.column_stack(load_digits(return_X_y=True)).astype(np.int64)

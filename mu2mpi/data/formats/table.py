@@ -5,50 +5,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
 
-__all__ = [
-    "FEATURES",
-    "LABELS",
-    "MOST_FEATURES",
-    "OWNERS",
-    "ArrayTable",
-    "Table",
-    "checked_size",
-    "find_name",
-    "kernel_type",
-    "reading",
-]
+__all__ = ["MOST_FEATURES", "OWNERS", "ArrayTable", "Column", "Table", "find_name", "reading"]
 
-FEATURES = ("features", "X", "x", "images", "data")
-LABELS = ("labels", "label", "y", "target", "class")
+USUAL = {
+    "features": ("features", "X", "x", "images", "data"),
+    "labels": ("labels", "label", "y", "target", "class"),
+}
 OWNERS = "machine"
 """Names under which features, labels and owners are looked for, unless the user gives others."""
 
 MOST_FEATURES = 10_000_000
 
+Column = Literal["label", "owner"]
+
 
 class Table(ABC):
-    """Samples as a file holds them.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    samples : int
-        Number of rows.
-    dimension : int
-        Number of features.
-    feature_type : dtype
-        uint8, float32 or float64, whichever holds every number of the file's exactly, if one of them does.
-    has_owners : bool
-        Whether the file says which machine owns each row.
-    """
+    """Samples as a file holds them."""
 
     path: Path
     samples: int
@@ -61,42 +40,22 @@ class Table(ABC):
         """Return the features of some rows, ascending: shape (n, dimension), of the feature type."""
 
     @abstractmethod
-    def labels(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the labels of some rows, of any kind."""
-
-    @abstractmethod
-    def owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the owners of some rows, of any kind."""
+    def column(self, what: Column, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+        """Return the labels or owners, of any kind, of some rows, ascending."""
 
 
 class ArrayTable(Table):
-    """Samples that are in memory.
-
-    Parameters
-    ----------
-    path : Path
-        Where they come from.
-    features : array or sparse matrix, shape (n, dimension)
-        Sparse rows are made dense when they are asked for.
-    labels : ndarray, shape (n,)
-        Of any kind.
-    owners : ndarray, shape (n,), optional
-        Of any kind.
-    """
+    """Samples that are in memory; features may be a sparse matrix, whose rows are made dense on demand."""
 
     def __init__(
-        self,
-        path: Path,
-        features: Any,
-        labels: NDArray[np.generic],
-        owners: NDArray[np.generic] | None = None,
+        self, path: Path, features: Any, labels: NDArray[Any], owners: NDArray[Any] | None = None
     ) -> None:
-        self.path = path
+        self.path, self._features, self._columns = path, features, {"label": labels}
         self.samples, self.dimension = checked_size(path, features.shape, labels.shape)
         self.has_owners = owners is not None
         if owners is not None:
             checked_size(path, features.shape, owners.shape, "owners")
-        self._features, self._labels, self._owners = features, labels, owners
+            self._columns["owner"] = owners
         self.feature_type = kernel_type(path, features.dtype)
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
@@ -105,25 +64,13 @@ class ArrayTable(Table):
         dense: NDArray[np.generic] = chosen if isinstance(chosen, np.ndarray) else chosen.toarray()
         return np.ascontiguousarray(dense.reshape(len(rows), self.dimension), self.feature_type)
 
-    def labels(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the labels of some rows."""
-        return self._labels[rows].reshape(len(rows))
-
-    def owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the owners of some rows."""
-        if self._owners is None:
-            raise RuntimeError(f"{self.path} names no owners")
-        return self._owners[rows].reshape(len(rows))
+    def column(self, what: Column, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+        """Return the labels or owners of some rows."""
+        return self._columns[what][rows].reshape(len(rows))
 
 
 def kernel_type(path: Path, stored: np.dtype[np.generic]) -> np.dtype[np.generic]:
-    """Return the type in which kernels take features that are stored in another.
-
-    Raises
-    ------
-    InputError
-        If they are not real numbers.
-    """
+    """Return uint8, float32 or float64, whichever holds all features of a type exactly, if one does."""
     if stored.kind not in "biuf":
         raise InputError(f"{path}: features must be real numbers, and these are of the type {stored}")
     if stored.kind == "b" or stored == np.uint8:
@@ -135,14 +82,9 @@ def kernel_type(path: Path, stored: np.dtype[np.generic]) -> np.dtype[np.generic
 def checked_size(
     path: Path, features: Sequence[int], column: Sequence[int], what: str = "labels"
 ) -> tuple[int, int]:
-    """Return the numbers of samples and of features of an array of features with a column beside it.
+    """Return the numbers of samples and features, given the shapes of features and of a column beside them.
 
     Features may have several axes, such as those of images; they are taken as one.
-
-    Raises
-    ------
-    InputError
-        If these are not the shapes of such a pair.
     """
     if len(features) < 2:
         raise InputError(f"{path}: features need a row for each sample, and have the shape {tuple(features)}")
@@ -158,19 +100,13 @@ def checked_size(
     return features[0], dimension
 
 
-def find_name(path: Path, there: Sequence[str], given: str | None, usual: Sequence[str], option: str) -> str:
-    """Return the name of an array or column: the one that is given, or the first usual one that is there.
-
-    Raises
-    ------
-    InputError
-        If there is none; the message names the option and what the file holds.
-    """
-    for name in usual if given is None else (given,):
+def find_name(path: Path, there: Sequence[str], given: str | None, option: str) -> str:
+    """Return the name of an array or column: the one that is given, or the first usual one that is there."""
+    for name in USUAL[option] if given is None else (given,):
         if name in there:
             return name
     shown = ", ".join(there[:20]) + (f" and {len(there) - 20} more" if len(there) > 20 else "")
-    wanted = f"none of {', '.join(usual)}" if given is None else f"no {given}"
+    wanted = f"none of {', '.join(USUAL[option])}" if given is None else f"no {given}"
     raise InputError(f"{path} has {wanted}; name what it has with --{option}; it holds {shown or 'nothing'}")
 
 

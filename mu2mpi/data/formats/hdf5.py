@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.table import (
-    FEATURES,
-    LABELS,
-    OWNERS,
-    Table,
-    checked_size,
-    find_name,
-    kernel_type,
-    reading,
-)
+from mu2mpi.data.formats.table import OWNERS, Column, Table, checked_size, find_name, kernel_type, reading
 from mu2mpi.errors import InputError
 
 __all__ = ["Hdf5Table"]
@@ -34,100 +24,80 @@ with h5py.File(sys.argv[1]) as file:
             file[name][start : start + (1 << 16)]
 """
 
-SECONDS, SECONDS_A_ROW = 20.0, 1e-4
-"""Time in which texts can surely be read."""
-
+SECONDS, SECONDS_A_ROW = 20.0, 1e-4  # in which texts can surely be read
+# About how much is read at once where HDF5 has to find, unpack or convert it.
 BLOCK_BYTES = 4 << 20
-"""About how much is read at once where HDF5 has to find, unpack or convert it."""
 
 
 class Hdf5Table(Table):
     """Datasets of features, labels and perhaps owners; or a group ``machine`` with a group for each owner.
 
-    Parameters
-    ----------
-    path : Path
-        The file, which stays open.
-    features, labels : str, optional
-        Names of the datasets; by default the usual ones.
-    verify : bool, optional
-        Whether texts are read once by another process: where they are damaged, HDF5 may do so for ever.
-
-    Raises
-    ------
-    InputError
-        If the file is no HDF5 or damaged, or does not hold what is asked for.
+    The file stays open. Features and labels have these names, or the usual ones. With `verify`, texts are
+    read once by another process: where they are damaged, HDF5 may do so for ever.
     """
 
-    def __init__(self, path: Path, features: str | None, labels: str | None, verify: bool = True) -> None:
+    def __init__(self, path: Path, features: str | None, labels: str | None, verify: bool) -> None:
         self.path = path
         with reading(path):
-            with open(path, "rb"):
-                pass  # for plain Python's message, should it not be there
+            path.open("rb").close()  # for plain Python's message, should it not be there
             if not h5py.is_hdf5(path):
                 raise InputError(f"{path} is not an HDF5 file, or its beginning is damaged")
             file = h5py.File(path, "r")
             by_owner = isinstance(file.get(OWNERS), h5py.Group)
-            self._names = np.array(sorted(file[OWNERS])) if by_owner else None
-            groups = [file[OWNERS][name] for name in sorted(file[OWNERS])] if by_owner else [file]
+            names = sorted(file[OWNERS]) if by_owner else []
+            groups = [file[OWNERS][name] for name in names] if by_owner else [file]
             if not groups:
                 raise InputError(f"{path}: its group {OWNERS} is empty")
             parts = [self._open(group, features, labels) for group in groups]
-            self._features, self._labels = [f for f, _ in parts], [y for _, y in parts]
-            given = OWNERS in file and not by_owner
-            self._owners = Rows(path, file[OWNERS]) if given else None
+            self.has_owners = OWNERS in file
+            owners = [Rows(path, file[OWNERS])] if self.has_owners and not by_owner else []
         sizes = [checked_size(path, f.shape, y.shape) for f, y in parts]
         if len({dimension for _, dimension in sizes}) > 1:
             raise InputError(f"{path}: the owners in its group {OWNERS} differ in their number of features")
-        if self._owners is not None:
-            checked_size(path, (sizes[0][0], 1), self._owners.shape, "owners")
-        columns = [*self._labels, *([self._owners] if self._owners else [])]
+        for column in owners:
+            checked_size(path, (sizes[0][0], 1), column.shape, "owners")
+        self._features, self._names = [f for f, _ in parts], np.array(names)
+        self._columns: dict[Column, list[Rows]] = {"label": [y for _, y in parts], "owner": owners}
         if verify:
-            _check_texts(path, [column for column in columns if column.dtype == object])
-        self.has_owners = by_owner or given
+            _check_texts(path, [*self._columns["label"], *owners])
         self._starts = np.cumsum([0, *(samples for samples, _ in sizes)])
         self.samples, self.dimension = int(self._starts[-1]), sizes[0][1]
-        self.feature_type = np.result_type(*(kernel_type(path, f.dtype) for f in self._features))
+        self.feature_type = np.result_type(*{kernel_type(path, f.dtype) for f in self._features})
 
     def _open(self, group: h5py.Group, features: str | None, labels: str | None) -> "tuple[Rows, Rows]":
         if not isinstance(group, h5py.Group):
             raise InputError(f"{self.path}: {group.name} is not a group of one owner's features and labels")
         there = list(group)
-        of_features = find_name(self.path, there, features, FEATURES, "features")
-        of_labels = find_name(self.path, there, labels, LABELS, "labels")
+        of_features = find_name(self.path, there, features, "features")
+        of_labels = find_name(self.path, there, labels, "labels")
         return Rows(self.path, group[of_features]), Rows(self.path, group[of_labels])
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
         """Return the features of some rows, ascending."""
-        found = np.empty((len(rows), self.dimension), self.feature_type)
-        for part, place in self._parts(rows):
-            self._features[part].read(rows[place] - self._starts[part], found[place])
-        return found
+        return self._read(self._features, rows, self.dimension, self.feature_type)
 
-    def labels(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the labels of some rows, ascending."""
-        found = [_column(self._labels[0], rows[:0])]
-        for part, place in self._parts(rows):
-            found.append(_column(self._labels[part], rows[place] - self._starts[part]))
-        return np.concatenate(found[1:] or found)
-
-    def owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the owners of some rows, ascending."""
-        if self._names is not None:
+    def column(self, what: Column, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+        """Return the labels or owners of some rows, ascending."""
+        columns = self._columns[what]
+        if not columns:
             return self._names[np.searchsorted(self._starts, rows, side="right") - 1]
-        if self._owners is None:
-            raise RuntimeError(f"{self.path} names no owners")
-        return _column(self._owners, rows)
+        return self._read(columns, rows, 1, np.result_type(*{column.dtype for column in columns}))[:, 0]
 
-    def _parts(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
-        """Yield which parts hold some of these rows, and at which places among them."""
+    def _read(
+        self, parts: "list[Rows]", rows: NDArray[np.int64], width: int, dtype: np.dtype[Any]
+    ) -> NDArray[np.generic]:
+        """Read some rows, ascending, from the parts in which they are."""
+        found = np.empty((len(rows), width), dtype)
         bounds = np.searchsorted(rows, self._starts)
         for part in np.flatnonzero(np.diff(bounds)):
-            yield int(part), slice(int(bounds[part]), int(bounds[part + 1]))
+            place = slice(bounds[part], bounds[part + 1])
+            parts[part].read(rows[place] - self._starts[part], found[place])
+        return found
 
 
 def _check_texts(path: Path, columns: "list[Rows]") -> None:
     """Have another process read texts of any length, which could hang or crash this one."""
+    columns = [column for column in columns if column.dtype == object]
     if not columns:
         return
     seconds = SECONDS + SECONDS_A_ROW * sum(column.shape[0] for column in columns)
@@ -144,38 +114,11 @@ def _check_texts(path: Path, columns: "list[Rows]") -> None:
         raise InputError(f"{path} is damaged: HDF5 does not come to the end of its texts")
 
 
-def _column(rows: "Rows", wanted: NDArray[np.int64]) -> NDArray[np.generic]:
-    found = np.empty((len(wanted), 1), rows.dtype)
-    rows.read(wanted, found)
-    return found[:, 0]
-
-
 class Rows:
-    """The rows of a dataset.
+    """The rows of a dataset of numbers or text, the latter as objects.
 
     Rows that lie side by side in the file, neither packed nor in another order of bytes, are read one by
     one where they lie, which is quick even if they are few and far between. Others are read in blocks.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    dataset : h5py.Dataset
-        Numbers or text; its first axis counts rows.
-
-    Attributes
-    ----------
-    name : str
-        That of the dataset in the file.
-    shape : tuple of int
-        Its shape.
-    dtype : dtype
-        Type of the values; ``object`` for text.
-
-    Raises
-    ------
-    InputError
-        If it is no dataset of numbers or text, or was never filled.
     """
 
     def __init__(self, path: Path, dataset: Any) -> None:
@@ -186,46 +129,35 @@ class Rows:
             raise InputError(f"{path}: {dataset.name} has the type {dataset.dtype}, not numbers or text")
         if dataset.size and not dataset.is_virtual and dataset.id.get_storage_size() == 0:
             raise InputError(f"{path}: {dataset.name} was made but never written")
-        self._path, self._dataset = path, dataset
+        self._path = path
         self._files = {file: _state(file) for file in _files_of(dataset)}
         self.name, self.shape = dataset.name, dataset.shape
         self._values = dataset.asstr() if is_text else dataset
         self.dtype = np.dtype(object) if is_text else dataset.dtype
         self._width = int(np.prod(dataset.shape[1:], dtype=float))
         self._row_bytes = max(1, self._width * dataset.dtype.itemsize)
-        self._offset = self._find()
+        self._offset = self._find(dataset)
         chunk = dataset.chunks[0] if dataset.chunks else 1
         self._at_once = chunk * max(1, BLOCK_BYTES // (chunk * self._row_bytes))
 
-    def _find(self) -> int | None:
+    def _find(self, dataset: h5py.Dataset) -> int | None:
         """Return where in the file the rows lie, if they lie there as they are in memory."""
-        dataset = self._dataset
-        plain = self.dtype.isnative and self.dtype.kind in "iuf" and len(self._files) == 1
-        if not plain or not os.path.samefile(dataset.file.filename, self._path):
-            return None
-        if dataset.chunks or dataset.is_virtual or dataset.file.userblock_size:
-            return None
+        here = len(self._files) == 1 and os.path.samefile(dataset.file.filename, self._path)
+        moved = dataset.chunks or dataset.is_virtual or dataset.file.userblock_size
+        plain = self.dtype.isnative and self.dtype.kind in "iuf"
         # What HDF5 stores need not look like the type of numpy to which it is converted.
-        if not dataset.id.get_type().equal(h5py.h5t.py_create(self.dtype)):
-            return None
-        offset: int | None = dataset.id.get_offset()
+        same = plain and dataset.id.get_type().equal(h5py.h5t.py_create(self.dtype))
+        offset: int | None = dataset.id.get_offset() if here and same and not moved else None
         return offset
 
     def read(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
-        """Read some rows, ascending, into an array of shape (n, width).
-
-        Raises
-        ------
-        InputError
-            If they cannot be read, or a file has changed since it was opened; what was read is then not to
-            be used.
-        """
+        """Read some rows, ascending, into an array of shape (n, width), not to be used after an error."""
         with reading(self._path):
             self._check_unchanged()
             if self._offset is None:
                 self._read_blocks(rows, into)
             else:
-                self._read_places(rows, into)
+                self._read_places(rows, into, self._offset)
             self._check_unchanged()
 
     def _check_unchanged(self) -> None:
@@ -237,16 +169,14 @@ class Rows:
                     "on; what was spent by the last checkpoint, mu2mpi show says of the output"
                 )
 
-    def _read_places(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
+    def _read_places(self, rows: NDArray[np.int64], into: NDArray[Any], origin: int) -> None:
         starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
         raw = into if into.dtype == self.dtype else np.empty(into.shape, self.dtype)
-        memory = raw.reshape(-1).view(np.uint8).data
-        width, origin = self._row_bytes, self._offset or 0
+        memory, width = raw.reshape(-1).view(np.uint8).data, self._row_bytes
         with open(self._path, "rb", buffering=0) as file:
-            descriptor = file.fileno()
             for start, stop in pairwise([*starts, len(rows)]):
                 piece = memory[start * width : stop * width]
-                if os.preadv(descriptor, [piece], origin + int(rows[start]) * width) != len(piece):
+                if os.preadv(file.fileno(), [piece], origin + int(rows[start]) * width) != len(piece):
                     raise InputError(f"{self._path} is truncated")
         if raw is not into:
             into[...] = raw

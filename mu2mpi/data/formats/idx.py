@@ -7,6 +7,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,23 +21,12 @@ from mu2mpi.files import write_whole
 __all__ = ["IdxFile", "check_content", "open_idx"]
 
 CHUNK = 1 << 20
-GZIP_MAGIC = b"\x1f\x8b"
-UNSIGNED_BYTES = 8
+GZIP_MAGIC, UNSIGNED_BYTES = b"\x1f\x8b", 8
 
 
 @dataclass(frozen=True)
 class IdxFile:
-    """What an IDX file of unsigned bytes must hold.
-
-    Attributes
-    ----------
-    name : str
-        Its usual name, without ``.gz``.
-    shape : tuple of int
-        Shape of the array.
-    sha256 : str
-        Checksum of the decompressed file, header included.
-    """
+    """What a file of unsigned bytes must hold; its name and checksum are those of the decompressed file."""
 
     name: str
     shape: tuple[int, ...]
@@ -54,68 +44,38 @@ class IdxFile:
 
 
 def open_idx(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
-    """Open the array in a file, mapped into memory and not read.
+    """Open the array in a file, read-only and mapped into memory; with `verify`, compare its checksum.
 
     A compressed file is unpacked once into the user's cache folder, or into memory if that folder cannot
     be written. Whether a file is compressed is seen from its content, not from its name.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    expected : IdxFile
-        What it must hold.
-    verify : bool
-        Whether the checksum is compared; format and size always are.
-
-    Returns
-    -------
-    ndarray of uint8
-        The array, read-only.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or does not hold what is expected; the message says in what way.
     """
     try:
-        if _is_gzip(path):
-            return _open_packed(path, expected, verify)
-        _check_plain(path, expected, verify)
-        return _map(path, expected)
+        return (_open_packed if _is_gzip(path) else _open_plain)(path, expected, verify)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def check_content(path: Path, expected: IdxFile, verify: bool, label: str) -> Iterator[bytes]:
-    """Yield the decompressed content of a file in pieces, checked.
+    """Yield the decompressed content of a file, which messages call `label`, in pieces.
 
-    Parameters
-    ----------
-    path : Path
-        The file, compressed or not.
-    expected : IdxFile
-        What it must hold.
-    verify : bool
-        Whether the checksum is compared too.
-    label : str
-        What messages call the file.
-
-    Raises
-    ------
-    InputError
-        As soon as the content is seen to be wrong; after the last piece at the latest.
+    The InputError comes as soon as the content is seen to be wrong; after the last piece at the latest.
     """
     digest, size = hashlib.sha256(), 0
-    for chunk in _chunks(path, label):
-        if size == 0:
-            _check_header(chunk, expected, label)
-        size += len(chunk)
-        if size > expected.size:
-            raise InputError(f"{label} holds more than the {expected.size} bytes that it should")
-        if verify:
-            digest.update(chunk)
-        yield chunk
+    try:
+        with gzip.open(path, "rb") if _is_gzip(path) else open(path, "rb") as file:
+            while chunk := file.read(CHUNK):
+                if size == 0:
+                    _check_header(chunk, expected, label)
+                size += len(chunk)
+                if size > expected.size:
+                    raise InputError(f"{label} holds more than the {expected.size} bytes that it should")
+                if verify:
+                    digest.update(chunk)
+                yield chunk
+    except EOFError:
+        raise InputError(f"{label} is a truncated gzip file") from None
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{label} is a damaged gzip file: {error}") from None
     _check_size(size, expected, label)
     if verify and digest.hexdigest() != expected.sha256:
         raise InputError(
@@ -127,18 +87,6 @@ def check_content(path: Path, expected: IdxFile, verify: bool, label: str) -> It
 def _is_gzip(path: Path) -> bool:
     with open(path, "rb") as file:
         return file.read(2) == GZIP_MAGIC
-
-
-def _chunks(path: Path, label: str) -> Iterator[bytes]:
-    """Yield decompressed pieces, the first of which holds the whole header."""
-    try:
-        with gzip.open(path, "rb") if _is_gzip(path) else open(path, "rb") as file:
-            while chunk := file.read(CHUNK):
-                yield chunk
-    except EOFError:
-        raise InputError(f"{label} is a truncated gzip file") from None
-    except (zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{label} is a damaged gzip file: {error}") from None
 
 
 def _check_header(start: bytes, expected: IdxFile, label: str) -> None:
@@ -159,16 +107,13 @@ def _check_size(size: int, expected: IdxFile, label: str) -> None:
         raise InputError(f"{label} {what}: {size} bytes when decompressed, expected {expected.size}")
 
 
-def _check_plain(path: Path, expected: IdxFile, verify: bool) -> None:
+def _open_plain(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
     with open(path, "rb") as file:
         _check_header(file.read(len(expected.header)), expected, str(path))
         _check_size(os.fstat(file.fileno()).st_size, expected, str(path))
     if verify:
         for _ in check_content(path, expected, verify, str(path)):
             pass
-
-
-def _map(path: Path, expected: IdxFile) -> NDArray[np.uint8]:
     # A plain array over the mapping: rows taken from it are then plain arrays too.
     return np.asarray(np.memmap(path, np.uint8, "r", len(expected.header), expected.shape))
 
@@ -178,26 +123,15 @@ def _open_packed(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint
     with open(path, "rb") as file:
         archive = hashlib.file_digest(file, "sha256").hexdigest()
     unpacked = cache_folder() / "unpacked" / f"{expected.name}-{archive}"
+    with suppress(OSError, InputError):
+        return _open_plain(unpacked, expected, verify)
     try:
-        if not _is_good(unpacked, expected, verify):
-            write_whole(unpacked, check_content(path, expected, verify, str(path)))
-        return _map(unpacked, expected)
+        write_whole(unpacked, check_content(path, expected, verify, str(path)))
+        return _open_plain(unpacked, expected, verify=False)
     except OSError:
-        return _unpack_into_memory(path, expected, verify)
-
-
-def _is_good(path: Path, expected: IdxFile, verify: bool) -> bool:
-    try:
-        _check_plain(path, expected, verify)
-    except (OSError, InputError):
-        return False
-    return True
-
-
-def _unpack_into_memory(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
-    content, position = np.empty(expected.size, np.uint8), 0
-    for chunk in check_content(path, expected, verify, str(path)):
-        content[position : position + len(chunk)] = np.frombuffer(chunk, np.uint8)
-        position += len(chunk)
-    content.flags.writeable = False
-    return content[len(expected.header) :].reshape(expected.shape)
+        content = bytearray()
+        for chunk in check_content(path, expected, verify, str(path)):
+            content += chunk
+    array = np.frombuffer(content, np.uint8, offset=len(expected.header)).reshape(expected.shape)
+    array.flags.writeable = False
+    return array

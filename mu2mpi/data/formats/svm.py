@@ -4,27 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from mu2mpi.data.table import MOST_FEATURES, ArrayTable, reading
+from mu2mpi.data.formats.table import MOST_FEATURES, ArrayTable, reading
 from mu2mpi.errors import InputError
 
 __all__ = ["read_svm"]
 
 
-def read_svm(path: Path, dimension: int | None = None) -> ArrayTable:
-    """Read a file of lines such as ``1 3:0.5 7:1``.
-
-    Parameters
-    ----------
-    path : Path
-        The file, which may be compressed by gzip.
-    dimension : int, optional
-        Number of features; by default as many as occur.
-
-    Raises
-    ------
-    InputError
-        If scikit-learn is not installed, or the file is damaged.
-    """
+def read_svm(path: Path, dimension: int | None) -> ArrayTable:
+    """Read lines such as ``1 3:0.5 7:1``; by default, there are as many features as occur."""
     try:
         from sklearn.datasets import load_svmlight_file
     except ImportError:

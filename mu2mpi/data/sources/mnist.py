@@ -2,67 +2,42 @@
 
 import os
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.cache import cache_folder
-from mu2mpi.data.idx import IdxFile, check_content, open_idx
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.formats.idx import IdxFile, check_content, open_idx
+from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.errors import InputError
 from mu2mpi.files import write_whole
 
-__all__ = ["FILES", "MIRRORS", "Mnist", "fetch"]
+__all__ = ["FILES", "MIRRORS", "Mnist"]
 
-# Training images and labels, test images and labels. Mirrors recompress the files now and then,
-# so the checksums are those of the decompressed content.
-FILES = (
-    IdxFile(
-        "train-images-idx3-ubyte",
-        (60_000, 28, 28),
-        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    ),
-    IdxFile(
-        "train-labels-idx1-ubyte",
-        (60_000,),
-        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    ),
-    IdxFile(
-        "t10k-images-idx3-ubyte",
-        (10_000, 28, 28),
-        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    ),
-    IdxFile(
-        "t10k-labels-idx1-ubyte",
-        (10_000,),
-        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-    ),
+# Mirrors recompress the files now and then, so the checksums are those of the decompressed content.
+CONTENTS = (
+    ("train-images", (60_000, 28, 28), "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
+    ("train-labels", (60_000,), "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
+    ("t10k-images", (10_000, 28, 28), "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
+    ("t10k-labels", (10_000,), "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
 )
+FILES = tuple(IdxFile(f"{name}-idx{len(shape)}-ubyte", shape, sha256) for name, shape, sha256 in CONTENTS)
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
-# Seconds to wait for a connection, and for the next piece of an answer.
-TIMEOUT = (20.0, 30.0)
+TIMEOUT = (20.0, 30.0)  # seconds to wait for a connection, and for the next piece of an answer
 
 
 class Mnist(Source):
     """The 60,000 training and 10,000 test images, kept as bytes and mapped into memory.
 
-    Parameters
-    ----------
-    data_dir : Path, optional
-        Folder in which ``mnist/`` holds the four files, compressed or not. By default the one that
-        ``MU2MPI_DATA_DIR`` names, or else the user's cache, to which missing files are downloaded.
-    verify : bool, optional
-        Whether the checksums of the content are compared; format, shape and size always are.
-
-    Raises
-    ------
-    InputError
-        If a file is missing or damaged (and, in the cache, cannot be downloaded again).
+    Their four files, compressed or not, are in ``mnist/`` of a folder: by default the one that
+    ``MU2MPI_DATA_DIR`` names, or else the user's cache, to which missing files are downloaded. With
+    `verify`, checksums of the content are compared; format, shape and size always are.
     """
 
     name = "mnist"
@@ -73,49 +48,32 @@ class Mnist(Source):
         images, labels, test_images, test_labels = _load(data_dir, verify, download=False)
         self.training_samples, self.test_samples = len(labels), len(test_labels)
         self.dimension = images[0].size
-        self._training = images.reshape(self.training_samples, self.dimension), labels
-        self._test = test_images.reshape(self.test_samples, self.dimension), test_labels
+        self._training, self._test = (images, labels), (test_images, test_labels)
 
-    def _read_training(self, rows: NDArray[np.int64]) -> Samples:
-        return _take(*self._training, rows)
+    @classmethod
+    def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
+        """Open the four files."""
+        return cls(data_dir, verify)
 
-    def _read_test(self, rows: NDArray[np.int64]) -> Samples:
-        return _take(*self._test, rows)
+    @classmethod
+    def fetch(cls, data_dir: Path | None = None) -> list[Path]:
+        """Make sure that the four files are there and good, and download those that are missing.
 
+        This also downloads into a folder that the user names, but does not replace a damaged file there.
+        """
+        _load(data_dir, verify=True, download=True)
+        folder, _ = _folder(data_dir)
+        return [path for file in FILES if (path := _find(folder, file))]
 
-def fetch(data_dir: Path | None = None) -> list[Path]:
-    """Make sure that the four files are there and good, and download those that are missing.
-
-    Parameters
-    ----------
-    data_dir : Path, optional
-        As for `Mnist`. Unlike `Mnist`, this also downloads into a folder that the user names.
-
-    Returns
-    -------
-    list of Path
-        The four files, in the order of `FILES`.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be had, or if one in the user's own folder is damaged: it is not replaced.
-    """
-    _load(data_dir, verify=True, download=True)
-    folder, _ = _place(data_dir)
-    return [path for file in FILES if (path := _find(folder, file))]
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        images, labels = self._training if which == "training" else self._test
+        return Samples(images[rows].reshape(len(rows), self.dimension), labels[rows].astype(np.int32))
 
 
-def _take(images: NDArray[np.uint8], labels: NDArray[np.uint8], rows: NDArray[np.int64]) -> Samples:
-    return Samples(images[rows], labels[rows].astype(np.int32))
-
-
-def _place(data_dir: Path | None) -> tuple[Path, bool]:
+def _folder(data_dir: Path | None) -> tuple[Path, bool]:
     """Return the folder of the four files, and whether it is our own cache."""
     named = data_dir or os.environ.get("MU2MPI_DATA_DIR")
-    if named:
-        return Path(named).expanduser() / "mnist", False
-    return cache_folder() / "mnist", True
+    return (Path(named).expanduser() if named else cache_folder()) / "mnist", not named
 
 
 def _find(folder: Path, file: IdxFile) -> Path | None:
@@ -126,35 +84,30 @@ def _find(folder: Path, file: IdxFile) -> Path | None:
 
 def _load(data_dir: Path | None, verify: bool, download: bool) -> list[NDArray[np.uint8]]:
     """Open the four arrays; download what is missing into our cache, or anywhere if `download`."""
-    folder, ours = _place(data_dir)
-    arrays, problems = _look(FILES, folder, verify)
+    folder, ours = _folder(data_dir)
+    failures: list[str] = []
+    found = {file: _array(folder, file, verify) for file in FILES}
+    problems = {file: problem for file, problem in found.items() if isinstance(problem, str)}
     # A damaged file in a folder of the user's is not ours to replace.
     if problems and (ours or (download and not any(_find(folder, file) for file in problems))):
         failures = _download(list(problems), folder)
-        again, remaining = _look(problems, folder, verify)
-        arrays |= again
-        problems = {file: problems[file] for file in remaining}
-    else:
-        failures = []
-    if problems:
-        raise InputError(_advice(folder, ours, list(problems.values()), failures))
-    return [arrays[file] for file in FILES]
+        found |= {file: _array(folder, file, verify) for file in problems}
+    arrays = [array for array in found.values() if not isinstance(array, str)]
+    if len(arrays) < len(FILES):
+        remaining = [problem for file, problem in problems.items() if isinstance(found[file], str)]
+        raise InputError(_advice(folder, ours, remaining, failures))
+    return arrays
 
 
-def _look(
-    files: Iterable[IdxFile], folder: Path, verify: bool
-) -> tuple[dict[IdxFile, NDArray[np.uint8]], dict[IdxFile, str]]:
-    """Open the files that are good, and say what is wrong with the others."""
-    arrays, problems = {}, {}
-    for file in files:
-        path = _find(folder, file)
-        try:
-            if path is None:
-                raise InputError(f"{folder / file.name}[.gz] is missing, or its folder cannot be read")
-            arrays[file] = open_idx(path, file, verify)
-        except InputError as error:
-            problems[file] = str(error)
-    return arrays, problems
+def _array(folder: Path, file: IdxFile, verify: bool) -> NDArray[np.uint8] | str:
+    """Return the array of a file, or what is wrong with it."""
+    path = _find(folder, file)
+    try:
+        if path is None:
+            return f"{folder / file.name}[.gz] is missing, or its folder cannot be read"
+        return open_idx(path, file, verify)
+    except InputError as error:
+        return str(error)
 
 
 def _download(files: list[IdxFile], folder: Path) -> list[str]:
@@ -179,10 +132,10 @@ def _download_one(file: IdxFile, mirror: str, folder: Path) -> None:
     """Download one file and keep it, decompressed, only if its content is right."""
     import pooch
 
-    url = f"{mirror}{file.name}.gz"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".download.") as archive:
-        pooch.HTTPDownloader(chunk_size=1 << 16, timeout=TIMEOUT)(url, archive, None)
+        # The rest of pooch compares checksums of what is sent, which are not those of the content.
+        pooch.HTTPDownloader(chunk_size=1 << 16, timeout=TIMEOUT)(f"{mirror}{file.name}.gz", archive, None)
         archive.flush()
         content = check_content(Path(archive.name), file, verify=True, label=f"{file.name}.gz")
         write_whole(folder / file.name, content)
@@ -196,9 +149,7 @@ def _reason(error: Exception) -> str:
         return f"HTTP status {error.response.status_code} for {error.response.url}"
     if isinstance(error, Timeout):
         return "no answer in time"
-    if isinstance(error, ConnectionError):
-        return "cannot connect"
-    return str(error)
+    return "cannot connect" if isinstance(error, ConnectionError) else str(error)
 
 
 def _advice(folder: Path, ours: bool, problems: list[str], failures: list[str]) -> str:
@@ -218,5 +169,4 @@ def _advice(folder: Path, ours: bool, problems: list[str], failures: list[str]) 
             "or into the folder mnist/ of a folder that --data-dir or MU2MPI_DATA_DIR names; "
             "`mu2mpi data mnist` downloads them where there is a network."
         )
-    lines.append(f"Sources: {' '.join(MIRRORS)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, f"Sources: {' '.join(MIRRORS)}"])

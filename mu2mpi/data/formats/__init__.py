@@ -1,0 +1,35 @@
+"""One module a format of files, which is imported only where it is used."""
+
+from pathlib import Path
+
+from mu2mpi.data.formats.table import Table
+from mu2mpi.errors import InputError
+
+__all__ = ["open_table"]
+
+
+def open_table(
+    path: Path, features: str | None, labels: str | None, verify: bool, dimension: int | None = None
+) -> Table:
+    """Open a file by its suffix, with names of features and labels where they are not the usual ones.
+
+    A format may leave the dimension open. With `verify`, damage that could hang a process is looked for.
+    """
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    if suffix in (".svm", ".libsvm"):
+        from mu2mpi.data.formats.svm import read_svm
+
+        if features is not None or labels is not None:
+            raise InputError(f"{path} has no names of features and labels; leave out --features and --labels")
+        return read_svm(path, dimension)
+    if suffix == ".csv":
+        from mu2mpi.data.formats.text import read_csv
+
+        return read_csv(path, features, labels)
+    if suffix == ".npz":
+        from mu2mpi.data.formats.npz import read_npz
+
+        return read_npz(path, features, labels)
+    from mu2mpi.data.formats.hdf5 import Hdf5Table
+
+    return Hdf5Table(path, features, labels, verify)

@@ -1,0 +1,166 @@
+"""Data of the user's own: samples in a file, labels of any kind, a part of them for testing."""
+
+import os
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.formats import open_table
+from mu2mpi.data.formats.table import Column, Table, reading
+from mu2mpi.data.source import COLUMN_AT_ONCE, Samples, Source, Which, row_blocks
+from mu2mpi.data.split import Split
+from mu2mpi.errors import InputError
+
+__all__ = ["UserFile"]
+
+# Squares of larger numbers, and sums of them, may leave the range of floating-point numbers.
+LARGEST = 1e150
+READ_BYTES = 4 << 20  # of features at once
+# Beyond the second, there should be at least two samples of each class, on average.
+MOST_CLASSES, SURELY_MANY = 1_000_000, 1000
+
+
+class UserFile(Source):
+    """The samples of a file, of which a share is for testing, or of one for training and one for testing.
+
+    Rows are read when they are asked for, from formats that allow it. Labels may be whole numbers or text;
+    in their order they become the classes 0, 1, ... The bound is what features are divided by, and none may
+    pass in absolute value; None if samples are to be scaled to norm 1.
+    """
+
+    remedy = "give a larger public bound with --normalize box --feature-bound, or --normalize unit"
+
+    def __init__(self, training: Table, test: Table | float, seed: int, bound: float | None) -> None:
+        self.name, self.has_owners = str(training.path), training.has_owners
+        self.dimension = training.dimension
+        if isinstance(test, Table):
+            if test.dimension != training.dimension:
+                raise InputError(
+                    f"{test.path} has {test.dimension} features a sample, and {training.path} has "
+                    f"{training.dimension}"
+                )
+            self._sets = {"training": (training, lambda rows: rows), "test": (test, lambda rows: rows)}
+            self.training_samples, self.test_samples = training.samples, test.samples
+        else:
+            split = Split(training.samples, test, seed, self.name)
+            self._sets = {"training": (training, split.training), "test": (training, split.test)}
+            self.training_samples, self.test_samples = split.training_rows, split.test_rows
+        self.scale = 1.0 if bound is None else 1 / bound
+        if bound is None:
+            self.limit, self.remedy = LARGEST, "remove the sample"
+        self._values = _find_classes(training)
+        self.class_names = tuple(str(value) for value in self._values)
+        self.classes = len(self._values)
+        self._at_once = max(1, READ_BYTES // (training.feature_type.itemsize * training.dimension))
+
+    @classmethod
+    def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
+        """Open the file, or the two files, that an experiment names."""
+        features = None if experiment.features is None else str(experiment.features)
+        training = open_table(Path(experiment.data).expanduser(), features, experiment.labels, verify)
+        test: Table | float = 0.2
+        if isinstance(experiment.test, str):
+            path = Path(experiment.test).expanduser()
+            with reading(path):
+                same = os.path.samefile(path, training.path)
+            if same:
+                raise InputError(
+                    f"the test file {path} is the training file itself: a test file is taken to be public, "
+                    "and what is measured on it has no noise; give --test another file, or a share of this "
+                    "one, such as 0.2"
+                )
+            test = open_table(path, features, experiment.labels, verify, training.dimension)
+        elif experiment.test is not None:
+            test = experiment.test
+        # What a preset chooses here does not depend on the number of machines, which is not known yet.
+        chosen = {} if "normalize" in experiment.given else experiment.by_preset()
+        normalize = chosen.get("normalize", experiment.normalize)
+        bound = None if normalize == "unit" else experiment.feature_bound or 1.0
+        return cls(training, test, experiment.data_seed, bound)
+
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        """Read rows in the order of the file, a few at a time, and put them where they are wanted."""
+        table, rows_of = self._sets[which]
+        rows = rows_of(rows)
+        order = np.argsort(rows, kind="stable")
+        features = np.empty((len(rows), self.dimension), table.feature_type)
+        labels = np.empty(len(rows), np.int32)
+        for start in range(0, len(rows), self._at_once):
+            part = order[start : start + self._at_once]
+            features[part] = table.features(rows[part])
+            labels[part] = self._classes_of(table, rows[part])
+        return Samples(features, labels)
+
+    def _place(self, which: Which, number: int) -> str:
+        table, rows_of = self._sets[which]
+        return f"{table.path}: row {rows_of(np.array([number]))[0]}"
+
+    def _classes_of(self, table: Table, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        labels = _plain(table, rows, "label")
+        if labels.dtype != self._values.dtype:
+            raise InputError(f"the labels in {table.path} are not of the kind of those in {self.name}")
+        place = np.minimum(np.searchsorted(self._values, labels), self.classes - 1)
+        unknown = np.flatnonzero(self._values[place] != labels)
+        if unknown.size:
+            raise InputError(
+                f"{table.path}: row {rows[unknown[0]]} has the label {labels[unknown[0]]}, of which "
+                f"{self.name} has no sample"
+            )
+        return place.astype(np.int32)
+
+    def training_labels(self) -> NDArray[np.int32]:
+        """Return the class of every training sample; features are not read."""
+        table, rows_of = self._sets["training"]
+        blocks = row_blocks(self.training_samples, COLUMN_AT_ONCE)
+        return np.concatenate([self._classes_of(table, rows_of(numbers)) for numbers in blocks])
+
+    def _read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+        if not self.has_owners:
+            return super()._read_owners(rows)
+        table, rows_of = self._sets["training"]
+        return _plain(table, rows_of(rows), "owner")
+
+
+def _find_classes(table: Table) -> NDArray[Any]:
+    """Return the different labels of a file in order: at least two, and not so many that they are none."""
+    found = _plain(table, np.arange(0), "label")
+    for rows in row_blocks(table.samples, COLUMN_AT_ONCE):
+        found = np.union1d(found, _plain(table, rows, "label"))
+        if len(found) > MOST_CLASSES or (SURELY_MANY < len(found) > table.samples / 2):
+            raise InputError(
+                f"{table.path} has {len(found)} different labels in its first {rows[-1] + 1} rows; these are "
+                "no classes: name those with --labels"
+            )
+    if len(found) < 2:
+        raise InputError(
+            f"{table.path}: every label is {found[0]}; classification needs at least two classes"
+        )
+    return found
+
+
+def _plain(table: Table, rows: NDArray[np.int64], what: Column) -> NDArray[Any]:
+    """Return labels or owners of any kind as int64, or text as objects; none may be missing."""
+    values: NDArray[Any] = table.column(what, rows)
+    kind = values.dtype.kind
+    if kind in "SUO":
+        with reading(table.path):
+            texts = [value.decode() if isinstance(value, bytes) else value for value in values.tolist()]
+        bad = next((k for k, text in enumerate(texts) if not isinstance(text, str) or not text), None)
+        if bad is not None:
+            raise InputError(f"{table.path}: row {rows[bad]} has no {what}")
+        return np.array([*texts, None], dtype=object)[:-1]
+    if kind not in "biuf":
+        raise InputError(f"{table.path}: a {what} must be a whole number or text, not {values.dtype}")
+    with np.errstate(invalid="ignore"):
+        whole = values.astype(np.int64)
+    # Also false for NaN, and for what passes the range of 64-bit integers.
+    bad_rows = np.flatnonzero(whole != values)
+    if bad_rows.size:
+        raise InputError(
+            f"{table.path}: row {rows[bad_rows[0]]} has the {what} {values[bad_rows[0]]}, which is neither a "
+            "whole number nor text"
+        )
+    return whole
