@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mu2mpi._version import __version__
-from mu2mpi.analysis.kinds import AGAINST, KINDS, check_kind, suffix_of
+from mu2mpi.analysis.figures.catalogue import AGAINST, KINDS, check_kind, suffix_of
 from mu2mpi.cli.options import Parser, add_experiment_options, given_settings, merged_settings
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests

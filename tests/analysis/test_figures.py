@@ -18,11 +18,11 @@ from slowly import slow
 
 import mu2mpi
 from mu2mpi.analysis.figures import draw, image
+from mu2mpi.analysis.figures.catalogue import AGAINST, KINDS
 from mu2mpi.analysis.figures.noise import noise_norm, signal_norm
 from mu2mpi.analysis.figures.scaling import seconds_per_round
 from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import chosen, varying
-from mu2mpi.analysis.kinds import AGAINST, KINDS
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_result
