@@ -9,8 +9,6 @@ import pytest
 from slowly import slow
 
 from mu2mpi import cli
-from mu2mpi.federation import machine as machine_module
-from mu2mpi.federation import server as server_module
 from mu2mpi.audit import tails
 from mu2mpi.audit import trials as trials_module
 from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED, Canaries, Numbered
@@ -19,6 +17,8 @@ from mu2mpi.audit.trials import audit
 from mu2mpi.audit.wire import OutOfStepError, on_ranks
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution import plan as preparation
+from mu2mpi.federation import machine as machine_module
+from mu2mpi.federation import server as server_module
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.server import TrustedServer, UntrustedServer
 from mu2mpi.methods.schedule import Schedule
