@@ -40,19 +40,11 @@ class Interval:
 def best_statistics(noise: NDArray[np.float64], differences: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the weights of the linear statistics that best tell Gaussian populations apart.
 
+    What was seen in each run but for its mean is `noise`, shape (runs, numbers). The means of the two
+    populations of each pair differ by `differences`, shape (pairs, numbers), as is that of the weights.
     Nothing is assumed of the noise but what runs show: noise that is too small, or shared between numbers
-    that should have their own, is found.
-
-    Parameters
-    ----------
-    noise : ndarray of float64, shape (runs, numbers)
-        What was seen in each run but for its mean.
-    differences : ndarray of float64, shape (pairs, numbers)
-        What the means of the two populations of each pair differ by; the weights have the same shape.
-
-    References
-    ----------
-    Fisher, "The use of multiple measurements in taxonomic problems", 1936.
+    that should have their own, is found (Fisher, "The use of multiple measurements in taxonomic problems",
+    1936).
     """
     covariance = np.cov(noise, rowvar=False)
     ridge = RIDGE * (np.trace(covariance) + np.sum(differences**2, axis=1).max())
@@ -65,17 +57,8 @@ class Separations:
     If a statistic is normal, as one that is linear in Gaussian releases is, to tell the populations apart by
     it is as hard as to tell N(0, 1) from N(mu, 1): the releases are not Gaussian-DP for any smaller mu.
 
-    Parameters
-    ----------
-    scores : ndarray of float64, shape (runs, pairs)
-        A statistic for each pair of populations.
-    kinds : ndarray of bool, shape (runs, pairs)
-        Whether the run is of the second population. The kinds of different pairs are independent.
-
-    Attributes
-    ----------
-    mu : ndarray of float64, shape (pairs,)
-        The estimates.
+    There is a score for each run and pair of populations, and a kind: whether the run is of the second one.
+    The kinds of different pairs are independent. The estimates are `mu`, shape (pairs,).
     """
 
     def __init__(self, scores: NDArray[np.float64], kinds: NDArray[np.bool_]) -> None:

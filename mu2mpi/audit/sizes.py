@@ -48,21 +48,13 @@ def size_faults(
 ) -> tuple[Fault, ...]:
     """Say what is wrong with the size of the noise, or with how often some of it was used.
 
-    Sums of n squares of normals are chi-square, whose cube root is nearly normal (Wilson and Hilferty). A
-    Poisson count is at most k as often as a chi-square variable of 2 k + 2 squares exceeds twice its mean.
+    The sums of squares of each coordinate and of each message are in units of the variance; so many chunks of
+    noise are `repeated`, and so many pairs lie in the tail. Faultless noise may be complained of with
+    probability `risk`.
 
-    Parameters
-    ----------
-    squares, sums : ndarray of float64, shapes (d,) and (messages,)
-        Sum of squares of each coordinate and of each message, in units of the variance.
-    repeated, pairs : int
-        How many chunks of noise were seen before, and how many pairs lie in the tail.
-    risk : float
-        The probability with which faultless noise may be complained of.
-
-    References
-    ----------
-    Wilson and Hilferty, "The distribution of chi-square", 1931.
+    Sums of n squares of normals are chi-square, whose cube root is nearly normal (Wilson and Hilferty, "The
+    distribution of chi-square", 1931). A Poisson count is at most k as often as a chi-square variable of
+    2 k + 2 squares exceeds twice its mean.
     """
     d, messages = len(squares), len(sums)
     limit = NormalDist().inv_cdf(1 - risk / (2 * (d + messages + 2)))

@@ -81,21 +81,12 @@ def collect_tail(message, hidden, scale, tail, count):  # type: ignore[no-untype
 def lattice_evidence(pairs: NDArray[np.float64], scale: float) -> tuple[float, str]:
     """Return the evidence for a lattice of radii or angles in pairs of the tail.
 
-    It is the mean, over all lattices that are looked for, of the likelihood of the fractional parts if the
-    lattice is there over that if it is not. Its mean is 1 for ideal normals, so that it passes 1 / p with a
-    probability of at most p, by Markov's inequality.
+    The pairs, shape (2, n), all have r^2 > 30.5, in units of their standard deviation, which is `scale` in
+    units of the grid. Returned are the logarithm of the evidence, and the lattice that fits best.
 
-    Parameters
-    ----------
-    pairs : ndarray of float64, shape (2, n)
-        In units of their standard deviation, all with r^2 > 30.5.
-    scale : float
-        Standard deviation of the noise, in units of the grid.
-
-    Returns
-    -------
-    tuple of float and str
-        The logarithm of the evidence, and the lattice that fits best.
+    The evidence is the mean, over all lattices that are looked for, of the likelihood of the fractional parts
+    if the lattice is there over that if it is not. Its mean is 1 for ideal normals, so that it passes 1 / p
+    with a probability of at most p, by Markov's inequality.
     """
     r = np.hypot(*pairs)
     u, turns = np.exp(-r * r / 2), np.arctan2(pairs[1], pairs[0]) / (2 * np.pi)

@@ -44,23 +44,9 @@ def attack_structure(
 ) -> Structure | None:
     """Look for a lattice in the noise that a server's messages carry, and for noise of another size.
 
-    Parameters
-    ----------
-    server : {"untrusted", "trusted"}
-        Who adds the noise.
-    root : bytes
-        32 bytes from which the noise keys follow.
-    normals : int
-        How many to draw, at least; no fewer than one run with each of `RHOS` has.
-    risk : float
-        The probability with which faultless noise may be complained of, half of it for each of the two.
-    communicator : Communicator
-        The ranks, among which the runs are divided.
-
-    Returns
-    -------
-    Structure or None
-        On rank 0; None elsewhere.
+    At least so many normals are looked at, and no fewer than one run with each of `RHOS` has. The ranks
+    divide the runs, whose noise keys follow from the root; rank 0 returns what was found, the others None.
+    Faultless noise may be complained of with probability `risk`, half of it for each of the two.
     """
     with communicator.together():
         experiments = [Experiment(server=server, machines=MACHINES, rounds=ROUNDS, rho=rho) for rho in RHOS]
