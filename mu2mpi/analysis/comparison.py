@@ -50,16 +50,11 @@ def method_name(experiment: Experiment) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """The runs of one method, at each of the amounts of data |S| of all machines that they used, ascending.
+    """The runs of one method, at the amounts of data |S| of all machines that they used, ascending.
 
-    Attributes
-    ----------
-    sizes, gradients : ndarray of float64, shape (points,)
-        |S|, and how many gradients all machines computed.
-    losses, accuracies : ndarray of float64, shape (points, 2)
-        Mean over seeds, and sample standard deviation; that of one run is NaN.
-    exponent : float
-        Slope of `gradients` over `sizes` in logarithms, by least squares; NaN of fewer than three sizes.
+    There is a mean over seeds for each of these `sizes`, and beside that of `losses` and `accuracies` the
+    sample standard deviation, which is NaN of one run. The `exponent` is the slope of `gradients`, of all
+    machines, over `sizes` in logarithms, by least squares; NaN of fewer than three sizes.
     """
 
     name: str

@@ -62,21 +62,11 @@ PRIVATE = {
 class Rate:
     """Runs that differ along one axis, in the problem, and in the seed.
 
-    Attributes
-    ----------
-    axis, settings
-        What varies, and what does not.
-    values : ndarray of float64, shape (points,)
-        Along the axis, ascending.
-    means : ndarray of float64, shape (problems, points)
-        Mean excess loss over seeds; NaN where there is no run.
-    worst : ndarray of float64, shape (points,)
-        The largest of each column.
-    bounds : ndarray of float64, shape (points,)
-        The theorem's bound; NaN where it does not apply.
-    exponent, low, high : float
-        Slope of `worst` in logarithms by least squares, and its interval at 95 %, from resampled seeds.
-        NaN if some excess loss is not positive; the interval also if runs at each point have other seeds.
+    There is a value along the axis for each point, ascending. The `means` of the excess loss over seeds are
+    of shape (problems, points), NaN where there is no run, and `worst` is the largest at each point. `bounds`
+    are the theorem's, NaN where it does not apply. `exponent` is the slope of `worst` in logarithms by least
+    squares, and `low` and `high` bound its interval at 95 %, from resampled seeds: all NaN if some excess
+    loss is not positive; the interval also if runs at each point have other seeds.
     """
 
     axis: Axis

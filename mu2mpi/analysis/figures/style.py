@@ -32,25 +32,12 @@ HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo")
 
 SETTINGS = {
     # The font that comes with matplotlib, so that a figure is the same everywhere.
-    "font.family": "DejaVu Sans",
-    "font.size": 8.5,
-    "axes.titlesize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.linewidth": 0.5,
-    "grid.alpha": 0.25,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 3.6,
-    "legend.frameon": False,
-    "legend.handlelength": 3.0,
-    "hatch.linewidth": 0.5,
-    "savefig.dpi": 200,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "mu2mpi",
-    "pdf.fonttype": 42,
-}
+    "font.family": "DejaVu Sans", "font.size": 8.5, "axes.titlesize": 9,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
+    "grid.linewidth": 0.5, "grid.alpha": 0.25, "hatch.linewidth": 0.5,
+    "lines.linewidth": 1.4, "lines.markersize": 3.6, "legend.frameon": False, "legend.handlelength": 3.0,
+    "savefig.dpi": 200, "svg.fonttype": "path", "svg.hashsalt": "mu2mpi", "pdf.fonttype": 42,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
