@@ -34,20 +34,11 @@ FEWEST = 3
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """The runs of one method.
+    """The runs of one method, at the amounts of data |S| of all machines that they used, ascending.
 
-    Attributes
-    ----------
-    name : str
-        What the method is called.
-    sizes : ndarray of float64, shape (points,)
-        |S|, the samples of all machines that were used, ascending.
-    gradients : ndarray of float64, shape (points,)
-        Gradients that all machines computed.
-    losses, accuracies : ndarray of float64, shape (points, 2)
-        Mean over seeds, and sample standard deviation; that of one run is NaN.
-    exponent : float
-        Slope of `gradients` over `sizes` in logarithms, by least squares; NaN of fewer than three sizes.
+    There is a mean over seeds for each of these `sizes`, and beside that of `losses` and `accuracies` the
+    sample standard deviation, which is NaN of one run. The `exponent` is the slope of `gradients`, of all
+    machines, over `sizes` in logarithms, by least squares; NaN of fewer than three sizes.
     """
 
     name: str
@@ -70,11 +61,10 @@ def compare(runs: Sequence[Summary]) -> list[Line]:
     _check_privacy(runs)
     shared = [n for n in option_fields() if n not in (*POOLED, *OWN, *SIZE)]
     _check_same(runs, shared, "all runs")
-    order = [find("methods", name) for name in names("methods")]
-    groups: dict[str, list[Summary]] = {}
-    for run in sorted(runs, key=lambda run: order.index(run.experiment.chosen_method)):
-        groups.setdefault(run.experiment.chosen_method.title, []).append(run)
-    return [_line(name, members) for name, members in groups.items()]
+    groups: dict[str, list[Summary]] = {find("methods", name).title: [] for name in names("methods")}
+    for run in runs:
+        groups[run.experiment.chosen_method.title].append(run)
+    return [_line(name, members) for name, members in groups.items() if members]
 
 
 def _check_privacy(runs: Sequence[Summary]) -> None:
@@ -103,18 +93,15 @@ def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> No
 def _line(name: str, runs: Sequence[Summary]) -> Line:
     _check_same(runs, OWN, f"runs of {name}")
     points: dict[float, list[Summary]] = {}
-    for run in runs:
+    for run in sorted(runs, key=lambda run: run.figures["samples_used"]):
         points.setdefault(run.figures["samples_used"], []).append(run)
-    sizes = np.array(sorted(points))
-    members = [points[size] for size in sizes]
-    gradients = np.array([np.mean([run.figures["gradient_evaluations"] for run in at]) for at in members])
-    return Line(
-        name=name,
-        sizes=sizes,
-        gradients=gradients,
-        losses=np.array([estimate([run.test_loss for run in at]) for at in members]),
-        accuracies=np.array([estimate([run.test_accuracy for run in at]) for at in members]),
-        exponent=float(np.polyfit(np.log(sizes), np.log(gradients), 1)[0])
-        if len(sizes) >= FEWEST
-        else math.nan,
+    sizes = np.array(list(points))
+    gradients = np.array(
+        [np.mean([run.figures["gradient_evaluations"] for run in at]) for at in points.values()]
     )
+    losses, accuracies = (
+        np.array([estimate([getattr(run, measured) for run in at]) for at in points.values()])
+        for measured in ("test_loss", "test_accuracy")
+    )
+    slope = np.polyfit(np.log(sizes), np.log(gradients), 1)[0] if len(sizes) >= FEWEST else math.nan
+    return Line(name, sizes, gradients, losses, accuracies, float(slope))

@@ -9,19 +9,14 @@ __all__ = ["needed"]
 
 
 def needed(name: str) -> Any:
-    """Import a module of the extra `analysis`.
-
-    Raises
-    ------
-    InputError
-        If it is not installed; the message says how to install it.
-    """
+    """Import a module of the extra `analysis`, or raise an InputError that says how to install it."""
+    package = name.partition(".")[0]
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        if isinstance(error, ModuleNotFoundError) and error.name != name.partition(".")[0]:
+        if isinstance(error, ModuleNotFoundError) and error.name != package:
             raise
         raise InputError(
-            f"this needs the package {name.partition('.')[0]}; install what analysis needs with: "
+            f"this needs the package {package}; install what analysis needs with: "
             'pip install "mu2mpi[analysis]"'
         ) from error

@@ -18,26 +18,12 @@ LATEX = {
 
 
 def as_text(header: Row, blocks: Sequence[Block]) -> str:
-    """Return aligned columns for a terminal, with a rule under the header and between blocks.
-
-    Parameters
-    ----------
-    header : sequence of str
-        Names of the columns.
-    blocks : sequence of sequence of rows
-        Rows that belong together; every row has as many cells as the header.
-    """
+    """Return aligned columns for a terminal, with a rule under the header and between blocks of rows."""
     rows = [header, *(row for block in blocks for row in block)]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
-    rule = "  ".join("-" * width for width in widths)
-    lines = [_aligned(header, widths)]
-    for block in blocks:
-        lines += [rule, *(_aligned(row, widths) for row in block)]
-    return "\n".join(lines)
-
-
-def _aligned(row: Row, widths: Sequence[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rule = ["-" * width for width in widths]
+    lines = [header, *(row for block in blocks for row in (rule, *block))]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in lines)
 
 
 def as_paragraph(text: str) -> str:
@@ -65,17 +51,13 @@ def as_csv(header: Row, rows: Sequence[Row]) -> str:
 
 def as_latex(header: Row, blocks: Sequence[Block], caption: str) -> str:
     """Return a LaTeX table that needs the package booktabs."""
-    lines = [
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{_latex(caption)}}}",
-        rf"\begin{{tabular}}{{{'l' * len(header)}}}",
-        r"\toprule",
-        _latex_row(header),
-    ]
-    for block in blocks:
-        lines += [r"\midrule", *(_latex_row(row) for row in block)]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"])
+    head = rf"""\begin{{table}}
+\centering
+\caption{{{_latex(caption)}}}
+\begin{{tabular}}{{{"l" * len(header)}}}
+\toprule"""
+    rules = [row for block in blocks for row in (r"\midrule", *map(_latex_row, block))]
+    return "\n".join([head, _latex_row(header), *rules, r"\bottomrule", r"\end{tabular}", r"\end{table}"])
 
 
 def _latex(text: str) -> str:
@@ -83,4 +65,4 @@ def _latex(text: str) -> str:
 
 
 def _latex_row(row: Row) -> str:
-    return " & ".join(_latex(cell) for cell in row) + r" \\"
+    return " & ".join(map(_latex, row)) + r" \\"

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import POOLED, sort_key
+from mu2mpi.analysis.cells import POOLED
+from mu2mpi.analysis.groups import Group, grouped
 from mu2mpi.config.experiment import option_fields
 from mu2mpi.results.reader import Summary
 
@@ -31,15 +32,7 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Axis:
-    """One of the numbers that the rate depends on.
-
-    Attributes
-    ----------
-    symbol, words : str
-        How it is written in the theorems, and what it is.
-    setting : str
-        The setting that changes it.
-    """
+    """One of the numbers that the rate depends on: its symbol, what it is, and which setting changes it."""
 
     symbol: str
     words: str
@@ -69,23 +62,11 @@ PRIVATE = {
 class Rate:
     """Runs that differ along one axis, in the problem, and in the seed.
 
-    Attributes
-    ----------
-    axis : Axis
-        What varies.
-    settings : dict of str to value
-        What does not.
-    values : ndarray of float64, shape (points,)
-        Along the axis, ascending.
-    means : ndarray of float64, shape (problems, points)
-        Mean excess loss over seeds; NaN where there is no run.
-    worst : ndarray of float64, shape (points,)
-        The largest of each column.
-    bounds : ndarray of float64, shape (points,)
-        The theorem's bound; NaN where it does not apply.
-    exponent, low, high : float
-        Slope of `worst` in logarithms by least squares, and its interval at 95 %, from resampled seeds.
-        NaN if some excess loss is not positive; the interval also if runs at each point have other seeds.
+    There is a value along the axis for each point, ascending. The `means` of the excess loss over seeds are
+    of shape (problems, points), NaN where there is no run, and `worst` is the largest at each point. `bounds`
+    are the theorem's, NaN where it does not apply. `exponent` is the slope of `worst` in logarithms by least
+    squares, and `low` and `high` bound its interval at 95 %, from resampled seeds: all NaN if some excess
+    loss is not positive; the interval also if runs at each point have other seeds.
     """
 
     axis: Axis
@@ -113,70 +94,49 @@ class Rate:
 def find_rates(runs: Iterable[Summary]) -> list[Rate]:
     """Find all runs that differ along one axis, in at least three values, and fit exponents to them.
 
-    Parameters
-    ----------
-    runs : iterable of Summary
-        Those whose excess loss was not measured are left out.
-
-    Returns
-    -------
-    list of Rate
-        Axis by axis; untrusted before trusted, numbers in order.
+    Runs whose excess loss was not measured are left out. Rates are in the order of `AXES`, those of an axis
+    as tables show them.
     """
     measured = [run for run in runs if math.isfinite(run.figures.get("excess_loss", math.nan))]
+    private = [run for run in measured if math.isfinite(run.experiment.rho)]
     rates = []
     for axis in AXES:
-        groups: dict[tuple[Any, ...], list[Summary]] = {}
         names = [n for n in option_fields() if n not in (*POOLED, *PROBLEM, axis.setting)]
-        for run in measured:
-            if axis.setting != "rho" or math.isfinite(run.experiment.rho):
-                row = run.row()
-                groups.setdefault(tuple(row[name] for name in names), []).append(run)
-        for key in sorted(groups, key=sort_key):
-            if len({axis.of(run) for run in groups[key]}) >= FEWEST:
-                rates.append(_fit(axis, dict(zip(names, key, strict=True)), groups[key]))
+        for group in grouped(private if axis.setting == "rho" else measured, names):
+            if len({axis.of(run) for run in group.runs}) >= FEWEST:
+                rates.append(_fit(axis, group))
     return rates
 
 
-def _fit(axis: Axis, settings: dict[str, Any], runs: Sequence[Summary]) -> Rate:
-    values = sorted({axis.of(run) for run in runs})
-    bounds = {axis.of(run): run.figures["excess_loss_bound"] for run in runs}
-    losses = _losses(axis, runs, values)
+def _fit(axis: Axis, group: Group) -> Rate:
+    bounds = {axis.of(run): run.figures["excess_loss_bound"] for run in group.runs}
+    values = sorted(bounds)
+    losses = _losses(axis, group.runs, values)
     means = _weighted_means(losses, np.ones((1, len(losses))))[0]
-    seeds = np.random.default_rng(0).multinomial(len(losses), [1 / len(losses)] * len(losses), RESAMPLES)
     worst = np.nanmax(means, axis=0)
+    seeds = np.random.default_rng(0).multinomial(len(losses), [1 / len(losses)] * len(losses), RESAMPLES)
     resampled = np.nan_to_num(_weighted_means(losses, seeds), nan=-np.inf).max(axis=1)
     low, high = _interval(_slopes(values, resampled))
-    return Rate(
-        axis=axis,
-        settings=settings,
-        values=np.array(values),
-        means=means,
-        worst=worst,
-        bounds=np.array([bounds[value] for value in values]),
-        exponent=float(_slopes(values, worst[np.newaxis])[0]),
-        low=low,
-        high=high,
-    )
+    exponent = float(_slopes(values, worst[np.newaxis])[0])
+    across, bound = np.array(values), np.array([bounds[value] for value in values])
+    return Rate(axis, group.settings, across, means, worst, bound, exponent, low, high)
 
 
 def _losses(axis: Axis, runs: Sequence[Summary], values: Sequence[float]) -> NDArray[np.float64]:
     """Return excess losses by seed, problem and value, shape (seeds, problems, values); NaN for no run."""
-    seeds, problems = ({of(run): None for run in runs} for of in (_seed, _problem))
-    losses = np.full((len(seeds), len(problems), len(values)), np.nan)
-    row, column = ({key: k for k, key in enumerate(keys)} for keys in (seeds, problems))
+    seeds: dict[Any, int] = {}
+    problems: dict[Any, int] = {}
+    found = {}
     for run in runs:
-        at = row[_seed(run)], column[_problem(run)], values.index(axis.of(run))
-        losses[at] = run.figures["excess_loss"]
+        # Without a seed, every run has one of its own.
+        seed = run.path if run.experiment.seed is None else run.experiment.seed
+        problem = tuple(getattr(run.experiment, name) for name in PROBLEM)
+        row, column = seeds.setdefault(seed, len(seeds)), problems.setdefault(problem, len(problems))
+        found[row, column, values.index(axis.of(run))] = run.figures["excess_loss"]
+    losses = np.full((len(seeds), len(problems), len(values)), np.nan)
+    for at, loss in found.items():
+        losses[at] = loss
     return losses
-
-
-def _seed(run: Summary) -> Any:
-    return run.path if run.experiment.seed is None else run.experiment.seed
-
-
-def _problem(run: Summary) -> tuple[Any, ...]:
-    return tuple(getattr(run.experiment, name) for name in PROBLEM)
 
 
 def _weighted_means(losses: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:

@@ -63,8 +63,8 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
     for complaint in complaints:
         warnings.warn(f"skipped: {complaint}", stacklevel=2)
     if not found:
-        raise InputError(f"no results in {', '.join(str(path) for path in given)}")
-    return Runs([Run(summary) for summary in found])
+        raise InputError(f"no results in {', '.join(map(str, given))}")
+    return Runs(map(Run, found))
 
 
 class Run:
@@ -117,10 +117,8 @@ class Run:
     @property
     def history(self) -> "xarray.Dataset":
         """Loss, accuracy and cost along ``round``, with names and units."""
-        columns = {
-            column.name: ("round", getattr(self.result.history, column.name), dict(column.metadata))
-            for column in fields(History)
-        }
+        history = self.result.history
+        columns = {c.name: ("round", getattr(history, c.name), dict(c.metadata)) for c in fields(History)}
         dataset: xarray.Dataset = needed("xarray").Dataset(columns).set_coords("round")
         return dataset
 
@@ -137,13 +135,7 @@ class Run:
 
 
 class Runs(Sequence[Run]):
-    """Runs in a fixed order.
-
-    Parameters
-    ----------
-    runs : iterable of Run
-        The runs.
-    """
+    """Runs in a fixed order."""
 
     def __init__(self, runs: Iterable[Run]) -> None:
         self._runs = list(runs)
@@ -177,16 +169,12 @@ class Runs(Sequence[Run]):
         InputError
             If there is no such setting.
         """
+        known = option_fields()
         for name in settings:
-            if name not in option_fields():
-                raise InputError(
-                    f"there is no setting {name!r}; the settings are {', '.join(option_fields())}"
-                )
-        return Runs(
-            run
-            for run in self
-            if all(getattr(run.experiment, name) == value for name, value in settings.items())
-        )
+            if name not in known:
+                raise InputError(f"there is no setting {name!r}; the settings are {', '.join(known)}")
+        wanted = settings.items()
+        return Runs(run for run in self if all(getattr(run.experiment, n) == value for n, value in wanted))
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return one row for each run: settings, final loss and accuracy, epsilon, theory, times, file.
@@ -202,16 +190,14 @@ class Runs(Sequence[Run]):
         return frame
 
     def plot(self, kind: str, against: str | None = None) -> "Figure":
-        """Return a figure such as ``mu2mpi plot`` writes; save it with its `savefig`.
+        """Return a figure; save it with its `savefig`.
 
         Parameters
         ----------
         kind : str
-            ``"history"``, ``"tradeoff"``, ``"weights"``, ``"errors"``, ``"noise"``, ``"timing"``,
-            ``"scaling"``, ``"partition"`` or ``"rates"``.
+            One of the figures that ``mu2mpi plot --help`` lists, such as ``"history"``.
         against : str, optional
-            What is across: ``"round"``, ``"samples"`` or ``"gradient_evaluations"`` for a history, ``"rho"``
-            or ``"epsilon"`` for a tradeoff.
+            What is across, as for its ``--against``.
 
         Raises
         ------

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any, Literal
 
-from mu2mpi.analysis.cells import VALUES, Estimate, Layout, Section, build_sections, number_text
+from mu2mpi.analysis.cells import VALUES, Layout, Section, build_sections, number_text
 from mu2mpi.analysis.formats import as_csv, as_latex, as_markdown, as_text
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -20,6 +20,10 @@ LETTERS = {"machines": "M", "rounds": "T"}
 LABELS = {"test_loss": "loss", "test_accuracy": "accuracy %"}
 LEGENDS = {"test_loss": "Test loss of the output", "test_accuracy": "Test accuracy of the output"}
 
+PRECISION = {"test_loss": (1, "{:.4f}", " [{:.3f}]"), "test_accuracy": (100, "{:.1f}", " [{:.1f}]")}
+"""Factors, and how a number and the paper's are written."""
+
+Grid = tuple[list[str], list[list[list[str]]]]
 Place = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
@@ -73,15 +77,15 @@ def build_table(runs: Iterable[Summary], layout: Layout | None = None) -> Table:
     return Table(sections, notes)
 
 
-def grid(section: Section) -> tuple[list[str], list[list[list[str]]]]:
+def grid(section: Section) -> Grid:
     """Return the header, and the rows in blocks that share the first of their settings."""
-    layout = section.layout
-    header = [*layout.rows, "", *(_column_title(layout.columns, key) for key in section.columns)]
+    names = section.layout.columns
+    titles = [", ".join(map(_column_title, names, key)) for key in section.columns]
     groups = [list(rows) for _, rows in groupby(section.rows, key=lambda row: row[0])]
     if all(len(rows) == 1 for rows in groups):
         groups = [section.rows]
     blocks = [[line for row in rows for line in _lines(section, row)] for rows in groups]
-    return header, blocks
+    return [*section.layout.rows, "", *titles], blocks
 
 
 def legend(section: Section) -> str:
@@ -95,21 +99,16 @@ def legend(section: Section) -> str:
     else:
         over = f"{min(seeds)} seeds" if len(seeds) == 1 else "the seeds counted in each cell"
         text += f": mean ± standard deviation over {over}."
-    if any(_paper(section, place, name) is not None for place in section.cells for name in LABELS):
+    if any(name in section.paper.get(place, {}) for place in section.cells for name in section.layout.values):
         text += " In brackets: the paper's value."
     if len(section.cells) < len(section.rows) * len(section.columns):
         text += f" {MISSING}: no run."
     return text
 
 
-def _column_title(names: Sequence[str], key: Sequence[Any]) -> str:
-    return ", ".join(
-        f"{LETTERS.get(n, n)} = {_setting_text(value)}" for n, value in zip(names, key, strict=True)
-    )
-
-
-def _setting_text(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else number_text(value)
+def _column_title(name: str, value: Any) -> str:
+    text = f"{value:,}" if isinstance(value, int) else number_text(value)
+    return f"{LETTERS.get(name, name)} = {text}"
 
 
 def _lines(section: Section, row: tuple[Any, ...]) -> list[list[str]]:
@@ -129,22 +128,11 @@ def _lines(section: Section, row: tuple[Any, ...]) -> list[list[str]]:
 def _value_text(section: Section, place: Place, name: str) -> str:
     if place not in section.cells or math.isnan(section.cells[place].values[name].mean):
         return MISSING
-    found, paper = section.cells[place].values[name], _paper(section, place, name)
-    if name == "test_loss":
-        return _spread(found, "{:.4f}") + (f" [{paper:.3f}]" if paper is not None else "")
-    if name == "test_accuracy":
-        percent = Estimate(100 * found.mean, 100 * found.deviation)
-        return _spread(percent, "{:.1f}") + (f" [{100 * paper:.1f}]" if paper is not None else "")
-    return _spread(found, "{:.4g}")
-
-
-def _spread(estimate: Estimate, style: str) -> str:
-    mean = style.format(estimate.mean)
-    return mean if math.isnan(estimate.deviation) else f"{mean} ± {style.format(estimate.deviation)}"
-
-
-def _paper(section: Section, place: Place, name: str) -> float | None:
-    return section.paper.get(place, {}).get(name) if name in section.layout.values else None
+    factor, style, papers_style = PRECISION.get(name, (1, "{:.4g}", ""))
+    mean, deviation = (factor * number for number in section.cells[place].values[name])
+    text = style.format(mean) + ("" if math.isnan(deviation) else f" ± {style.format(deviation)}")
+    paper = section.paper.get(place, {}).get(name)
+    return text if paper is None else text + papers_style.format(factor * paper)
 
 
 def _seeds(section: Section) -> set[int]:
@@ -154,29 +142,24 @@ def _seeds(section: Section) -> set[int]:
 def _render_csv(sections: Sequence[Section]) -> str:
     layout = sections[0].layout
     names = list(dict.fromkeys(name for section in sections for name in section.settings))
-    values = [
-        f"{name}_{which}" for name in layout.values for which in ("mean", "sd", *["paper"] * (name in LABELS))
-    ]
-    rows = [
-        [*(_csv_setting(s.settings.get(name)) for name in names), *_csv_cell(s, (row, column))]
-        for s in sections
-        for row in s.rows
-        for column in s.columns
-    ]
-    return as_csv([*names, *layout.rows, *layout.columns, "seeds", *values], rows)
+    header = [*names, *layout.rows, *layout.columns, "seeds"]
+    for name in layout.values:
+        header += [f"{name}_mean", f"{name}_sd", *[f"{name}_paper"] * (name in LABELS)]
+    lines = []
+    for section in sections:
+        shared = [section.settings.get(name) for name in names]
+        for row, column in product(section.rows, section.columns):
+            settings = ["" if value is None else number_text(value) for value in (*shared, *row, *column)]
+            lines.append([*settings, *_csv_cell(section, (row, column))])
+    return as_csv(header, lines)
 
 
 def _csv_cell(section: Section, place: Place) -> list[str]:
-    cell, numbers = section.cells.get(place), []
+    """Return the number of seeds and all numbers of a cell, which may have no run."""
+    cell = section.cells.get(place)
+    numbers: list[float] = []
     for name in section.layout.values:
-        found = cell.values[name] if cell else Estimate(math.nan, math.nan)
-        numbers += [found.mean, found.deviation]
+        numbers += cell.values[name] if cell else (math.nan, math.nan)
         if name in LABELS:
             numbers.append(section.paper.get(place, {}).get(name, math.nan))
-    settings = [_csv_setting(value) for key in place for value in key]
-    texts = ["" if math.isnan(number) else repr(number) for number in numbers]
-    return [*settings, str(cell.seeds if cell else 0), *texts]
-
-
-def _csv_setting(value: Any) -> str:
-    return "" if value is None else number_text(value)
+    return [str(cell.seeds if cell else 0), *("" if math.isnan(n) else repr(n) for n in numbers)]

@@ -8,20 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "CONFIDENCE",
-    "Interval",
-    "Separations",
-    "best_statistics",
-    "choose_threshold",
-    "epsilon_bound",
+    "CONFIDENCE", "Interval", "Separations", "best_statistics", "choose_threshold", "epsilon_bound",
     "largest_probability",
-]
+]  # fmt: skip
 
 CONFIDENCE = 0.99
 """Of all that an audit says together."""
 
 RIDGE = 1e-12
 """Variance, as a share of all there is, that every number is taken to have, lest one be divided by none."""
+
+Scores = NDArray[np.float64]
+"""A statistic in runs on the one data set, or on the other."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +40,11 @@ class Interval:
 def best_statistics(noise: NDArray[np.float64], differences: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the weights of the linear statistics that best tell Gaussian populations apart.
 
+    What was seen in each run but for its mean is `noise`, shape (runs, numbers). The means of the two
+    populations of each pair differ by `differences`, shape (pairs, numbers), as is that of the weights.
     Nothing is assumed of the noise but what runs show: noise that is too small, or shared between numbers
-    that should have their own, is found.
-
-    Parameters
-    ----------
-    noise : ndarray of float64, shape (runs, numbers)
-        What was seen in each run but for its mean.
-    differences : ndarray of float64, shape (pairs, numbers)
-        What the means of the two populations of each pair differ by.
-
-    Returns
-    -------
-    ndarray of float64, shape (pairs, numbers)
-
-    References
-    ----------
-    Fisher, "The use of multiple measurements in taxonomic problems", 1936.
+    that should have their own, is found (Fisher, "The use of multiple measurements in taxonomic problems",
+    1936).
     """
     covariance = np.cov(noise, rowvar=False)
     ridge = RIDGE * (np.trace(covariance) + np.sum(differences**2, axis=1).max())
@@ -71,52 +57,37 @@ class Separations:
     If a statistic is normal, as one that is linear in Gaussian releases is, to tell the populations apart by
     it is as hard as to tell N(0, 1) from N(mu, 1): the releases are not Gaussian-DP for any smaller mu.
 
-    Parameters
-    ----------
-    scores : ndarray of float64, shape (runs, pairs)
-        A statistic for each pair of populations.
-    kinds : ndarray of bool, shape (runs, pairs)
-        Whether the run is of the second population. The kinds of different pairs are independent.
-
-    Attributes
-    ----------
-    mu : ndarray of float64, shape (pairs,)
-        The estimates.
+    There is a score for each run and pair of populations, and a kind: whether the run is of the second one.
+    The kinds of different pairs are independent. The estimates are `mu`, shape (pairs,).
     """
 
     def __init__(self, scores: NDArray[np.float64], kinds: NDArray[np.bool_]) -> None:
-        runs = len(scores)
-        second = kinds.sum(axis=0)
-        means = np.array([(scores * of).sum(axis=0) for of in (~kinds, kinds)])
-        means /= np.array([runs - second, second])
-        gap = means[1] - means[0]
-        rest = scores - np.where(kinds, means[1], means[0])
+        runs, second = len(scores), kinds.sum(axis=0)
+        first_mean = (scores * ~kinds).sum(axis=0) / (runs - second)
+        second_mean = (scores * kinds).sum(axis=0) / second
+        gap, rest = second_mean - first_mean, scores - np.where(kinds, second_mean, first_mean)
         # What has no noise at all is told apart, by a number that can still be computed with.
-        deviation = np.sqrt((rest**2).sum(axis=0) / (runs - 2))
-        deviation = np.maximum(deviation, RIDGE * np.abs(gap))
-        rest /= np.where(deviation > 0, deviation, 1.0)
-        self.mu = gap / np.where(deviation > 0, deviation, 1.0)
+        deviation = np.maximum(np.sqrt((rest**2).sum(axis=0) / (runs - 2)), RIDGE * np.abs(gap))
+        deviation[deviation == 0] = 1.0
+        rest /= deviation
+        self.mu = gap / deviation
         # What each run moves the estimates by, times the number of runs.
         shares = np.where(kinds, runs / second, -runs / (runs - second))
         self._influence = shares * rest - self.mu * (rest**2 - 1) / 2
 
     def combined(self, weights: NDArray[np.float64], risk: float) -> list[Interval]:
-        """Return intervals of weighted sums of mu.
+        """Return intervals of weighted sums of mu, of which each end errs with this probability.
 
-        Parameters
-        ----------
-        weights : ndarray of float64, shape (sums, pairs)
-            The weights.
-        risk : float
-            The probability with which each end of an interval errs.
+        There is a sum for each row of the weights, shape (sums, pairs).
         """
         influence = self._influence @ weights.T
         errors = influence.std(axis=0) / math.sqrt(len(influence))
-        estimates = weights @ self.mu
-        return [Interval.around(float(m), float(e), risk) for m, e in zip(estimates, errors, strict=True)]
+        return [
+            Interval.around(float(m), float(e), risk) for m, e in zip(weights @ self.mu, errors, strict=True)
+        ]
 
 
-def choose_threshold(without: NDArray[np.float64], with_canary: NDArray[np.float64], delta: float) -> float:
+def choose_threshold(without: Scores, with_canary: Scores, delta: float) -> float:
     """Return the threshold of a statistic beyond which the most seems to be given away.
 
     Any choice is valid, if others are judged by it: so the bounds on probabilities are simple ones here.
@@ -143,18 +114,8 @@ def epsilon_bound(
 
     (epsilon, delta)-DP allows the statistic to pass a threshold with at most probability
     e^epsilon p + delta on the one data set, if p is that on the other. Both are bounded by counting, whatever
-    the distribution of the statistic.
-
-    Parameters
-    ----------
-    without, with_canary : ndarray of float64, shape (n,)
-        The statistic in runs on the one data set, and on the other.
-    threshold : float
-        Chosen without looking at these.
-    delta : float
-        In (0, 1).
-    risk : float
-        The probability with which the bound errs.
+    the distribution of the statistic. The threshold is to be chosen without a look at these runs, and `risk`
+    is the probability with which the bound errs.
 
     References
     ----------
@@ -173,14 +134,11 @@ def largest_probability(successes: int, trials: int, risk: float) -> float:
     """
     if successes == trials:
         return 1.0
-    k = np.arange(1, successes + 1)
-    log_choose = np.append(0.0, np.cumsum(np.log((trials - k + 1) / k)))
     k = np.arange(successes + 1)
+    log_choose = np.append(0.0, np.cumsum(np.log((trials - k[1:] + 1) / k[1:])))
     low, high = successes / trials, 1.0
     while high - low > 1e-9 * high:
         p = (low + high) / 2
-        if np.exp(log_choose + k * math.log(p) + (trials - k) * math.log1p(-p)).sum() < risk:
-            high = p
-        else:
-            low = p
+        is_high = np.exp(log_choose + k * math.log(p) + (trials - k) * math.log1p(-p)).sum() < risk
+        low, high = (low, p) if is_high else (p, high)
     return high

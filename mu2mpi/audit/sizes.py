@@ -23,14 +23,8 @@ FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9],
 def add_squares(squares, message, hidden, scale):  # type: ignore[no-untyped-def]
     """Add the squares of a message's noise to those of each coordinate, and return their sum.
 
-    Parameters
-    ----------
-    squares : ndarray of float64, shape (d,)
-        Added to, in units of the variance of the noise.
-    message, hidden : ndarray of int64, shape (K, F)
-        What is sent, and what it hides, in units of the grid.
-    scale : float
-        Standard deviation of the noise, in units of the grid.
+    What is sent and what it hides are of shape (K, F), in units of the grid, as is the standard deviation
+    `scale` of the noise; `squares`, of shape (K F,), are in units of its variance.
     """
     sent, known = message.ravel(), hidden.ravel()
     total = 0.0
@@ -54,45 +48,34 @@ def size_faults(
 ) -> tuple[Fault, ...]:
     """Say what is wrong with the size of the noise, or with how often some of it was used.
 
-    Sums of n squares of normals are chi-square, whose cube root is nearly normal (Wilson and Hilferty). A
-    Poisson count is at most k as often as a chi-square variable of 2 k + 2 squares exceeds twice its mean.
+    The sums of squares of each coordinate and of each message are in units of the variance; so many chunks of
+    noise are `repeated`, and so many pairs lie in the tail. Faultless noise may be complained of with
+    probability `risk`.
 
-    Parameters
-    ----------
-    squares : ndarray of float64, shape (d,)
-        Sum of squares of each coordinate over all messages, in units of their variance.
-    sums : ndarray of float64, shape (messages,)
-        Sum of squares of each message.
-    repeated : int
-        How many chunks of noise were seen before.
-    pairs : int
-        How many pairs lie in the tail.
-    risk : float
-        The probability with which faultless noise may be complained of.
-
-    References
-    ----------
-    Wilson and Hilferty, "The distribution of chi-square", 1931.
+    Sums of n squares of normals are chi-square, whose cube root is nearly normal (Wilson and Hilferty, "The
+    distribution of chi-square", 1931). A Poisson count is at most k as often as a chi-square variable of
+    2 k + 2 squares exceeds twice its mean.
     """
     d, messages = len(squares), len(sums)
     limit = NormalDist().inv_cdf(1 - risk / (2 * (d + messages + 2)))
-    together = np.array([math.fsum(sums)])
     found: list[Fault] = []
     for what, of_each, n in (
-        ("all", together, d * messages),
-        ("coordinate", squares, messages),
-        ("message", sums, d),
+        ("", np.array([math.fsum(sums)]), d * messages),
+        (" in coordinate", squares, messages),
+        (" in message", sums, d),
     ):
         far = _deviations(of_each, n)
         for is_less, worst in ((True, int(far.argmin())), (False, int(far.argmax()))):
             if (-far[worst] if is_less else far[worst]) > limit:
-                size, where = math.sqrt(of_each[worst] / n), "" if what == "all" else f" in {what} {worst}"
+                size, where = math.sqrt(of_each[worst] / n), f"{what} {worst}" if what else ""
                 found.append((is_less, f"noise of real messages has {size:.4g} of its deviation{where}"))
     expected = messages * (d // (2 * PAIRS) * PAIRS + max(0, d % (2 * PAIRS) - PAIRS)) * 2.0**-TAIL_BITS
-    if _deviations(np.array([2 * expected]), 2 * pairs + 2)[0] > limit:
-        found.append((True, f"the noise has {pairs:,} pairs in its tail where {expected:.4g} are expected"))
-    if pairs and _deviations(np.array([2 * expected]), 2 * pairs)[0] < -limit:
-        found.append((False, f"the noise has {pairs:,} pairs in its tail where {expected:.4g} are expected"))
+    words = f"the noise has {pairs:,} pairs in its tail where {expected:.4g} are expected"
+    mean = np.array([2 * expected])
+    if _deviations(mean, 2 * pairs + 2)[0] > limit:
+        found.append((True, words))
+    if pairs and _deviations(mean, 2 * pairs)[0] < -limit:
+        found.append((False, words))
     if repeated:
         found.append((True, f"{repeated:,} chunks of the noise of real messages were used before"))
     return tuple(found)

@@ -8,6 +8,7 @@ that it shows through the grid of messages, and tells of each data set whether i
 
 import math
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,53 +36,35 @@ SHARPEST, BLUNTEST = 0.005, 0.5
 STRAYING = 0.05
 """Share of pairs of which a lattice is not expected to tell anything."""
 
-
 Fault = tuple[bool, str]
 """Whether less is hidden than is claimed, and what is wrong, in words."""
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What was found of the fine structure of the noise.
-
-    Attributes
-    ----------
-    normals : int
-        How many were drawn.
-    pairs : int
-        How many pairs of them lie in the tail.
-    log_evidence : float
-        Logarithm of the evidence for a lattice.
-    threshold : float
-        Evidence beyond which there is one.
-    strongest : str
-        The lattice that fits best, in words.
-    faults : tuple of Fault
-        What else is wrong with the noise.
-    """
+    """What was found of the fine structure of the noise."""
 
     normals: int
+    """How many were drawn."""
     pairs: int
+    """How many pairs of them lie in the tail."""
     log_evidence: float
+    """Logarithm of the evidence for a lattice."""
     threshold: float
+    """Evidence beyond which there is one."""
     strongest: str
+    """The lattice that fits best, in words."""
     faults: tuple[Fault, ...] = ()
+    """What else is wrong with the noise."""
 
 
 @kernel
 def collect_tail(message, hidden, scale, tail, count):  # type: ignore[no-untyped-def]
     """Add the pairs of a message's noise that lie far from the centre to `tail`; return how many it has.
 
-    Parameters
-    ----------
-    message, hidden : ndarray of int64, shape (K, F)
-        What is sent, and what it hides, in units of the grid.
-    scale : float
-        Standard deviation of the noise, in units of the grid.
-    tail : ndarray of float64, shape (2, most)
-        Pairs in units of their standard deviation; those that find no room are left out.
-    count : int
-        How many it holds already.
+    What is sent and what it hides are of shape (K, F), in units of the grid, as is the standard deviation
+    `scale` of the noise. `tail`, of shape (2, most), has `count` pairs already, in units of `scale`; those
+    that find no room are left out.
     """
     sent, known = message.ravel(), hidden.ravel()
     least = 2 * TAIL_BITS * math.log(2.0) * scale * scale
@@ -98,35 +81,24 @@ def collect_tail(message, hidden, scale, tail, count):  # type: ignore[no-untype
 def lattice_evidence(pairs: NDArray[np.float64], scale: float) -> tuple[float, str]:
     """Return the evidence for a lattice of radii or angles in pairs of the tail.
 
-    It is the mean, over all lattices that are looked for, of the likelihood of the fractional parts if the
-    lattice is there over that if it is not. Its mean is 1 for ideal normals, so that it passes 1 / p with a
-    probability of at most p, by Markov's inequality.
+    The pairs, shape (2, n), all have r^2 > 30.5, in units of their standard deviation, which is `scale` in
+    units of the grid. Returned are the logarithm of the evidence, and the lattice that fits best.
 
-    Parameters
-    ----------
-    pairs : ndarray of float64, shape (2, n)
-        In units of their standard deviation, all with r^2 > 30.5.
-    scale : float
-        Standard deviation of the noise, in units of the grid.
-
-    Returns
-    -------
-    tuple of float and str
-        The logarithm of the evidence, and the lattice that fits best.
+    The evidence is the mean, over all lattices that are looked for, of the likelihood of the fractional parts
+    if the lattice is there over that if it is not. Its mean is 1 for ideal normals, so that it passes 1 / p
+    with a probability of at most p, by Markov's inequality.
     """
     r = np.hypot(*pairs)
     u, turns = np.exp(-r * r / 2), np.arctan2(pairs[1], pairs[0]) / (2 * np.pi)
     blur = ROUNDING / scale
-    kinds = (
+    found = []
+    for name, bits, uniforms, deviations in (
         ("radii", RADIUS_BITS, u, u * r * blur),
         ("angles", ANGLE_BITS, turns, blur / (2 * np.pi * r)),
-    )
-    found = []
-    for name, bits, uniforms, deviations in kinds:
-        for b in bits:
+    ):
+        for b, offset in product(bits, OFFSETS):
             k, deviation = np.ldexp(uniforms, b), np.maximum(np.ldexp(deviations, b), SHARPEST)
-            for offset in OFFSETS:
-                found.append((_log_likelihood(k - offset, deviation), f"{name} on a lattice of 2^-{b}"))
+            found.append((_log_likelihood(k - offset, deviation), f"{name} on a lattice of 2^-{b}"))
     strongest, name = max(found)
     mean = np.mean(np.exp(np.array([value for value, _ in found]) - strongest))
     return strongest + math.log(mean), name

@@ -31,7 +31,7 @@ MESSAGES = 1000
 
 
 class _Seen(NamedTuple):
-    """What was seen of the messages of one noise key."""
+    """What was seen of the messages of one noise key: see `collect_tail`, `add_squares` and `signatures`."""
 
     tail: NDArray[np.float64]
     squares: NDArray[np.float64]
@@ -44,45 +44,29 @@ def attack_structure(
 ) -> Structure | None:
     """Look for a lattice in the noise that a server's messages carry, and for noise of another size.
 
-    Parameters
-    ----------
-    server : {"untrusted", "trusted"}
-        Who adds the noise.
-    root : bytes
-        32 bytes from which the noise keys follow.
-    normals : int
-        How many to draw, at least; no fewer than one run with each of `RHOS` has.
-    risk : float
-        The probability with which faultless noise may be complained of, half of it for each of the two.
-    communicator : Communicator
-        The ranks, among which the runs are divided.
-
-    Returns
-    -------
-    Structure or None
-        On rank 0; None elsewhere.
+    At least so many normals are looked at, and no fewer than one run with each of `RHOS` has. The ranks
+    divide the runs, whose noise keys follow from the root; rank 0 returns what was found, the others None.
+    Faultless noise may be complained of with probability `risk`, half of it for each of the two.
     """
     with communicator.together():
         experiments = [Experiment(server=server, machines=MACHINES, rounds=ROUNDS, rho=rho) for rho in RHOS]
-        schedules = [
-            resolve(experiment, Numbered(MACHINES * ROUNDS, CLASSES, PIXELS), 1).schedule
-            for experiment in experiments
-        ]
-    d = schedules[0].d
-    runs = max(len(RHOS), -(-normals // (MESSAGES * d)))
+        data = Numbered(MACHINES * ROUNDS, CLASSES, PIXELS)
+        schedules = [resolve(experiment, data, 1).schedule for experiment in experiments]
+    first = schedules[0]
+    runs = max(len(RHOS), -(-normals // (MESSAGES * first.d)))
     mine = block(runs, communicator.size, communicator.rank)
-    seen = [_look(schedules[n % len(RHOS)], derive_key(root, "noise", f"structure, run {n}")) for n in mine]
-    everyones = communicator.gather(seen)
+    everyones = communicator.gather(
+        [_look(schedules[n % len(RHOS)], derive_key(root, "noise", f"structure, run {n}")) for n in mine]
+    )
     if everyones is None:
         return None
-    everything = [of_run for of_rank in everyones for of_run in of_rank]
-    telling = [of_run.tail for n, of_run in enumerate(everything) if RHOS[n % len(RHOS)] == RHOS[0]]
-    evidence, strongest = lattice_evidence(np.hstack(telling), schedules[0].sigma / schedules[0].resolution)
-    pairs = sum(of_run.tail.shape[1] for of_run in everything)
-    squares, sums = sum(of_run.squares for of_run in everything), [of_run.sums for of_run in everything]
-    repeated = sum(of_run.repeated for of_run in everything)
-    faults = size_faults(squares, np.concatenate(sums), repeated, pairs, risk / 2)
-    return Structure(runs * MESSAGES * d, pairs, evidence, 2 / risk, strongest, faults)
+    seen = [of_run for of_rank in everyones for of_run in of_rank]
+    telling = [of_run.tail for n, of_run in enumerate(seen) if RHOS[n % len(RHOS)] == RHOS[0]]
+    evidence, strongest = lattice_evidence(np.hstack(telling), first.sigma / first.resolution)
+    pairs, repeated = sum(of_run.tail.shape[1] for of_run in seen), sum(of_run.repeated for of_run in seen)
+    squares, sums = sum(of_run.squares for of_run in seen), np.concatenate([of_run.sums for of_run in seen])
+    faults = size_faults(squares, sums, repeated, pairs, risk / 2)
+    return Structure(runs * MESSAGES * first.d, pairs, evidence, 2 / risk, strongest, faults)
 
 
 def _look(schedule: Schedule, key: bytes) -> _Seen:
@@ -102,13 +86,12 @@ def _messages(schedule: Schedule, key: bytes) -> Iterator[tuple[NDArray[np.int64
     """Return messages of rounds from all of the run, each with what it hides."""
     is_trusted, words = schedule.server == "trusted", key_words(key)
     hosts = range(1) if is_trusted else range(schedule.machines)
-    chosen = np.random.default_rng(list(key)).choice(
-        schedule.rounds - 1, MESSAGES // len(hosts), replace=False
-    )
+    rng, count = np.random.default_rng(list(key)), MESSAGES // len(hosts)
+    rounds = (np.sort(rng.choice(schedule.rounds - 1, count, replace=False)) + 1).tolist()
     for machine in hosts:
         machines = Machines(schedule, range(machine, machine + 1), _blank, None if is_trusted else words)
         server = make_server(schedule, Communicator(), words if is_trusted else None)
-        for t in (np.sort(chosen) + 1).tolist():
+        for t in rounds:
             server.round(t, machines, Stopwatch())
             if server.iterates.direction is None:
                 raise RuntimeError("the server took no step")

@@ -52,10 +52,9 @@ class Meeting:
 
     def exchange(self, rank: int, array: NDArray[Any] | None) -> list[Any]:
         """Return what each rank brought, once all have brought theirs."""
-        number = self._exchanges[rank] + 1
+        self._exchanges[rank] = number = self._exchanges[rank] + 1
         brought = self._brought[number % 2]
         brought[rank] = array
-        self._exchanges[rank] = number
         self._pass_on(rank)
         self.wait(rank)
         if min(self._exchanges) < number:
@@ -86,12 +85,7 @@ class Meeting:
 class RecordedRank(Communicator):
     """One of several ranks of this process, with what servers need of a communicator.
 
-    Attributes
-    ----------
-    sent : list of ndarray
-        Copies of all that left this rank, in order.
-    received : list of ndarray
-        Copies of all that reached it.
+    `sent` and `received` are copies of all that left this rank and reached it, in order.
     """
 
     def __init__(self, rank: int, meeting: Meeting) -> None:
@@ -107,9 +101,7 @@ class RecordedRank(Communicator):
     def reduce(self, send: NDArray[np.int64], receive: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """Return the sum of all ranks' arrays on rank 0, and None elsewhere."""
         everyones = self._exchange(send)
-        if self.rank != 0 or receive is None:
-            return None
-        return self._receive_sum(everyones, receive)
+        return None if self.rank != 0 or receive is None else self._receive_sum(everyones, receive)
 
     def bcast(self, array: NDArray[np.float64]) -> None:
         """Overwrite the array on every rank with that of rank 0."""
@@ -125,9 +117,7 @@ class RecordedRank(Communicator):
         return self._meeting.exchange(self.rank, array)
 
     def _receive_sum(self, arrays: list[Any], receive: NDArray[np.int64]) -> NDArray[np.int64]:
-        np.copyto(receive, arrays[0])
-        for array in arrays[1:]:
-            receive += array
+        np.sum(arrays, axis=0, out=receive)
         self.received.append(receive.copy())
         return receive
 
@@ -140,19 +130,8 @@ class RecordedRank(Communicator):
 def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer]:
     """Run an action on some ranks of this process, which take turns, and return their answers.
 
-    An exception on any rank ends all of them, and is raised here.
-
-    Parameters
-    ----------
-    size : int
-        How many ranks.
-    action : callable
-        Takes the rank on which it runs.
-
-    Raises
-    ------
-    OutOfStepError
-        If not all ranks take part in the same exchanges.
+    An exception on any rank ends all of them, and is raised here; that is an OutOfStepError if not all ranks
+    take part in the same exchanges.
     """
     meeting = Meeting(size)
 

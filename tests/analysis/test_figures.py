@@ -5,6 +5,8 @@ or label that went missing and not another rounding of a pixel.
 """
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +19,13 @@ from missing import missing
 from slowly import slow
 
 import mu2mpi
+from mu2mpi.analysis import figures
 from mu2mpi.analysis.figures import draw, image
+from mu2mpi.analysis.figures.catalogue import FIGURES, KINDS
 from mu2mpi.analysis.figures.noise import noise_norm, signal_norm
 from mu2mpi.analysis.figures.scaling import seconds_per_round
 from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import chosen, varying
-from mu2mpi.analysis.kinds import AGAINST, KINDS
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_result
@@ -235,11 +238,28 @@ def test_no_such_figure_or_axis(runs, kind, against):
         draw(kind, runs, against)
 
 
-def every_figure(runs):
-    """Yield each figure with each axis that it may have."""
-    for kind in KINDS:
-        for against in AGAINST.get(kind, (None,)):
-            yield f"{kind}-{against}" if against else kind, kind, against
+def test_every_module_that_draws_is_in_the_catalogue():
+    modules = Path(figures.__file__).parent.glob("[!_]*.py")
+    assert {path.stem for path in modules if "\ndef draw(" in path.read_text()} == set(FIGURES)
+
+
+def test_a_report_leaves_out_what_is_private_or_says_nothing(runs, populations):
+    for members, absent in (
+        (runs, {"errors", "partition", "comparison"}),
+        (populations, {"tradeoff", "partition"}),
+        (populations[:2], {"tradeoff", "partition", "comparison"}),
+        ([*runs, *populations], {"partition"}),
+    ):
+        assert {kind for kind, facts in FIGURES.items() if not facts.reported(members)} == absent
+
+
+def test_the_catalogue_costs_little():
+    script = (
+        "import sys, mu2mpi.analysis.figures.catalogue\n"
+        "print([m for m in ('numpy', 'h5py', 'pydantic', 'matplotlib') if m in sys.modules])"
+    )
+    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert child.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("theme", [LIGHT, *slow(DARK)], ids=["light", "dark"])

@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mu2mpi.analysis.comparison import Line, compare
-from mu2mpi.analysis.figures.style import Theme, add_legend, canvas, handle, plain_log_ticks
+from mu2mpi.analysis.figures.curves import MEASURED, bars_handle, draw_means, plain_log_ticks
+from mu2mpi.analysis.figures.style import Axes, Figure, Theme, canvas, handle, with_legend
 from mu2mpi.results.reader import Summary
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["draw"]
 
@@ -24,32 +22,33 @@ NEAR = 0.25
 """An exponent this near to 3/2, that of noisy minibatch SGD by its theorem, is shown beside it."""
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
+def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     """Draw loss, accuracy, and complexity with fitted exponents; bars are standard deviations over seeds."""
     lines = compare(runs)
     figure, axes = canvas(1, 3, 3.8)
-    colours = theme.colours(len(lines))
-    looks = [{"color": colours[k], "marker": MARKS[k % len(MARKS)]} for k in range(len(lines))]
-    for line, look in zip(lines, looks, strict=True):
-        for panel, values, factor in (
-            (axes[0, 0], line.losses, 1.0),
-            (axes[0, 1], line.accuracies, 100.0),
+    *reached, complexity = axes[0]
+    handles, barred = [], False
+    for k, (line, colour) in enumerate(zip(lines, theme.colours(len(lines)), strict=True)):
+        look = {"color": colour, "marker": MARKS[k % len(MARKS)], "linewidth": 1.0}
+        for panel, values, (_, _, factor) in zip(
+            reached, (line.losses, line.accuracies), MEASURED, strict=True
         ):
-            mean, bars = factor * values.T
-            panel.errorbar(
-                line.gradients, mean, np.nan_to_num(bars), capsize=1.5, elinewidth=0.6, linewidth=1.0, **look
-            )
-        axes[0, 2].plot(line.sizes, line.gradients, linewidth=1.0, **look)
-    for panel, label in zip(axes[0], ("test loss (nats)", "test accuracy (%)", None), strict=True):
-        panel.set_xscale("log")
-        panel.set_xlabel("gradients computed")
-        panel.set_ylabel(label)
-    axes[0, 0].set_yscale("log")
-    plain_log_ticks(axes[0, 0].yaxis, _round_losses(lines))
-    axes[0, 2].set(yscale="log", xlabel="samples |S| = nM", ylabel="gradients computed")
-    _draw_slopes(axes[0, 2], lines, theme)
-    add_legend(figure, _legend(lines, looks, theme))
-    return figure
+            draw_means(panel, line.gradients, values, factor, capsize=1.5, elinewidth=0.6, **look)
+        complexity.plot(line.sizes, line.gradients, **look)
+        grows = "" if math.isnan(line.exponent) else f": {line.exponent:.2f}"
+        handles.append(handle(f"{line.name}{grows}", **look))
+        barred |= bool(np.isfinite(line.losses[:, 1]).any())
+    for panel, (_, label, _) in zip(reached, MEASURED, strict=True):
+        panel.set(xscale="log", xlabel="gradients computed", ylabel=label)
+    reached[0].set_yscale("log")
+    plain_log_ticks(reached[0].yaxis, _round_losses(lines))
+    complexity.set(xscale="log", yscale="log", xlabel="samples |S| = nM", ylabel="gradients computed")
+    fitted = [line for line in lines if not math.isnan(line.exponent)]
+    if fitted:
+        _draw_slopes(complexity, fitted, theme)
+        handles.append(handle("numbers: fitted exponents of |S|", linestyle=""))
+    handles.append(handle("slopes 1 and 3/2", color=theme.ink, **SLOPE))
+    return with_legend(figure, handles + [bars_handle(theme)] * barred)
 
 
 def _round_losses(lines: Sequence[Line]) -> list[float]:
@@ -59,39 +58,17 @@ def _round_losses(lines: Sequence[Line]) -> list[float]:
     return [round(k * step, 1) for k in range(1, 100) if 0.9 * means.min() < k * step < 1.1 * means.max()]
 
 
-def _draw_slopes(panel: Any, lines: Sequence[Line], theme: Theme) -> None:
-    """Draw slope 1 below all lines, and 3/2 above them if one of them is about as steep."""
-    fitted = [line for line in lines if not math.isnan(line.exponent)]
-    if not fitted:
-        return
-    low, high = (choose(fitted, key=lambda line: line.gradients[-1]) for choose in (min, max))
+def _draw_slopes(panel: Axes, lines: Sequence[Line], theme: Theme) -> None:
+    """Draw slope 1 below all lines, and 3/2 above them if the highest of them is about as steep."""
+    low, high = (choose(lines, key=lambda line: line.gradients[-1]) for choose in (min, max))
+    below = {"xytext": (0, -4), "va": "top"}
+    above = {"xytext": (-7, 0), "va": "bottom"}
     for text, slope, line, factor in (("1", 1.0, low, 1 / 1.8), ("3/2", 1.5, high, 1.8)):
         if line is low or abs(line.exponent - slope) < NEAR:
             ends = line.sizes[[0, -1]]
             guide = factor * line.gradients[-1] * (ends / ends[-1]) ** slope
             panel.plot(ends, guide, color=theme.ink, **SLOPE)
-            above = line is high
+            place: dict[str, Any] = above if line is high else below
             panel.annotate(
-                text,
-                (ends[-1], guide[-1]),
-                (-7, 0) if above else (0, -4),
-                textcoords="offset points",
-                ha="right",
-                va="bottom" if above else "top",
-                fontsize=7,
+                text, (ends[-1], guide[-1]), **place, textcoords="offset points", ha="right", fontsize=7
             )
-
-
-def _legend(lines: Sequence[Line], looks: Sequence[dict[str, Any]], theme: Theme) -> list[Any]:
-    handles = []
-    for line, look in zip(lines, looks, strict=True):
-        grows = "" if math.isnan(line.exponent) else f": {line.exponent:.2f}"
-        handles.append(handle(f"{line.name}{grows}", linewidth=1.0, **look))
-    if any(":" in handle.get_label() for handle in handles):
-        handles.append(handle("numbers: fitted exponents of |S|", linestyle=""))
-    handles.append(handle("slopes 1 and 3/2", color=theme.ink, **SLOPE))
-    if any(np.isfinite(line.losses[:, 1]).any() for line in lines):
-        handles.append(
-            handle("bars: ± 1 standard deviation", color=theme.ink, linestyle="", marker="|", markersize=9)
-        )
-    return handles

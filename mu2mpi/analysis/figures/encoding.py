@@ -5,76 +5,70 @@ from dataclasses import dataclass
 from typing import Any
 
 from mu2mpi.analysis.cells import sort_key
-from mu2mpi.analysis.figures.style import DASHES, MARKERS, Theme, handle
+from mu2mpi.analysis.figures.style import DASHES, Theme, dashed, handle
 from mu2mpi.analysis.groups import Group, grouped, in_words, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
 __all__ = ["Encoding", "encode"]
 
-MOST_COLOURS = 7
+MOST_PANELS, MOST_COLOURS = 3, 7
+
+
+class Role:
+    """Settings that choose one thing of how groups look, such as the colour; there may be none."""
+
+    def __init__(self, names: tuple[str, ...], groups: Sequence[Group]) -> None:
+        self.names = names
+        self.levels = sorted({self._level(group) for group in groups}, key=sort_key)
+
+    def of(self, group: Group) -> int:
+        """Return which of its values a group has, as a number from 0."""
+        return self.levels.index(self._level(group))
+
+    def words(self) -> list[str]:
+        """Return what each of its values is called."""
+        return [in_words(dict(zip(self.names, level, strict=True))) for level in self.levels]
+
+    def _level(self, group: Group) -> tuple[Any, ...]:
+        return tuple(group.settings[name] for name in self.names)
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How groups of runs look.
-
-    Attributes
-    ----------
-    groups : list of Group
-        What is drawn.
-    panel, colour, style : tuple of str
-        The settings that choose the panel, the colour, and dashes and marker; any may be empty.
-    theme : Theme
-        The colours.
-    """
+    """How groups of runs look: which panel each is in, and its colour, dashes and marker."""
 
     groups: list[Group]
-    panel: tuple[str, ...]
-    colour: tuple[str, ...]
-    style: tuple[str, ...]
     theme: Theme
+    panel: Role
+    colour: Role
+    style: Role
 
-    def levels(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Return the combinations of some settings that occur, in order; one empty one without settings."""
-        return sorted({tuple(group.settings[n] for n in names) for group in self.groups}, key=sort_key)
-
-    def panel_of(self, group: Group) -> int:
-        """Return the number of the panel that a group belongs to."""
-        return self.levels(self.panel).index(tuple(group.settings[n] for n in self.panel))
-
-    def panel_titles(self) -> list[str]:
-        """Return a title for each panel."""
-        return [in_words(dict(zip(self.panel, level, strict=True))) for level in self.levels(self.panel)]
+    @property
+    def titles(self) -> list[str]:
+        """A title for each panel."""
+        return self.panel.words()
 
     def look(self, group: Group) -> dict[str, Any]:
         """Return colour, dashes and marker of a group, as matplotlib takes them."""
-        colour = self.levels(self.colour).index(tuple(group.settings[n] for n in self.colour))
-        style = self.levels(self.style).index(tuple(group.settings[n] for n in self.style))
+        colour, style = self.colour.of(group), self.style.of(group)
         # Where colours are all there is, markers make up for their loss in grey.
-        mark = style if self.style else colour
-        return {
-            "color": self.theme.colours(len(self.levels(self.colour)))[colour],
-            "linestyle": DASHES[style],
-            "marker": MARKERS[mark % len(MARKERS)],
-        }
+        return {"color": self._colours()[colour], **dashed(style, style if self.style.names else colour)}
 
     def legend(self) -> list[Any]:
         """Return a handle for each colour, and one for each style."""
-        handles = []
-        if self.colour:
-            colours = self.theme.colours(len(self.levels(self.colour)))
-            for k, level in enumerate(self.levels(self.colour)):
-                mark = "" if self.style else MARKERS[k % len(MARKERS)]
-                words = in_words(dict(zip(self.colour, level, strict=True)))
-                handles.append(handle(words, color=colours[k], marker=mark))
-        if self.style:
-            for k, level in enumerate(self.levels(self.style)):
-                words = in_words(dict(zip(self.style, level, strict=True)))
-                handles.append(
-                    handle(words, color=self.theme.ink, linestyle=DASHES[k], marker=MARKERS[k % len(MARKERS)])
-                )
-        return handles
+        colours, styles = (role.words() if role.names else [] for role in (self.colour, self.style))
+        plain = {"marker": ""} if styles else {}
+        return [
+            *(
+                handle(words, **{"color": colour, **dashed(0, k), **plain})
+                for k, (words, colour) in enumerate(zip(colours, self._colours(), strict=False))
+            ),
+            *(handle(words, color=self.theme.ink, **dashed(k, k)) for k, words in enumerate(styles)),
+        ]
+
+    def _colours(self) -> list[Any]:
+        return self.theme.colours(len(self.colour.levels))
 
 
 def encode(
@@ -84,20 +78,10 @@ def encode(
     panel: Sequence[str] = ("server",),
     colour: Sequence[str] = ("rho", "machines"),
 ) -> Encoding:
-    """Choose how groups of runs are told apart.
+    """Choose how groups of runs are told apart, in a theme.
 
-    Parameters
-    ----------
-    runs : sequence of Summary
-        What is to be drawn.
-    theme : Theme
-        The colours.
-    apart : sequence of str, optional
-        Settings that an axis shows, so that they do not part groups.
-    panel : sequence of str, optional
-        Settings that make panels, where they vary.
-    colour : sequence of str, optional
-        Settings of which the first that varies makes colours.
+    Settings in `apart` do not part groups, as an axis shows them; those in `panel` make panels, where they
+    vary; and of those in `colour`, the first that varies makes colours.
 
     Raises
     ------
@@ -109,15 +93,13 @@ def encode(
     rest = [name for name in names if name not in panels]
     colours = tuple([name for name in colour if name in rest][:1] or rest[:1])
     styles = tuple(name for name in rest if name not in colours)
-    encoding = Encoding(grouped(runs, names), panels, colours, styles, theme)
-    for what, shown, most in (
-        (panels, "panels", 3),
-        (colours, "colours", MOST_COLOURS),
-        (styles, "lines", len(DASHES)),
-    ):
-        if len(encoding.levels(what)) > most:
+    groups = grouped(runs, names)
+    roles = [Role(chosen, groups) for chosen in (panels, colours, styles)]
+    limits = {"panels": MOST_PANELS, "colours": MOST_COLOURS, "lines": len(DASHES)}
+    for role, (shown, most) in zip(roles, limits.items(), strict=True):
+        if len(role.levels) > most:
             raise InputError(
-                f"these runs have {len(encoding.levels(what))} values of {', '.join(what)}, too many for "
-                f"{shown}; choose some, for example with --where {what[0]}=..."
+                f"these runs have {len(role.levels)} values of {', '.join(role.names)}, too many for "
+                f"{shown}; choose some, for example with --where {role.names[0]}=..."
             )
-    return encoding
+    return Encoding(groups, theme, *roles)

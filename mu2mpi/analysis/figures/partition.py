@@ -1,41 +1,34 @@
 """Who got what: the share of each class among the samples that each machine spent."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures.style import Theme, canvas, panel_titles
+from mu2mpi.analysis.figures.style import Axes, Figure, Theme, canvas, panel_titles
 from mu2mpi.analysis.groups import grouped, in_words, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_class_counts
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 __all__ = ["draw"]
 
-MOST_PANELS = 4
-MOST_NAMES = 20
+MOST_PANELS, MOST_NAMES = 4, 20
 DECIDING = ("data", "machines", "partition")
 """Settings that decide who gets what, but for the seed."""
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
+def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     """Draw a panel for each partition, with a row a machine and a column a class.
 
     Of runs that differ in the seed or in what does not decide the partition, the first is drawn.
     """
-    names = [name for name in varying(runs) if name in DECIDING]
-    groups = grouped(runs, names)
+    groups = grouped(runs, [name for name in varying(runs) if name in DECIDING])
     if len(groups) > MOST_PANELS:
         raise InputError(f"{len(groups)} partitions are too many for a figure; choose some with --where")
     figure, axes = canvas(1, len(groups), 3.4)
     for panel, group in zip(axes[0], groups, strict=True):
-        counts, labels = read_class_counts(group.runs[0].path)
-        shown = _show(panel, counts, labels)
+        shown = _show(panel, *read_class_counts(group.runs[0].path))
     axes[0, 0].set_ylabel("machine")
     panel_titles(axes[0], [in_words(group.settings) for group in groups])
     figure.colorbar(shown, ax=axes, label="share of the machine's samples", shrink=0.9, aspect=30)
@@ -45,15 +38,13 @@ def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
     return figure
 
 
-def _show(panel: "Axes", counts: NDArray[np.int64], labels: Sequence[str]) -> Any:
+def _show(panel: Axes, counts: NDArray[np.int64], labels: Sequence[str]) -> Any:
     shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
     panel.grid(visible=False)
-    shown = panel.imshow(shares, "viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     panel.set_xlabel("class")
     panel.locator_params(axis="y", integer=True)
+    shown = panel.imshow(shares, "viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     if len(labels) <= MOST_NAMES:
-        slanted = max(map(len, labels)) > 2
-        panel.set_xticks(
-            range(len(labels)), labels, rotation=45 if slanted else 0, ha="right" if slanted else "center"
-        )
+        rotation, side = (45, "right") if max(map(len, labels)) > 2 else (0, "center")
+        panel.set_xticks(range(len(labels)), labels, rotation=rotation, ha=side)
     return shown

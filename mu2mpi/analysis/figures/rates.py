@@ -2,21 +2,17 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.analysis.cells import sort_key
-from mu2mpi.analysis.figures.style import DASHES, Theme, add_legend, canvas, handle, plain_log_ticks
+from mu2mpi.analysis.figures.curves import plain_log_ticks
+from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Theme, canvas, handle, with_legend
 from mu2mpi.analysis.groups import in_words
 from mu2mpi.analysis.rates import AXES, Rate, find_rates
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 __all__ = ["draw"]
-
-ON_AXES = tuple(axis.setting for axis in AXES)
 
 REGIMES = {False: "without noise, where both servers are one algorithm", True: "private"}
 
@@ -26,10 +22,12 @@ SHAPES = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼"}
 LINE = 0.07
 """Height of a line of text, as a share of a panel."""
 
-Look = dict[str, Any]
+BOUND: dict[str, Any] = {"linestyle": ":", "linewidth": 1.0}
+
+Looks = dict[tuple[Any, ...], dict[str, Any]]
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
+def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     """Draw a row of panels for each regime, a column for each axis."""
     rates = find_rates(runs)
     if not rates:
@@ -42,27 +40,26 @@ def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
     figure, panels = canvas(len(regimes), len(axes), 0.8 + 2.6 * len(regimes), sharey="row")
     looks = _looks(rates, theme)
     for row, regime in zip(panels, regimes, strict=True):
-        of_regime = [rate for rate in rates if rate.is_private == regime]
-        for panel, axis in zip(row, axes, strict=True):
-            here = [rate for rate in of_regime if rate.axis == axis]
+        of_axes = [[r for r in rates if r.is_private == regime and r.axis == axis] for axis in axes]
+        for panel, here in zip(row, of_axes, strict=True):
             _check_told_apart(here)
             _draw_panel(panel, here, looks)
         row[0].set_title(REGIMES[regime], loc="left")
         row[0].set_ylabel("excess loss (nats)")
-        lines = max(sum(rate.axis == axis for rate in of_regime) for axis in axes)
-        row[0].set_ylim(*_limits(of_regime, room=LINE * (lines + 1)))
+        lines = max(len(here) for here in of_axes)
+        row[0].set_ylim(*_limits([rate for here in of_axes for rate in here], room=LINE * (lines + 1)))
     for panel, axis in zip(panels[-1], axes, strict=True):
         panel.set_xlabel(f"{axis.symbol}  ({axis.words})")
-    add_legend(figure, _legend(rates, looks, theme))
-    return figure
+    return with_legend(figure, _legend(rates, looks, theme))
 
 
-def _key(rate: Rate) -> tuple[Any, ...]:
+def _key(rate: Rate) -> tuple[tuple[str, Any], ...]:
     """Return what tells a line from another in its panel."""
-    return tuple((name, value) for name, value in rate.settings.items() if name not in ON_AXES)
+    across = [axis.setting for axis in AXES]
+    return tuple((name, value) for name, value in rate.settings.items() if name not in across)
 
 
-def _looks(rates: Sequence[Rate], theme: Theme) -> dict[tuple[Any, ...], Look]:
+def _looks(rates: Sequence[Rate], theme: Theme) -> Looks:
     """Return colours by server, dashes and markers by everything else in which lines differ."""
     keys = {_key(rate): rate.settings["server"] for rate in rates}
     servers = sorted(set(keys.values()), reverse=True)
@@ -71,12 +68,9 @@ def _looks(rates: Sequence[Rate], theme: Theme) -> dict[tuple[Any, ...], Look]:
     others = sorted(set(rest.values()), key=sort_key)
     if len(others) > len(DASHES):
         raise InputError("these runs differ in too much for one figure; choose some with --where")
+    lines = dict(zip(others, zip(DASHES, SHAPES, strict=True), strict=False))
     return {
-        key: {
-            "color": colours[server],
-            "linestyle": DASHES[others.index(rest[key])],
-            "marker": list(SHAPES)[others.index(rest[key])],
-        }
+        key: {"color": colours[server], "linestyle": lines[rest[key]][0], "marker": lines[rest[key]][1]}
         for key, server in keys.items()
     }
 
@@ -93,7 +87,7 @@ def _check_told_apart(rates: Sequence[Rate]) -> None:
                 )
 
 
-def _draw_panel(panel: Any, rates: Sequence[Rate], looks: dict[tuple[Any, ...], Look]) -> None:
+def _draw_panel(panel: Axes, rates: Sequence[Rate], looks: Looks) -> None:
     """Draw the worst mean at each point, the theorem's bound, each problem by itself, and exponents."""
     if not rates:
         panel.set_axis_off()
@@ -101,18 +95,15 @@ def _draw_panel(panel: Any, rates: Sequence[Rate], looks: dict[tuple[Any, ...], 
     panel.set(xscale="log", yscale="log")
     for k, rate in enumerate(rates):
         look = looks[_key(rate)]
+        colour = look["color"]
         panel.plot(rate.values, rate.worst, **look)
-        panel.plot(rate.values, rate.bounds, ":", color=look["color"], linewidth=1.0)
+        panel.plot(rate.values, rate.bounds, color=colour, **BOUND)
         if len(rate.means) > 1:
-            panel.plot(rate.values, rate.means.T, color=look["color"], linewidth=0.5, alpha=0.3)
+            panel.plot(rate.values, rate.means.T, color=colour, linewidth=0.5, alpha=0.3)
         exponent = f"{rate.exponent:.2f} [{rate.low:.2f}, {rate.high:.2f}] ({Fraction(rate.theorem)})"
-        panel.annotate(
-            f"{SHAPES[look['marker']]} {exponent}".replace("-", "−"),
-            (0.02, 0.02 + LINE * (len(rates) - 1 - k)),
-            xycoords="axes fraction",
-            color=look["color"],
-            fontsize=5.6,
-        )
+        place = 0.02, 0.02 + LINE * (len(rates) - 1 - k)
+        text = f"{SHAPES[look['marker']]} {exponent}".replace("-", "−")
+        panel.annotate(text, place, xycoords="axes fraction", color=colour, fontsize=5.6)
     plain_log_ticks(panel.xaxis, sorted({value for rate in rates for value in rate.values}))
 
 
@@ -123,17 +114,13 @@ def _limits(rates: Sequence[Rate], room: float) -> tuple[float, float]:
     return float(low * (low / high) ** (room / (1 - room))), float(high)
 
 
-def _legend(rates: Sequence[Rate], looks: dict[tuple[Any, ...], Look], theme: Theme) -> list[Any]:
-    names = [
-        name
-        for name in rates[0].settings
-        if name not in ON_AXES and len({rate.settings.get(name) for rate in rates}) > 1
-    ]
+def _legend(rates: Sequence[Rate], looks: Looks, theme: Theme) -> list[Any]:
+    differ = {name for name, _ in next(iter(looks)) if len({dict(key).get(name) for key in looks}) > 1}
     handles = [
-        handle(in_words({name: dict(key)[name] for name in names}) or "measured", **look)
+        handle(in_words({name: value for name, value in key if name in differ}) or "measured", **look)
         for key, look in looks.items()
     ]
-    handles.append(handle("the theorem's bound", color=theme.ink, linestyle=":", linewidth=1.0))
+    handles.append(handle("the theorem's bound", color=theme.ink, **BOUND))
     if any(len(rate.means) > 1 for rate in rates):
         handles.append(handle("single problems", color=theme.ink, linewidth=0.5, alpha=0.5))
     handles.append(handle("fitted exponent [95 %] (theorem's)", color=theme.ink, linestyle="", marker="o"))

@@ -1,22 +1,22 @@
 """Time per round against the number of ranks: strong scaling beside weak scaling."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mu2mpi.analysis.cells import estimate
-from mu2mpi.analysis.figures.style import DASHES, MARKERS, Theme, add_legend, canvas, handle, plain_log_ticks
+from mu2mpi.analysis.figures.curves import draw_means, plain_log_ticks
+from mu2mpi.analysis.figures.style import Figure, Theme, canvas, dashed, handle, with_legend
 from mu2mpi.analysis.groups import in_words, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 __all__ = ["draw", "seconds_per_round"]
 
 Series = dict[tuple[Any, ...], dict[int, list[float]]]
+
+IDEAL: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
 
 
 def seconds_per_round(run: Summary) -> float:
@@ -25,59 +25,44 @@ def seconds_per_round(run: Summary) -> float:
     return seconds / (run.experiment.rounds or 1)
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
+def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     """Draw a panel for runs of equal M, and one for runs of equal M per rank; ideal scaling is dotted."""
     names = [name for name in varying(runs) if name not in ("machines", "rounds")]
-    strong = _series(runs, names, lambda run: run.experiment.machines)
+    strong = _series(runs, names, lambda run: run.experiment.machines or 0)
     weak = _series(runs, names, lambda run: (run.experiment.machines or 0) / run.figures["ranks"])
-    panels = [
-        (title, series, word, slope)
-        for title, series, word, slope in (
-            ("strong scaling: the same machines on more ranks", strong, "M = {:,}", -1),
-            ("weak scaling: more machines on more ranks", weak, "M = {:g} per rank", 0),
-        )
-        if series
-    ]
+    both = (
+        ("strong scaling: the same machines on more ranks", strong, "M = {:,}", -1.0),
+        ("weak scaling: more machines on more ranks", weak, "M = {:g} per rank", 0.0),
+    )
+    panels = [panel for panel in both if panel[1]]
     if not panels:
         raise InputError(
             "scaling needs runs of the same machines, or of the same machines per rank, on different numbers "
             "of ranks, such as those of jobs/scaling.sbatch"
         )
     figure, axes = canvas(1, len(panels), 3.3, sharey=True)
-    colours = iter(theme.colours(sum(len(series) for _, series, _, _ in panels)))
+    colours = theme.colours(sum(len(series) for _, series, _, _ in panels))
     legend: list[Any] = []
     for panel, (title, series, word, slope) in zip(axes[0], panels, strict=True):
         for (machines, *others), points in series.items():
             k = len(legend)
-            look = {"color": next(colours), "marker": MARKERS[k % len(MARKERS)]}
-            look["linestyle"] = DASHES[k % len(DASHES)]
-            _draw_line(panel, points, slope, look, theme)
-            words = [word.format(machines), *in_words(dict(zip(names, others, strict=True))).split(", ")]
+            look = {"color": colours[k], **dashed(k, k)}
+            ranks, times = np.array(list(points)), [estimate(times) for times in points.values()]
+            draw_means(panel, ranks, times, **look)
+            panel.plot(ranks, times[0].mean * (ranks / ranks[0]) ** slope, color=theme.ink, **IDEAL)
+            words = [word.format(machines), in_words(dict(zip(names, others, strict=True)))]
             legend.append(handle(", ".join(filter(None, words)), **look))
         panel.set_title(title, loc="left")
         panel.set(xscale="log", yscale="log", xlabel="MPI ranks")
         plain_log_ticks(panel.xaxis, sorted({ranks for points in series.values() for ranks in points}))
     axes[0, 0].set_ylabel("time per round (ms)")
-    legend.append(handle("ideal", color=theme.ink, linestyle=":", linewidth=0.9))
-    add_legend(figure, legend)
-    return figure
+    return with_legend(figure, [*legend, handle("ideal", color=theme.ink, **IDEAL)])
 
 
-def _series(runs: Sequence[Summary], names: Sequence[str], of: Callable[[Summary], Any]) -> Series:
-    """Return milliseconds by ranks, for each value of `of` and of the settings, where ranks differ."""
+def _series(runs: Sequence[Summary], names: Sequence[str], shared: Callable[[Summary], Any]) -> Series:
+    """Return milliseconds by ranks for each value of `shared` and of the settings, where ranks differ."""
     series: Series = {}
     for run in runs:
-        key = (of(run), *(run.row()[name] for name in names))
-        points = series.setdefault(key, {})
+        points = series.setdefault((shared(run), *(run.row()[name] for name in names)), {})
         points.setdefault(int(run.figures["ranks"]), []).append(1e3 * seconds_per_round(run))
     return {key: dict(sorted(points.items())) for key, points in sorted(series.items()) if len(points) > 1}
-
-
-def _draw_line(
-    panel: Any, points: dict[int, list[float]], slope: int, look: dict[str, Any], theme: Theme
-) -> None:
-    ranks = np.array(list(points))
-    found = [estimate(times) for times in points.values()]
-    means, bars = np.array([e.mean for e in found]), np.nan_to_num([e.deviation for e in found])
-    panel.errorbar(ranks, means, bars, capsize=2.5, elinewidth=0.9, **look)
-    panel.plot(ranks, means[0] * (ranks / ranks[0]) ** float(slope), ":", color=theme.ink, linewidth=0.9)

@@ -3,17 +3,22 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from mu2mpi.analysis.extra import needed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+else:
+    # matplotlib takes long, and may be missing until something is drawn.
+    Axes = Figure = Any
 
-__all__ = ["DARK", "LIGHT", "Theme", "add_legend", "canvas", "handle", "styled"]
+__all__ = [
+    "DARK", "DASHES", "HATCHES", "LIGHT", "WIDTH", "Axes", "Figure", "Theme", "canvas", "dashed", "handle",
+    "panel_titles", "styled", "with_legend",
+]  # fmt: skip
 
 WIDTH = 7.0
 """Inches: two columns of a paper."""
@@ -27,43 +32,23 @@ HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo")
 
 SETTINGS = {
     # The font that comes with matplotlib, so that a figure is the same everywhere.
-    "font.family": "DejaVu Sans",
-    "font.size": 8.5,
-    "axes.titlesize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.linewidth": 0.5,
-    "grid.alpha": 0.25,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 3.6,
-    "legend.frameon": False,
-    "legend.handlelength": 3.0,
-    "hatch.linewidth": 0.5,
-    "savefig.dpi": 200,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "mu2mpi",
-    "pdf.fonttype": 42,
-}
+    "font.family": "DejaVu Sans", "font.size": 8.5, "axes.titlesize": 9,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
+    "grid.linewidth": 0.5, "grid.alpha": 0.25, "hatch.linewidth": 0.5,
+    "lines.linewidth": 1.4, "lines.markersize": 3.6, "legend.frameon": False, "legend.handlelength": 3.0,
+    "savefig.dpi": 200, "svg.fonttype": "path", "svg.hashsalt": "mu2mpi", "pdf.fonttype": 42,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours for one kind of background.
-
-    Attributes
-    ----------
-    ink, paper : str
-        Colours of text and of the background.
-    first, last : float
-        Part of the colour map viridis, whose lightness grows steadily, that stands out from the paper.
-    """
+    """Colours for one kind of background."""
 
     ink: str
     paper: str
     first: float
     last: float
+    """From `first` to here, viridis, whose lightness grows steadily, stands out from the paper."""
 
     def colours(self, count: int) -> list[Any]:
         """Return colours whose order is that of their lightness."""
@@ -90,7 +75,7 @@ def styled(theme: Theme) -> Iterator[None]:
         yield
 
 
-def canvas(rows: int, columns: int, height: float, **options: Any) -> tuple["Figure", Any]:
+def canvas(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, Any]:
     """Return a new figure of full width and its axes, shape (rows, columns)."""
     figure = needed("matplotlib.figure").Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
@@ -101,25 +86,25 @@ def handle(label: str, **style: Any) -> Any:
     return needed("matplotlib.lines").Line2D([], [], label=label, **style)
 
 
-def add_legend(figure: "Figure", handles: Sequence[Any]) -> None:
+def dashed(style: int, mark: int) -> dict[str, Any]:
+    """Return dashes and marker of these numbers, over again where there are no more."""
+    return {"linestyle": DASHES[style % len(DASHES)], "marker": MARKERS[mark % len(MARKERS)]}
+
+
+def with_legend(figure: Figure, handles: Sequence[Any]) -> Figure:
     """Put a legend below the axes, where it covers no data, in as many columns as fit."""
-    labels = [handle.get_label() for handle in handles]
+    lengths = [len(handle.get_label()) + 10 for handle in handles]
     for columns in range(len(handles), 0, -1):
         # As matplotlib fills them: one after the other, the first ones longer by one.
-        parts = np.array_split(labels, columns)
-        if columns == 1 or sum(max(map(len, part)) + 10 for part in parts) <= LETTERS:
+        rows, longer = divmod(len(handles), columns)
+        starts = [k * rows + min(k, longer) for k in range(columns + 1)]
+        if columns == 1 or sum(max(lengths[start:end]) for start, end in pairwise(starts)) <= LETTERS:
             figure.legend(handles=handles, loc="outside lower center", ncols=columns)
-            return
+            break
+    return figure
 
 
-def plain_log_ticks(axis: Any, values: Sequence[float]) -> None:
-    """Label a logarithmic axis at the values that occur, as ordinary numbers."""
-    axis.set_major_locator(needed("matplotlib.ticker").FixedLocator(values))
-    axis.set_major_formatter(needed("matplotlib.ticker").FuncFormatter(lambda value, _: f"{value:,.4g}"))
-    axis.set_minor_locator(needed("matplotlib.ticker").NullLocator())
-
-
-def panel_titles(axes: "Sequence[Axes]", titles: Sequence[str]) -> None:
+def panel_titles(axes: Sequence[Axes], titles: Sequence[str]) -> None:
     """Give each panel its title, at the left."""
     for panel, title in zip(axes, titles, strict=True):
         panel.set_title(title, loc="left")

@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures.style import WIDTH, Theme, canvas
+from mu2mpi.analysis.figures.style import WIDTH, Figure, Theme, canvas
 from mu2mpi.analysis.groups import in_words
 from mu2mpi.results.reader import Summary, read_result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["draw"]
 
@@ -20,7 +18,7 @@ MAP = "cividis"
 """Made for the colour-blind; its lightness grows steadily, so it reads in grey as well."""
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
+def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     """Draw an image for each class, or one strip a class where the features are no square image.
 
     Of several runs, the one with the smallest loss is drawn; its settings stand above.
@@ -30,27 +28,34 @@ def draw(runs: Sequence[Summary], theme: Theme) -> "Figure":
     side = math.isqrt(x.shape[1])
     limit = float(np.abs(x).max()) or 1.0
     is_image = side * side == x.shape[1] and side > 1 and len(x) <= MOST_CLASSES
-    if is_image:
-        columns = min(5, len(x))
-        rows = -(-len(x) // columns)
-        figure, axes = canvas(rows, columns, WIDTH / columns * rows * 0.86 + 0.5)
-        for panel in axes.flat:
-            panel.set_axis_off()
-        for k, panel in zip(range(len(x)), axes.flat, strict=False):
-            shown = panel.imshow(x[k].reshape(side, side), MAP, vmin=-limit, vmax=limit)
-            panel.set_title(f"class {k}", pad=3)
-        label = "weight of a pixel (no unit); bias not shown"
-        figure.colorbar(shown, ax=axes, label=label, shrink=0.9, aspect=30)
-    else:
-        figure, axes = canvas(1, 1, 3.0)
-        panel = axes[0, 0]
-        panel.grid(visible=False)
-        shown = panel.imshow(x, MAP, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
-        panel.set_xlabel("feature")
-        panel.set_ylabel("class")
-        figure.colorbar(shown, ax=panel, label="weight (no unit); bias not shown")
+    colours: dict[str, Any] = {"cmap": MAP, "vmin": -limit, "vmax": limit}
+    figure = _images(x.reshape(-1, side, side), colours) if is_image else _strips(x, colours)
     names = ("data", "server", "machines", "rounds", "rho", "diameter", "seed")
     settings = {name: value for name, value in run.experiment.settings().items() if name in names}
     which = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
     figure.suptitle(f"$x_T$: {in_words(settings)}{which}", fontsize=9)
+    return figure
+
+
+def _images(x: NDArray[np.float64], colours: dict[str, Any]) -> Figure:
+    columns = min(5, len(x))
+    rows = -(-len(x) // columns)
+    figure, axes = canvas(rows, columns, WIDTH / columns * rows * 0.86 + 0.5)
+    for panel in axes.flat:
+        panel.set_axis_off()
+    for k, panel in zip(range(len(x)), axes.flat, strict=False):
+        shown = panel.imshow(x[k], **colours)
+        panel.set_title(f"class {k}", pad=3)
+    label = "weight of a pixel (no unit); bias not shown"
+    figure.colorbar(shown, ax=axes, label=label, shrink=0.9, aspect=30)
+    return figure
+
+
+def _strips(x: NDArray[np.float64], colours: dict[str, Any]) -> Figure:
+    figure, axes = canvas(1, 1, 3.0)
+    panel = axes[0, 0]
+    panel.grid(visible=False)
+    panel.set(xlabel="feature", ylabel="class")
+    shown = panel.imshow(x, aspect="auto", interpolation="nearest", **colours)
+    figure.colorbar(shown, ax=panel, label="weight (no unit); bias not shown")
     return figure

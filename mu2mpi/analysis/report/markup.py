@@ -35,14 +35,14 @@ def table(
 ) -> str:
     """Return a table that scrolls by itself where it is wider than the page, below its caption."""
     head = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in header)
-    bodies = "".join(f"<tbody>{''.join(_row(row) for row in block)}</tbody>" for block in blocks)
-    above = paragraph(caption, "soft") if caption else ""
+    bodies = "".join(
+        "<tbody>"
+        + "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>" for row in block)
+        + "</tbody>"
+        for block in blocks
+    )
     table = f'<table class="{escaped(kind)}"><thead><tr>{head}</tr></thead>{bodies}</table>'
-    return f'{above}<div class="wide">{table}</div>'
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in cells) + "</tr>"
+    return f'{paragraph(caption, "soft") if caption else ""}<div class="wide">{table}</div>'
 
 
 def picture(light: bytes, dark: bytes, caption: str) -> str:

@@ -12,6 +12,24 @@ from mu2mpi.results.reader import Summary
 
 __all__ = ["build_report"]
 
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<style>
+{style}</style></head>
+<body>
+<header><h1>{title}</h1>
+<p class="soft">Made by mu2mpi {version} from result files alone.</p>
+<nav>{links}</nav></header>
+<main>
+{sections}
+</main>
+</body></html>
+"""
+
 
 def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
     """Return a page of HTML that needs nothing else: no network, no other file, no script.
@@ -41,31 +59,14 @@ def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
         "How to repeat it": repeat(kept),
     }
     present = {title: body for title, body in sections.items() if body}
-    links = "".join(f'<a href="#{_anchor(title)}">{title}</a>' for title in present)
+    anchors = {title: title.lower().replace(" ", "-") for title in present}
     data = ", ".join(sorted({run.experiment.data for run in kept}))
-    title = f"DP-μ²-FL on {data}: {len(once):,} run{'s' if len(once) > 1 else ''}"
+    title = escaped(f"DP-μ²-FL on {data}: {len(once):,} run{'s' if len(once) > 1 else ''}")
     style = importlib.resources.files("mu2mpi.analysis.report").joinpath("report.css").read_text("utf-8")
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en">',
-            '<head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escaped(title)}</title>",
-            '<link rel="icon" href="data:,">',
-            f"<style>\n{style}</style></head>",
-            "<body>",
-            f"<header><h1>{escaped(title)}</h1>",
-            f'<p class="soft">Made by mu2mpi {__version__} from result files alone.</p>',
-            f"<nav>{links}</nav></header>",
-            "<main>",
-            *(section(title, _anchor(title), body) for title, body in present.items()),
-            "</main>",
-            "</body></html>",
-            "",
-        ]
+    return PAGE.format(
+        title=title,
+        style=style,
+        version=__version__,
+        links="".join(f'<a href="#{anchor}">{title}</a>' for title, anchor in anchors.items()),
+        sections="\n".join(section(title, anchors[title], body) for title, body in present.items()),
     )
-
-
-def _anchor(title: str) -> str:
-    return title.lower().replace(" ", "-")

@@ -11,14 +11,16 @@ import tomli_w
 
 from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text
 from mu2mpi.analysis.figures import draw, image
+from mu2mpi.analysis.figures.catalogue import FIGURES
 from mu2mpi.analysis.figures.style import DARK, LIGHT
-from mu2mpi.analysis.groups import Group, grouped, varying
-from mu2mpi.analysis.kinds import KINDS
+from mu2mpi.analysis.groups import grouped, varying
 from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
 from mu2mpi.analysis.show import TEST_SHARE, rounded_up
 from mu2mpi.analysis.tables import grid, legend
 from mu2mpi.analysis.together import Release, together
 from mu2mpi.config.experiment import Experiment, option_fields
+from mu2mpi.data.sources.digits import Digits
+from mu2mpi.data.sources.mnist import FILES
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import find
@@ -44,47 +46,39 @@ EXCESS = (
     "says nothing; or the model is too large for the search."
 )
 
-PRIVATE = ("partition",)
-"""Figures of diagnostics, which the guarantee does not cover; a page is made to be shown around."""
+SIZES = {"mnist": FILES[0].shape[0], "digits": Digits.training_samples}
+"""Training samples of built-in data, which no setting tells."""
 
 
 def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
     """Return the settings of all runs, where they ran, and what was left out."""
-    described = [[name, ", ".join(values), _meaning(name)] for name, values in _settings(runs).items()]
+    settings = []
+    for name, field in option_fields().items():
+        values = [group.settings[name] for group in grouped(runs, [name])]
+        if values != [None]:
+            # Without the choices and the default, with which the help goes on.
+            meaning = re.split(r"[:;\[]", str(field.description))[0].strip()
+            settings.append([name, ", ".join(map(number_text, values)), meaning])
     facts = read_result(runs[-1].path).environment
     names = ("mu2mpi_version", "hosts", "mpi_library", "processor", "python_version", "numpy_version")
-    where = [[name, str(facts[name])] for name in names if name in facts]
     ranks = sorted({int(run.figures["ranks"]) for run in runs})
-    times = [run.figures["elapsed_seconds"] for run in runs]
+    seconds = sum(run.figures["elapsed_seconds"] for run in runs)
     # Published files hold no times.
-    took = "" if any(map(math.isnan, times)) else f"; {sum(times):,.0f} seconds of rounds in all"
+    took = "" if math.isnan(seconds) else f"; {seconds:,.0f} seconds of rounds in all"
     created = sorted(run.created for run in runs)
     parts = [
-        table(["setting", "values", "meaning"], [described], kind="prose"),
+        table(["setting", "values", "meaning"], [settings], kind="prose"),
         paragraph(
             f"{len(runs):,} result files, written from {created[0][:16]} to {created[-1][:16]} UTC, on "
             f"{', '.join(map(str, ranks))} MPI rank{'s' if ranks != [1] else ''}{took}."
         ),
-        table(["where the last one ran", ""], [where]),
+        table(
+            ["where the last one ran", ""], [[[name, str(facts[name])] for name in names if name in facts]]
+        ),
     ]
     if remarks:
         parts += [paragraph(f"{len(remarks):,} files were left out:", "warn"), bullets(remarks)]
     return "\n".join(parts)
-
-
-def _meaning(name: str) -> str:
-    """Return what a setting is, without the choices and the default that its help goes on with."""
-    return re.split(r"[:;\[]", str(option_fields()[name].description))[0].strip()
-
-
-def _settings(runs: Sequence[Summary]) -> dict[str, list[str]]:
-    """Return every setting that occurs, with its values in order."""
-    settings = {}
-    for name in option_fields():
-        values = [group.settings[name] for group in grouped(runs, [name])]
-        if values != [None]:
-            settings[name] = [number_text(value) for value in values]
-    return settings
 
 
 def results(runs: Sequence[Summary], layout: Layout) -> str:
@@ -94,26 +88,19 @@ def results(runs: Sequence[Summary], layout: Layout) -> str:
 
 
 def figures(runs: Sequence[Summary]) -> str:
-    """Return all figures that these runs allow but `PRIVATE` ones, and say why others are not there."""
+    """Return all figures that these runs allow and that may be shown, and say why others are not there."""
     parts, absent = [], []
-    for kind, meaning in KINDS.items():
-        if kind in PRIVATE:
-            continue
-        if kind == "tradeoff" and len({run.experiment.rho for run in runs}) == 1:
-            continue
-        if kind == "comparison" and len({run.experiment.chosen_method.title for run in runs}) == 1:
-            continue
-        if kind == "errors" and all(run.experiment.data != "population" for run in runs):
+    for name, kind in FIGURES.items():
+        if not kind.reported(runs):
             continue
         try:
-            pictures = [image(draw(kind, runs, theme=theme), "svg", theme) for theme in (LIGHT, DARK)]
+            light, dark = (image(draw(name, runs, theme=theme), "svg", theme) for theme in (LIGHT, DARK))
         except InputError as error:
             if "mu2mpi[analysis]" in str(error):
                 raise
-            absent.append(f"{kind}: {error}")
+            absent.append(f"{name}: {error}")
         else:
-            light, dark = pictures
-            parts.append(picture(light, dark, f"{meaning[0].upper()}{meaning[1:]}."))
+            parts.append(picture(light, dark, f"{kind.meaning[0].upper()}{kind.meaning[1:]}."))
     if absent:
         parts += [paragraph("Not drawn:", "soft"), bullets(absent)]
     return "\n".join(parts)
@@ -122,12 +109,8 @@ def figures(runs: Sequence[Summary]) -> str:
 def privacy(runs: Sequence[Summary], files: Sequence[Summary]) -> str:
     """Say in words what the releases reveal, to whom, and what the guarantee does not cover.
 
-    Parameters
-    ----------
-    runs : sequence of Summary
-        Each run once.
-    files : sequence of Summary
-        All of them, also those that repeat a run: whether what they sent is the same, their models tell.
+    Each run is in `runs` once. Those that repeat one are in `files`, too: whether what they sent is the same,
+    their models tell.
     """
     noisy = [run for run in runs if math.isfinite(run.experiment.rho)]
     parts = []
@@ -137,16 +120,17 @@ def privacy(runs: Sequence[Summary], files: Sequence[Summary]) -> str:
     if not noisy:
         return "\n".join(parts)
     seen: dict[str, str] = {}
-    for server, run in sorted(
-        ((run.experiment.server, run) for run in noisy), key=lambda pair: pair[0] == "trusted"
-    ):
-        mechanism, title = _mechanism(run), f"{server.capitalize()} server"
-        if not mechanism.shows_messages:
-            title = run.experiment.chosen_method.title.partition(" (")[0]
+    for run in sorted(noisy, key=lambda run: run.experiment.server == "trusted"):
+        server, mechanism = run.experiment.server, _mechanism(run)
+        title = (
+            f"{server.capitalize()} server"
+            if mechanism.shows_messages
+            else run.experiment.chosen_method.title
+        )
         seen.setdefault(mechanism.who_sees(server), title)
     for who, title in seen.items():
         parts.append(paragraph(f"{title}. {who} learns at most this {GUARANTEE}"))
-    rows = [_claims(group) for group in grouped(noisy, ["server", "method", "rho", "delta"])]
+    rows = [_claims(group.runs[0]) for group in grouped(noisy, ["server", "method", "rho", "delta"])]
     header = ["server", "ρ", "δ", "ε by the paper's lemma", "ε exactly"]
     parts.append(table(header, [rows], "What one run reveals at most; rounded up."))
     parts += ["<h3>What the guarantee does not cover</h3>", bullets(_not_covered(noisy, files))]
@@ -158,11 +142,10 @@ def _mechanism(run: Summary) -> type[Mechanism]:
     return mechanism
 
 
-def _claims(group: Group) -> list[str]:
-    """Return what a run of a group reveals at most; where there is no rho, the accountant is named."""
-    run = group.runs[0]
-    experiment, figures, mechanism = run.experiment, run.figures, _mechanism(run)
-    claims = experiment.rho, figures["epsilon_paper"], figures["epsilon_exact"]
+def _claims(run: Summary) -> list[str]:
+    """Return what a run reveals at most; where there is no rho, the accountant is named."""
+    experiment, mechanism = run.experiment, _mechanism(run)
+    claims = experiment.rho, run.figures["epsilon_paper"], run.figures["epsilon_exact"]
     rho, lemma, exactly = map(rounded_up, claims)
     if mechanism.spends != "rho":
         rho, lemma, exactly = "none", "–", f"{exactly} ({mechanism.name})"
@@ -199,22 +182,14 @@ def theory(runs: Sequence[Summary]) -> str:
     if not known:
         return ""
     names = list(dict.fromkeys(["server", "rho", "machines", *varying(known)]))
-    rows = [
-        [
-            *(number_text(value) for value in group.settings.values()),
-            _number(group, "minimum_loss", "{:.4f}"),
-            _number(group, "excess_loss", "{:.4g}"),
-            _number(group, "excess_loss_bound", "{:.4g}"),
-        ]
-        for group in grouped(known, names)
-    ]
+    measured = {"minimum_loss": "{:.4f}", "excess_loss": "{:.4g}", "excess_loss_bound": "{:.4g}"}
+    rows = []
+    for group in grouped(known, names):
+        means = {name: estimate([run.figures[name] for run in group.runs]).mean for name in measured}
+        numbers = ["–" if math.isnan(mean) else measured[name].format(mean) for name, mean in means.items()]
+        rows.append([*map(number_text, group.settings.values()), *numbers])
     header = [*names, "smallest loss", "excess loss, measured", "theorem: at most"]
     return paragraph(EXCESS) + table(header, [rows], "In nats; means over seeds.")
-
-
-def _number(group: Group, name: str, style: str) -> str:
-    mean = estimate([run.figures[name] for run in group.runs]).mean
-    return "–" if math.isnan(mean) else style.format(mean)
 
 
 def repeat(runs: Sequence[Summary]) -> str:
@@ -224,13 +199,10 @@ def repeat(runs: Sequence[Summary]) -> str:
     unseeded = any(experiment.seed is None for experiment in experiments)
     remark = " Runs without a seed draw new noise." if unseeded else ""
     if sweep is not None:
-        one = len(experiments) == 1
-        command = (
-            "mu2mpi run --config experiment.toml --output runs/again.h5"
-            if one
-            else "mpirun -n 2 mu2mpi sweep sweep.toml --output runs/again"
-        )
-        name = "experiment.toml" if one else "sweep.toml"
+        name, command = "sweep.toml", "mpirun -n 2 mu2mpi sweep sweep.toml --output runs/again"
+        if len(experiments) == 1:
+            name = "experiment.toml"
+            command = "mu2mpi run --config experiment.toml --output runs/again.h5"
         text = f"Save these lines as {name}, and run the command below, on any number of ranks.{remark}"
         return "\n".join([paragraph(text), code(sweep.strip()), code(command)])
     shown = [code(experiment.to_toml().strip()) for experiment in experiments[:MOST_EXPERIMENTS]]
@@ -250,17 +222,11 @@ def _as_sweep(experiments: Sequence[Experiment]) -> str | None:
     if len({frozenset(row) for row in rows}) > 1:
         return None
     lists: dict[str, list[Any]] = {name: sorted({row[name] for row in rows}) for name in rows[0]}
-    if _rounds_follow(rows):
+    # Rounds that are those by default, for each number of machines, need no list.
+    by_default = (SIZES.get(row["data"], row.get("samples", 0)) // row["machines"] for row in rows)
+    if len(lists["rounds"]) > 1 and [row["rounds"] for row in rows] == list(by_default):
         del lists["rounds"]
     combinations = {tuple(row[name] for name in lists) for row in rows}
     if combinations != set(product(*lists.values())) or len(combinations) < len(rows):
         return None
     return tomli_w.dumps({name: values if len(values) > 1 else values[0] for name, values in lists.items()})
-
-
-def _rounds_follow(rows: Sequence[dict[str, Any]]) -> bool:
-    """Return whether the rounds are those that the number of machines gives by default on MNIST or digits."""
-    samples = {"mnist": 60_000, "digits": 1437}
-    return len({row["rounds"] for row in rows}) > 1 and all(
-        row["rounds"] == samples.get(row["data"], row.get("samples", 0)) // row["machines"] for row in rows
-    )

@@ -1,0 +1,89 @@
+"""Which figures there are, each drawn by the module of its name; imports little, as the help names them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mu2mpi.errors import InputError
+
+__all__ = ["AGAINST", "FIGURES", "KINDS", "LOSSES", "TIMES", "Kind", "check_kind", "suffix_of"]
+
+LOSSES, TIMES = ("test_loss", "test loss"), ("elapsed_seconds", "times")
+"""What a published file may be without, by its name in a summary and in words."""
+
+SUFFIXES = ("png", "svg", "pdf")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What there is to know of a figure beside how it is drawn."""
+
+    meaning: str
+    against: tuple[str, ...] = ()
+    """What may be on the horizontal axis, the default first; empty where there is no choice."""
+    needs: tuple[str, str] | None = None
+    """What it cannot do without: `LOSSES` or `TIMES`."""
+    reported: Callable[[Sequence[Any]], bool] = lambda runs: True
+    """Whether it is on a report of these summaries, which is made to be shown around."""
+
+
+def _differ(*names: str) -> Callable[[Sequence[Any]], bool]:
+    """Return what finds out whether runs differ in one of these settings."""
+    return lambda runs: len({tuple(getattr(run.experiment, name) for name in names) for run in runs}) > 1
+
+
+FIGURES = {
+    "history": Kind(
+        "loss and accuracy along a run, with a band over seeds",
+        against=("round", "samples", "gradient_evaluations"),
+        needs=LOSSES,
+    ),
+    "tradeoff": Kind(
+        "loss and accuracy against privacy, a line for each M and server",
+        against=("rho", "epsilon"),
+        needs=LOSSES,
+        reported=_differ("rho"),
+    ),
+    "weights": Kind("the rows of x_T as images"),
+    "errors": Kind(
+        "error of the estimates d_t of the gradient along a run, before noise",
+        reported=lambda runs: any(run.experiment.data == "population" for run in runs),
+    ),
+    "noise": Kind("norms of signal and noise in what is released"),
+    "timing": Kind("where the time goes, by phase and rank", needs=TIMES),
+    "scaling": Kind("time per round against the number of ranks", needs=TIMES),
+    # A diagnostic, which the guarantee does not cover.
+    "partition": Kind("which share of each class each machine got", reported=lambda runs: False),
+    "comparison": Kind(
+        "methods at equal privacy: loss and accuracy against gradients computed, and these against the "
+        "number of samples, with fitted exponents",
+        needs=LOSSES,
+        reported=_differ("method", "estimator", "query"),
+    ),
+    "rates": Kind("excess loss against n, M, d and rho, with exponents beside the theorem's"),
+}
+"""By name, in the order in which the help and a report have them."""
+
+KINDS = {name: kind.meaning for name, kind in FIGURES.items()}
+AGAINST = {name: kind.against for name, kind in FIGURES.items() if kind.against}
+
+
+def check_kind(kind: str, against: str | None) -> None:
+    """Raise an InputError unless there is such a figure, with such a horizontal axis."""
+    if kind not in FIGURES:
+        raise InputError(f"there is no figure {kind!r}; the figures are {', '.join(FIGURES)}")
+    axes = FIGURES[kind].against
+    if against is not None and against not in axes:
+        choice = f"is drawn against {' or '.join(axes)}" if axes else "leaves no choice of what is across"
+        raise InputError(f"the figure {kind} {choice}, not {against}")
+
+
+def suffix_of(path: Path) -> str:
+    """Return the format that the suffix of a file asks for, or raise an InputError."""
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix not in SUFFIXES:
+        raise InputError(
+            f"a figure is written as {', '.join(SUFFIXES)}, by its suffix; {path} has none of them"
+        )
+    return suffix
