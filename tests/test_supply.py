@@ -5,8 +5,8 @@ import pytest
 from arrays import ArraySource, random_source
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data import open_source
 from mu2mpi.data import source as source_module
+from mu2mpi.data.opening import open_source
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.execution.evaluation import PIECE, Evaluator
 from mu2mpi.execution.plan import plan

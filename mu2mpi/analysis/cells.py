@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mu2mpi.config.experiment import Experiment, option_fields
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 

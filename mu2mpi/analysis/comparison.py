@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import POOLED, estimate
-from mu2mpi.config.experiment import option_fields
+from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
 from mu2mpi.results.reader import Summary

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mu2mpi.analysis.cells import POOLED, number_text, sort_key
-from mu2mpi.config.experiment import option_fields
+from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import POOLED
 from mu2mpi.analysis.groups import Group, grouped
-from mu2mpi.config.experiment import option_fields
+from mu2mpi.config.options import option_fields
 from mu2mpi.results.reader import Summary
 
 __all__ = ["AXES", "Axis", "Rate", "find_rates"]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.cells import COLUMNS, ROWS, VALUES, Layout
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.tables import Format, build_table
-from mu2mpi.config.experiment import Experiment, option_fields
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.collection import find_summaries

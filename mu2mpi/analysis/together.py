@@ -11,7 +11,7 @@ from functools import reduce
 from pathlib import Path
 
 from mu2mpi.analysis.show import rounded_up
-from mu2mpi.config.experiment import MADE_UP_DATA, Experiment, is_file
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import Result
 
@@ -102,7 +102,7 @@ def together(
                 if total.rho is None
                 else f"as much as from one with {rho} = {rounded_up(total.rho)}; exactly, {at}."
             )
-        on_files = is_file(runs[0].experiment.data)
+        on_files = runs[0].experiment.on_file
         sentences.append(f"{learns} {OWN_FILES}" if on_files else learns)
     return sentences
 
@@ -113,9 +113,9 @@ def people_of(experiment: Experiment) -> tuple[object, ...]:
     Of files of the user's nothing is certain: one may be a copy, a later version, a part or another format
     of another. Data that are made up follow from their seed, and are nobody's.
     """
-    if is_file(experiment.data):
+    if experiment.on_file:
         return ("files",)
-    return (experiment.data, experiment.data_seed if experiment.data in MADE_UP_DATA else None)
+    return (experiment.data, experiment.data_seed)
 
 
 def _once(group: Sequence[Release]) -> list[Release]:
@@ -135,7 +135,7 @@ def _one_noise(runs: Sequence[Release]) -> list[Path]:
 def _data(runs: Sequence[Release]) -> str:
     """Return what a group of runs was on, in words."""
     first = runs[0].experiment
-    if first.data in MADE_UP_DATA:
+    if first.data_seed is not None and not first.on_file:
         return f"{first.data} data with data_seed = {first.data_seed}"
     names = dict.fromkeys(run.experiment.data for run in runs)
     return _names(list(names))

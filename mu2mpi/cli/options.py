@@ -7,7 +7,8 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 
 from mu2mpi.cli.shared import add_data_dir
-from mu2mpi.config.experiment import choices, option_fields, read_toml
+from mu2mpi.config.options import choices, option_fields
+from mu2mpi.config.toml import read_toml
 from mu2mpi.errors import EXIT_INTERRUPTED
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
 

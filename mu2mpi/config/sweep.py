@@ -1,13 +1,15 @@
-"""Every combination of settings of which some are lists."""
+"""Every combination of settings of which some are lists, and the names of their results."""
 
 import itertools
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mu2mpi.config.experiment import Experiment, result_name
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 
-__all__ = ["Sweep"]
+__all__ = ["Sweep", "result_name"]
 
 
 class Sweep:
@@ -85,3 +87,30 @@ def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
     if len(set(experiments)) < len(experiments):
         raise InputError(f"{where}: two combinations of the lists are the same experiment")
     return experiments
+
+
+def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
+    """Return a file name such as ``trusted_rho-4_machines-100_seed-1.h5`` made of some settings.
+
+    By default they are those that tell most runs apart.
+    """
+    parts = []
+    for name in swept or _telling(experiment):
+        if name == "rho" and experiment.epsilon is not None:
+            name = "epsilon"
+        value = getattr(experiment, name)
+        if isinstance(value, str):
+            parts.append(re.sub(r"[^\w.+-]+", "-", value).strip("-."))
+        elif value is not None:
+            parts.append(f"{name.replace('_', '-')}-{repr(value).removesuffix('.0')}")
+    return "_".join(parts) + ".h5"
+
+
+def _telling(experiment: Experiment) -> Iterator[str]:
+    """Yield the settings that name a result where no sweep says which ones vary."""
+    yield "data"
+    fields = option_fields()
+    for name in ("loss", "method", "mechanism", *type(experiment.options).model_fields):
+        if getattr(experiment, name) != fields[name].default:
+            yield name
+    yield from ("server", "machines", "rho", "seed")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 
 if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
     from mu2mpi.data.sources.population import Population
 
 __all__ = ["Samples", "Source", "Which", "digest_of", "row_blocks"]
@@ -86,7 +86,7 @@ class Source(ABC):
     made_up: bool = False
 
     @classmethod
-    def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
+    def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
         """Open the source, as `open_source` does, with its own options among the experiment's."""
         return cls()
 

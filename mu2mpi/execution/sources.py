@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data import open_source
+from mu2mpi.data.opening import open_source
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.parallel import TURNS, Communicator

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mu2mpi.config.experiment import SOURCE_OPTIONS, Experiment
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution.cost import run_cost
@@ -161,8 +161,7 @@ def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
 
 def data_key(experiment: Experiment) -> tuple[object, ...]:
     """Return what tells the experiment's data set from others."""
-    names = set().union({"data", "normalize", "preset"}, *SOURCE_OPTIONS.values())
-    return tuple(getattr(experiment, name) for name in sorted(names))
+    return experiment.data, experiment.source_options, experiment.normalize, *experiment.by_preset().items()
 
 
 def _unfinished(job: Job, runs: list[Run]) -> list[int]:

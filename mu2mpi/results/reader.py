@@ -13,7 +13,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import Experiment, option_fields
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result, Theory

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from made_up import rate_run, rate_runs
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from mu2mpi.methods.schedule import make_schedule
 
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.rates import PRIVATE, STATISTICAL, find_rates
 from mu2mpi.config.experiment import Sweep, read_toml
-from mu2mpi.data import open_source
+from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.execution.sweep import data_key
 from mu2mpi.execution.theory import excess_loss_bound
-from mu2mpi.methods.schedule import make_schedule
 from mu2mpi.parallel import Communicator
 from mu2mpi.results.reader import Summary
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data import open_source
+from mu2mpi.data.opening import open_source
 from mu2mpi.data.source import digest_of
 from mu2mpi.errors import InputError
 

@@ -54,7 +54,7 @@ READ = """
 import json, sys
 import numpy as np
 from mu2mpi import Experiment, InputError
-from mu2mpi.data import open_source
+from mu2mpi.data.opening import open_source
 refused = 0
 for path in json.load(open(sys.argv[1])):
     try:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data import describe_source, open_source
 from mu2mpi.data.formats import hdf5
+from mu2mpi.data.opening import describe_source, open_source
 from mu2mpi.data.split import Split
 from mu2mpi.errors import InputError
 

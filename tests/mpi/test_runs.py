@@ -7,7 +7,7 @@ from slowly import slow
 
 from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data import open_source
+from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.execution.progress import Progress

@@ -18,7 +18,8 @@ from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, tab
 from mu2mpi.analysis.show import TEST_SHARE, rounded_up
 from mu2mpi.analysis.tables import grid, legend
 from mu2mpi.analysis.together import Release, together
-from mu2mpi.config.experiment import Experiment, option_fields
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.options import option_fields
 from mu2mpi.data.sources.digits import Digits
 from mu2mpi.data.sources.mnist import FILES
 from mu2mpi.errors import InputError

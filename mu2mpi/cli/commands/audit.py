@@ -29,7 +29,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the settings of the experiments that are audited, and how often they are run."""
     from mu2mpi.cli.options import add_field
-    from mu2mpi.config.experiment import method_options
+    from mu2mpi.config.options import method_options
 
     for name in ("loss", "method", *method_options(presets=False), "mechanism", *SETTINGS):
         add_field(parser, name, **SETTINGS.get(name, {}))

@@ -23,8 +23,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print the script, and submit it if asked to."""
-    from mu2mpi.config.experiment import read_toml
     from mu2mpi.config.sweep import Sweep
+    from mu2mpi.config.toml import read_toml
     from mu2mpi.execution.slurm import JobOptions, render_job, submit
 
     config = arguments.config

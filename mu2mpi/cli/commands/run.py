@@ -24,7 +24,8 @@ def execute(arguments: Namespace) -> int:
     """Run the experiment, and say how good the model is and what is guaranteed."""
     from mu2mpi.analysis.show import in_brief
     from mu2mpi.cli.options import merged_settings
-    from mu2mpi.config.experiment import Experiment, result_name
+    from mu2mpi.config.experiment import Experiment
+    from mu2mpi.config.sweep import result_name
     from mu2mpi.execution.job import run
     from mu2mpi.execution.progress import for_standard_error
     from mu2mpi.execution.warmup import start_compiler_without_scipy

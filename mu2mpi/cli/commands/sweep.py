@@ -26,8 +26,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     """List the combinations, or run those that are not finished."""
     from mu2mpi.cli.options import given_settings
-    from mu2mpi.config.experiment import read_toml
     from mu2mpi.config.sweep import Sweep
+    from mu2mpi.config.toml import read_toml
     from mu2mpi.execution.sweep import run_sweep
     from mu2mpi.execution.warmup import start_compiler_without_scipy
     from mu2mpi.parallel import world

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from mu2mpi.config.experiment import is_file
+from mu2mpi.data.options import is_file
 from mu2mpi.data.source import Source
 
 __all__ = ["source_class"]

@@ -6,15 +6,17 @@ they are asked for and never stored: there are as many as a run has time for.
 """
 
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import machine_words, seed_words, unit_uniforms
 from mu2mpi.errors import InputError
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
 
 __all__ = ["POINTS", "Population"]
 
@@ -85,9 +87,9 @@ class Population(Source):
         self.points = np.rint(exact * 2.0**12) * 2.0**-12
 
     @classmethod
-    def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
+    def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
         """Make the population of an experiment's options."""
-        features, seed = int(experiment.features or 0), experiment.data_seed
+        features, seed = experiment.features, experiment.data_seed
         noise = experiment.label_noise, experiment.heterogeneity
         return cls(features, experiment.classes, experiment.margin, *noise, experiment.samples, seed)
 

@@ -2,14 +2,16 @@
 
 import math
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import seed_words, unit_uniforms
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
 
 __all__ = ["Synthetic"]
 
@@ -51,10 +53,9 @@ class Synthetic(Source):
         self._weights, self._intercept = _draw_truth(seed, classes, informative)
 
     @classmethod
-    def open(cls, experiment: Experiment, data_dir: Path | None, verify: bool) -> Self:
+    def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
         """Make the source of an experiment's options."""
-        features = int(experiment.features or 0)
-        return cls(experiment.samples, features, experiment.classes, experiment.data_seed)
+        return cls(experiment.samples, experiment.features, experiment.classes, experiment.data_seed)
 
     def probabilities(self, features: NDArray[np.generic]) -> NDArray[np.float64]:
         """Return the true probability of each class for each of some samples, shape (n, classes)."""

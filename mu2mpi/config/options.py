@@ -1,0 +1,138 @@
+"""All options, those of every experiment and those of its method and its source, as one flat list."""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from mu2mpi.data.options import owners
+from mu2mpi.errors import InputError
+from mu2mpi.registry import changes, find, names
+
+__all__ = ["choices", "explained", "method_options", "option_fields", "options_for"]
+
+
+def option_fields() -> dict[str, FieldInfo]:
+    """Return all options by name, those of methods and sources behind the option that chooses these."""
+    for method in names("methods"):
+        find("methods", method)
+    return _option_fields(changes())
+
+
+@cache
+def _option_fields(known: int) -> dict[str, FieldInfo]:
+    from mu2mpi.config.experiment import Experiment
+
+    fields: dict[str, FieldInfo] = {}
+    for name, field in Experiment.model_fields.items():
+        fields[name] = field
+        fields |= {other: _merged(parts) for other, parts in _options_of(_owners().get(name, {})).items()}
+    return fields
+
+
+def _owners() -> dict[str, Mapping[str, type[BaseModel]]]:
+    """Return, by the option that chooses them, what has options of its own."""
+    methods = map(partial(find, "methods"), names("methods"))
+    return {"data": owners(), "method": {method.name: method.options for method in methods}}
+
+
+def _options_of(models: Mapping[str, type[BaseModel]]) -> dict[str, dict[str, FieldInfo]]:
+    """Return options by name, and of each those that have it."""
+    found: dict[str, dict[str, FieldInfo]] = {}
+    for owner, model in models.items():
+        for name, field in model.model_fields.items():
+            found.setdefault(name, {})[owner] = field
+    return found
+
+
+def method_options(presets: bool = True) -> list[str]:
+    """Return the names of options of methods, perhaps without those that choose other settings."""
+    left_out = () if presets else {name for m in names("methods") for name in find("methods", m).presets}
+    return [name for name in _options_of(_owners()["method"]) if name not in left_out]
+
+
+def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:
+    """Return the option that several have in common, with the help of each."""
+    helps: dict[str, list[str]] = {}
+    kinds = []
+    for owner, field in parts.items():
+        default = "" if field.default is None else f" [default: {field.default}]"
+        helps.setdefault(f"{field.description}{default}", []).append(owner)
+        kinds += [field.annotation]
+    text = "; ".join(f"{', '.join(owners)}: {words}" for words, owners in helps.items())
+    annotation: Any = kinds[0]
+    for kind in kinds[1:]:
+        annotation = annotation | kind
+    return FieldInfo(annotation=annotation, default=None, description=text)
+
+
+def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, BaseModel]:
+    """Return the options of what was chosen, of all settings that are not those of every experiment.
+
+    Parameters
+    ----------
+    chosen : mapping
+        By the option that chooses it, what has options of its own.
+    settings : mapping
+        Values by option name; those that are None are not set.
+
+    Raises
+    ------
+    InputError
+        For options of others, for unknown ones and for bad values.
+    """
+    lines = []
+    known = {kind: _options_of(models) for kind, models in _owners().items()}
+    taken: dict[str, dict[str, Any]] = {kind: {} for kind in chosen}
+    for name, value in settings.items():
+        having = [kind for kind in chosen if name in known[kind]]
+        own = next((kind for kind in having if chosen[kind] in known[kind][name]), None)
+        if own is not None:
+            taken[own][name] = value
+        elif not having:
+            lines.append(f"unknown option {name!r}; the options are {', '.join(option_fields())}")
+        elif value is not None:
+            kind = having[0]
+            whose = " or ".join(known[kind][name])
+            lines.append(
+                f"{name} applies to {kind} = {whose} only, and {kind} is {chosen[kind]}; leave it out"
+            )
+        if isinstance(value, bool):
+            lines.append(f"{name} = {value!r} should be a number or a name, not a boolean")
+    parts = {}
+    for kind, values in taken.items():
+        try:
+            parts[kind] = _owners()[kind][chosen[kind]](**values)
+        except ValidationError as error:
+            lines.append(explained(error))
+    if lines:
+        raise InputError("\n".join(lines))
+    return parts
+
+
+def choices(field: FieldInfo) -> tuple[str, ...] | None:
+    """Return the values that an option may have, or None if they are not a short list of names."""
+    extra = field.json_schema_extra
+    if isinstance(extra, dict):
+        return tuple(names(str(extra["kind"])))
+    kinds = (field.annotation, *get_args(field.annotation))
+    literal = next((kind for kind in kinds if get_origin(kind) is Literal), None)
+    return get_args(literal) if literal else None
+
+
+def explained(error: ValidationError) -> str:
+    """Turn what pydantic complains of into a line for each option."""
+    return "\n".join(map(_explain, error.errors()))
+
+
+def _explain(problem: Any) -> str:
+    """Turn one pydantic error into one line about one option."""
+    location = ".".join(str(part) for part in problem["loc"])
+    if not location:
+        return str(problem["msg"]).removeprefix("Value error, ")
+    if isinstance(problem["input"], list):
+        return f"{location} is a list; lists of values are for `mu2mpi sweep`"
+    message = str(problem["msg"]).removeprefix("Input ").removeprefix("Value error, ")
+    return f"{location} = {problem['input']!r} {message}"

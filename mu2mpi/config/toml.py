@@ -1,0 +1,25 @@
+"""Configuration files."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from mu2mpi.errors import InputError
+
+__all__ = ["read_toml"]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a configuration file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from None

@@ -1,0 +1,60 @@
+"""Open the data of an experiment, and say what they are."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mu2mpi.data.source import Source
+from mu2mpi.data.sources import source_class
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
+
+__all__ = ["describe_source", "open_source"]
+
+SHOWN = 20  # names of classes that a description lists
+
+
+def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: bool = True) -> Source:
+    """Open the data of an experiment.
+
+    A missing MNIST is downloaded into the user's cache. Any number of processes may call this at once,
+    but it is kinder to let one process of a node do it first, with `verify`, and the others after it
+    without: then there is one download, one unpacking and one checksum.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Its option `data` says which source, and others say what is peculiar to that.
+    data_dir : Path, optional
+        Folder that holds one folder per data set, such as ``mnist/``. By default the one that the
+        environment variable ``MU2MPI_DATA_DIR`` names, or else the user's cache.
+    verify : bool, optional
+        Whether checksums are compared, and damage is looked for that could hang a process; format and size
+        are always checked.
+
+    Raises
+    ------
+    InputError
+        If data are missing or damaged.
+    """
+    return source_class(experiment.data).open(experiment, data_dir, verify)
+
+
+def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> str:
+    """Get the data of an experiment ready, with checksums compared, and say in words what and where they are.
+
+    Unlike `open_source`, this also downloads into a folder that the user names.
+    """
+    paths = source_class(experiment.data).fetch(data_dir)
+    source = open_source(experiment, data_dir, verify=not paths)
+    lines = [
+        f"{experiment.data}: {source.training_samples} training and {source.test_samples} test samples, "
+        f"{source.dimension} features and a bias, {source.classes} classes"
+    ]
+    if source.class_names is not None:
+        names = ", ".join(source.class_names[:SHOWN]) + (", ..." if source.classes > SHOWN else "")
+        lines.append(f"  in the order of the model: {names}")
+    if source.has_owners:
+        sizes = source.owner_sizes
+        lines.append(f"  {len(sizes)} owners of {sizes.min()} to {sizes.max()} training samples")
+    return "\n".join(lines + [f"  {path}" for path in paths])

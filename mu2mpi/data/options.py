@@ -1,0 +1,111 @@
+"""The options that sources of data have beside those of every experiment.
+
+They are apart from the sources, as the help names them and need not import those.
+"""
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+__all__ = ["BUILT_IN", "FILE", "SUFFIXES", "FileOptions", "SourceOptions", "is_file", "options_of", "owners"]
+
+FILE = "a file"
+SUFFIXES = (".h5", ".hdf5", ".npz", ".csv", ".csv.gz", ".svm", ".svm.gz", ".libsvm", ".libsvm.gz")
+
+
+def is_file(data: str) -> bool:
+    """Return whether this is, by its suffix, a file of the user's."""
+    return data.lower().endswith(SUFFIXES)
+
+
+class SourceOptions(BaseModel):
+    """Options of a source: none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SyntheticOptions(SourceOptions):
+    """What is made up."""
+
+    samples: int = Field(
+        10_000, ge=2, description="number of training samples; a population has more for --rounds"
+    )
+    features: int = Field(20, ge=1, le=10_000_000, description="how many features a sample has")
+    classes: int = Field(3, ge=2, le=1_000_000, description="number of classes")
+    data_seed: int = Field(0, ge=0, lt=2**63, description="seed of what is made up")
+
+
+class PopulationOptions(SyntheticOptions):
+    """How hard it is, and how far machines differ."""
+
+    margin: float = Field(0.5, ge=0, le=1, description="how far apart classes are, 1 for a point each")
+    label_noise: float = Field(0.1, ge=0, le=1, description="share of labels that are drawn at random")
+    heterogeneity: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="how far random labels lean to a model of the machine's own; the average over machines "
+        "stays the same",
+    )
+
+
+class FileOptions(SourceOptions):
+    """What of a file is what."""
+
+    features: str | None = Field(
+        None,
+        coerce_numbers_to_str=True,
+        description="the name of the dataset or the names of the columns that hold them [default: features, "
+        "X, x, images or data; in CSV all other columns]",
+    )
+    labels: str | None = Field(
+        None,
+        min_length=1,
+        coerce_numbers_to_str=True,
+        description="name of the dataset or column that holds the labels [default: labels, label, y, target "
+        "or class]",
+    )
+    test: float | str | None = Field(
+        None,
+        description="which share of it, chosen at random, is for testing, or another file that is "
+        "[default: 0.2]",
+    )
+    feature_bound: float | None = Field(
+        None,
+        ge=1e-100,
+        le=1e100,
+        description="with normalize = box: public bound on the absolute value of every feature, by which "
+        "they are divided",
+    )
+    data_seed: int = Field(0, ge=0, lt=2**63, description="seed of the test split")
+
+    @field_validator("test", mode="before")
+    @classmethod
+    def _read_test(cls, value: object) -> object:
+        try:
+            share = None if value is None else float(str(value))
+        except ValueError:
+            if not is_file(str(value)):
+                raise ValueError(
+                    f"should be a share such as 0.2, or a file whose name ends in {', '.join(SUFFIXES)}"
+                ) from None
+            return value
+        if share is not None and not 0 < share < 1:
+            raise ValueError("should be greater than 0 and less than 1")
+        return share
+
+
+BUILT_IN: dict[str, type[SourceOptions]] = {
+    "digits": SourceOptions,
+    "mnist": SourceOptions,
+    "synthetic": SyntheticOptions,
+    "population": PopulationOptions,
+}
+
+
+def owners() -> dict[str, type[SourceOptions]]:
+    """Return the options of each kind of source, by its name in messages."""
+    return {**BUILT_IN, FILE: FileOptions}
+
+
+def options_of(data: str) -> str:
+    """Return the name by which `owners` knows a source."""
+    return FILE if is_file(data) else data
