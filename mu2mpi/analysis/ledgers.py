@@ -7,6 +7,7 @@ from pathlib import Path
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
 from mu2mpi.analysis.show import TEST_SHARE, rounded_up
 from mu2mpi.analysis.together import Release, together
+from mu2mpi.config.task import task_of
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.mechanisms.base import Messages, agree
 from mu2mpi.privacy.statement import ADJACENCY, UNIT
@@ -133,7 +134,7 @@ def _asked_of(result: Result) -> Messages:
     """Return what the mechanism of a file was to hide, by its experiment and the shape of its model."""
     experiment, (classes, features) = result.experiment, result.x.shape
     samples = result.privacy.mechanism.samples
-    task = experiment.task(experiment.machines or 1, classes, features, samples)
+    task = task_of(experiment, experiment.machines or 1, classes, features, samples)
     method = experiment.chosen_method
     return method.messages(task, method.sizes(task, experiment.rounds))
 

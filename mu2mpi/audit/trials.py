@@ -14,6 +14,7 @@ from mu2mpi.audit.layouts import check_layouts
 from mu2mpi.audit.runs import see, tells_sums
 from mu2mpi.audit.tails import attack_structure
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.task import task_of
 from mu2mpi.errors import InputError
 from mu2mpi.execution.warmup import kernel_calls, start_compiler
 from mu2mpi.federation.schedule import Schedule
@@ -120,7 +121,7 @@ def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
     method, options = experiment.chosen_method, experiment.options
     samples, own = method.worst_case(machines, rounds, options)
     # Two classes, of one feature and a bias.
-    whole = experiment.having(diameter=case.diameter).task(machines, 2, 2, samples or MOST_SAMPLES)
+    whole = task_of(experiment.having(diameter=case.diameter), machines, 2, 2, samples or MOST_SAMPLES)
     task = replace(whole, clip_norm=case.clip_norm, options=options.model_copy(update=own))
     sizes = method.sizes(task, rounds)
     if shows_messages and not sizes.sampling.chance:

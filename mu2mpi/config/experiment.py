@@ -19,7 +19,7 @@ from pydantic import (
 from mu2mpi.config.options import choices, explained, option_fields, options_for
 from mu2mpi.data.options import BUILT_IN, SUFFIXES, is_file, options_of
 from mu2mpi.errors import InputError
-from mu2mpi.methods.base import Method, Task
+from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
 from mu2mpi.privacy.sampler import RESERVE
 from mu2mpi.registry import find
@@ -310,45 +310,6 @@ class Experiment(BaseModel):
     def target_epsilon(self) -> float:
         """The epsilon that a run is to keep to at its delta: the one that is given, or that of rho."""
         return self.epsilon or epsilon_exact(self.rho, self.delta)
-
-    def task(self, machines: int, classes: int, features: int, samples: int, most: int | None = None) -> Task:
-        """Return what the method is to do, once a preset, if any, is filled in.
-
-        Parameters
-        ----------
-        machines : int
-            M.
-        classes, features : int
-            K and F (with the bias).
-        samples : int
-            How many each machine has.
-        most : int, optional
-            How many it can use, if there is a limit.
-        """
-        from mu2mpi.privacy.guarantee import Budget
-        from mu2mpi.problem.scaling import largest_square
-
-        problem, unit_norm = find("problems", self.loss), self.normalize == "unit"
-        constants = problem.constants(largest_square(features, unit_norm), self.diameter / 2, classes)
-        return Task(
-            problem=problem,
-            server=self.server,
-            machines=machines,
-            samples=samples,
-            most=most,
-            classes=classes,
-            features=features,
-            diameter=self.diameter,
-            unit_norm=unit_norm,
-            budget=Budget(self.rho, self.target_epsilon, self.delta),
-            mechanism=self.chosen_mechanism,
-            G=constants.G,
-            L=constants.L,
-            clip_norm=self.clip_norm,
-            eta_scale=self.eta_scale,
-            aggregate_noise=self.noise == "aggregate",
-            options=self.options,
-        )
 
     def by_preset(self) -> dict[str, Any]:
         """Return the settings that a preset chooses, as they are where nothing else is given."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.task import task_of
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
 from mu2mpi.federation.schedule import Schedule
@@ -60,7 +61,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     most = None if source.population else most_rounds(source, machines, partition)
     samples = max(1, source.training_samples // machines) if most is None else most
     method = experiment.chosen_method
-    task = experiment.task(machines, source.classes, source.dimension + 1, samples, most)
+    task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most)
     sizes = method.sizes(task, experiment.rounds)
     if most is not None:
         check_rounds(most, machines, sizes.rounds, sizes.sampling.owned)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.methods.base import Method, Options, Sizes, Task, check_batch
+from mu2mpi.federation.task import Sizes, Task
+from mu2mpi.methods.base import Method, Options, check_batch
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:

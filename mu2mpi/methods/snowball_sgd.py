@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.methods.base import Asked, Method, Sizes, Task
+from mu2mpi.federation.task import Sizes, Task
+from mu2mpi.methods.base import Asked, Method
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, ITERATE
-from mu2mpi.methods.base import Asked, Method, Sizes, Task
+from mu2mpi.federation.task import Sizes, Task
+from mu2mpi.methods.base import Asked, Method
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
