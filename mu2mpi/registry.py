@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from mu2mpi.errors import InputError
 
-__all__ = ["changes", "find", "names", "register"]
+__all__ = ["changes", "default", "find", "names", "register"]
 
 FOLDERS = {
     "problems": "mu2mpi.problem.losses",
@@ -63,6 +63,11 @@ def changes() -> int:
 def names(kind: str) -> list[str]:
     """Return the names of all things of a kind, those that are built in first."""
     return list(dict.fromkeys([*_built_in(kind), *_entry_points(kind), *_registered[kind]]))
+
+
+def default(kind: str) -> str:
+    """Return the name of what is built in as the default of a kind: its `is_default` says so."""
+    return next(name for name in _built_in(kind) if find(kind, name).is_default)
 
 
 def find(kind: str, name: str) -> Any:

@@ -22,7 +22,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
 from mu2mpi.privacy.sampler import RESERVE
-from mu2mpi.registry import find
+from mu2mpi.registry import default, find
 
 __all__ = ["Experiment"]
 
@@ -65,12 +65,12 @@ class Experiment(BaseModel):
         "[default: owner where the data name owners, or else iid]",
     )
     loss: str = Field(
-        "softmax",
+        default("problems"),
         description="loss that is minimised, of a linear model",
         json_schema_extra={"kind": "problems"},
     )
     method: str = Field(
-        "mu2-sgd",
+        default("methods"),
         description="the paper's method, or one that it is compared with (docs/methods.md)",
         json_schema_extra={"kind": "methods"},
     )

@@ -77,6 +77,8 @@ class Method(ABC):
         Those of its options that choose other settings, and mean nothing else: see `preset`.
     takes_mean : bool
         Whether the output is the mean of all query points, or the last of them.
+    is_default : bool
+        Whether it is the method of an experiment that names none.
     is_switched : bool
         Whether it may also be chosen by the names of its estimator and query point, as a part of another.
     hides_iterates : bool
@@ -93,6 +95,7 @@ class Method(ABC):
     mechanism: ClassVar[str] = "gaussian"
     presets: ClassVar[tuple[str, ...]] = ()
     takes_mean: ClassVar[bool] = False
+    is_default: ClassVar[bool] = False
     is_switched: ClassVar[bool] = False
     hides_iterates: ClassVar[bool] = False
 
@@ -184,7 +187,7 @@ class Method(ABC):
 
         References
         ----------
-        Cutkosky, "Anytime online-to-batch, optimism and acceleration", 2019; Dekel et al., "Optimal
+        Cutkosky, ICML 2019; Dekel et al., "Optimal
         distributed online prediction using mini-batches", 2012. See docs/methods.md.
         """
         T, D, largest = sizes.rounds, task.diameter, self.largest_rate(task, sizes)

@@ -56,6 +56,7 @@ class Mu2Sgd(Method):
     name, title = "mu2-sgd", "μ²-SGD"
     summary = "the paper's mu^2-SGD, of which --estimator and --query switch a part off each"
     options, presets = Mu2Options, ("preset",)
+    is_default = True
     estimator, query = CORRECTED_MOMENTUM, AVERAGE
 
     def chosen(self, options: Any) -> Method:

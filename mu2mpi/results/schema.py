@@ -95,7 +95,7 @@ class Theory:
     excess_loss_bound : float
         What the expected excess loss is at most by Theorem 5.2 (untrusted) or 6.2 (trusted), with G and
         S for the constants that are not known; NaN if increments are clipped to less than S, the learning
-        rate is not the theorem's, or the method is not mu^2-SGD.
+        rate is not the theorem's, or the method is not the paper's.
     minimum_loss : float
         The smallest mean loss on the test set that was found in the ball K.
     minimum_gap : float

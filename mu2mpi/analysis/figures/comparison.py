@@ -19,7 +19,7 @@ MARKS = "osD^vPX"
 SLOPE: dict[str, Any] = {"linewidth": 0.8, "linestyle": (0, (4, 2)), "alpha": 0.6}
 
 NEAR = 0.25
-"""An exponent this near to 3/2, that of noisy minibatch SGD by its theorem, is shown beside it."""
+"""An exponent this near to 3/2, that of sampling with replacement by its theorem, is shown beside it."""
 
 
 def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
