@@ -187,8 +187,7 @@ class Method(ABC):
 
         References
         ----------
-        Cutkosky, ICML 2019; Dekel et al., "Optimal
-        distributed online prediction using mini-batches", 2012. See docs/methods.md.
+        Cutkosky, 2019, for averages; Dekel et al., 2012, for iterates: see docs/methods.md.
         """
         T, D, largest = sizes.rounds, task.diameter, self.largest_rate(task, sizes)
         error = self.error(task, sizes, mechanism)
