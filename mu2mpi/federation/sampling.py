@@ -1,10 +1,10 @@
 """Which of its samples each machine uses in which round."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,34 +48,39 @@ class Taken(NamedTuple):
         return users(self.sizes)
 
 
-class Sampling(Protocol):
-    """How the samples of a machine are spread over the rounds; the same for every machine."""
+class Sampling(ABC):
+    """How the samples of a machine are spread over the rounds; the same for every machine.
 
-    @property
-    def chance(self) -> str:
-        """How samples are drawn at random; empty if each is used once, in a round that is known."""
+    Attributes
+    ----------
+    owned : int
+        How many samples a machine needs to have, n.
+    most : int
+        The largest number of samples that a machine can use in one round.
+    chance : str
+        How samples are drawn at random; empty if each is used once, in a round that is known.
+    words : str
+        What is left to chance, in a few words.
+    """
 
-    @property
-    def owned(self) -> int:
-        """How many samples a machine needs to have."""
+    owned: int
+    most: int
+    chance: ClassVar[str] = ""
+    words: str = ""
 
-    @property
-    def most(self) -> int:
-        """The largest number of samples that a machine can use in one round."""
-
-    @property
-    def words(self) -> str:
-        """What is left to chance, in a few words; nothing where it is nothing."""
-
+    @abstractmethod
     def size(self, t: int) -> float:
         """Return how many samples a machine is expected to use in round t."""
 
+    @abstractmethod
     def drawn(self, t: int) -> float:
         """Return how many it is expected to use in rounds 1 .. t, each as often as it is used."""
 
+    @abstractmethod
     def used(self, t: int) -> int:
         """Return how many of its samples it can have used in rounds 1 .. t, each counted once."""
 
+    @abstractmethod
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return what some machines use in some rounds.
 
@@ -91,29 +96,13 @@ class Sampling(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class Fresh:
-    """One sample in each round, each used once.
+class Fresh(Sampling):
+    """One sample in each of so many rounds, each used once."""
 
-    Attributes
-    ----------
-    rounds : int
-        T.
-    """
+    most = 1
 
-    rounds: int
-    chance: ClassVar[str] = ""
-    words: ClassVar[str] = ""
-
-    @property
-    def owned(self) -> int:
-        """One sample for each round."""
-        return self.rounds
-
-    @property
-    def most(self) -> int:
-        """One sample."""
-        return 1
+    def __init__(self, rounds: int) -> None:
+        self.owned = rounds
 
     def size(self, t: int) -> float:
         """Return 1."""
@@ -133,34 +122,13 @@ class Fresh:
         return Taken(places, np.ones((len(rounds), len(machines)), np.int64))
 
 
-@dataclass(frozen=True)
-class Batches:
-    """A batch in each round, each sample used once.
+class Batches(Sampling):
+    """A batch of some size in each round, each sample used once."""
 
-    Attributes
-    ----------
-    ends : tuple of int
-        How many samples a machine has used by the end of each round.
-    """
-
-    ends: tuple[int, ...]
-    chance: ClassVar[str] = ""
-    words: ClassVar[str] = ""
-
-    @classmethod
-    def of(cls, sizes: Iterable[int]) -> "Batches":
-        """Return batches of these sizes."""
-        return cls(tuple(accumulate(map(int, sizes))))
-
-    @property
-    def owned(self) -> int:
-        """All batches together."""
-        return self.ends[-1]
-
-    @property
-    def most(self) -> int:
-        """The largest batch."""
-        return int(np.diff(self.ends, prepend=0).max())
+    def __init__(self, sizes: Iterable[int]) -> None:
+        self._ends = list(accumulate(map(int, sizes), initial=0))
+        self.owned = self._ends[-1]
+        self.most = int(np.diff(self._ends).max())
 
     def size(self, t: int) -> float:
         """Return the size of the batch of round t."""
@@ -172,7 +140,7 @@ class Batches:
 
     def used(self, t: int) -> int:
         """Return the size of the first t batches together."""
-        return self.ends[t - 1] if t else 0
+        return self._ends[t]
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return the batches of some rounds, which follow each other in each machine's samples."""
@@ -182,26 +150,14 @@ class Batches:
         return Taken(places, np.repeat(sizes[:, np.newaxis], len(machines), axis=1))
 
 
-@dataclass(frozen=True)
-class WithReplacement:
-    """The same number of samples in each round, each drawn uniformly from all that the machine has.
+class WithReplacement(Sampling):
+    """K samples in each round, each drawn uniformly from all n that the machine has."""
 
-    Attributes
-    ----------
-    owned : int
-        n.
-    most : int
-        K.
-    """
+    chance = "replacement"
 
-    owned: int
-    most: int
-    chance: ClassVar[str] = "replacement"
-
-    @property
-    def words(self) -> str:
-        """Say how many are drawn of how many."""
-        return f"K = {self.most} of n = {self.owned} samples"
+    def __init__(self, owned: int, most: int) -> None:
+        self.owned, self.most = owned, most
+        self.words = f"K = {most} of n = {owned} samples"
 
     def size(self, t: int) -> float:
         """Return K."""
@@ -223,31 +179,15 @@ class WithReplacement:
         return Taken(places.ravel(), np.full(places.shape[:2], self.most, np.int64))
 
 
-@dataclass(frozen=True)
-class Poisson:
-    """Each sample in each round with the same probability, whatever becomes of all others.
+class Poisson(Sampling):
+    """Each of n samples in each round with the same probability q, whatever becomes of all others."""
 
-    Attributes
-    ----------
-    owned : int
-        n.
-    probability : float
-        q.
-    """
+    chance = "poisson"
 
-    owned: int
-    probability: float
-    chance: ClassVar[str] = "poisson"
-
-    @property
-    def most(self) -> int:
-        """All samples."""
-        return self.owned
-
-    @property
-    def words(self) -> str:
-        """Say how likely each is drawn."""
-        return f"q = {self.probability:.3g}"
+    def __init__(self, owned: int, probability: float) -> None:
+        self.owned = self.most = owned
+        self.probability = probability
+        self.words = f"q = {probability:.3g}"
 
     def size(self, t: int) -> float:
         """Return q n."""
