@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.experiment import Experiment, method_options
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import filled
@@ -40,7 +40,7 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
         return None
     checkpoint = read_checkpoint(place)
     # What the experiment leaves open was settled when the run began, perhaps on other ranks.
-    sizes = ("machines", "rounds", *type(experiment.options).model_fields)
+    sizes = ("machines", "rounds", *method_options(presets=False))
     open_ones = [name for name in sizes if getattr(experiment, name) is None]
     settled = {name: getattr(checkpoint.experiment, name) for name in open_ones}
     difference = filled(experiment, **settled).difference(checkpoint.experiment)
