@@ -7,7 +7,7 @@ from mu2mpi.config.experiment import Experiment, method_options
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import filled
-from mu2mpi.privacy.guarantee import Guarantee
+from mu2mpi.privacy.guarantee import Gaussian, Guarantee
 from mu2mpi.results.schema import Checkpoint
 
 __all__ = ["check_same_data", "find_checkpoint"]
@@ -100,10 +100,10 @@ def _spent(checkpoint: Checkpoint) -> str:
 
     def cost(guarantee: Guarantee) -> str:
         shown = "" if guarantee.rho is None else f"rho = {guarantee.rho:.4g}, "
-        return f"{shown}epsilon = {guarantee.exact(privacy.delta):.4g} at delta = {privacy.delta:g}"
+        return f"{shown}epsilon = {guarantee.epsilon(privacy.delta):.4g} at delta = {privacy.delta:g}"
 
-    known = f"When the checkpoint was written, {done} of {checkpoint.experiment.rounds} rounds had been sent"
-    spent = privacy.mechanism.guarantee(done)
-    if spent is not None:
-        known += f" ({cost(spent)})"
-    return f"{known}, and more may have been since; all of them spend {cost(privacy.guarantee)}"
+    spent = privacy.mechanism.guarantee(done) or Gaussian(0.0)
+    return (
+        f"When the checkpoint was written, {done} of {checkpoint.experiment.rounds} rounds had been sent "
+        f"({cost(spent)}), and more may have been since; all of them spend {cost(privacy.guarantee)}"
+    )
