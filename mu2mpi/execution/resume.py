@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.experiment import Experiment, method_options
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import filled
-from mu2mpi.privacy.guarantee import Guarantee
+from mu2mpi.privacy.guarantee import Gaussian, Guarantee
 from mu2mpi.results.schema import Checkpoint
 
 __all__ = ["check_same_data", "find_checkpoint"]
@@ -40,7 +40,7 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
         return None
     checkpoint = read_checkpoint(place)
     # What the experiment leaves open was settled when the run began, perhaps on other ranks.
-    sizes = ("machines", "rounds", *type(experiment.options).model_fields)
+    sizes = ("machines", "rounds", *method_options(presets=False))
     open_ones = [name for name in sizes if getattr(experiment, name) is None]
     settled = {name: getattr(checkpoint.experiment, name) for name in open_ones}
     difference = filled(experiment, **settled).difference(checkpoint.experiment)
@@ -100,10 +100,10 @@ def _spent(checkpoint: Checkpoint) -> str:
 
     def cost(guarantee: Guarantee) -> str:
         shown = "" if guarantee.rho is None else f"rho = {guarantee.rho:.4g}, "
-        return f"{shown}epsilon = {guarantee.exact(privacy.delta):.4g} at delta = {privacy.delta:g}"
+        return f"{shown}epsilon = {guarantee.epsilon(privacy.delta):.4g} at delta = {privacy.delta:g}"
 
-    known = f"When the checkpoint was written, {done} of {checkpoint.experiment.rounds} rounds had been sent"
-    spent = privacy.mechanism.guarantee(done)
-    if spent is not None:
-        known += f" ({cost(spent)})"
-    return f"{known}, and more may have been since; all of them spend {cost(privacy.guarantee)}"
+    spent = privacy.mechanism.guarantee(done) or Gaussian(0.0)
+    return (
+        f"When the checkpoint was written, {done} of {checkpoint.experiment.rounds} rounds had been sent "
+        f"({cost(spent)}), and more may have been since; all of them spend {cost(privacy.guarantee)}"
+    )

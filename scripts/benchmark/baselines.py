@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.methods.schedule import Schedule
+from mu2mpi.federation.schedule import Schedule
 
 Array = NDArray[np.float64]
 

@@ -13,9 +13,10 @@ import numpy as np
 from mu2mpi import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Source
-from mu2mpi.execution.plan import plan, shared_source
+from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
+from mu2mpi.execution.sources import shared_source
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import MACHINE, key_words, root_key, standard_normal
 
@@ -48,7 +49,8 @@ class Timed:
 
 def run(experiment: Experiment, communicator: Communicator, of: Source | None = None) -> Timed:
     """Time the rounds and evaluations of a run, without what comes before its first round."""
-    simulation = Simulation(experiment, of or source(experiment.data), communicator)
+    plan = resolve(experiment, of or source(experiment.data), communicator.size)
+    simulation = Simulation(plan, communicator)
     communicator.wait_for_all()
     started = perf_counter()
     result = simulation.run(Progress())
@@ -66,7 +68,7 @@ def baseline(server: str, machines: int, machine_rounds: int, comm: Any = None) 
     """Return the seconds that a machine-round takes in numpy, or in mpi4py and numpy."""
     name = data()
     of, rank, size = source(name), comm.rank if comm else 0, comm.size if comm else 1
-    schedule = plan(experiment(server, machines), of, size)
+    schedule = resolve(experiment(server, machines), of, size).schedule
     rounds = machine_rounds // machines
     hosted = block(machines, size, rank)
     rows = machine_rows(of.training_samples, machines, rounds, bytes(32), hosted)

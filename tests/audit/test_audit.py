@@ -1,6 +1,7 @@
 """The audit passes the code as it is, and refutes its claims once the code is broken on purpose."""
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,20 +12,21 @@ from mu2mpi.methods.snowball import growth_of
 from slowly import slow
 
 from mu2mpi import cli
-from mu2mpi.audit import tails
+from mu2mpi.audit import command, tails
 from mu2mpi.audit import trials as trials_module
-from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED, Canaries, Numbered
+from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED, Canaries
 from mu2mpi.audit.finding import LEAST
 from mu2mpi.audit.trials import audit
 from mu2mpi.audit.wire import OutOfStepError, on_ranks
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.execution import plan as preparation
+from mu2mpi.config.experiment import Experiment, method_options
 from mu2mpi.federation import machine as machine_module
 from mu2mpi.federation import server as server_module
 from mu2mpi.federation.machine import Machines
+from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import TrustedServer, UntrustedServer
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.iteration import growing_batches, halving_steps, hidden_rho
+from mu2mpi.privacy.mechanisms.last_iterate import growth_of
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
 
 SERVERS = ("untrusted", "trusted")
@@ -85,7 +87,7 @@ def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, s
     finding = found(server, 300, rounds=4, **claim)
     assert finding.complaints == []
     assert f"{method}, {words}, 3 machines" in " ".join(finding.describe().split())
-    change_schedule(monkeypatch, lambda schedule: replace(schedule, sigma=schedule.sigma / 1000))
+    change_sigma(monkeypatch, lambda schedule: schedule.sigma / 1000)
     finding = found(server, 300, rounds=4, **claim)
     assert len(finding.refutations) == 1
     assert "epsilon is at least" in finding.refutations[0]
@@ -93,8 +95,8 @@ def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, s
 
 
 def canaries_of(case, server="untrusted", **settings):
-    known = {"server": server, "machines": 4, "rounds": 6, "rho": 1.0, "seed": 1, **settings, **case.settings}
-    schedule = preparation.plan(Experiment(**known), Numbered(24, 2), 4)
+    known = {"server": server, "machines": 4, "rounds": 6, "rho": 1.0, "seed": 1, **settings}
+    schedule = trials_module._schedule(Experiment(**known), case)
     return schedule, Canaries(schedule, case, bytes(32))
 
 
@@ -128,7 +130,7 @@ def test_every_sample_is_a_canary_and_each_changes_its_own_machine_alone(case, s
 def test_a_canary_changes_every_sum_by_what_is_said(case, estimator, normalize):
     """That is twice the clipping norm, or nearly so where it is the default and both kinds are clipped."""
     schedule, canaries = canaries_of(case, estimator=estimator, normalize=normalize)
-    schedule = replace(schedule, sigma=0.0)
+    schedule = replace(schedule, mechanism=replace(schedule.mechanism, sigma=0.0))
     for k, t in ((1, 1), (6, 2), (10, 3), (21, 6)):
         assert canaries.rounds[k] == t
         hosted, sums = range(canaries.machines[k], canaries.machines[k] + 1), []
@@ -151,8 +153,8 @@ def test_a_canary_changes_every_sum_by_what_is_said(case, estimator, normalize):
         expected[t - 1 : t - 1 + messages] = case.reach(schedule, t)
         # Clipping leaves half a per cent of the norm for rounding.
         np.testing.assert_allclose(norms, expected, rtol=5e-3)
-        assert canaries.messages[k] == messages
-    assert CLIPPED.reach(schedule, 1) == 1
+        assert canaries.last_rounds[k] - t + 1 == messages
+    assert case is not CLIPPED or case.reach(schedule, t) == pytest.approx(1)
     if normalize == "none" and estimator == "corrected-momentum":
         assert schedule.S > 1.9 * schedule.G or case is CLIPPED
         assert case.reach(schedule, 4) > 0.92
@@ -220,12 +222,60 @@ def test_ranks_without_runs_change_nothing():
     assert audit(experiment, 73, Aside()) == audit(experiment, 73, Communicator())
 
 
+@pytest.mark.parametrize(
+    ("settings", "servers", "clip_norm"),
+    [
+        ({}, ["untrusted", "trusted"], None),
+        ({"server": "trusted"}, ["trusted"], None),
+        ({"method": "dp-sgd", "epsilon": 2.0}, ["trusted"], None),
+        ({"method": "snowball-sgd"}, ["trusted"], None),
+        ({"method": "storm"}, ["untrusted", "trusted"], CLIPPED.clip_norm),
+        ({"query": "iterate", "server": "untrusted"}, ["untrusted"], CLIPPED.clip_norm),
+    ],
+)
+def test_those_servers_are_audited_that_the_method_allows(monkeypatch, settings, servers, clip_norm):
+    """And what has no bound but a clipping norm is given one; rho is 1 unless an epsilon is claimed."""
+    audited = []
+    monkeypatch.setattr(command, "audit", lambda experiment, *_: audited.append(experiment))
+    list(command.audit_servers({"machines": 3, "rounds": 4, "batch": None, **settings}, 100, Communicator()))
+    assert [experiment.server for experiment in audited] == servers
+    assert {experiment.clip_norm for experiment in audited} == {clip_norm}
+    assert {experiment.epsilon for experiment in audited} == {settings.get("epsilon")}
+    assert "epsilon" in settings or {experiment.rho for experiment in audited} == {1.0}
+
+
+def test_every_option_of_a_method_but_a_preset_can_be_audited(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["audit", "--help"])
+    offered = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    of_methods = {f"--{name.replace('_', '-')}" for name in method_options(presets=False)}
+    assert {"--batch", "--estimator", "--query"} <= of_methods
+    assert {"--loss", "--method", "--mechanism", *of_methods} <= offered
+    assert "--preset" not in offered
+
+
+def test_another_mechanism_is_audited_by_name(capsys):
+    """Poisson subsampling that is not counted on: then there is a rho, though no statistic reaches it."""
+    small = ["--rounds", "3", "--trials", "60", "--seed", "1", "--batch", "1"]
+    assert cli.main(["audit", "--method", "dp-sgd", "--mechanism", "gaussian", *small]) == 0
+    out = capsys.readouterr().out
+    assert "Trusted server: dp-sgd, q = 0.333, 3 machines" in " ".join(out.split())
+    assert cli.main(["audit", "--method", "dp-sgd", "--mechanism", "replacement", *small]) == 2
+    assert "does not account for" in capsys.readouterr().err
+
+
 # Ways to break the code, each a mistake that somebody has made somewhere.
 
 
-def change_schedule(monkeypatch, change):
-    make = preparation.make_schedule
-    monkeypatch.setattr(preparation, "make_schedule", lambda **known: change(make(**known)))
+def change_sigma(monkeypatch, change):
+    """Draw noise of the size that `change` makes of a schedule, under the same claim."""
+    make = trials_module._schedule
+
+    def changed(experiment, case):
+        schedule = make(experiment, case)
+        return replace(schedule, mechanism=replace(schedule.mechanism, sigma=change(schedule)))
+
+    monkeypatch.setattr(trials_module, "_schedule", changed)
 
 
 def change_noise(monkeypatch, change):
@@ -239,11 +289,11 @@ def change_noise(monkeypatch, change):
 
 
 def half_the_noise(monkeypatch):
-    change_schedule(monkeypatch, lambda schedule: replace(schedule, sigma=schedule.sigma / 2))
+    change_sigma(monkeypatch, lambda schedule: schedule.sigma / 2)
 
 
 def no_clipping(monkeypatch):
-    change_schedule(monkeypatch, lambda schedule: replace(schedule, bound=math.inf))
+    monkeypatch.setattr(Schedule, "bound", math.inf)
 
 
 def noise_divided_by_machines(monkeypatch):
@@ -299,10 +349,9 @@ def default_noise_for_gradients(monkeypatch):
     """As if S were G where no clipping norm is given."""
 
     def change(schedule):
-        factor = schedule.G / schedule.S if schedule.clip_norm >= schedule.S else 1
-        return replace(schedule, sigma=schedule.sigma * factor)
+        return schedule.sigma * (schedule.G / schedule.S if schedule.clip_norm >= schedule.S else 1)
 
-    change_schedule(monkeypatch, change)
+    change_sigma(monkeypatch, change)
 
 
 def noise_for_half_of_the_coordinates(monkeypatch):
@@ -456,7 +505,7 @@ def test_command(capsys, monkeypatch):
 
 
 def test_command_says_of_an_alarm_that_it_is_one(capsys, monkeypatch):
-    change_schedule(monkeypatch, lambda schedule: replace(schedule, sigma=2 * schedule.sigma))
+    change_sigma(monkeypatch, lambda schedule: 2 * schedule.sigma)
     assert cli.main(["audit", "--rounds", "3", "--trials", "200", "--seed", "1", "--server", "trusted"]) == 1
     out, err = capsys.readouterr()
     assert err.startswith("mu2mpi: error: alarm: trusted server: mu is at most ")
@@ -542,18 +591,18 @@ def test_the_audit_of_the_last_iterate_has_teeth(monkeypatch, break_it):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("estimator", "query", "server"),
+    ("estimator", "query", "server", "method"),
     [
-        ("gradient", "average", "untrusted"),
-        ("gradient", "iterate", "trusted"),
-        ("corrected-momentum", "iterate", "trusted"),
+        ("gradient", "average", "untrusted", "anytime-sgd"),
+        ("gradient", "iterate", "trusted", "parallel-sgd"),
+        ("corrected-momentum", "iterate", "trusted", "storm"),
     ],
 )
-def test_command_for_other_estimators_and_query_points(capsys, estimator, query, server):
+def test_command_for_other_estimators_and_query_points(capsys, estimator, query, server, method):
     arguments = ["--estimator", estimator, "--query", query, "--server", server, "--seed", "1"]
     assert cli.main(["audit", *arguments, "--rounds", "8", "--trials", "600"]) == 0
     out, _ = capsys.readouterr()
-    assert f"{estimator} at {query}s, 3 machines" in " ".join(out.split())
+    assert f"{server.capitalize()} server: {method}, 3 machines" in " ".join(out.split())
     for row in (line.split() for line in out.splitlines() if line.startswith("  mu of all samples")):
         assert 0.9 < float(row[6]) < 1.1
     assert ("default norm" in out) == (query != "iterate" or estimator == "gradient")

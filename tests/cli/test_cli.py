@@ -16,7 +16,8 @@ from limits import stretched
 from slowly import slow
 
 from mu2mpi import cli
-from mu2mpi.config.experiment import Experiment, Sweep, read_toml
+from mu2mpi.config.experiment import Experiment, read_toml
+from mu2mpi.config.sweep import Sweep
 from mu2mpi.results.reader import read_result
 
 SMALL = ["--machines", "3", "--rounds", "20", "--seed", "1"]
@@ -229,7 +230,7 @@ def test_privacy_converts_and_checks(capsys, mixed_folder, tmp_path):
     code, out, err = invoke(capsys, "privacy", path)
     assert code == 1
     assert "MISMATCH" in out
-    assert err.startswith(f"mu2mpi: error: {path}: rho = 4 is claimed, but 20 releases with sigma = ")
+    assert err.startswith(f"mu2mpi: error: {path}: rho = 4 is claimed, but 20 rounds with sigma = ")
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,13 @@ from relaxed import given
 
 from mu2mpi.cli.options import add_field, add_running_options, given_settings, merged_settings
 from mu2mpi.cli.program import Parser
-from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.experiment import Experiment, option_fields
 from mu2mpi.errors import InputError, SharedInputError
+from mu2mpi.methods.dp_sgd import DpSgdOptions
+from mu2mpi.registry import names
 
-FIELDS = Experiment.model_fields
+FIELDS = option_fields()
+REGISTERED = {"loss": "problems", "method": "methods", "mechanism": "mechanisms"}
 
 
 def options() -> tuple[Parser, dict[str, argparse.Action]]:
@@ -31,7 +34,7 @@ CHOICES = {
     for name, field in FIELDS.items()
     for kind in (field.annotation, *get_args(field.annotation))
     if get_origin(kind) is Literal
-}
+} | {name: tuple(names(kind)) for name, kind in REGISTERED.items()}
 
 texts = {
     name: st.sampled_from(CHOICES[name]) if name in CHOICES else st.from_regex(r"[a-z0-9.]+", fullmatch=True)
@@ -51,9 +54,18 @@ def test_each_field_is_one_option_in_its_order():
     ]
 
 
+def test_options_of_methods_stand_beside_those_of_every_experiment():
+    assert set(Experiment.model_fields) < set(FIELDS)
+    assert {"estimator", "query", "preset", "batch"} <= set(FIELDS) - set(Experiment.model_fields)
+    description = DpSgdOptions.model_fields["batch"].description
+    assert f"dp-sgd: {description}" in FIELDS["batch"].description
+    assert "noisy-minibatch-sgd: " in FIELDS["batch"].description
+
+
 def test_choices_are_the_values_of_the_field():
     assert {name: action.choices for name, action in ACTIONS.items() if action.choices} == CHOICES
     assert {"server", "estimator"} <= set(CHOICES)
+    assert {"mu2-sgd", "dp-sgd"} <= set(CHOICES["method"])
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution import environment
 from mu2mpi.execution.job import Job
+from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.resume import find_checkpoint
 from mu2mpi.execution.signals import StopRequests
@@ -66,10 +67,15 @@ def found_checkpoint(path, experiment):
     return find_checkpoint(path, experiment, environment.builds(Communicator()))
 
 
+def simulated(experiment, source, state=None, keeper=None):
+    """Return the result of a run in one process, from the start or from a state."""
+    return Simulation(resolve(experiment, source, 1), Communicator(), state).run(Progress(), keeper)
+
+
 def stopped_state(experiment, source, t):
     keeper = StopAt(t)
     with pytest.raises(Interrupted):
-        Simulation(experiment, source, Communicator()).run(Progress(), keeper)
+        simulated(experiment, source, keeper=keeper)
     return keeper.state
 
 
@@ -78,11 +84,11 @@ def stopped_state(experiment, source, t):
 def test_going_on_gives_the_bits_of_an_unbroken_run(server, t, tmp_path):
     source = random_source(1, 100, 6, 3)
     experiment = Experiment(server=server, machines=4, seed=9, clip_norm=0.9)
-    unbroken = Simulation(experiment, source, Communicator()).run(Progress())
+    unbroken = simulated(experiment, source)
     write_checkpoint(stopped_state(experiment, source, t), tmp_path / "checkpoint")
     state = read_checkpoint(tmp_path / "checkpoint")
     assert state.rounds_done == t - 1
-    resumed = Simulation(experiment, source, Communicator(), state).run(Progress())
+    resumed = simulated(experiment, source, state)
     assert_same(resumed, unbroken)
     assert np.all(np.diff(resumed.history.elapsed_seconds) > 0)
 
@@ -94,20 +100,20 @@ def test_other_methods_go_on_to_the_same_bits(server, estimator, query, tmp_path
     experiment = Experiment(
         server=server, machines=4, seed=9, clip_norm=0.9, estimator=estimator, query=query
     )
-    unbroken = Simulation(experiment, source, Communicator()).run(Progress())
+    unbroken = simulated(experiment, source)
     write_checkpoint(stopped_state(experiment, source, 9), tmp_path / "checkpoint")
     state = read_checkpoint(tmp_path / "checkpoint")
-    assert_same(Simulation(experiment, source, Communicator(), state).run(Progress()), unbroken)
+    assert_same(simulated(experiment, source, state), unbroken)
 
 
 @pytest.mark.parametrize("t", [2, 30, 31, 32])
 def test_growing_batches_go_on_to_the_same_bits(t, tmp_path):
     source = random_source(1, 200, 6, 3)
     experiment = Experiment(method="snowball-sgd", server="trusted", machines=4, rounds=32, rho=2.0, seed=9)
-    unbroken = Simulation(experiment, source, Communicator()).run(Progress())
+    unbroken = simulated(experiment, source)
     write_checkpoint(stopped_state(experiment, source, t), tmp_path / "checkpoint")
     state = read_checkpoint(tmp_path / "checkpoint")
-    assert_same(Simulation(experiment, source, Communicator(), state).run(Progress()), unbroken)
+    assert_same(simulated(experiment, source, state), unbroken)
 
 
 @pytest.mark.parametrize(
@@ -118,25 +124,25 @@ def test_samples_drawn_at_random_are_drawn_again(method, server, tmp_path):
     """With a seed or without, and with the batch that was settled when the run began."""
     source, path = random_source(1, 100, 6, 3), tmp_path / "a.h5"
     experiment = Experiment(method=method, server=server, machines=4, epsilon=2.0, rounds=30, seed=9)
-    unbroken = Simulation(experiment, source, Communicator()).run(Progress())
+    unbroken = simulated(experiment, source)
     write_checkpoint(stopped_state(experiment, source, 9), checkpoint_path(path))
     state = found_checkpoint(path, experiment)
     assert state.experiment.batch is not None
-    assert_same(Simulation(state.experiment, source, Communicator(), state).run(Progress()), unbroken)
+    assert_same(simulated(state.experiment, source, state), unbroken)
     unseeded = experiment.model_copy(update={"seed": None})
     state = stopped_state(unseeded, source, 9)
-    once, again = (Simulation(unseeded, source, Communicator(), state).run(Progress()) for _ in range(2))
+    once, again = (simulated(unseeded, source, state) for _ in range(2))
     assert_same(once, again)
 
 
 def test_going_on_in_the_middle_of_a_chunk_of_samples(monkeypatch):
     source = random_source(1, 100, 6, 3)
     experiment = Experiment(machines=4, seed=9)
-    unbroken = Simulation(experiment, source, Communicator()).run(Progress())
+    unbroken = simulated(experiment, source)
     for name in ("WHOLE_BYTES", "PART_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 3 * 4 * source.sample_bytes)
     state = stopped_state(experiment, source, 9)
-    assert_same(Simulation(experiment, source, Communicator(), state).run(Progress()), unbroken)
+    assert_same(simulated(experiment, source, state), unbroken)
 
 
 @SERVERS
@@ -155,9 +161,7 @@ def test_a_restart_sends_the_very_same_messages(server, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "add_noise", recorded)
     write_checkpoint(stopped_state(experiment, source, 10), tmp_path / "checkpoint")
     for _ in range(2):
-        Simulation(experiment, source, Communicator(), read_checkpoint(tmp_path / "checkpoint")).run(
-            Progress()
-        )
+        simulated(experiment, source, read_checkpoint(tmp_path / "checkpoint"))
     last = 25 if server == "untrusted" else 24  # the server's last message would move nothing
     assert sorted(sent) == list(range(1, last + 1))
     assert all(len(sent[t]) == (1 if t < 10 else 2) for t in sent)
@@ -179,7 +183,7 @@ def test_the_key_is_kept_before_the_first_message(tmp_path, monkeypatch):
             job.run_to_file(Experiment(machines=4), source, path, Progress())
     kept = read_checkpoint(checkpoint_path(path))
     assert kept.rounds_done == 0
-    expected = Simulation(Experiment(machines=4), source, Communicator(), kept).run(Progress())
+    expected = simulated(Experiment(machines=4), source, kept)
     found = job.run_to_file(Experiment(machines=4), source, path, Progress())
     assert_same(found, expected)
     assert_same(read_result(path), expected)
@@ -296,6 +300,7 @@ def test_show_does_not_tell_the_key(tmp_path, capsys):
         (Experiment(machines=4, seed=1, server="trusted"), "server is trusted here and untrusted there"),
         (Experiment(machines=4, seed=1, rounds=24), "rounds is 24 here and 25 there"),
         (Experiment(machines=4, seed=1, epsilon=2.0), "epsilon is 2.0 here and unset there"),
+        (Experiment(machines=4, seed=1, preset="practical"), "preset is practical here and unset there"),
     ],
 )
 def test_a_checkpoint_of_another_experiment_is_refused(state, tmp_path, other, words):
@@ -312,11 +317,23 @@ def test_a_run_of_some_epsilon_goes_on(tmp_path):
     write_checkpoint(stopped_state(experiment, source, 10), checkpoint_path(tmp_path / "a.h5"))
     found = found_checkpoint(tmp_path / "a.h5", experiment)
     assert found.experiment.rho == experiment.rho
-    resumed = Simulation(found.experiment, source, Communicator(), found).run(Progress())
-    assert_same(resumed, Simulation(experiment, source, Communicator()).run(Progress()))
+    resumed = simulated(found.experiment, source, found)
+    assert_same(resumed, simulated(experiment, source))
     assert resumed.privacy.epsilon_exact <= 2.0
-    with pytest.raises(InputError, match=r"rho is 1\.0 here and 0\.5"):
-        found_checkpoint(tmp_path / "a.h5", experiment.model_copy(update={"rho": 1.0}))
+    for rho in (experiment.rho, 1.0):
+        with pytest.raises(InputError, match=r"epsilon is unset here and 2\.0 there"):
+            found_checkpoint(tmp_path / "a.h5", experiment.having(rho=rho))
+
+
+def test_a_preset_is_nothing_that_was_left_open(tmp_path):
+    source, path = random_source(1, 100, 6, 3), tmp_path / "a.h5"
+    practical = Experiment(machines=4, seed=1, preset="practical")
+    write_checkpoint(stopped_state(practical, source, 10), checkpoint_path(path))
+    with pytest.raises(InputError, match="preset is unset here and practical there"):
+        found_checkpoint(path, Experiment(machines=4, seed=1))
+    # But it may be given with another number of ranks, as what it chose follows from that of the machines.
+    found = found_checkpoint(path, Experiment(seed=1, preset="practical"))
+    assert_same(simulated(found.experiment, source, found), simulated(practical, source))
 
 
 def test_what_the_experiment_leaves_open_was_settled_before(state, tmp_path):
@@ -407,7 +424,7 @@ from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.job import Job
 from mu2mpi.execution.signals import StopRequests
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.execution.plan import shared_source
+from mu2mpi.execution.sources import shared_source
 import random, signal, time
 experiment = Experiment(data="synthetic", samples=30_000, machines=3, seed=4, server=sys.argv[2])
 serial = Communicator()
@@ -541,7 +558,8 @@ def test_a_signal_stops_all_ranks_with_a_checkpoint(name, ranks, tmp_path):
         ("mu2mpi.execution.simulation", "kernel_calls", 75),
         ("mu2mpi.results.writer", "file_image", 0),
         *slow(
-            ("mu2mpi.execution.evaluation", "sum_losses", 75), ("mu2mpi.execution.job", "shared_source", 75)
+            ("mu2mpi.execution.evaluation", "Evaluator.measure", 75),
+            ("mu2mpi.execution.job", "shared_source", 75),
         ),
     ],
 )

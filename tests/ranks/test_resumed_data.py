@@ -1,6 +1,7 @@
 """A run goes on only with the data with which it began, and finds bad samples before anything is sent."""
 
 import os
+import re
 import shutil
 import signal
 
@@ -11,7 +12,8 @@ from launch import mpirun
 
 from mu2mpi import Experiment, run
 from mu2mpi.cli import main
-from mu2mpi.config.experiment import Sweep, read_toml
+from mu2mpi.config.experiment import read_toml
+from mu2mpi.config.sweep import Sweep
 from mu2mpi.data import source as sources
 from mu2mpi.data.split import Split
 from mu2mpi.errors import InputError, Interrupted
@@ -195,9 +197,15 @@ def test_methods_that_are_not_accounted_for_by_rho_say_epsilon(tmp_path):
     )
     with pytest.raises(Interrupted):
         run(experiment, output=output, progress=Stops(5, signal.SIGUSR1))
+    checkpoint = read_checkpoint(checkpoint_path(output))
     write(path, labels=1 - Y)
-    with pytest.raises(InputError, match=r"\d of 60 rounds had been sent, and .* spend epsilon = 2 at delta"):
+    words = r"\d of 60 rounds had been sent \(epsilon = (\S+) at .* spend epsilon = (\S+) at delta = 1e-05"
+    with pytest.raises(InputError, match=words) as caught:
         run(experiment, output=output)
+    some, everything = map(float, re.search(words, str(caught.value)).groups())
+    assert 0 < some < 0.9 * everything
+    assert everything == pytest.approx(checkpoint.privacy.epsilon_exact, rel=1e-3)
+    assert 1.9 < everything <= 2
 
 
 def test_the_same_data_go_on_to_the_same_messages(tmp_path, sent):

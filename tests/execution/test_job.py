@@ -1,0 +1,155 @@
+"""Runs with their files, in one process: what is written, what is refused, and whose key is used."""
+
+import numpy as np
+import pytest
+
+from mu2mpi import run
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.errors import InputError
+from mu2mpi.execution import job as module
+from mu2mpi.execution.job import Job, holds
+from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.signals import StopRequests
+from mu2mpi.execution.simulation import Simulation
+from mu2mpi.execution.sources import shared_source
+from mu2mpi.parallel import Communicator
+from mu2mpi.results.checkpoint import checkpoint_path, read_checkpoint
+from mu2mpi.results.reader import read_result
+
+SERIAL = Communicator()
+SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "rounds": 4}
+SEEDED = Experiment(**SETTINGS, seed=1)
+SECRET = Experiment(**SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def source():
+    return shared_source(SEEDED, None, SERIAL)
+
+
+def job(overwrite=False):
+    return Job(SERIAL, StopRequests(), overwrite, 1e9)
+
+
+class Meanwhile(Progress):
+    """Does something after the first checkpoint, if there is one, and before the first round."""
+
+    def __init__(self, action):
+        self.start = lambda *_: action()
+
+
+def never():
+    pytest.fail("it runs")
+
+
+def test_what_is_written_is_what_is_returned(tmp_path, source):
+    path = tmp_path / "new folder" / "a.h5"
+    result = job().run_to_file(SEEDED, source, path, Progress())
+    found = read_result(path)
+    assert found.experiment == result.experiment == SEEDED
+    assert (found.x.tobytes(), found.w.tobytes()) == (result.x.tobytes(), result.w.tobytes())
+    assert found.privacy == result.privacy
+    np.testing.assert_array_equal(found.history.message_norm, result.history.message_norm)
+    # Nor does it matter to the result that it was written, or who resolved it.
+    assert run(SEEDED).x.tobytes() == result.x.tobytes()
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_plan_that_is_given_is_the_one_that_runs(tmp_path, source, monkeypatch):
+    plan = resolve(Experiment(**{**SETTINGS, "rounds": None}, seed=1), source, 1)
+    assert plan.experiment.rounds == 30
+    monkeypatch.setattr(module, "resolve", lambda *_: pytest.fail("it is settled"))
+    result = job().run_to_file(plan.experiment, source, tmp_path / "a.h5", Progress(), plan)
+    assert result.experiment == plan.experiment
+    assert result.history.round[-1] == 30
+
+
+def test_a_result_of_another_experiment_is_refused_unless_it_may_be_replaced(tmp_path):
+    path = tmp_path / "a.h5"
+    run(SEEDED, output=path)
+    before = path.read_bytes()
+    other = SEEDED.having(rho=2.0)
+    for experiment in (other, SEEDED):
+        with pytest.raises(InputError, match="exists"):
+            run(experiment, output=path, progress=Meanwhile(never))
+    assert path.read_bytes() == before
+    run(other, output=path, overwrite=True)
+    assert read_result(path).experiment == other
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("experiment", [SEEDED, SECRET])
+def test_a_result_of_another_experiment_that_comes_meanwhile_stays(experiment, tmp_path, source):
+    """Then that of this run is lost but for its checkpoint, if it had one."""
+    path, other = tmp_path / "a.h5", experiment.having(rho=2.0)
+    meanwhile = Meanwhile(lambda: job().run_to_file(other, source, tmp_path / "b.h5", Progress()))
+
+    def written():
+        meanwhile.start()
+        (tmp_path / "b.h5").rename(path)
+
+    with pytest.raises(InputError, match="exists"):
+        job().run_to_file(experiment, source, path, Meanwhile(written))
+    assert read_result(path).experiment == other
+    assert checkpoint_path(path).exists() == (experiment is SECRET)
+
+
+def test_a_file_holds_an_experiment_if_it_is_its_whole_result(tmp_path, source):
+    path = tmp_path / "a.h5"
+    assert not holds(path, SEEDED)
+    job().run_to_file(SEEDED, source, path, Progress())
+    assert holds(path, SEEDED)
+    assert holds(path, Experiment.make({**SETTINGS, "seed": "1"}))
+    for other in (SECRET, SEEDED.having(rho=4.5), SEEDED.having(evaluations=3)):
+        assert not holds(path, other)
+    path.write_bytes(path.read_bytes()[:-100])
+    assert not holds(path, SEEDED)
+
+
+def test_the_state_of_a_run_is_no_result(tmp_path, source):
+    path = tmp_path / "a.h5"
+
+    def looks():
+        (tmp_path / "b.h5").write_bytes(checkpoint_path(path).read_bytes())
+        assert not holds(tmp_path / "b.h5", SECRET)
+        assert not holds(path, SECRET)
+
+    job().run_to_file(SECRET, source, path, Meanwhile(looks))
+    assert holds(path, SECRET)
+
+
+def test_the_key_of_another_job_is_taken_up_and_not_drawn_anew(tmp_path, source):
+    """Without a seed: the checkpoint has the key, and goes once its result is there."""
+    path = tmp_path / "a.h5"
+
+    def dies():
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        job().run_to_file(SECRET, source, path, Meanwhile(dies))
+    kept = read_checkpoint(checkpoint_path(path))
+    assert len(kept.key) == 32
+    first = job().run_to_file(SECRET, source, path, Progress())
+    assert list(tmp_path.iterdir()) == [path]
+    expected = Simulation(resolve(SECRET, source, 1), SERIAL, kept).run(Progress())
+    assert first.x.tobytes() == expected.x.tobytes()
+    # Another run has a key of its own.
+    other = job().run_to_file(SECRET, source, tmp_path / "b.h5", Progress())
+    assert first.x.tobytes() != other.x.tobytes()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_result_under_the_key_of_another_job_is_not_taken_for_ones_own(overwrite, tmp_path, source):
+    path = tmp_path / "a.h5"
+    other = job().run_to_file(SECRET, source, tmp_path / "b.h5", Progress())
+    comes = Meanwhile(lambda: (tmp_path / "b.h5").rename(path))
+    if not overwrite:
+        with pytest.raises(InputError, match=r"under another key.* go on from it"):
+            job().run_to_file(SECRET, source, path, comes)
+        assert read_result(path).x.tobytes() == other.x.tobytes()
+        assert checkpoint_path(path).exists()
+        return
+    mine = job(overwrite).run_to_file(SECRET, source, path, comes)
+    assert read_result(path).x.tobytes() == mine.x.tobytes() != other.x.tobytes()
+    assert not checkpoint_path(path).exists()
