@@ -1,39 +1,54 @@
-"""What a statement claims follows from its own numbers, or is found out."""
+"""What a statement claims follows from its own numbers, or is found out; files repeat all of it."""
 
 import math
-from dataclasses import replace
+from dataclasses import fields
 from functools import partial
 
 import pytest
 import reference as ref
 from hypothesis import strategies as st
 from relaxed import given
+from schedules import make_schedule
 
-from mu2mpi.methods.schedule import make_schedule
-from mu2mpi.privacy.ledger import PrivacyStatement, concerns, mismatches, recomputed, releases, size_concerns
+from mu2mpi.errors import InputError
+from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
+from mu2mpi.privacy.mechanisms.last_iterate import LastIterate, growth_of
+from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
+from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases
+from mu2mpi.privacy.statement import PrivacyStatement, size_concerns
 
 
 def make_statement(rho=4.0, delta=1e-5, clip_norm=1.5, rounds=600, seeded=False, **others):
     """Return a statement whose claims come from the reference alone."""
-    return PrivacyStatement(
-        server="untrusted",
+    mechanism = GaussianReleases(
         rho=rho,
-        delta=delta,
-        epsilon=sampled(ref.epsilon_paper, rho, delta, clip_norm, rounds),
-        epsilon_exact=sampled(ref.epsilon_exact, rho, delta, clip_norm, rounds),
-        S=118.5,
         clip_norm=clip_norm,
         sigma=ref.noise_scale(clip_norm, rounds, rho),
+        resolution=RESOLUTION,
         rounds=rounds,
         machines=10,
-        touched=rounds,
         parameters=7850,
-        resolution=RESOLUTION,
+        samples=rounds,
+        drawn=1.0,
+        touched=rounds,
+    )
+    exact = sampled(ref.epsilon_exact, rho, delta, clip_norm, rounds)
+    return PrivacyStatement(
+        mechanism=mechanism,
+        server="untrusted",
+        delta=delta,
+        epsilon=sampled(ref.epsilon_paper, rho, delta, clip_norm, rounds),
+        epsilon_exact=exact,
+        epsilon_sampler=exact - float(ref.epsilon_exact(rho, delta)),
+        S=118.5,
         noise_recomputable=seeded,
-        epsilon_sampler=sampled(ref.epsilon_exact, rho, delta, clip_norm, rounds)
-        - float(ref.epsilon_exact(rho, delta)),
         **others,
     )
+
+
+def changed(statement, **changes):
+    """Return what a file says of which some attributes were changed."""
+    return PrivacyStatement.from_attributes({**statement.attributes(), **changes})
 
 
 RESOLUTION = 2.0**-14
@@ -56,7 +71,7 @@ STATEMENT = make_statement()
     max_examples=20,
 )
 def test_claims_of_the_reference_are_true(rho, delta, rounds):
-    assert mismatches(make_statement(rho, delta, rounds=rounds)) == []
+    assert make_statement(rho, delta, rounds=rounds).mismatches() == []
 
 
 @pytest.mark.parametrize(
@@ -70,7 +85,7 @@ def test_claims_of_the_reference_are_true(rho, delta, rounds):
 )  # fmt: skip
 def test_a_changed_number_is_found_and_named(name, factor):
     value = type(getattr(STATEMENT, name))(getattr(STATEMENT, name) * factor)
-    problems = mismatches(replace(STATEMENT, **{name: value}))
+    problems = changed(STATEMENT, **{name: value}).mismatches()
     assert problems
     if name in ("rho", "epsilon", "epsilon_exact", "epsilon_sampler", "resolution"):
         assert name in "\n".join(problems)
@@ -89,39 +104,34 @@ def test_a_changed_number_is_found_and_named(name, factor):
     ],
 )
 def test_a_claim_of_another_kind_is_refused(changes, words):
-    assert words in "\n".join(mismatches(replace(STATEMENT, **changes)))
+    assert words in "\n".join(changed(STATEMENT, **changes).mismatches())
 
 
 def test_the_smaller_sigma_gives_the_larger_rho():
-    halved = replace(STATEMENT, sigma=STATEMENT.sigma / 2)
-    assert recomputed(halved).rho == pytest.approx(8)
-    assert recomputed(halved).epsilon_exact == pytest.approx(float(ref.epsilon_exact(8, 1e-5)), rel=1e-4)
-    assert "rho = 4 is claimed" in mismatches(halved)[0]
-    assert "give 8" in mismatches(halved)[0]
+    halved = changed(STATEMENT, sigma=STATEMENT.mechanism.sigma / 2)
+    assert halved.guarantee.rho == pytest.approx(8)
+    assert halved.guarantee.epsilon(1e-5) == pytest.approx(float(ref.epsilon_exact(8, 1e-5)), rel=1e-4)
+    assert "rho = 4 is claimed" in halved.mismatches()[0]
+    assert "give 8" in halved.mismatches()[0]
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 @given(st.integers(1, 50), st.integers(1, 10_000), st.floats(0.01, 20), st.none() | st.floats(0.1, 5))
 def test_the_noise_of_a_schedule_is_that_of_its_rho(server, machines, rounds, rho, clip_norm):
-    schedule = make_schedule(
+    mechanism = make_schedule(
         server=server, machines=machines, rounds=rounds, classes=3, features=5, diameter=0.5, rho=rho,
         clip_norm=clip_norm,
-    )  # fmt: skip
-    statement = replace(
-        STATEMENT,
-        sigma=schedule.sigma,
-        clip_norm=schedule.clip_norm,
-        rounds=schedule.rounds,
-        touched=schedule.touched,
-    )
-    assert recomputed(statement).rho == pytest.approx(rho, rel=1e-12)
-    (kind,) = releases(statement, rounds)
-    assert kind.sensitivity == 2 * schedule.clip_norm
+    ).mechanism  # fmt: skip
+    assert mechanism.guarantee().rho == pytest.approx(rho, rel=1e-12)
+    # A sample moves each of the sums in which it is by twice the norm that its part in it keeps to.
+    assert mechanism.touched == rounds
+    assert 2 * mechanism.clip_norm * math.sqrt(rounds) / mechanism.sigma == pytest.approx(rho, rel=1e-12)
+    assert PrivacyStatement.of(mechanism, 1e-5, server=server, S=1.0).mismatches() == []
 
 
 def test_what_is_not_private_is_said():
     def briefly(statement):
-        return [concern.brief for concern in concerns(statement)]
+        return [concern.brief for concern in statement.concerns()]
 
     assert briefly(make_statement(rho=0.5)) == []
     assert briefly(make_statement(rho=0.5, seeded=True)) == ["its seed is written down"]
@@ -130,10 +140,75 @@ def test_what_is_not_private_is_said():
     # 10 machines and 600 rounds use 6,000 samples.
     assert briefly(make_statement(rho=0.1, delta=1 / 5999)) == ["delta is not below 1/n = 0.00017"]
     assert briefly(make_statement(rho=0.1, delta=1 / 6001)) == []
-    silent = replace(
+    silent = changed(
         STATEMENT, rho=math.inf, epsilon=math.inf, epsilon_exact=math.inf, epsilon_sampler=0.0, sigma=0.0
     )
     assert briefly(silent) == ["no noise"]
-    assert mismatches(silent) == []
+    assert silent.mismatches() == []
     assert size_concerns(1.0, 0.5, None) == []
     assert len(size_concerns(11.0, 0.5, 10)) == 2
+
+
+COMMON = {"clip_norm": 1.5, "resolution": 2.0**-20, "rounds": 20, "machines": 3, "parameters": 40}
+MECHANISMS = [
+    GaussianReleases(rho=4.0, sigma=3.354, touched=20, samples=20, drawn=1.0, **COMMON),
+    LastIterate(rho=4.0, sigma=0.5, growth=growth_of(3, 40, 4.0), samples=20, drawn=1.0, **COMMON),
+    PoissonReleases(sigma=5.0, samples=100, drawn=10.0, **COMMON),
+    ReplacementReleases(sigma=500.0, samples=100, drawn=90.0, **COMMON),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+@pytest.mark.parametrize("noise", ["protocol", "aggregate"])
+def test_a_file_repeats_every_statement(mechanism, noise):
+    made = PrivacyStatement.of(mechanism, 1e-5, noise, server="trusted", S=1.5, noise_recomputable=True)
+    attributes = made.attributes()
+    assert PrivacyStatement.from_attributes(attributes) == made
+    # What is not known is not there, rather than no number.
+    assert all(value == value and value is not None for value in attributes.values())
+    assert ("rho" in attributes) == (made.rho is not None) == (mechanism.spends == "rho")
+    assert attributes["mechanism"] == mechanism.name
+    assert attributes["protects"] == mechanism.protects
+    own = {f.name for kind in (made, mechanism) for f in fields(kind)} - {"mechanism"}
+    assert set(attributes) == own | {"mechanism", "protects"}
+    for name in own:
+        assert getattr(made, name) == attributes[name]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+def test_nothing_that_a_mechanism_states_may_be_absent(mechanism):
+    attributes = PrivacyStatement.of(mechanism, 1e-5, server="trusted", S=1.5).attributes()
+    for name in attributes:
+        with pytest.raises(InputError, match=f"lacks '{name}'"):
+            PrivacyStatement.from_attributes({n: v for n, v in attributes.items() if n != name})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sigma": "large"}, "sigma = 'large' in its privacy statement is no number"),
+        ({"sigma": [1.0, 2.0]}, "sigma = .* is no number"),
+        ({"rounds": 600.5}, "rounds = 600.5 .* is no integer"),
+        ({"touched": math.nan}, "touched = nan .* is no integer"),
+        ({"noise_recomputable": 2}, "noise_recomputable = 2 .* is no 0 or 1"),
+        ({"server": 1}, "server = 1 .* is no text"),
+        ({"mechanism": 1.0}, "mechanism = 1.0 .* is no text"),
+    ],
+)
+def test_what_is_not_of_its_type_is_refused(changes, words):
+    with pytest.raises(InputError, match=words):
+        changed(STATEMENT, **changes)
+
+
+def test_what_no_mechanism_is_or_protects_is_refused():
+    with pytest.raises(
+        InputError, match=r"no 'magic' among the mechanisms, which are gaussian, last-iterate"
+    ):
+        changed(STATEMENT, mechanism="magic")
+    with pytest.raises(InputError, match="'gaussian' does not protect 'last iterate'"):
+        changed(STATEMENT, protects="last iterate")
+    drawn = PrivacyStatement.of(MECHANISMS[-1], 1e-5, server="trusted", S=1.5)
+    with pytest.raises(InputError, match="rho = 1.0 is claimed, and the mechanism 'replacement' has None"):
+        changed(drawn, rho=1.0)
+    with pytest.raises(AttributeError, match="growth"):
+        STATEMENT.growth  # noqa: B018
