@@ -118,9 +118,14 @@ class PrivacyStatement:
         if (protects := _value("protects", str, attributes)) != kind.protects:
             raise InputError(f"the mechanism {kind.name!r} does not protect {protects!r}")
         made = cls(mechanism=kind(**_values(kind, attributes)), **_values(cls, attributes))
-        if not agree(claimed := attributes.get("rho"), made.rho):
-            raise InputError(f"rho = {claimed} is claimed, and the mechanism {kind.name!r} has {made.rho}")
+        if "rho" in attributes and kind.spends != "rho":
+            raise InputError(f"rho = {attributes['rho']!r} is claimed, and no rho describes {kind.name!r}")
         return made
+
+    def out_of_range(self) -> list[str]:
+        """Say with which of its numbers nothing can be computed; empty if all can be."""
+        found = [] if 0 < self.delta < 1 else [f"delta = {self.delta!r} is out of range"]
+        return [*found, *self.mechanism.out_of_range()]
 
     def mismatches(self) -> list[str]:
         """Say what is claimed that does not follow from the statement's own numbers; empty if all does."""
@@ -135,10 +140,9 @@ class PrivacyStatement:
             )
             if value not in known
         ]
-        if not (0 < self.delta < 1 and mechanism.clip_norm > 0 and mechanism.sigma >= 0):
-            return [*found, "delta, clip_norm or sigma is out of range, so nothing can be computed"]
-        if faults := mechanism.faults(self.delta):
-            return [*found, *faults]
+        if wrong := self.out_of_range():
+            return [*found, *wrong]
+        found += mechanism.faults(self.delta)
         guarantee = self.guarantee
         truth = {"rho": guarantee.rho, **_epsilons(guarantee, self.delta)}
         return found + [
