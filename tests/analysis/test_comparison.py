@@ -16,13 +16,15 @@ from mu2mpi.analysis.groups import chosen
 from mu2mpi.config.experiment import Experiment, read_toml
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
+from mu2mpi.registry import find, names
 
 COMPARISON = Path(__file__).parents[2] / "jobs" / "comparison.toml"
 
 
 def test_lines_hold_means_deviations_and_exponents():
     lines = compare(comparison_runs()[::-1])
-    assert [line.name for line in lines] == list(METHODS)
+    assert [line.name for line in lines] == [find("methods", name).title for name in names("methods")]
+    assert {line.name for line in lines} == set(METHODS)
     for line in lines:
         _, factor, exponent = METHODS[line.name]
         assert line.exponent == pytest.approx(exponent)
