@@ -4,6 +4,7 @@ Where it is not certain that two runs are on different people's data, they count
 """
 
 import hashlib
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -94,9 +95,12 @@ def together(
         else:
             total = reduce(operator.add, (run.privacy.guarantee for run in runs))
             deltas = [run.privacy.delta for run in runs]
-            # Where not all are Gaussian mechanisms, what they reveal adds up, deltas as well.
-            at_delta = sum(deltas) if total.rho is None else min(deltas)
-            at = f"{epsilon} = {rounded_up(total.epsilon(at_delta))} at {delta} = {at_delta:g}"
+            if total.rho is None:
+                # Where not all are Gaussian mechanisms, what they reveal adds up, deltas as well.
+                at_delta, at_most = sum(deltas), math.fsum(run.privacy.epsilon_exact for run in runs)
+            else:
+                at_delta, at_most = min(deltas), total.epsilon(min(deltas))
+            at = f"{epsilon} = {rounded_up(at_most)} at {delta} = {at_delta:g}"
             learns = f"whoever sees what {which} released learns at most " + (
                 f"{at}, the sums of theirs."
                 if total.rho is None

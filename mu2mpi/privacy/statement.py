@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Any, Self, get_type_hints
 
 from mu2mpi.errors import InputError
@@ -19,6 +20,10 @@ UNIT = "one sample of one machine"
 
 LARGE_EPSILON = 10.0
 """Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample."""
+
+
+WORDS = {str: "text", float: "number", int: "integer", bool: "0 or 1"}
+"""What attributes of each type are called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,15 +111,21 @@ class PrivacyStatement:
 
         Raises
         ------
-        KeyError
-            If something is not there.
         InputError
-            If its mechanism is not known.
+            If something is not there, or not of its type, or its mechanism is not known.
         """
-        kind: type[Mechanism] = find("mechanisms", str(attributes["mechanism"]))
-        if attributes["protects"] != kind.protects:
-            raise InputError(f"the mechanism {kind.name!r} does not protect {attributes['protects']!r}")
-        return cls(mechanism=kind(**_values(kind, attributes)), **_values(cls, attributes))
+        kind: type[Mechanism] = find("mechanisms", _value("mechanism", str, attributes))
+        if (protects := _value("protects", str, attributes)) != kind.protects:
+            raise InputError(f"the mechanism {kind.name!r} does not protect {protects!r}")
+        made = cls(mechanism=kind(**_values(kind, attributes)), **_values(cls, attributes))
+        if "rho" in attributes and kind.spends != "rho":
+            raise InputError(f"rho = {attributes['rho']!r} is claimed, and no rho describes {kind.name!r}")
+        return made
+
+    def out_of_range(self) -> list[str]:
+        """Say with which of its numbers nothing can be computed; empty if all can be."""
+        found = [] if 0 < self.delta < 1 else [f"delta = {self.delta!r} is out of range"]
+        return [*found, *self.mechanism.out_of_range()]
 
     def mismatches(self) -> list[str]:
         """Say what is claimed that does not follow from the statement's own numbers; empty if all does."""
@@ -129,10 +140,9 @@ class PrivacyStatement:
             )
             if value not in known
         ]
-        if not (0 < self.delta < 1 and mechanism.clip_norm > 0 and mechanism.sigma >= 0):
-            return [*found, "delta, clip_norm or sigma is out of range, so nothing can be computed"]
-        if faults := mechanism.faults(self.delta):
-            return [*found, *faults]
+        if wrong := self.out_of_range():
+            return [*found, *wrong]
+        found += mechanism.faults(self.delta)
         guarantee = self.guarantee
         truth = {"rho": guarantee.rho, **_epsilons(guarantee, self.delta)}
         return found + [
@@ -202,7 +212,20 @@ def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, float]:
 def _values(kind: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a dataclass of plain values, in Python's own types rather than numpy's."""
     types = get_type_hints(kind)
-    return {f.name: types[f.name](attributes[f.name]) for f in fields(kind) if f.name != "mechanism"}
+    names = [f.name for f in fields(kind) if f.name != "mechanism"]
+    return {name: _value(name, types[name], attributes) for name in names}
+
+
+def _value(name: str, kind: type, attributes: Mapping[str, Any]) -> Any:
+    """Return one of some attributes, or raise InputError if it is not there or not of its type."""
+    if name not in attributes:
+        raise InputError(f"its privacy statement lacks {name!r}")
+    value = attributes[name]
+    # Files keep a boolean as an integer.
+    wanted: Any = {str: str, float: Real}.get(kind, Integral)
+    if not isinstance(value, wanted) or (kind is bool and value not in (0, 1)):
+        raise InputError(f"{name} = {value!r} in its privacy statement is no {WORDS[kind]}")
+    return kind(value)
 
 
 def _text(value: float | None) -> str:

@@ -14,8 +14,7 @@ import h5py
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import write_whole
-from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.reader import open_sealed, stored_experiment
+from mu2mpi.results.reader import open_sealed, stored_experiment, stored_privacy
 from mu2mpi.results.schema import Checkpoint, History
 from mu2mpi.results.seal import seal_of
 from mu2mpi.results.writer import plain
@@ -87,7 +86,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             rounds_done=int(file.attrs["rounds_done"]),
             key=None if key is None else bytes.fromhex(key),
             iterates={name: array[()] for name, array in file["iterates"].items()},
-            privacy=PrivacyStatement.from_attributes(file["privacy"].attrs),
+            privacy=stored_privacy(file, path),
             history=History(**history),
             elapsed_seconds=float(file.attrs["elapsed_seconds"]),
             largest_squared_norm=float(file.attrs["largest_squared_norm"]),

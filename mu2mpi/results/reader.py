@@ -29,6 +29,7 @@ __all__ = [
     "read_summary",
     "read_timing",
     "stored_experiment",
+    "stored_privacy",
 ]
 
 OWN_ATTRIBUTES = ("schema", "created", "status", "experiment")
@@ -111,7 +112,7 @@ def read_result(path: Path) -> Result:
             x=_matrix(model, "x"),
             w=_matrix(model, "w"),
             history=History(**_columns(file)),
-            privacy=PrivacyStatement.from_attributes(_group(file, path, "privacy").attrs),
+            privacy=stored_privacy(file, path),
             theory=_record(Theory, file["theory"]) if "theory" in file else None,
             diagnostics=_record(Diagnostics, file["diagnostics"]) if "diagnostics" in file else None,
             class_counts=_class_counts(file),
@@ -263,6 +264,15 @@ def stored_experiment(file: h5py.File, path: Path) -> Experiment:
     if experiment.machines is None or experiment.rounds is None:
         raise InputError(f"{path} is incomplete: its experiment lacks the number of machines or of rounds")
     return experiment
+
+
+def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
+    """Return the privacy statement that an open file holds."""
+    attributes = dict(_group(file, path, "privacy").attrs)
+    try:
+        return PrivacyStatement.from_attributes(attributes)
+    except InputError as error:
+        raise InputError(f"{path} cannot be used: {error}") from None
 
 
 def _text(file: h5py.File, name: str) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mu2mpi.config.experiment import Sweep
+from mu2mpi.config.sweep import Sweep
 from mu2mpi.execution.job import run
 
 SWEEP = {

@@ -10,18 +10,21 @@ from made_up import METHODS, comparison_run, comparison_runs
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import mu2mpi
-from mu2mpi.analysis.comparison import compare, method_name
+from mu2mpi.analysis.comparison import compare
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.groups import chosen
-from mu2mpi.config.experiment import Experiment, Sweep, read_toml
+from mu2mpi.config.experiment import Experiment, read_toml
+from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
+from mu2mpi.registry import find, names
 
 COMPARISON = Path(__file__).parents[2] / "jobs" / "comparison.toml"
 
 
 def test_lines_hold_means_deviations_and_exponents():
     lines = compare(comparison_runs()[::-1])
-    assert [line.name for line in lines] == list(METHODS)
+    assert [line.name for line in lines] == [find("methods", name).title for name in names("methods")]
+    assert {line.name for line in lines} == set(METHODS)
     for line in lines:
         _, factor, exponent = METHODS[line.name]
         assert line.exponent == pytest.approx(exponent)
@@ -81,12 +84,12 @@ def test_methods_with_a_name_have_no_estimator_and_no_query_point():
             assert row["query"] in ("average", "iterate")
         else:
             assert row["estimator"] is row["query"] is None
-    assert {method_name(run.experiment) for run in chosen(runs, ["estimator=corrected-momentum"])} == {
+    assert {run.experiment.chosen_method.title for run in chosen(runs, ["estimator=corrected-momentum"])} == {
         "μ²-SGD",
         "STORM",
     }
     for condition, count in (("query=iterate", 2), ("query=unset", 3), ("method=dp-sgd", 1)):
-        assert len({method_name(run.experiment) for run in chosen(runs, [condition])}) == count
+        assert len({run.experiment.chosen_method.title for run in chosen(runs, [condition])}) == count
 
 
 def test_real_runs_are_compared(tmp_path):
@@ -108,8 +111,8 @@ def test_real_runs_are_compared(tmp_path):
 def test_the_job_compares_comparison_runs_at_equal_privacy():
     experiments = Sweep(read_toml(COMPARISON)).experiments
     assert len({(experiment.epsilon, experiment.delta) for experiment in experiments}) == 1
-    names = {method_name(experiment) for experiment in experiments}
+    names = {experiment.chosen_method.title for experiment in experiments}
     assert names == set(METHODS)
     for name in names:
-        of_method = [experiment for experiment in experiments if method_name(experiment) == name]
+        of_method = [experiment for experiment in experiments if experiment.chosen_method.title == name]
         assert len({experiment.samples for experiment in of_method}) >= 4

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from made_up import rate_run, rate_runs
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from mu2mpi.methods.schedule import make_schedule
+from schedules import make_schedule
 
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.rates import PRIVATE, STATISTICAL, find_rates
-from mu2mpi.config.experiment import Sweep, read_toml
+from mu2mpi.config.experiment import read_toml
+from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.execution.sweep import data_key
-from mu2mpi.execution.theory import excess_loss_bound
 from mu2mpi.parallel import Communicator
 from mu2mpi.results.reader import Summary
 
@@ -100,7 +100,7 @@ def test_exponents_of_the_theorems_are_those_of_their_bound(server):
     def slope(axis, rho, factor=1.001):
         def bound(**change):
             settings = {"machines": 100, "rounds": 10**9, "classes": 4, "rho": rho, **change}
-            return excess_loss_bound(make_schedule(server=server, features=8, diameter=1e-6, **settings))
+            return make_schedule(server=server, features=8, diameter=1e-6, **settings).loss_bound
 
         name, value = {
             "n": ("rounds", 10**9),

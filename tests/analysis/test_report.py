@@ -14,7 +14,8 @@ from slowly import slow
 
 import mu2mpi
 from mu2mpi.analysis.report import build_report
-from mu2mpi.config.experiment import Experiment, Sweep
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.sweep import Sweep
 from mu2mpi.execution.job import run
 from mu2mpi.results.reader import Summary
 

@@ -8,12 +8,31 @@ import pytest
 
 from mu2mpi.analysis.show import describe, describe_privacy, in_brief
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.privacy.ledger import PrivacyStatement
+from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
+from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import Diagnostics, History, Result, Theory
 
 STATEMENT = PrivacyStatement(
-    "untrusted", 4.0, 1e-5, 27.19411, 20.12001, 118.5, 11.5, 1000.0, 30, 2, 30, 7850, 2.0**-20, False
+    mechanism=GaussianReleases(
+        rho=4.0,
+        clip_norm=11.5,
+        sigma=1000.0,
+        resolution=2.0**-20,
+        rounds=30,
+        machines=2,
+        parameters=7850,
+        samples=30,
+        drawn=1.0,
+        touched=30,
+    ),
+    server="untrusted",
+    delta=1e-5,
+    epsilon=27.19411,
+    epsilon_exact=20.12001,
+    epsilon_sampler=0.0,
+    S=118.5,
 )
+SILENT = replace(STATEMENT.mechanism, rho=math.inf, sigma=0.0)
 
 
 def make_result(rows=30, seed=None):
@@ -94,13 +113,15 @@ def test_a_line_on_privacy_at_the_end_of_a_run():
     begin = "privacy of one sample of one machine (replace-one): epsilon ="
     why = "its seed is written down; epsilon is beyond 10"
     assert in_brief(seeded) == f"{begin} 20.13 at delta = 1e-05, rho = 4; but {why}"
-    calm = replace(STATEMENT, rho=0.5, epsilon_exact=1.845)
+    half = replace(STATEMENT.mechanism, rho=0.5)
+    calm = replace(STATEMENT, mechanism=half, epsilon_exact=1.845)
     assert in_brief(calm) == f"{begin} 1.845 at delta = 1e-05, rho = 0.5"
-    assert in_brief(replace(calm, rho=math.inf)) == "privacy: none (no noise)"
+    assert in_brief(replace(calm, mechanism=SILENT)) == "privacy: none (no noise)"
 
 
 def test_no_noise_no_guarantee():
-    none = replace(STATEMENT, rho=math.inf, epsilon=math.inf, epsilon_exact=math.inf, noise_recomputable=True)
+    infinite = {"epsilon": math.inf, "epsilon_exact": math.inf}
+    none = replace(STATEMENT, mechanism=SILENT, noise_recomputable=True, **infinite)
     assert describe_privacy(none) == "No noise was added: there is no privacy guarantee at all."
 
 

@@ -11,12 +11,10 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import norm
 
-from mu2mpi.methods.snowball import growth_of, hidden_release, most_steps
 from mu2mpi.privacy.accountant import gaussian_delta
 from mu2mpi.privacy.iteration import (
     ARITHMETIC,
     LANDING,
-    growing_batches,
     halving_steps,
     hidden_rho,
     last_iterate_rho,
@@ -116,7 +114,6 @@ def test_the_bound_holds_for_logistic_losses_on_an_interval(eta, sigma, radius, 
 
 def test_without_noise_nothing_is_hidden():
     assert np.all(np.isinf(last_iterate_rho(np.ones(3), np.array([1.0, 0.0, 1.0]))))
-    assert hidden_release(4, 2, 4, math.inf, 1.0).sigma == 0
 
 
 @given(runs, st.lists(st.floats(0, 0.5), min_size=8, max_size=8), max_examples=50)
@@ -134,40 +131,6 @@ def test_slack_is_paid_for_where_it_arises(run, slacks):
         assert np.all(np.cumsum(shares) <= arisen * (1 + 1e-12))
         assert shares.sum() == pytest.approx(arisen[-1])
         assert math.sqrt(np.sum((shares / later) ** 2)) <= bound[t] * (1 + 1e-12)
-
-
-@given(st.integers(1, 300), st.integers(1, 50), st.integers(2, 5000), st.floats(0.05, 100), max_examples=50)
-def test_batches_and_noise_keep_to_rho(steps, machines, d, rho):
-    """Against the inequality for each step by itself; rounding costs next to nothing."""
-    growth = growth_of(machines, d, rho)
-    batches = growing_batches(steps, growth)
-    C, kept, sigma, resolution = hidden_release(steps + 1, machines, d, rho, 3.0)
-    noise = sigma / machines
-    assert kept == growth
-    assert noise <= C / math.sqrt(d) * (1 + 4e-4)
-    assert hidden_rho(batches, machines, C, noise, resolution, d).max() == pytest.approx(rho, rel=1e-12)
-    eta = halving_steps(steps)
-    for t in range(steps):
-        left = math.sqrt(np.sum(eta[t:] ** 2))
-        assert 2 * C * eta[t] / (machines * batches[t]) <= rho * left * noise
-        if batches[t] > 1:
-            most = rho * left * C / math.sqrt(d)
-            assert 2 * C * eta[t] / (machines * (batches[t] - 1)) > most * (1 - 1e-12)
-
-
-@given(st.integers(0, 3000), st.floats(0.01, 300), max_examples=50)
-def test_as_many_steps_as_samples_allow(samples, growth):
-    steps = most_steps(samples, growth)
-    assert steps == 0 or growing_batches(steps, growth).sum() <= samples
-    assert growing_batches(steps + 1, growth).sum() > samples
-
-
-def test_batches_grow_as_a_snowball_does():
-    """From one sample to 2 sqrt(d) / (rho M) in the last step, and at most N + 7 sqrt(d N) / rho together."""
-    batches = growing_batches(20_000, growth_of(1, 400, 0.5))
-    assert batches[0] == 1
-    assert batches[-1] == 80
-    assert 20_000 < batches.sum() < 20_000 + 7 * math.sqrt(400 * 20_000) / 0.5
 
 
 def test_a_share_of_rho_is_set_aside_for_floating_point_numbers():

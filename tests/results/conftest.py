@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.privacy.ledger import PrivacyStatement
+from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
+from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import Diagnostics, History, Result, Theory
 
 
@@ -25,19 +26,24 @@ def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
             draw.random(rows),
         ),
         privacy=PrivacyStatement(
-            "untrusted",
-            rho,
-            1e-5,
-            2 * rho,
-            rho,
-            118.5,
-            11.5,
-            1000.0,
-            rows,
-            2,
-            rows,
-            classes * features,
-            2.0**-20,
+            mechanism=GaussianReleases(
+                rho=rho,
+                clip_norm=11.5,
+                sigma=1000.0,
+                resolution=2.0**-20,
+                rounds=rows,
+                machines=2,
+                parameters=classes * features,
+                samples=rows,
+                drawn=1.0,
+                touched=rows,
+            ),
+            server="untrusted",
+            delta=1e-5,
+            epsilon=2 * rho,
+            epsilon_exact=rho,
+            epsilon_sampler=0.0,
+            S=118.5,
             noise_recomputable=seed is not None,
         ),
         theory=Theory(0.3, 2.25, 1e-7, 0.02, 1.1, 0.9),
@@ -68,8 +74,8 @@ def results_agree(one, other):
     """Compare every field, types included."""
     assert one.experiment == other.experiment
     assert one.privacy == other.privacy
-    assert {k: type(v) for k, v in vars(one.privacy).items()} == {
-        k: type(v) for k, v in vars(other.privacy).items()
+    assert {k: type(v) for k, v in one.privacy.attributes().items()} == {
+        k: type(v) for k, v in other.privacy.attributes().items()
     }
     assert one.diagnostics == other.diagnostics
     assert one.theory == other.theory

@@ -164,8 +164,9 @@ class Mechanism(ABC):
         if self.spends != "rho":
             return None
         rho: float | None = getattr(self, "rho", None)
-        whole = self.guarantee()
-        return rho if rho is not None or whole is None else whole.rho
+        if rho is None and (whole := self.guarantee()) is not None:
+            return whole.rho
+        return rho
 
     @property
     def is_noisy(self) -> bool:
@@ -201,11 +202,20 @@ class Mechanism(ABC):
         """Return what a file states of it."""
         return {"mechanism": self.name, "protects": self.protects, **asdict(self)}
 
+    def out_of_range(self) -> list[str]:
+        """Say with which of its numbers nothing can be computed; empty if all can be."""
+        found = [
+            f"{name} = {getattr(self, name)!r} is out of range"
+            for name in ("rounds", "machines", "parameters", "samples", "drawn", "clip_norm", "resolution")
+            if not 0 < getattr(self, name) < MOST.get(name, math.inf)
+        ]
+        if not 0 <= self.sigma < math.inf:
+            found.append(f"sigma = {self.sigma!r} is out of range")
+        return found
+
     def faults(self, delta: float) -> list[str]:
-        """Say which of its numbers cannot be; empty if all can."""
+        """Say which of its numbers, all in their range, cannot be; empty if all can."""
         found = []
-        if not (self.samples > 0 and self.drawn > 0):
-            found.append("samples or drawn is out of range")
         if math.frexp(self.resolution)[0] != 0.5:
             found.append(f"resolution = {self.resolution!r} is no power of two, so rounding is not exact")
         # As in `mu2mpi.privacy.grid.clipping_bound`: rounding may take half of the norm at most.
@@ -232,6 +242,9 @@ class Mechanism(ABC):
         """Say what is not protected that a reader may expect to be."""
         return []
 
+
+MOST = {"rounds": 2**32, "machines": 2**32}
+"""What some numbers stay below."""
 
 WHO = {
     "untrusted": "Whoever sees everything that leaves the machines, be it the server or another machine,",

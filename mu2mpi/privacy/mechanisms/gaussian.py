@@ -66,6 +66,13 @@ class GaussianReleases(Mechanism):
         """Return the root of the share of messages."""
         return math.sqrt((last - first + 1) / self.touched)
 
+    def out_of_range(self) -> list[str]:
+        """Say with which of its numbers nothing can be computed."""
+        found = super().out_of_range()
+        if self.touched < 1:
+            found.append(f"touched = {self.touched!r} is out of range")
+        return found
+
     def faults(self, delta: float) -> list[str]:
         """Say which of its numbers cannot be."""
         found = super().faults(delta)

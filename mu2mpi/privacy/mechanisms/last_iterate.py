@@ -151,6 +151,17 @@ class LastIterate(Mechanism):
         """Return the noise of round t; the last takes no step."""
         return self.sigma * int(self.batches[t - 1]) if t < self.rounds else 0.0
 
+    def out_of_range(self) -> list[str]:
+        """Say with which of its numbers nothing can be computed."""
+        found = super().out_of_range()
+        if not 2 <= self.rounds <= MOST_STEPS + 1:
+            found.append(f"rounds = {self.rounds!r} is out of range")
+        if not self.rho > 0:
+            found.append(f"rho = {self.rho!r} is out of range")
+        if not 0 <= self.growth < math.inf:
+            found.append(f"growth = {self.growth!r} is out of range")
+        return found
+
     def faults(self, delta: float) -> list[str]:
         """Say which of its numbers cannot be."""
         found = super().faults(delta)

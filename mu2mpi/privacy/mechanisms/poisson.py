@@ -30,6 +30,9 @@ LEAST_DELTA = 1e-12
 LEAST = 2.0**-4
 """Of noise in units of C: with less, losses would be too many to be listed, and hardly anything private."""
 
+LARGEST = 2.0**100
+"""Of it: with more, squares leave the range of floating-point numbers."""
+
 DIGITS = 6
 """Of noise that is calibrated, rounded up: fewer than those in which processors and libraries differ."""
 
@@ -70,6 +73,17 @@ class PoissonReleases(Mechanism):
         q = self.drawn / self.samples
         curve = partial(poisson_epsilon, self.clip_norm, q, number, self.sigma)
         return Approximate(curve, self.deviation(number, draws))
+
+    def out_of_range(self) -> list[str]:
+        """Say with which of its numbers nothing can be computed, or no losses can be listed."""
+        found = super().out_of_range()
+        if self.drawn > self.samples:
+            found.append(f"drawn = {self.drawn!r} is more than samples = {self.samples:,}")
+        if self.is_noisy and not LEAST * self.clip_norm <= self.sigma <= LARGEST * self.clip_norm:
+            found.append(
+                f"no epsilon is computed for sigma = {self.sigma!r} beside clip_norm = {self.clip_norm!r}"
+            )
+        return found
 
     @property
     def words(self) -> str:

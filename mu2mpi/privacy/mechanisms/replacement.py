@@ -60,9 +60,10 @@ class ReplacementReleases(Mechanism):
 
     def faults(self, delta: float) -> list[str]:
         """Say which of its numbers cannot be, or are none of which the theorem speaks."""
-        found, sizes = super().faults(delta), (self.samples, round(self.drawn), self.rounds)
-        if found or not self.is_noisy:
+        found = super().faults(delta)
+        if not self.is_noisy:
             return found
+        sizes = self.samples, round(self.drawn), self.rounds
         epsilon = with_replacement_epsilon(self.clip_norm, *sizes, self.sigma, delta)
         if not is_covered(*sizes, epsilon, delta):
             found.append(

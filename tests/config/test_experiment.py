@@ -1,4 +1,4 @@
-"""An experiment: defaults, TOML there and back, messages that say what is allowed, sweeps."""
+"""An experiment: defaults, TOML there and back, messages that say what is allowed, options of methods."""
 
 import math
 import pickle
@@ -9,9 +9,17 @@ import reference as ref
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi.config.experiment import Experiment, Sweep, read_toml, result_name
+from mu2mpi.config.experiment import (
+    Experiment,
+    choices,
+    method_options,
+    option_fields,
+    read_toml,
+    result_name,
+)
 from mu2mpi.errors import InputError
-from mu2mpi.execution.plan import Keys
+from mu2mpi.execution.keys import Keys
+from mu2mpi.registry import find, names
 
 optional_counts = st.none() | st.integers(1, 10**6)
 experiments = st.builds(
@@ -116,10 +124,121 @@ def test_noise_is_that_of_the_rho_which_epsilon_gives():
     assert key != Keys.noise_key(bytes(32), Experiment(epsilon=2.5, **whole))
 
 
-def test_options_at_their_meaning_in_older_files_leave_toml_as_it_was():
+def test_toml_states_defaults_and_leaves_out_what_is_unset():
+    toml = tomllib.loads(Experiment().to_toml())
+    assert {name: toml[name] for name in ("loss", "method", "estimator", "query", "normalize")} == {
+        "loss": "softmax",
+        "method": "mu2-sgd",
+        "estimator": "corrected-momentum",
+        "query": "average",
+        "normalize": "none",
+    }
+    assert not {"machines", "seed", "clip_norm", "preset", "mechanism", "batch", "samples"} & toml.keys()
     assert Experiment(normalize="none").to_toml() == Experiment().to_toml()
-    assert "normalize" not in Experiment().to_toml()
     assert Experiment(normalize="unit").settings()["normalize"] == "unit"
+    assert not {"estimator", "query"} & tomllib.loads(Experiment(method="anytime-sgd").to_toml()).keys()
+
+
+def test_options_are_one_list_with_those_of_methods_behind_the_method():
+    listed = list(option_fields())
+    assert len(listed) == len(set(listed))
+    place = listed.index("method") + 1
+    own = list(method_options())
+    assert listed[place : place + len(own)] == own
+    assert {"estimator", "query", "preset", "batch"} <= set(own)
+    assert set(method_options()["batch"]) == {"dp-sgd", "noisy-minibatch-sgd"}
+    assert set(method_options(presets=False)) == set(own) - {"preset"}
+    # An option that several methods have says what it means to each.
+    text = option_fields()["batch"].description
+    assert "dp-sgd: samples that are expected" in text
+    assert "noisy-minibatch-sgd: samples K" in text
+    assert choices(option_fields()["estimator"]) == ("corrected-momentum", "gradient")
+    assert choices(option_fields()["method"]) == tuple(names("methods"))
+    assert choices(option_fields()["rho"]) is None
+
+
+def test_options_of_other_methods_are_none():
+    settings = {"dp-sgd": {"server": "trusted"}, "storm": {"clip_norm": 1.0}}
+    for name in names("methods"):
+        experiment = Experiment(method=name, **settings.get(name, {}))
+        own = find("methods", name).options.model_fields
+        for option in method_options():
+            expected = own[option].default if option in own else None
+            assert getattr(experiment, option) == expected
+            assert option in own or option not in experiment.settings()
+    with pytest.raises(AttributeError, match="machnies"):
+        Experiment().machnies  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"batch": 3}, "batch applies to method = dp-sgd or noisy-minibatch-sgd only, not to mu2-sgd"),
+        ({"method": "anytime-sgd", "estimator": "gradient"}, "estimator applies to method = mu2-sgd only"),
+        ({"method": "snowball-sgd", "preset": "practical"}, "preset applies to method = mu2-sgd only"),
+        ({"method": "dp-sgd", "server": "trusted", "query": "average"}, "leave --query out"),
+    ],
+)
+def test_an_option_of_another_method_is_refused(settings, words):
+    with pytest.raises(InputError, match=words):
+        Experiment(**settings)
+    # What is unset may stand there, as it does in a row of a table.
+    unset = {name: None for name in method_options() if name in settings}
+    Experiment(**{**settings, **unset})
+
+
+def test_all_unknown_options_are_named_and_the_known_ones_listed():
+    with pytest.raises(InputError) as caught:
+        Experiment(machnies=3, rhoo=1.0)
+    lines = str(caught.value).splitlines()
+    assert [line.split(";")[0] for line in lines] == ["unknown option 'machnies'", "unknown option 'rhoo'"]
+    for line in lines:
+        assert line.endswith(f"the options are {', '.join(option_fields())}")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"estimator": "momentum"}, r"estimator = 'momentum' should be 'corrected-momentum' or 'gradient'"),
+        ({"method": "dp-sgd", "server": "trusted", "batch": 0}, r"batch = 0 should be greater than or equal"),
+        ({"method": "dp-sgd", "server": "trusted", "batch": True}, r"batch = True should be a number"),
+        ({"method": "sgd"}, r"method = 'sgd' should be .*mu2-sgd.*snowball-sgd"),
+        ({"mechanism": "laplace"}, r"mechanism = 'laplace' should be gaussian, last-iterate, poisson"),
+        ({"loss": "hinge"}, r"loss = 'hinge' should be softmax"),
+        ({"method": "dp-sgd"}, r"dp-sgd needs server = trusted"),
+        ({"query": "iterate"}, r"needs a clip_norm"),
+    ],
+)
+def test_methods_say_what_they_need(settings, words):
+    with pytest.raises(InputError, match=words):
+        Experiment(**settings)
+
+
+def test_a_change_is_checked():
+    experiment = Experiment(machines=3, rho=2.0, seed=1)
+    for change in ({"rho": -5}, {"machines": 0}, {"rhoo": 1}, {"batch": 3}, {"method": "dp-sgd"}):
+        with pytest.raises(InputError):
+            experiment.having(**change)
+        with pytest.raises(InputError):
+            experiment.model_copy(update=change)
+    assert experiment.model_copy() == experiment
+    assert experiment.having(seed=None) == Experiment(machines=3, rho=2.0)
+    # Of rho and epsilon, the later takes the place of the earlier.
+    assert experiment.having(epsilon=1.0) == Experiment(machines=3, epsilon=1.0, seed=1)
+    assert experiment.having(epsilon=1.0).having(rho=2.0) == experiment
+    switched = experiment.having(method="dp-sgd", server="trusted", batch=5)
+    assert (switched.batch, switched.estimator) == (5, None)
+    assert pickle.loads(pickle.dumps(switched)) == switched
+    assert len({switched, experiment, switched.having(batch=5), switched.having(batch=6)}) == 3
+
+
+def test_what_is_given_is_known():
+    experiment = Experiment(rho=4.0, estimator="gradient")
+    assert experiment.given == {"rho", "estimator"}
+    assert experiment.chosen_method.name == "anytime-sgd"
+    assert experiment.chosen_mechanism == "gaussian"
+    assert Experiment(method="dp-sgd", server="trusted").chosen_mechanism == "poisson"
+    assert Experiment(mechanism="replacement").chosen_mechanism == "replacement"
 
 
 def test_experiments_cannot_be_changed():
@@ -131,78 +250,6 @@ def test_first_difference_is_named():
     assert Experiment(rho=4).difference(Experiment(rho=4)) is None
     assert Experiment(rho=4).difference(Experiment(rho=8)) == "rho is 4.0 here and 8.0 there"
     assert "unset" in str(Experiment().difference(Experiment(seed=1)))
-
-
-def test_sweep_is_the_product_of_its_lists():
-    sweep = Sweep({"server": ["untrusted", "trusted"], "rho": [4, 8.0, math.inf], "machines": 3, "seed": [1]})
-    assert len(sweep.experiments) == 6
-    assert [e.rho for e in sweep.experiments[:3]] == [4, 8, math.inf]
-    names = [sweep.file_name(e) for e in sweep.experiments]
-    assert names[0] == "untrusted_rho-4_seed-1.h5"
-    assert names[5] == "trusted_rho-inf_seed-1.h5"
-    assert len(set(names)) == 6
-    assert sweep.choose(5) == [(5, sweep.experiments[5])]
-
-
-def test_sweep_over_epsilon():
-    sweep = Sweep({"epsilon": [0.5, 2], "delta": [1e-5, 1e-6]})
-    names = [sweep.file_name(e) for e in sweep.experiments]
-    assert names[:2] == ["epsilon-0.5_delta-1e-05.h5", "epsilon-0.5_delta-1e-06.h5"]
-    assert len({e.rho for e in sweep.experiments}) == 4
-    with pytest.raises(InputError, match="both given"):
-        Sweep({"epsilon": [0.5, 2], "rho": [1, 2]}, "a.toml")
-
-
-def test_methods_of_a_sweep_are_named_by_what_they_choose():
-    parts = [{"method": "dp-sgd"}, {"estimator": ["corrected-momentum", "gradient"], "query": "average"}]
-    sweep = Sweep({"server": "trusted", "seed": [1], "part": parts})
-    assert [sweep.file_name(experiment) for experiment in sweep.experiments] == [
-        "seed-1_dp-sgd.h5",
-        "seed-1_mu2-sgd_corrected-momentum_average.h5",
-        "seed-1_mu2-sgd_gradient_average.h5",
-    ]
-
-
-def test_close_values_of_a_sweep_get_different_names():
-    sweep = Sweep({"rho": [4.0, 4.0000001], "clip_norm": [1e-7, 2e-7]})
-    assert len({sweep.file_name(e) for e in sweep.experiments}) == 4
-
-
-def test_parts_of_a_sweep_are_sweeps_of_their_own():
-    settings = {
-        "rho": 4.0, "seed": [1, 2],
-        "part": [{"machines": [2, 4], "rounds": 10}, {"machines": 2, "rounds": [10, 20], "rho": math.inf}],
-    }  # fmt: skip
-    sweep = Sweep(settings)
-    found = [(e.machines, e.rounds, e.rho, e.seed) for e in sweep.experiments]
-    first = [(m, 10, 4.0, s) for s in (1, 2) for m in (2, 4)]
-    assert found == first + [(2, t, math.inf, s) for s in (1, 2) for t in (10, 20)]
-    assert sweep.swept == ["seed", "machines", "rounds", "rho"]
-    assert len({sweep.file_name(e) for e in sweep.experiments}) == 8
-    # What two parts share is run once, and an option replaces what any part says.
-    once = Sweep(settings, overrides={"rho": 8.0, "machines": 2})
-    assert [(e.machines, e.rounds, e.rho, e.seed) for e in once.experiments] == [
-        (2, 10, 8.0, 1), (2, 10, 8.0, 2), (2, 20, 8.0, 1), (2, 20, 8.0, 2)
-    ]  # fmt: skip
-    assert once.swept == ["seed", "rounds"]
-
-
-@pytest.mark.parametrize("part", [3, [], {"rho": 1}, [1], [{"rhoo": 1}], [{"seed": []}]])
-def test_bad_parts(part):
-    with pytest.raises(InputError, match=r"a\.toml: "):
-        Sweep({"part": part}, "a.toml")
-
-
-@pytest.mark.parametrize("bad", [[], [1, 1], [[1]]])
-def test_bad_lists(bad):
-    with pytest.raises(InputError):
-        Sweep({"seed": bad}, "a.toml")
-
-
-@pytest.mark.parametrize("index", [-1, 6])
-def test_index_out_of_range(index):
-    with pytest.raises(InputError, match=r"0 \.\. 5"):
-        Sweep({"seed": [1, 2, 3], "rho": [1, 2]}).choose(index)
 
 
 def test_default_name():

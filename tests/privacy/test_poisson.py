@@ -1,0 +1,70 @@
+"""The noise for samples that are drawn each by itself, against samples, and an accountant of others."""
+
+import math
+import sys
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.privacy_accountant import NeighboringRelation
+from slowly import slow
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.errors import InputError
+from mu2mpi.privacy.accountant import epsilon_exact
+from mu2mpi.privacy.mechanisms.poisson import poisson_epsilon, poisson_sigma
+
+DELTA = 1e-5
+
+
+@pytest.mark.parametrize(
+    ("probability", "rounds", "epsilon"),
+    [(0.1, 30, 0.5), *slow((0.02, 100, 1.0), (1.0, 20, 2.0), (0.2, 1, 3.0))],
+)
+def test_dp_sgd_has_the_noise_that_it_needs_and_hardly_more(probability, rounds, epsilon):
+    """The privacy loss of replacing a sample by its opposite, drawn at random: five standard errors."""
+    delta = 0.01
+    sigma = poisson_sigma(3.0, probability, rounds, epsilon, delta)
+    assert epsilon * 0.995 < poisson_epsilon(3.0, probability, rounds, sigma, delta) <= epsilon
+    rng, C = np.random.default_rng(1), 3 / sigma
+    losses = np.zeros(200_000)
+    for _ in range(rounds):
+        seen = rng.standard_normal(losses.size) + C * (rng.random(losses.size) < probability)
+        with_one, with_other = (
+            1 - probability + probability * np.exp(sign * C * seen - C**2 / 2) for sign in (1, -1)
+        )
+        losses += np.log(with_one / with_other)
+    excess = np.maximum(0, -np.expm1(epsilon - losses))
+    assert abs(excess.mean() - delta) < 5 * excess.std() / math.sqrt(losses.size) + 0.01 * delta
+    if probability == 1:
+        assert epsilon_exact(2 * 3 * math.sqrt(rounds) / sigma, delta) == pytest.approx(epsilon, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("probability", "rounds", "multiplier"), [(2.56e-4, 80_000, 1.2), (0.01, 2000, 3.0), (1.0, 50, 300.0)]
+)
+def test_rounding_of_losses_costs_little(probability, rounds, multiplier):
+    one = pld.from_gaussian_mechanism(
+        multiplier, value_discretization_interval=2e-5, sampling_prob=probability,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE,
+    )  # fmt: skip
+    finely = one.self_compose(rounds).get_epsilon_for_delta(DELTA)
+    assert finely * (1 - 1e-6) < poisson_epsilon(1.0, probability, rounds, multiplier, DELTA) < 1.005 * finely
+
+
+def test_what_is_too_private_to_need_noise_gets_some():
+    assert poisson_sigma(1.0, 0.01, 1, 1000.0, DELTA) == pytest.approx(1 / 16)
+
+
+def test_delta_that_is_too_small_to_be_computed_with_is_refused():
+    with pytest.raises(InputError, match=r"delta = 1e-14 is too small.*at least delta = 1e-12"):
+        poisson_sigma(1.0, 0.14, 140, 1.0, 1e-14)
+    sigma = poisson_sigma(1.0, 0.5, 3, 3.0, 1e-12)
+    assert 3 * 0.995 < poisson_epsilon(1.0, 0.5, 3, sigma, 1e-12) <= 3
+
+
+def test_without_dp_accounting_the_way_out_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
+    with pytest.raises(InputError, match=r"dp-accounting, which is not installed.*mu2mpi\[accounting\]"):
+        poisson_sigma(1.0, 0.015, 7, 1.0, DELTA)
+    assert Experiment(method="dp-sgd", server="trusted").rho == 4.0

@@ -1,0 +1,214 @@
+"""What a statement claims follows from its own numbers, or is found out; files repeat all of it."""
+
+import math
+from dataclasses import fields
+from functools import partial
+
+import pytest
+import reference as ref
+from hypothesis import strategies as st
+from relaxed import given
+from schedules import make_schedule
+
+from mu2mpi.errors import InputError
+from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
+from mu2mpi.privacy.mechanisms.last_iterate import LastIterate, growth_of
+from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
+from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases
+from mu2mpi.privacy.statement import PrivacyStatement, size_concerns
+
+
+def make_statement(rho=4.0, delta=1e-5, clip_norm=1.5, rounds=600, seeded=False, **others):
+    """Return a statement whose claims come from the reference alone."""
+    mechanism = GaussianReleases(
+        rho=rho,
+        clip_norm=clip_norm,
+        sigma=ref.noise_scale(clip_norm, rounds, rho),
+        resolution=RESOLUTION,
+        rounds=rounds,
+        machines=10,
+        parameters=7850,
+        samples=rounds,
+        drawn=1.0,
+        touched=rounds,
+    )
+    exact = sampled(ref.epsilon_exact, rho, delta, clip_norm, rounds)
+    return PrivacyStatement(
+        mechanism=mechanism,
+        server="untrusted",
+        delta=delta,
+        epsilon=sampled(ref.epsilon_paper, rho, delta, clip_norm, rounds),
+        epsilon_exact=exact,
+        epsilon_sampler=exact - float(ref.epsilon_exact(rho, delta)),
+        S=118.5,
+        noise_recomputable=seeded,
+        **others,
+    )
+
+
+def changed(statement, **changes):
+    """Return what a file says of which some attributes were changed."""
+    return PrivacyStatement.from_attributes({**statement.attributes(), **changes})
+
+
+RESOLUTION = 2.0**-14
+
+
+def sampled(epsilon_at, rho, delta, clip_norm, rounds):
+    """Return the epsilon of the reference, with what the draws of the noise add."""
+    scale = ref.noise_scale(clip_norm, rounds, rho) / RESOLUTION
+    return float(ref.epsilon_sampled(partial(epsilon_at, rho), delta, 7850 * rounds, scale))
+
+
+STATEMENT = make_statement()
+
+
+@pytest.mark.slow
+@given(
+    st.floats(math.log(1e-3), math.log(20)).map(math.exp),
+    st.floats(math.log(1e-15), math.log(0.1)).map(math.exp),
+    st.integers(1, 10**6),
+    max_examples=20,
+)
+def test_claims_of_the_reference_are_true(rho, delta, rounds):
+    assert make_statement(rho, delta, rounds=rounds).mismatches() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [
+        ("rho", 0.99), ("rho", 1 + 1e-7), ("epsilon", 0.9), ("epsilon_exact", 0.999),
+        ("epsilon_sampler", 0.5), ("sigma", 0.5),
+        ("sigma", 1.001), ("clip_norm", 2), ("delta", 0.5), ("rounds", 2), ("resolution", 1.5),
+        ("resolution", 2**24), ("parameters", 10**18),
+    ],
+)  # fmt: skip
+def test_a_changed_number_is_found_and_named(name, factor):
+    value = type(getattr(STATEMENT, name))(getattr(STATEMENT, name) * factor)
+    problems = changed(STATEMENT, **{name: value}).mismatches()
+    assert problems
+    if name in ("rho", "epsilon", "epsilon_exact", "epsilon_sampler", "resolution"):
+        assert name in "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"server": "honest"}, "server is 'honest'"),
+        ({"noise": "none"}, "noise is 'none'"),
+        ({"adjacency": "add-remove"}, "adjacency is 'add-remove'"),
+        ({"unit": "one machine"}, "unit is 'one machine'"),
+        ({"delta": 0.0}, "out of range"),
+        ({"delta": math.nan}, "out of range"),
+        ({"sigma": -1.0}, "out of range"),
+    ],
+)
+def test_a_claim_of_another_kind_is_refused(changes, words):
+    assert words in "\n".join(changed(STATEMENT, **changes).mismatches())
+
+
+def test_the_smaller_sigma_gives_the_larger_rho():
+    halved = changed(STATEMENT, sigma=STATEMENT.mechanism.sigma / 2)
+    assert halved.guarantee.rho == pytest.approx(8)
+    assert halved.guarantee.epsilon(1e-5) == pytest.approx(float(ref.epsilon_exact(8, 1e-5)), rel=1e-4)
+    assert "rho = 4 is claimed" in halved.mismatches()[0]
+    assert "give 8" in halved.mismatches()[0]
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@given(st.integers(1, 50), st.integers(1, 10_000), st.floats(0.01, 20), st.none() | st.floats(0.1, 5))
+def test_the_noise_of_a_schedule_is_that_of_its_rho(server, machines, rounds, rho, clip_norm):
+    mechanism = make_schedule(
+        server=server, machines=machines, rounds=rounds, classes=3, features=5, diameter=0.5, rho=rho,
+        clip_norm=clip_norm,
+    ).mechanism  # fmt: skip
+    assert mechanism.guarantee().rho == pytest.approx(rho, rel=1e-12)
+    # A sample moves each of the sums in which it is by twice the norm that its part in it keeps to.
+    assert mechanism.touched == rounds
+    assert 2 * mechanism.clip_norm * math.sqrt(rounds) / mechanism.sigma == pytest.approx(rho, rel=1e-12)
+    assert PrivacyStatement.of(mechanism, 1e-5, server=server, S=1.0).mismatches() == []
+
+
+def test_what_is_not_private_is_said():
+    def briefly(statement):
+        return [concern.brief for concern in statement.concerns()]
+
+    assert briefly(make_statement(rho=0.5)) == []
+    assert briefly(make_statement(rho=0.5, seeded=True)) == ["its seed is written down"]
+    assert briefly(make_statement(rho=4)) == ["epsilon is beyond 10"]
+    assert briefly(make_statement(rho=0.5, noise="aggregate")) == ["noise = aggregate"]
+    # 10 machines and 600 rounds use 6,000 samples.
+    assert briefly(make_statement(rho=0.1, delta=1 / 5999)) == ["delta is not below 1/n = 0.00017"]
+    assert briefly(make_statement(rho=0.1, delta=1 / 6001)) == []
+    silent = changed(
+        STATEMENT, rho=math.inf, epsilon=math.inf, epsilon_exact=math.inf, epsilon_sampler=0.0, sigma=0.0
+    )
+    assert briefly(silent) == ["no noise"]
+    assert silent.mismatches() == []
+    assert size_concerns(1.0, 0.5, None) == []
+    assert len(size_concerns(11.0, 0.5, 10)) == 2
+
+
+COMMON = {"clip_norm": 1.5, "resolution": 2.0**-20, "rounds": 20, "machines": 3, "parameters": 40}
+MECHANISMS = [
+    GaussianReleases(rho=4.0, sigma=3.354, touched=20, samples=20, drawn=1.0, **COMMON),
+    LastIterate(rho=4.0, sigma=0.5, growth=growth_of(3, 40, 4.0), samples=20, drawn=1.0, **COMMON),
+    PoissonReleases(sigma=5.0, samples=100, drawn=10.0, **COMMON),
+    ReplacementReleases(sigma=500.0, samples=100, drawn=90.0, **COMMON),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+@pytest.mark.parametrize("noise", ["protocol", "aggregate"])
+def test_a_file_repeats_every_statement(mechanism, noise):
+    made = PrivacyStatement.of(mechanism, 1e-5, noise, server="trusted", S=1.5, noise_recomputable=True)
+    attributes = made.attributes()
+    assert PrivacyStatement.from_attributes(attributes) == made
+    # What is not known is not there, rather than no number.
+    assert all(value == value and value is not None for value in attributes.values())
+    assert ("rho" in attributes) == (made.rho is not None) == (mechanism.spends == "rho")
+    assert attributes["mechanism"] == mechanism.name
+    assert attributes["protects"] == mechanism.protects
+    own = {f.name for kind in (made, mechanism) for f in fields(kind)} - {"mechanism"}
+    assert set(attributes) == own | {"mechanism", "protects"}
+    for name in own:
+        assert getattr(made, name) == attributes[name]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+def test_nothing_that_a_mechanism_states_may_be_absent(mechanism):
+    attributes = PrivacyStatement.of(mechanism, 1e-5, server="trusted", S=1.5).attributes()
+    for name in attributes:
+        with pytest.raises(InputError, match=f"lacks '{name}'"):
+            PrivacyStatement.from_attributes({n: v for n, v in attributes.items() if n != name})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sigma": "large"}, "sigma = 'large' in its privacy statement is no number"),
+        ({"sigma": [1.0, 2.0]}, "sigma = .* is no number"),
+        ({"rounds": 600.5}, "rounds = 600.5 .* is no integer"),
+        ({"touched": math.nan}, "touched = nan .* is no integer"),
+        ({"noise_recomputable": 2}, "noise_recomputable = 2 .* is no 0 or 1"),
+        ({"server": 1}, "server = 1 .* is no text"),
+        ({"mechanism": 1.0}, "mechanism = 1.0 .* is no text"),
+    ],
+)
+def test_what_is_not_of_its_type_is_refused(changes, words):
+    with pytest.raises(InputError, match=words):
+        changed(STATEMENT, **changes)
+
+
+def test_what_no_mechanism_is_or_protects_is_refused():
+    with pytest.raises(
+        InputError, match=r"no 'magic' among the mechanisms, which are gaussian, last-iterate"
+    ):
+        changed(STATEMENT, mechanism="magic")
+    with pytest.raises(InputError, match="'gaussian' does not protect 'last iterate'"):
+        changed(STATEMENT, protects="last iterate")
+    drawn = PrivacyStatement.of(MECHANISMS[-1], 1e-5, server="trusted", S=1.5)
+    with pytest.raises(InputError, match=r"rho = 1\.0 is claimed, and no rho describes 'replacement'"):
+        changed(drawn, rho=1.0)
+    with pytest.raises(AttributeError, match="growth"):
+        STATEMENT.growth  # noqa: B018

@@ -1,0 +1,70 @@
+"""A checkpoint comes back as it was written, with all that the server's next step depends on."""
+
+from dataclasses import fields
+
+import h5py
+import numpy as np
+import pytest
+
+from mu2mpi.errors import InputError
+from mu2mpi.results.checkpoint import CHECKPOINT_SCHEMA, checkpoint_path, read_checkpoint, write_checkpoint
+from mu2mpi.results.schema import Checkpoint, History
+
+
+@pytest.fixture
+def checkpoint(result):
+    draw = np.random.default_rng(1)
+    return Checkpoint(
+        experiment=result.experiment,
+        rounds_done=3,
+        key=bytes(range(32)),
+        iterates={name: draw.normal(size=(3, 5)) for name in ("w", "x", "previous")},
+        q=draw.integers(-9, 9, (3, 5)),
+        history=result.history,
+        elapsed_seconds=1.5,
+        largest_squared_norm=2.25,
+        clipped=7,
+        class_counts=draw.integers(0, 9, (2, 3)),
+        privacy=result.privacy,
+        builds=("one", "two"),
+        data=b"\1\2",
+    )
+
+
+def test_round_trip(checkpoint, tmp_path):
+    path = checkpoint_path(tmp_path / "a.h5")
+    write_checkpoint(checkpoint, path)
+    back = read_checkpoint(path)
+    for field in fields(Checkpoint):
+        if field.name in ("iterates", "history", "q", "class_counts"):
+            continue
+        assert getattr(back, field.name) == getattr(checkpoint, field.name), field.name
+    arrays = [(back.q, checkpoint.q), (back.class_counts, checkpoint.class_counts)]
+    arrays += [(back.iterates[name], checkpoint.iterates[name]) for name in checkpoint.iterates]
+    arrays += [(getattr(back.history, n), getattr(checkpoint.history, n)) for n in History.columns()]
+    for ours, theirs in arrays:
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
+    assert set(back.iterates) == set(checkpoint.iterates)
+    with h5py.File(path) as file:
+        assert set(file["iterates"]) == {"w", "x", "previous"}
+        assert dict(file["privacy"].attrs) == checkpoint.privacy.attributes()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        (lambda file: file.attrs.modify("schema", "mu2mpi-checkpoint-4"), f"this is '{CHECKPOINT_SCHEMA}'"),
+        (lambda file: file.pop("iterates"), "damaged or incomplete"),
+        (lambda file: file.pop("privacy"), "no group /privacy"),
+        (lambda file: file["privacy"].attrs.pop("touched"), "lacks 'touched'"),
+        (lambda file: file["privacy"].attrs.modify("mechanism", "magic"), "no 'magic' among the mechanisms"),
+    ],
+)
+def test_what_is_not_whole_is_refused(checkpoint, tmp_path, action, words):
+    write_checkpoint(checkpoint, tmp_path / "a.checkpoint")
+    with h5py.File(tmp_path / "a.checkpoint", "r+") as file:
+        action(file)
+    with pytest.raises(InputError, match=rf"(?s)a\.checkpoint.*{words}"):
+        read_checkpoint(tmp_path / "a.checkpoint")
