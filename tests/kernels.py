@@ -13,8 +13,10 @@ from mu2mpi.audit.sizes import add_squares
 from mu2mpi.audit.structure import collect_tail
 from mu2mpi.execution.warmup import kernel_calls
 from mu2mpi.federation.draws import draw_independently, draw_uniformly
-from mu2mpi.methods.pieces import ESTIMATORS
+from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT, Estimator
 from mu2mpi.privacy.noise import SERVER, standard_normal
+from mu2mpi.problem.base import Problem
+from mu2mpi.registry import find
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
 NOISE, MACHINE, LOSS, STEP = range(4)
@@ -22,10 +24,17 @@ NOISE, MACHINE, LOSS, STEP = range(4)
 
 
 def _of_run(
-    place: int, estimator: str = "corrected-momentum", types: tuple[type, ...] = FEATURE_TYPES
+    place: int, estimator: Estimator = CORRECTED_MOMENTUM, types: tuple[type, ...] = FEATURE_TYPES
 ) -> None:
+    problem: Problem = find("problems", "softmax")
     for feature_type in types:
-        kernel_calls(np.dtype(feature_type), ESTIMATORS[estimator])[place]()
+        kernel_calls(np.dtype(feature_type), estimator, problem)[place]()
+
+
+def _of_any_problem() -> None:
+    """Call what losses of which numpy knows nothing more are measured with."""
+    problem: Problem = find("problems", "softmax")
+    problem.losses_and_residuals(np.zeros((1, 2)), np.zeros(1, np.int32))
 
 
 def _draws() -> None:
@@ -40,14 +49,15 @@ def _of_audit() -> None:
 
 
 PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
-    (_of_run, (NOISE, "corrected-momentum", (np.uint8,))),
-    (_of_run, (MACHINE, "corrected-momentum")),
-    (_of_run, (MACHINE, "gradient")),
+    (_of_run, (NOISE, CORRECTED_MOMENTUM, (np.uint8,))),
+    (_of_run, (MACHINE, CORRECTED_MOMENTUM)),
+    (_of_run, (MACHINE, GRADIENT)),
     (_draws, ()),
     (standard_normal, (np.zeros(8, np.uint32), SERVER, 0, 1, 1)),
     (_of_run, (LOSS,)),
     (_of_audit, ()),
-    (_of_run, (STEP, "corrected-momentum", (np.uint8,))),
+    (_of_any_problem, ()),
+    (_of_run, (STEP, CORRECTED_MOMENTUM, (np.uint8,))),
 ]
 """Calls of which no two use the same kernel, the slowest first."""
 

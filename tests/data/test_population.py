@@ -17,16 +17,18 @@ from mu2mpi.data.population import POINTS, Population
 from mu2mpi.errors import InputError
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.job import run
-from mu2mpi.execution.plan import plan
+from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.parallel import Communicator
 from mu2mpi.problem.minimum import minimise_over_ball
+from mu2mpi.registry import find
 
 # Seeds are fixed; a correct population would fail for about one choice of seeds in a million.
 FALSE_ALARM = 1e-6
 KEY = bytes(range(32))
+SOFTMAX = find("problems", "softmax")
 
 
 def population(features=4, classes=3, margin=0.5, label_noise=0.4, heterogeneity=0.0, seed=3):
@@ -146,7 +148,7 @@ def test_loss_gradient_and_accuracy_are_sums_over_points_and_labels(scale):
     loss = math.fsum(p[j, y] * ref.softmax_loss(x, z[j], y) for j, y in cells)
     gradient = sum(p[j, y] * ref.gradient(x, z[j], y) for j, y in cells)
     accuracy = math.fsum(p[j, np.argmax(x @ z[j])] for j in range(POINTS))
-    exact = ExactEvaluator(source, Communicator())
+    exact = ExactEvaluator(source, Communicator(), SOFTMAX)
     found, slope = exact.gradient(x)
     assert found == pytest.approx(loss, rel=1e-13)
     np.testing.assert_allclose(slope, gradient, rtol=0, atol=1e-14 * 10)
@@ -164,7 +166,7 @@ def test_the_loss_is_what_samples_of_all_machines_have_on_average(heterogeneity)
         losses += [ref.softmax_loss(x, row, label) for row, label in zip(z, samples.labels, strict=True)]
     error = np.std(losses) / math.sqrt(len(losses))
     assert np.mean(losses) == pytest.approx(
-        ExactEvaluator(source, Communicator()).gradient(x)[0], abs=5 * error
+        ExactEvaluator(source, Communicator(), SOFTMAX).gradient(x)[0], abs=5 * error
     )
 
 
@@ -173,7 +175,7 @@ def test_the_loss_is_what_samples_of_all_machines_have_on_average(heterogeneity)
 def test_the_answer_is_certain_to_a_trillionth(diameter, label_noise):
     """Against SciPy, on the sphere and, where that stays inside, without any constraint."""
     source = population(3, 3, 0.5, label_noise)
-    exact = ExactEvaluator(source, Communicator())
+    exact = ExactEvaluator(source, Communicator(), SOFTMAX)
     found = minimise_over_ball(exact.gradient, np.zeros((3, 4)), diameter / 2, 2.0, 1000, exact.tolerance)
     assert found.gap <= 1e-12
 
@@ -195,7 +197,7 @@ def test_a_run_measures_its_excess_loss():
         data="population", features=4, machines=4, rounds=100, rho=8.0, seed=1, diameter=1.0, label_noise=0.3
     )
     result = run(experiment)
-    theory, exact = result.theory, ExactEvaluator(population(4, 3, 0.5, 0.3, seed=0), Communicator())
+    theory, exact = result.theory, ExactEvaluator(population(4, 3, 0.5, 0.3, seed=0), Communicator(), SOFTMAX)
     assert theory.minimum_gap <= 1e-12
     assert result.history.test_loss[-1] == exact.gradient(result.x)[0]
     assert theory.excess_loss == result.history.test_loss[-1] - theory.minimum_loss
@@ -223,7 +225,7 @@ def test_samples_are_the_same_however_many_are_drawn_at_once(monkeypatch, rounds
 def test_there_are_as_many_samples_as_there_is_time_for():
     source = population(20)
     experiment = Experiment(data="population", machines=2, rounds=10**8, rho=math.inf)
-    schedule = plan(experiment, source, 1)
+    schedule = resolve(experiment, source, 1).schedule
     supply = make_supply(source, schedule, KEY, range(2))
     tracemalloc.start()
     try:
@@ -235,13 +237,13 @@ def test_there_are_as_many_samples_as_there_is_time_for():
     assert last.rounds == range(10**8 - 10, 10**8 + 1)
     assert peak < 200e6
     # Left to itself, a run has the rounds that its option `samples` gives.
-    assert plan(Experiment(data="population", machines=4), source, 1).rounds == 250
+    assert resolve(Experiment(data="population", machines=4), source, 1).schedule.rounds == 250
 
 
 def test_replicates_have_samples_of_their_own():
     same = {"data": "population", "machines": 2, "rounds": 30, "rho": math.inf}
     one, other = (
-        Simulation(Experiment(seed=seed, **same), population(), Communicator()).run(Progress())
+        Simulation(resolve(Experiment(seed=seed, **same), population(), 1), Communicator()).run(Progress())
         for seed in (1, 2)
     )
     assert not np.array_equal(one.x, other.x)

@@ -1,0 +1,59 @@
+"""The constants of a run from plain numbers, also in combinations that an experiment refuses."""
+
+from dataclasses import replace
+from typing import Any
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.source import Source
+from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.simulation import Simulation
+from mu2mpi.federation.machine import Machines
+from mu2mpi.federation.samples import make_supply
+from mu2mpi.federation.schedule import Schedule
+from mu2mpi.methods.base import Method, Task
+from mu2mpi.parallel import Communicator
+from mu2mpi.registry import find
+
+SWITCHED = ("mu2-sgd", "anytime-sgd", "parallel-sgd", "storm")
+"""The methods that consist of one of two estimators and one of two query points."""
+
+
+def make_task(
+    method: str,
+    *,
+    machines: int,
+    classes: int,
+    features: int,
+    samples: int,
+    most: int | None = None,
+    server: str = "untrusted",
+    clip_norm: float | None = None,
+    eta_scale: float | None = None,
+    options: dict[str, Any] | None = None,
+    **settings: Any,
+) -> tuple[Method, Task]:
+    """Return a method and its task; settings of which methods refuse some never meet their checks."""
+    chosen: Method = find("methods", method)
+    task = Experiment(**settings).task(machines, classes, features, samples, most)
+    own = {"server": server, "clip_norm": clip_norm, "eta_scale": eta_scale}
+    return chosen, replace(task, mechanism=chosen.mechanism, options=chosen.options(**(options or {})), **own)
+
+
+def make_schedule(method: str = "mu2-sgd", *, rounds: int, samples: int = 0, **sizes: Any) -> Schedule:
+    """Return the constants of a run of so many rounds, for which there are enough samples by default."""
+    chosen, task = make_task(method, samples=samples or rounds, **sizes)
+    return chosen.schedule(task, chosen.sizes(task, rounds))
+
+
+def simulation_of(
+    experiment: Experiment, source: Source, communicator: Communicator | None = None
+) -> Simulation:
+    """Return a run on some ranks, or in this process alone."""
+    communicator = communicator or Communicator()
+    return Simulation(resolve(experiment, source, communicator.size), communicator)
+
+
+def machines_on(source: Source, schedule: Schedule, key: bytes = bytes(32), noise: Any = None) -> Machines:
+    """Return all machines of a run, hosted by one rank, before the first round."""
+    hosted = range(schedule.machines)
+    return Machines(schedule, hosted, make_supply(source, schedule, key, hosted), noise)
