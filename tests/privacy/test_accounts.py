@@ -32,6 +32,7 @@ ACCOUNTS = {
 def test_only_an_account_that_holds_is_taken(method, mechanism):
     experiment = Experiment(
         method=method, mechanism=mechanism, server="trusted", machines=2, rounds=9, rho=1.0,
+        evaluations=1,
         clip_norm=1.0 if method == "storm" else None,
         batch={"dp-sgd": 40, "noisy-minibatch-sgd": 500}.get(method),
     )  # fmt: skip
