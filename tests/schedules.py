@@ -4,13 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.task import task_of
 from mu2mpi.data.source import Source
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.methods.base import Method, Task
+from mu2mpi.federation.task import Task
+from mu2mpi.methods.base import Method
 from mu2mpi.parallel import Communicator
 from mu2mpi.registry import find
 
@@ -34,7 +36,7 @@ def make_task(
 ) -> tuple[Method, Task]:
     """Return a method and its task; settings of which methods refuse some never meet their checks."""
     chosen: Method = find("methods", method)
-    task = Experiment(**settings).task(machines, classes, features, samples, most)
+    task = task_of(Experiment(**settings), machines, classes, features, samples, most)
     own = {"server": server, "clip_norm": clip_norm, "eta_scale": eta_scale}
     return chosen, replace(task, mechanism=chosen.mechanism, options=chosen.options(**(options or {})), **own)
 

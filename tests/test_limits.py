@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 import sys
 from pathlib import Path
+from types import FunctionType
 
 import kernels
 import pytest
@@ -13,6 +14,10 @@ from numba.core.registry import CPUDispatcher
 from slowly import slow
 
 import mu2mpi
+from mu2mpi.federation.increments import add_gradients, add_increments
+from mu2mpi.federation.iterates import take_step
+from mu2mpi.problem.base import loss, residual
+from mu2mpi.problem.linear import sum_losses
 
 SUITE = """
 import time, pytest
@@ -56,3 +61,19 @@ def test_every_kernel_is_compiled_before_the_first_test(tmp_path):
         for thing in vars(importlib.import_module(name)).values():
             if isinstance(thing, CPUDispatcher) and isinstance(thing._cache, FunctionCache):
                 assert f"{thing.__module__.split('.')[-1]}.{thing.__name__}" in cached
+            elif is_template(thing):
+                assert f"{thing.__module__.split('.')[-1]}.{thing.__name__}[softmax" in cached
+
+
+def is_template(thing):
+    """Return whether this is a function that names what a problem has in its place."""
+    return isinstance(thing, FunctionType) and any(
+        name in thing.__code__.co_names and thing.__globals__.get(name) is stand_in
+        for name, stand_in in (("residual", residual), ("loss", loss))
+    )
+
+
+def test_templates_are_known_by_what_they_name():
+    assert all(map(is_template, (add_increments, add_gradients, sum_losses)))
+    assert not is_template(take_step)
+    assert not is_template(residual)

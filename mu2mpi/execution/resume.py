@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from mu2mpi.config.experiment import Experiment, method_options
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.options import method_options
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import filled

@@ -82,10 +82,10 @@ class SnowballSgd(Method):
                     f"{math.ceil(growth):,} samples of each machine, which has {task.samples:,}; give "
                     "a larger rho, or more machines or samples"
                 )
-        check_steps(rounds)
         if task.most is not None:
             # Each step takes a sample at least, and it takes memory to say how many more.
             check_rounds(task.most, task.machines, rounds, rounds - 1)
+        check_steps(rounds)
         return Sizes(rounds, Batches([*growing_batches(rounds - 1, growth), 0]))
 
     def clip_norm(self, task: Task) -> float:

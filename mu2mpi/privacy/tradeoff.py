@@ -51,7 +51,8 @@ def log_delta(epsilon: float, rho: float) -> LogDelta:
         return LogDelta(-a * a / 2, -a / rho, a * b / rho)
     log_density = -a * a / 2 - LOG_ROOT_2_PI
     if rho < SMALL_RHO:
-        log = log_density + math.log(_integral(epsilon / rho, rho / 2))
+        # Half of the smallest number there is, is none.
+        log = log_density + math.log(max(_integral(epsilon / rho, rho / 2), math.ulp(0.0)))
     elif a > 0:
         log = log_density + math.log(_mills(a)[0] - _mills(b)[0])
     else:

@@ -13,8 +13,9 @@ import mu2mpi
 from mu2mpi.analysis.comparison import compare
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.groups import chosen
-from mu2mpi.config.experiment import Experiment, read_toml
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.config.toml import read_toml
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
 

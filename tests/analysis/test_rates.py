@@ -12,8 +12,8 @@ from schedules import make_schedule
 
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.rates import PRIVATE, STATISTICAL, find_rates
-from mu2mpi.config.experiment import read_toml
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.config.toml import read_toml
 from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.progress import Progress

@@ -11,7 +11,8 @@ from relaxed import given
 
 from mu2mpi.cli.options import add_field, add_running_options, given_settings, merged_settings
 from mu2mpi.cli.program import Parser
-from mu2mpi.config.experiment import Experiment, option_fields
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError, SharedInputError
 from mu2mpi.methods.dp_sgd import DpSgdOptions
 from mu2mpi.registry import names

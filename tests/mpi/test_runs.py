@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from arrays import random_source
+from schedules import simulation_of
 from slowly import slow
 
 from mu2mpi.audit.trials import audit
@@ -11,7 +12,6 @@ from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.execution.progress import Progress
-from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator
 
 
@@ -30,10 +30,10 @@ from mu2mpi.parallel import Communicator
 def test_bits_equal_those_of_one_process(communicator, server, machines, dtype, normalize):
     source = random_source(machines, 20 * machines, 13, 5, dtype)
     experiment = Experiment(server=server, machines=machines, seed=machines, normalize=normalize)
-    ours = Simulation(experiment, source, communicator).run(Progress())
+    ours = simulation_of(experiment, source, communicator).run(Progress())
     # A source of its own, so that nothing found with ours is used again.
     source = random_source(machines, 20 * machines, 13, 5, dtype)
-    alone = Simulation(experiment, source, Communicator()).run(Progress())
+    alone = simulation_of(experiment, source, Communicator()).run(Progress())
     assert ours.x.tobytes() == alone.x.tobytes()
     assert ours.w.tobytes() == alone.w.tobytes()
     for name in ours.history.columns():
@@ -57,7 +57,7 @@ def test_other_methods_have_the_bits_of_one_process(communicator, server, machin
     )
     source = random_source(machines, 20 * machines, 13, 5)
     ours, alone = (
-        Simulation(experiment, source, ranks).run(Progress()) for ranks in (communicator, Communicator())
+        simulation_of(experiment, source, ranks).run(Progress()) for ranks in (communicator, Communicator())
     )
     assert ours.x.tobytes() == alone.x.tobytes()
     assert ours.privacy == alone.privacy
@@ -70,7 +70,7 @@ def test_growing_batches_have_the_bits_of_one_process(communicator, server, mach
     experiment = Experiment(method="snowball-sgd", server=server, machines=machines, rho=1.0, seed=3)
     source = random_source(machines, 120 * machines, 13, 5)
     ours, alone = (
-        Simulation(experiment, source, ranks).run(Progress()) for ranks in (communicator, Communicator())
+        simulation_of(experiment, source, ranks).run(Progress()) for ranks in (communicator, Communicator())
     )
     assert ours.x.tobytes() == alone.x.tobytes()
     assert ours.privacy == alone.privacy
@@ -99,7 +99,7 @@ def test_samples_drawn_at_random_have_the_bits_of_one_process(
 
     def result(ranks):
         source = open_source(experiment) if data == "population" else random_source(5, 104, 13, 5)
-        return Simulation(experiment, source, ranks).run(Progress())
+        return simulation_of(experiment, source, ranks).run(Progress())
 
     alone = result(Communicator())
     for name in ("WHOLE_BYTES", "PART_BYTES"):
@@ -118,7 +118,7 @@ def test_populations_have_the_bits_of_one_process(communicator, server):
         data="population", server=server, machines=5, rounds=30, seed=1, features=4, heterogeneity=0.5
     )
     ours, alone = (
-        Simulation(experiment, open_source(experiment), ranks).run(Progress())
+        simulation_of(experiment, open_source(experiment), ranks).run(Progress())
         for ranks in (communicator, Communicator())
     )
     assert ours.x.tobytes() == alone.x.tobytes()
@@ -130,8 +130,8 @@ def test_populations_have_the_bits_of_one_process(communicator, server):
 def test_bits_of_the_preset_equal_those_of_one_process(communicator, server):
     experiment = Experiment(preset="practical", server=server, machines=5, seed=1)
     source = random_source(5, 100, 13, 5)
-    ours = Simulation(experiment, source, communicator).run(Progress())
-    alone = Simulation(experiment, source, Communicator()).run(Progress())
+    ours = simulation_of(experiment, source, communicator).run(Progress())
+    alone = simulation_of(experiment, source, Communicator()).run(Progress())
     assert ours.experiment == alone.experiment
     assert ours.x.tobytes() == alone.x.tobytes()
 
@@ -139,10 +139,10 @@ def test_bits_of_the_preset_equal_those_of_one_process(communicator, server):
 @pytest.mark.parametrize("partition", ["contiguous", "sorted", "dirichlet:0.3", "labels:2"])
 def test_any_partition_read_in_parts_gives_the_bits_of_one_process(communicator, monkeypatch, partition):
     experiment = Experiment(machines=7, seed=3, partition=partition)
-    alone = Simulation(experiment, random_source(4, 300, 13, 5), Communicator()).run(Progress())
+    alone = simulation_of(experiment, random_source(4, 300, 13, 5), Communicator()).run(Progress())
     for name in ("WHOLE_BYTES", "PART_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 500)
-    ours = Simulation(experiment, random_source(4, 300, 13, 5), communicator).run(Progress())
+    ours = simulation_of(experiment, random_source(4, 300, 13, 5), communicator).run(Progress())
     assert ours.x.tobytes() == alone.x.tobytes()
     np.testing.assert_array_equal(ours.class_counts, alone.class_counts)
     assert np.all(ours.class_counts.sum(axis=1) == ours.experiment.rounds)
@@ -150,7 +150,7 @@ def test_any_partition_read_in_parts_gives_the_bits_of_one_process(communicator,
 
 def test_every_rank_gets_the_same_result_and_holds_only_its_samples(communicator):
     source = random_source(1, 60, 4, 3)
-    simulation = Simulation(Experiment(machines=6, seed=1), source, communicator)
+    simulation = simulation_of(Experiment(machines=6, seed=1), source, communicator)
     held = communicator.allgather(simulation.machines.samples.features.size)
     assert sum(held) == 60 * 4
     assert max(held) - min(held) <= 10 * 4
@@ -160,7 +160,7 @@ def test_every_rank_gets_the_same_result_and_holds_only_its_samples(communicator
 
 
 def test_machines_default_to_ranks(communicator):
-    result = Simulation(Experiment(seed=1), random_source(1, 60, 4, 3), communicator).run(Progress())
+    result = simulation_of(Experiment(seed=1), random_source(1, 60, 4, 3), communicator).run(Progress())
     assert result.experiment.machines == communicator.size
     assert result.experiment.rounds == 60 // communicator.size
 
@@ -168,7 +168,7 @@ def test_machines_default_to_ranks(communicator):
 def test_without_a_seed_all_ranks_share_what_they_must(communicator):
     for server in ("untrusted", "trusted"):
         experiment = Experiment(server=server, machines=2 * communicator.size)
-        simulation = Simulation(experiment, random_source(1, 200, 4, 3), communicator)
+        simulation = simulation_of(experiment, random_source(1, 200, 4, 3), communicator)
         result = simulation.run(Progress())
         assert np.isfinite(result.x).all()
         if server == "untrusted":

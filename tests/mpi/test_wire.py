@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from arrays import random_source
+from schedules import simulation_of
 
 from mu2mpi.audit.canaries import CLIPPED, Canaries, Numbered
 from mu2mpi.audit.runs import play
 from mu2mpi.audit.wire import on_ranks
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.execution.plan import Keys, plan
+from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.parallel import Communicator, MpiCommunicator
@@ -49,7 +51,7 @@ def recorded_run(communicator: Communicator, server: str, machines: int, rho: fl
     recorder = Recorder(communicator._comm)  # type: ignore[attr-defined]
     source = random_source(3, machines * ROUNDS, 9, 4)
     experiment = Experiment(server=server, machines=machines, rounds=ROUNDS, rho=rho, seed=SEED)
-    simulation = Simulation(experiment, source, MpiCommunicator(recorder))
+    simulation = simulation_of(experiment, source, MpiCommunicator(recorder))
     sums = []
     observe = simulation.machines.observe
 
@@ -125,8 +127,9 @@ def test_without_noise_the_sums_themselves_are_sent(communicator, server):
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_the_audit_records_what_crosses_the_wire(communicator, server):
     size, rank = communicator.size, communicator.rank
-    experiment = Experiment(server=server, machines=size, rounds=ROUNDS, rho=1.0, **CLIPPED.settings)
-    schedule = plan(experiment, Numbered(size * ROUNDS, 2), size)
+    settings = {"clip_norm": CLIPPED.clip_norm, "diameter": CLIPPED.diameter}
+    experiment = Experiment(server=server, machines=size, rounds=ROUNDS, rho=1.0, **settings)
+    schedule = resolve(experiment, Numbered(size * ROUNDS, 2), size).schedule
     canaries = Canaries(schedule, CLIPPED, bytes(32))
     kinds = np.arange(len(canaries)) % 2 == 0
     key = np.arange(8, dtype=np.uint32)

@@ -249,6 +249,8 @@ def test_the_exact_numbers_of_dp_accounting(epsilon, delta):
         (accountant.rho_paper, (math.inf, 1e-5), math.inf),
         (accountant.rho_exact, (1e300, 1e-5), math.sqrt(2e300)),
         (accountant.epsilon_exact, (1e100, 1e-5), 5e199),
+        (accountant.epsilon_exact, (5e-324, 1e-5), 0.0),
+        (accountant.gaussian_delta, (0.0, 5e-324), 5e-324),
         (accountant.gaussian_delta, (0.0, math.inf), 1.0),
         (accountant.gaussian_delta, (math.inf, 1.0), 0.0),
         (accountant.gaussian_delta, (1.0, 0.0), 0.0),

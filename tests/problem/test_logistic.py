@@ -10,17 +10,13 @@ from arrays import random_samples
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi.federation.machine import add_increments
-from mu2mpi.problem.logistic import (
-    BATCH,
-    TILE,
-    UNIT_BIAS,
-    bias_feature,
-    gradient_bound,
-    sample_scales,
-    smoothness,
-    sum_losses,
-)
+from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
+from mu2mpi.problem.linear import BATCH, TILE, sum_losses
+from mu2mpi.problem.scaling import UNIT_BIAS, bias_feature, largest_square, sample_scales
+from mu2mpi.registry import find
+
+SOFTMAX = find("problems", "softmax")
+sum_softmax = SOFTMAX.kernel(sum_losses)
 
 seeds = st.integers(0, 2**31)
 batches = st.sampled_from([1, BATCH])
@@ -42,7 +38,7 @@ def increments(x, x_previous, features, labels, scale, unit, t, batch):
     """Return the sum of the increments of some samples as the kernel makes it, never clipped."""
     q = np.zeros(x.shape, np.int64)
     fresh = features, labels, *scaling(features, scale, unit), 0, len(labels)
-    add_increments(q, x, x_previous, *fresh, t, np.inf, RESOLUTION, batch)
+    CORRECTED_MOMENTUM.kernel(SOFTMAX)(q, x, x_previous, *fresh, t, np.inf, RESOLUTION, batch)
     return q * RESOLUTION
 
 
@@ -90,7 +86,7 @@ def test_an_increment_has_the_same_bits_in_any_company(dtype, scale, shape, unit
 
     def add(q, first, end):
         fresh = samples.features, samples.labels, *scaling(samples.features, scale, unit), first, end
-        add_increments(q, x, x_previous, *fresh, 2, 1.0, fine, BATCH)
+        CORRECTED_MOMENTUM.kernel(SOFTMAX)(q, x, x_previous, *fresh, 2, 1.0, fine, BATCH)
 
     add(together, 0, n)
     apart, cut = np.zeros(x.shape, np.int64), int(rng.integers(n + 1))
@@ -107,7 +103,7 @@ def test_loss_and_accuracy(dtype, scale, shape, size, unit, seed):
     rng = np.random.default_rng(seed)
     samples = random_samples(rng, n, dimension, classes, dtype)
     x = size * rng.standard_normal((classes, dimension + 1))
-    loss, correct = sum_losses(x, samples.features, samples.labels, *scaling(samples.features, scale, unit))
+    loss, correct = sum_softmax(x, samples.features, samples.labels, *scaling(samples.features, scale, unit))
     scaled = samples.features.astype(float) * scale
     assert loss / n == pytest.approx(ref.mean_loss(x, scaled, samples.labels, unit), rel=1e-12)
     assert correct / n == ref.accuracy(x, scaled, samples.labels, unit)
@@ -115,7 +111,7 @@ def test_loss_and_accuracy(dtype, scale, shape, size, unit, seed):
 
 def test_ties_go_to_the_first_class():
     features, labels = np.zeros((3, 1)), np.array([0, 1, 2], np.int32)
-    loss, correct = sum_losses(np.zeros((3, 2)), features, labels, np.ones(3), 1.0)
+    loss, correct = sum_softmax(np.zeros((3, 2)), features, labels, np.ones(3), 1.0)
     assert correct == 1
     assert loss == pytest.approx(3 * np.log(3))
 
@@ -184,11 +180,11 @@ def test_pixels_and_rows_without_features_have_norms_of_their_own(seed):
 
 
 def test_constants_of_samples_of_unit_norm():
-    assert gradient_bound(1) == np.sqrt(2)
-    assert smoothness(1) == 0.5
+    assert SOFTMAX.constants(largest_square(785, unit=True), 0.05) == (np.sqrt(2), 0.5)
 
 
 def test_constants_of_the_paper():
-    assert gradient_bound(785) == pytest.approx(39.6, abs=0.05)
-    assert smoothness(785) == 392.5
-    assert gradient_bound(785) + 2 * smoothness(785) * 0.1 == pytest.approx(118.1, abs=0.05)
+    G, L = SOFTMAX.constants(largest_square(785, unit=False), 0.05)
+    assert pytest.approx(39.6, abs=0.05) == G
+    assert L == 392.5
+    assert CORRECTED_MOMENTUM.bound(G, L, 0.1, AVERAGE) == pytest.approx(118.1, abs=0.05)

@@ -12,8 +12,8 @@ from launch import mpirun
 
 from mu2mpi import Experiment, run
 from mu2mpi.cli import main
-from mu2mpi.config.experiment import read_toml
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.config.toml import read_toml
 from mu2mpi.data import source as sources
 from mu2mpi.data.split import Split
 from mu2mpi.errors import InputError, Interrupted

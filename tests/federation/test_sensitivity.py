@@ -8,12 +8,15 @@ import pytest
 from arrays import one_a_round, random_samples
 from hypothesis import strategies as st
 from relaxed import given
+from schedules import SWITCHED, make_schedule
 
-from mu2mpi.federation.machine import Machines, add_gradients, add_increments
-from mu2mpi.methods.pieces import ESTIMATORS, QUERIES, Method
-from mu2mpi.methods.schedule import make_schedule
+from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT
+from mu2mpi.federation.machine import Machines
 from mu2mpi.privacy.grid import clipping_bound
-from mu2mpi.problem.logistic import BATCH
+from mu2mpi.problem.linear import BATCH
+from mu2mpi.registry import find
+
+SOFTMAX = find("problems", "softmax")
 
 
 def sums(schedule, features, labels, queries):
@@ -32,23 +35,21 @@ def norm(difference, resolution):
     return math.sqrt(Fraction(units) * Fraction(resolution) ** 2)
 
 
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("method", SWITCHED)
 @pytest.mark.parametrize("cheat", [1.0, 50.0, 1e6])
 @given(
     st.integers(1, 3), st.integers(2, 8), st.integers(2, 4), st.integers(1, 30), st.sampled_from([None, 0.5]),
     st.integers(0, 2**31), max_examples=15,
 )  # fmt: skip
 def test_replacing_one_sample_moves_no_sum_by_more_than_twice_the_bound(
-    cheat, estimator, query, machines, rounds, classes, dimension, clip_norm, seed
+    cheat, method, machines, rounds, classes, dimension, clip_norm, seed
 ):
     """And with plain gradients, none but that of its own round."""
-    method = Method(ESTIMATORS[estimator], QUERIES[query])
-    if math.isinf(method.increment_bound(1, 1, 1)):
+    if method == "storm":
         clip_norm = 0.5
     schedule = make_schedule(
-        server="untrusted", machines=machines, rounds=rounds, classes=classes, features=dimension + 1,
-        diameter=2.0, rho=4.0, clip_norm=clip_norm, method=method,
+        method, server="untrusted", machines=machines, rounds=rounds, classes=classes, features=dimension + 1,
+        diameter=2.0, rho=4.0, clip_norm=clip_norm,
     )  # fmt: skip
     rng = np.random.default_rng(seed)
     samples = random_samples(rng, machines * rounds, dimension, classes, np.float64)
@@ -65,9 +66,9 @@ def test_replacing_one_sample_moves_no_sum_by_more_than_twice_the_bound(
     for tau in range(rounds):
         change = norm(after[tau] - before[tau], schedule.resolution)
         assert change <= 2 * schedule.clip_norm * (1 + 1e-14)
-        assert tau == t or (tau > t and method.estimator.lasts) or change == 0
+        assert tau == t or (tau > t and schedule.estimator.lasts) or change == 0
     assert schedule.sigma == pytest.approx(
-        2 * schedule.clip_norm * math.sqrt(rounds if method.estimator.lasts else 1) / 4.0
+        2 * schedule.clip_norm * math.sqrt(rounds if schedule.estimator.lasts else 1) / 4.0
     )
 
 
@@ -139,14 +140,12 @@ def test_whatever_the_floats_nothing_that_is_sent_is_longer_than_the_bound(
     bias = data.draw(st.sampled_from([0.1, 1.0]) | numbers)
     resolution = 2.0 ** (math.floor(math.log2(clip_norm)) - bits)
     bound = clipping_bound(clip_norm, resolution, x.size)
+    add = (GRADIENT if plain else CORRECTED_MOMENTUM).kernel(SOFTMAX)
 
     def sent(first, end):
         q = np.zeros(x.shape, np.int64)
         fresh = features, labels, scales, bias, first, end
-        if plain:
-            add_gradients(q, x, *fresh, bound, resolution, batch)
-        else:
-            add_increments(q, x, x_previous, *fresh, t, bound, resolution, batch)
+        add(q, x, x_previous, *fresh, t, bound, resolution, batch)
         return q
 
     alone = [sent(i, i + 1) for i in range(n)]
@@ -163,7 +162,7 @@ def test_an_increment_whose_norm_is_unknown_is_none_and_counted_as_clipped(batch
     for end in (1, 2):
         q = np.zeros((2, 3), np.int64)
         fresh = features, np.ones(2, np.int32), np.ones(2), 1.0, 0, end
-        largest, clipped = add_gradients(q, x, *fresh, 1.0, 2.0**-30, batch)
+        largest, clipped = GRADIENT.kernel(SOFTMAX)(q, x, x, *fresh, 1, 1.0, 2.0**-30, batch)
         found[end] = q
         assert clipped == end
         assert largest == pytest.approx(3.0)

@@ -9,22 +9,22 @@ from arrays import random_source
 from draws import drawn_noise
 from hypothesis import strategies as st
 from relaxed import given
+from schedules import simulation_of
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.errors import InputError
-from mu2mpi.execution.plan import Keys, plan
+from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
-from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.sampling import Batches, Fresh, Poisson, WithReplacement
-from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.accountant import epsilon_exact
+from mu2mpi.privacy.mechanisms.poisson import poisson_epsilon
 from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
-from mu2mpi.privacy.subsampling import poisson_epsilon
 
 KEY = bytes(range(32))
-SAMPLINGS = [Fresh(12), Batches((1, 1, 4, 9)), WithReplacement(7, 5), Poisson(40, 0.3), Poisson(5, 1.0)]
+SAMPLINGS = [Fresh(12), Batches([1, 1, 4, 9]), WithReplacement(7, 5), Poisson(40, 0.3), Poisson(5, 1.0)]
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=repr)
@@ -131,7 +131,7 @@ def test_noisy_minibatch_sgd_is_that_of_its_source(
         method="noisy-minibatch-sgd", server=server, machines=machines, diameter=D, clip_norm=clip_norm,
         normalize=normalize, seed=seed, evaluations=3, **chosen, **privacy,
     )  # fmt: skip
-    simulation = Simulation(experiment, source, Communicator())
+    simulation = simulation_of(experiment, source)
     result = simulation.run(Progress())
     run = drawn(simulation.experiment, source, simulation.schedule)
     F = 1 if run.unit else dimension + 1
@@ -163,7 +163,7 @@ def test_dp_sgd_is_that_of_its_source(epsilon, machines, classes, dimension, D, 
         method="dp-sgd", server="trusted", machines=machines, rounds=12, batch=2 * machines, diameter=D,
         clip_norm=clip_norm, normalize=normalize, seed=seed, evaluations=3, **privacy,
     )  # fmt: skip
-    simulation = Simulation(experiment, source, Communicator())
+    simulation = simulation_of(experiment, source)
     result = simulation.run(Progress())
     run = drawn(simulation.experiment, source, simulation.schedule)
     F = 1 if run.unit else dimension + 1
@@ -185,29 +185,30 @@ def test_dp_sgd_is_that_of_its_source(epsilon, machines, classes, dimension, D, 
 def test_rho_stands_for_its_epsilon(method):
     source = random_source(1, 40, 5, 3)
     common = {"method": method, "server": "trusted", "machines": 2, "rounds": 20, "batch": 4}
-    by_rho = plan(Experiment(rho=0.5, **common), source, 1)
-    by_epsilon = plan(Experiment(epsilon=epsilon_exact(0.5, 1e-5), **common), source, 1)
+    by_rho = resolve(Experiment(rho=0.5, **common), source, 1).schedule
+    by_epsilon = resolve(Experiment(epsilon=epsilon_exact(0.5, 1e-5), **common), source, 1).schedule
     assert by_rho.sigma == by_epsilon.sigma
-    assert math.isnan(by_rho.rho)
-    assert plan(Experiment(rho=math.inf, **common), source, 1).sigma == 0
+    assert by_rho.mechanism.stated_rho is None
+    assert math.isnan(by_rho.mechanism.rho_spent(20))
+    assert resolve(Experiment(rho=math.inf, **common), source, 1).schedule.sigma == 0
 
 
 def test_another_epsilon_or_delta_means_other_draws_and_noise():
     """They decide how much noise there is: with the same normals, two runs' difference would hold none."""
     experiment = Experiment(method="dp-sgd", server="trusted", machines=2, rounds=20, batch=4, rho=0.5)
     root, others = root_key(1), ({"delta": 1e-6}, {"epsilon": 1.0}, {"batch": 5}, {"rho": 1.0})
-    keys = {Keys.noise_key(root, experiment.model_copy(update=other)) for other in ({}, *others)}
+    keys = {Keys.noise_key(root, experiment.having(**other)) for other in ({}, *others)}
     assert len(keys) == 5
-    assert Keys.noise_key(root, experiment.model_copy(update={"evaluations": 3})) in keys
+    assert Keys.noise_key(root, experiment.having(evaluations=3)) in keys
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"method": "dp-sgd"}, r"method = dp-sgd needs server = trusted"),
-        ({"batch": 3}, r"batch applies to method = noisy-minibatch-sgd or dp-sgd only, not to mu2-sgd"),
-        ({"method": "noisy-minibatch-sgd", "estimator": "gradient"}, r"estimator is a switch of .* leave"),
-        ({"method": "noisy-minibatch-sgd", "preset": "practical"}, r"preset chooses settings of mu\^2-SGD"),
+        ({"batch": 3}, r"batch applies to method = dp-sgd or noisy-minibatch-sgd only, not to mu2-sgd"),
+        ({"method": "noisy-minibatch-sgd", "estimator": "gradient"}, r"estimator applies .* only.* leave"),
+        ({"method": "noisy-minibatch-sgd", "preset": "practical"}, r"preset applies .* mu2-sgd only"),
         ({"method": "nosuch"}, r"method = 'nosuch' should be"),
     ],
 )  # fmt: skip
@@ -232,14 +233,14 @@ def test_settings_that_do_not_go_together(settings, words):
 )
 def test_more_than_there_is_is_refused_before_it_takes_memory(settings, words):
     with pytest.raises(InputError, match=words):
-        plan(Experiment(server="trusted", machines=2, **settings), random_source(1, 80, 5, 3), 1)
+        resolve(Experiment(server="trusted", machines=2, **settings), random_source(1, 80, 5, 3), 1)
 
 
 def test_noise_beyond_the_theorem_is_refused():
     source = random_source(1, 4000, 5, 3)
     for settings, words in (
-        ({"rounds": 10, "batch": 1, "epsilon": 2.0}, r"batch = 1 is too small.*--batch 65"),
+        ({"rounds": 10, "batch": 1, "epsilon": 2.0}, r"batch = 1 is too small.*give batch = 65"),
         ({"epsilon": 30.0}, r"epsilon = 30 is more than the 24\.41"),
     ):
         with pytest.raises(InputError, match=words):
-            plan(Experiment(method="noisy-minibatch-sgd", machines=2, **settings), source, 1)
+            resolve(Experiment(method="noisy-minibatch-sgd", machines=2, **settings), source, 1)

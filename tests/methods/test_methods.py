@@ -4,18 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from mu2mpi.methods.pieces import ESTIMATORS, QUERIES, Method
-from mu2mpi.methods.schedule import make_schedule
-from mu2mpi.methods.steps import base_rate
+from schedules import machines_on, make_schedule, simulation_of
 from slowly import slow
-from test_lemmas import population_run
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.sources.population import Population
 from mu2mpi.errors import InputError
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.progress import Progress
-from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key
 
@@ -24,29 +20,28 @@ def mean_squared_errors(method, rounds, runs):
     """Return the mean over some runs of ||d_t - f'(x_t)||^2 for each t; the gradient of f is exact."""
     population = Population(3, 3, 0.6, 0.8, 0.0, 100, 7)
     schedule = make_schedule(
-        server="untrusted", machines=2, rounds=rounds, classes=3, features=4, diameter=1.0, rho=math.inf,
-        clip_norm=None if method.query.averages else 10.0, method=method,
-    )  # fmt: skip
-    exact = ExactEvaluator(population, Communicator())
+        method, machines=2, rounds=rounds, classes=3, features=4, diameter=1.0, rho=math.inf
+    )
+    exact = ExactEvaluator(population, Communicator(), schedule.problem)
     total = np.zeros(rounds)
     for run in range(runs):
-        machines, iterates = population_run(population, schedule, derive_key(bytes(32), str(run)))
+        machines = machines_on(population, schedule, derive_key(bytes(32), str(run)))
+        iterates = schedule.make_iterates(schedule)
         for t in range(1, rounds + 1):
             machines.observe(t, iterates.x, iterates.x_previous)
-            d = machines.q * (schedule.resolution / (2 * method.estimator.weight(t)))
+            d = machines.q * (schedule.resolution / (2 * schedule.estimator.weight(t)))
             total[t - 1] += np.sum((d - exact.gradient(iterates.x)[1]) ** 2)
             iterates.step(t, machines.q)
     return total / runs
 
 
-@pytest.mark.parametrize(("estimator", "exponent"), [("corrected-momentum", -1.0), *slow(("gradient", 0.0))])
-def test_errors_of_corrected_momentum_fall_like_1_over_t(estimator, exponent):
+@pytest.mark.parametrize(("method", "exponent"), [("mu2-sgd", -1.0), *slow(("anytime-sgd", 0.0))])
+def test_errors_of_corrected_momentum_fall_like_1_over_t(method, exponent):
     """Plain gradients stay where they are.
 
     The mean of 80 runs has a standard error of about 8 % at each t, and the slope over t = 3 .. 200 one of
     about 0.03: five of them for a false alarm in a million.
     """
-    method = Method(ESTIMATORS[estimator], QUERIES["average"])
     errors = mean_squared_errors(method, 200, 80)
     t = np.unique(np.geomspace(3, 200, 20).round().astype(int))
     slope = np.polyfit(np.log(t), np.log(errors[t - 1]), 1)[0]
@@ -64,17 +59,15 @@ def test_a_run_on_a_population_measures_the_same_errors():
         "seed": 5,
     }
     population = Population(3, 3, 0.5, 0.1, 0.0, 10_000, 0)
-    for estimator in ESTIMATORS:
-        simulation = Simulation(
-            Experiment(**settings, rho=math.inf, estimator=estimator), population, Communicator()
-        )
+    for estimator in ("corrected-momentum", "gradient"):
+        simulation = simulation_of(Experiment(**settings, rho=math.inf, estimator=estimator), population)
         errors = []
         observe = simulation.machines.observe
 
         def observed(t, x, x_previous, observe=observe, simulation=simulation, errors=errors):
             observe(t, x, x_previous)
             schedule = simulation.schedule
-            d = simulation.machines.q * (schedule.resolution / 2) / schedule.method.estimator.weight(t)
+            d = simulation.machines.q * (schedule.resolution / 2) / schedule.estimator.weight(t)
             errors.append(np.sum((d - simulation.evaluator.gradient(x)[1]) ** 2))
 
         simulation.machines.observe = observed
@@ -84,13 +77,16 @@ def test_a_run_on_a_population_measures_the_same_errors():
 
 def test_steps_of_storm_let_its_potential_fall():
     """b_{t+1} / eta_t >= 28 L^2 eta_t + 1 / eta_t - 1 / eta_{t-1} and eta_t <= 1 / (4 L), for b_t = 1 / t."""
-    L = 3.0
-    method = Method(ESTIMATORS["corrected-momentum"], QUERIES["iterate"])
-    base = base_rate(
-        method, rounds=10, L=L, D=1.0, C=1.0, rho=math.inf, d=10, machines=1, N=1, sigma=0, size=1
+    rounds = 100_001
+    storm = make_schedule(
+        "storm", machines=1, rounds=rounds, classes=2, features=6, diameter=1.0, rho=math.inf, clip_norm=1.0
     )
-    t = np.arange(1, 100_001)
-    eta, before = base / np.sqrt(t + 1), base / np.sqrt(t)
+    L, base = storm.L, storm.eta
+    assert L == 3.0
+    t = np.arange(1, rounds)
+    # A message of round t estimates t f'(x_t).
+    eta, before = np.array([storm.rate(s) * s for s in t.tolist()]), base / np.sqrt(t)
+    np.testing.assert_allclose(eta, base / np.sqrt(t + 1), rtol=1e-14)
     assert np.all(eta <= 1 / (4 * L))
     assert np.all(1 / ((t + 1) * eta) >= 28 * L**2 * eta + 1 / eta - 1 / before)
     assert not np.all(1 / ((t + 1) * 2 * eta) >= 28 * L**2 * 2 * eta + (1 / eta - 1 / before) / 2)

@@ -8,25 +8,26 @@ import pytest
 from arrays import random_source
 from hypothesis import strategies as st
 from relaxed import given
+from schedules import simulation_of
 
 from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.groups import varying
-from mu2mpi.config import preset
-from mu2mpi.config.experiment import BY_PRESET, Experiment, read_toml
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.toml import read_toml
 from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
-from mu2mpi.execution.plan import complete, plan
+from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
-from mu2mpi.execution.simulation import Simulation
-from mu2mpi.parallel import Communicator
+from mu2mpi.methods import mu2_sgd
 from mu2mpi.results.checkpoint import checkpoint_path, write_checkpoint
 from mu2mpi.results.reader import Summary, read_experiment
 
 SOURCE = random_source(1, 400, 6, 4)
+BY_PRESET = ("normalize", "clip_norm", "diameter", "eta_scale")
 
 
 def completed(**settings):
-    return complete(Experiment(preset="practical", **settings), SOURCE, ranks=4)
+    return resolve(Experiment(preset="practical", **settings), SOURCE, ranks=4).experiment
 
 
 def test_choices_by_hand():
@@ -49,11 +50,12 @@ def test_step_makes_the_noise_of_every_run_the_same(server, machines, rho, clip_
     experiment = Experiment(
         preset="practical", server=server, machines=machines, rounds=1, rho=rho, clip_norm=clip_norm
     )
-    schedule = plan(experiment, SOURCE, 1)
+    plan = resolve(experiment, SOURCE, 1)
+    schedule = plan.schedule
     draws = machines if server == "untrusted" else 1
     noise = schedule.eta * schedule.sigma * math.sqrt(draws * schedule.rounds) / machines
     assert noise <= 1.5 * (1 + 1e-3)
-    assert noise >= 1.5 * (1 - 1e-3) or complete(experiment, SOURCE, 1).eta_scale == 16 * machines
+    assert noise >= 1.5 * (1 - 1e-3) or plan.experiment.eta_scale == 16 * machines
 
 
 def test_what_is_given_overrides_what_the_preset_chooses():
@@ -74,7 +76,7 @@ def test_unfinished_choices_stay_open_in_toml(tmp_path):
         experiment = Experiment(preset="practical", machines=3, **settings)
         (tmp_path / "a.toml").write_text(experiment.to_toml())
         again = Experiment.make(read_toml(tmp_path / "a.toml"))
-        assert complete(again, SOURCE, 1) == complete(experiment, SOURCE, 1)
+        assert resolve(again, SOURCE, 1).experiment == resolve(experiment, SOURCE, 1).experiment
 
 
 def test_the_stored_experiment_repeats_the_run_even_if_the_preset_changes(tmp_path, monkeypatch):
@@ -82,8 +84,8 @@ def test_the_stored_experiment_repeats_the_run_even_if_the_preset_changes(tmp_pa
     first = run(experiment, output=tmp_path / "a.h5")
     stored = read_experiment(tmp_path / "a.h5")
     assert stored.preset == "practical"
-    monkeypatch.setattr(preset, "CLIP_NORM", 0.1)
-    monkeypatch.setattr(preset, "DIAMETER", 7.0)
+    monkeypatch.setattr(mu2_sgd, "CLIP_NORM", 0.1)
+    monkeypatch.setattr(mu2_sgd, "DIAMETER", 7.0)
     (tmp_path / "a.toml").write_text(stored.to_toml())
     again = run(Experiment.make(read_toml(tmp_path / "a.toml")))
     assert again.x.tobytes() == first.x.tobytes()
@@ -96,7 +98,7 @@ def test_the_stored_experiment_repeats_the_run_even_if_the_preset_changes(tmp_pa
 def test_a_checkpoint_of_a_preset_goes_on(tmp_path):
     experiment = Experiment(preset="practical", rounds=40, machines=3, seed=1)
     whole = run(experiment)
-    half = Simulation(experiment, _digits(), Communicator())
+    half = simulation_of(experiment, _digits())
     for t in range(1, 21):
         half.server.round(t, half.machines, half.clock)
         half.rounds_done = t
@@ -143,7 +145,10 @@ def test_what_a_preset_chose_parts_no_table_and_no_figure():
     runs = list(summaries())
     assert len({run.experiment.eta_scale for run in runs}) > 1
     sections, _ = build_sections(runs, Layout())
-    assert [section.heading for section in sections] == ["data = digits, preset = practical"]
+    assert [section.heading for section in sections] == [
+        "data = digits, loss = softmax, method = mu2-sgd, estimator = corrected-momentum, query = average, "
+        "preset = practical"
+    ]
     assert varying(runs) == ["server", "machines"]
     both = [*runs, *summaries(diameter=5.0)]
     sections, _ = build_sections(both, Layout())
@@ -153,9 +158,7 @@ def test_what_a_preset_chose_parts_no_table_and_no_figure():
 
 def test_no_theorem_holds_for_the_preset():
     source = random_source(3, 400, 6, 4)
-    result = Simulation(Experiment(preset="practical", machines=2, seed=1), source, Communicator()).run(
-        Progress()
-    )
+    result = simulation_of(Experiment(preset="practical", machines=2, seed=1), source).run(Progress())
     assert math.isnan(result.theory.excess_loss_bound)
     assert result.theory.excess_loss > 0
     assert result.privacy.clip_norm == 0.75

@@ -6,10 +6,13 @@ import reference as ref
 from arrays import random_samples, random_source
 from hypothesis import strategies as st
 from relaxed import given
+from schedules import make_schedule
 
 from mu2mpi.execution.evaluation import PIECE, Evaluator, affordable_evaluations, evaluation_rounds
-from mu2mpi.methods.schedule import make_schedule
 from mu2mpi.parallel import Communicator
+from mu2mpi.registry import find
+
+SOFTMAX = find("problems", "softmax")
 
 
 @given(st.integers(1, 10**6), st.integers(1, 200))
@@ -46,9 +49,9 @@ def test_loss_has_the_same_bits_for_any_number_of_ranks(size):
     source.test_samples = len(source._test)
     x = rng.standard_normal((4, 7))
     gathered: list = []
-    found = [Evaluator(source, Part(rank, size, gathered)).measure(x) for rank in range(size)][-1]
+    found = [Evaluator(source, Part(rank, size, gathered), SOFTMAX).measure(x) for rank in range(size)][-1]
     scaled = source._test.features * source.scale
-    assert found == Evaluator(source, Communicator()).measure(x)
+    assert found == Evaluator(source, Communicator(), SOFTMAX).measure(x)
     assert found[0] == pytest.approx(ref.mean_loss(x, scaled, source._test.labels), rel=1e-12)
     assert found[1] == ref.accuracy(x, scaled, source._test.labels)
 

@@ -2,31 +2,31 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from arrays import ArraySource, one_a_round, random_source
 from hypothesis import strategies as st
 from relaxed import given
+from schedules import machines_on, make_schedule, simulation_of
 
 from mu2mpi import cli
 from mu2mpi.analysis.ledgers import check_ledgers, contradictions
 from mu2mpi.analysis.show import describe_privacy, in_brief
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.execution.plan import Keys, plan
+from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
-from mu2mpi.execution.simulation import Simulation
+from mu2mpi.federation.landing import arithmetic_slack
 from mu2mpi.federation.machine import HostedSamples, Machines
-from mu2mpi.federation.samples import make_supply
-from mu2mpi.federation.server import Iterates
-from mu2mpi.methods.arithmetic import arithmetic_slack
-from mu2mpi.methods.pieces import METHODS
-from mu2mpi.methods.schedule import make_schedule
-from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.iteration import LANDING, halving_steps, rounding_slack
-from mu2mpi.problem.logistic import bias_feature, sample_scales
+from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.problem.scaling import bias_feature, sample_scales
 from mu2mpi.results.writer import write_result
+
+schedule_of = partial(make_schedule, "snowball-sgd", server="trusted")
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +34,12 @@ def finished():
     """Return the result of a run."""
     source = random_source(1, 600, 4, 3)
     experiment = Experiment(method="snowball-sgd", server="trusted", machines=2, rho=1.0, seed=1)
-    return Simulation(experiment, source, Communicator()).run(Progress())
+    return simulation_of(experiment, source).run(Progress())
 
 
 def iterates_of(schedule, source, noises):
     """Return all iterates of a run on one rank, with these draws of noise in units of the grid."""
-    supply = make_supply(source, schedule, bytes(32), range(schedule.machines))
-    machines = Machines(schedule, range(schedule.machines), supply, None)
-    iterates = Iterates(schedule)
+    machines, iterates = machines_on(source, schedule), schedule.make_iterates(schedule)
     found = []
     for t in range(1, schedule.rounds):
         machines.observe(t, iterates.x, iterates.x_previous)
@@ -58,10 +56,16 @@ def test_two_runs_with_the_same_noise_come_no_farther_apart_than_is_paid_for(
     machines, rounds, classes, dimension, diameter, unit, seed
 ):
     """What one sample moves in its step, and after that rounding alone; steps are as long as they may be."""
-    schedule = make_schedule(
-        server="trusted", machines=machines, rounds=rounds, classes=classes, features=dimension + 1,
-        diameter=diameter, rho=1.0, eta_scale=1.0, unit_norm=unit, method=METHODS["snowball-sgd"],
-    )  # fmt: skip
+    schedule = schedule_of(
+        machines=machines,
+        rounds=rounds,
+        classes=classes,
+        features=dimension + 1,
+        diameter=diameter,
+        rho=1.0,
+        eta_scale=1.0,
+        normalize="unit" if unit else "none",
+    )
     n = machines * schedule.sampling.owned
     source, row = random_source(seed, n, dimension, classes, np.float32), seed % n
     changed = source.training(np.arange(n))
@@ -93,14 +97,20 @@ def test_steps_contract_where_losses_curve_most():
 
     Features may pass 1 by a millionth, where the source cannot tell it from rounding.
     """
-    schedule = make_schedule(
-        server="trusted", machines=1, rounds=2, classes=2, features=4, diameter=100.0, rho=math.inf,
-        eta_scale=1.0, method=METHODS["snowball-sgd"],
-    )  # fmt: skip
+    schedule = schedule_of(
+        machines=1,
+        rounds=2,
+        classes=2,
+        features=4,
+        diameter=100.0,
+        rho=math.inf,
+        eta_scale=1.0,
+    )
     samples = one_a_round(np.full((2, 1, 3), 1 + 1e-6), np.zeros((2, 1), np.int32))
     ends = []
     for sign in (1.0, -1.0):
-        machines, iterates = Machines(schedule, range(1), lambda t: samples, None), Iterates(schedule)
+        machines = Machines(schedule, range(1), lambda t: samples, None)
+        iterates = schedule.make_iterates(schedule)
         iterates.x[:] = iterates.w[:] = sign * 1e-5 * np.outer([1.0, -1.0], [1 + 1e-6] * 3 + [1.0])
         start = np.linalg.norm(iterates.w)
         machines.observe(1, iterates.x, iterates.x_previous)
@@ -120,10 +130,16 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
     features = np.full((1, 400), size)
     features[0, 0] = 1.75 * size
     scales = sample_scales(features, 1.0, True)
-    schedule = make_schedule(
-        server="trusted", machines=1, rounds=2, classes=2, features=401, diameter=100.0, rho=math.inf,
-        eta_scale=1.0, unit_norm=True, method=METHODS["snowball-sgd"],
-    )  # fmt: skip
+    schedule = schedule_of(
+        machines=1,
+        rounds=2,
+        classes=2,
+        features=401,
+        diameter=100.0,
+        rho=math.inf,
+        eta_scale=1.0,
+        normalize="unit",
+    )
     samples = HostedSamples(
         features, np.zeros(1, np.int32), scales, np.ones((1, 1), np.int64), 1, bias_feature(True)
     )
@@ -131,7 +147,8 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
     direction = np.outer([1.0, -1.0], z / (z @ z))
     ends = []
     for place in (1.75, 1.75 + 1e-4):
-        machines, iterates = Machines(schedule, range(1), lambda t: samples, None), Iterates(schedule)
+        machines = Machines(schedule, range(1), lambda t: samples, None)
+        iterates = schedule.make_iterates(schedule)
         iterates.x[:] = iterates.w[:] = place * direction
         machines.observe(1, iterates.x, iterates.x_previous)
         assert machines.clipped == 0
@@ -143,17 +160,21 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
 @given(st.integers(2, 40), st.integers(0, 2**31), st.integers(-(2**40), 2**40), max_examples=25)
 def test_the_last_iterate_tells_no_more_than_a_point_of_the_grid(rounds, seed, move):
     """A w_t that lies elsewhere, and a sum that makes up for it, end in the very same bits."""
-    schedule = make_schedule(
-        server="trusted", machines=3, rounds=rounds, classes=2, features=3, diameter=50.0, rho=1.0,
-        method=METHODS["snowball-sgd"],
-    )  # fmt: skip
+    schedule = schedule_of(
+        machines=3,
+        rounds=rounds,
+        classes=2,
+        features=3,
+        diameter=50.0,
+        rho=1.0,
+    )
     rng = np.random.default_rng(seed)
     t = rounds - 1
     step = schedule.eta * halving_steps(t)[-1] * schedule.resolution / (3 * schedule.sampling.size(t))
     ends = set()
     place, total = rng.integers(-(2**30), 2**30, (2, 2, 3))
     for moved in (0, move):
-        iterates = Iterates(schedule)
+        iterates = schedule.make_iterates(schedule)
         # Anywhere within half a unit of the point.
         iterates.w[:] = (place + moved + rng.uniform(-0.49, 0.49, (2, 3))) * (step * LANDING)
         iterates.step(t, total + moved * LANDING)
@@ -164,10 +185,14 @@ def test_the_last_iterate_tells_no_more_than_a_point_of_the_grid(rounds, seed, m
 def test_gradients_are_never_clipped():
     """The norm that noise is scaled to exceeds what any gradient has once it is rounded."""
     for machines, d_classes, rho in ((1, 2, 0.01), (1000, 100, 1.0), (3, 5, 1e6), (2, 2, math.inf)):
-        schedule = make_schedule(
-            server="trusted", machines=machines, rounds=50, classes=d_classes, features=20, diameter=1.0,
-            rho=rho, method=METHODS["snowball-sgd"],
-        )  # fmt: skip
+        schedule = schedule_of(
+            machines=machines,
+            rounds=50,
+            classes=d_classes,
+            features=20,
+            diameter=1.0,
+            rho=rho,
+        )
         assert schedule.bound >= schedule.G
         assert schedule.clip_norm == pytest.approx(schedule.G, rel=1e-3)
         assert schedule.eta * (1 + 1e-6) ** 2 <= 2 / schedule.L
@@ -176,11 +201,11 @@ def test_gradients_are_never_clipped():
 def test_by_default_it_takes_as_many_steps_as_there_are_samples_for():
     source = random_source(1, 600, 4, 3)
     experiment = Experiment(method="snowball-sgd", server="trusted", machines=2, rho=1.0, seed=1)
-    schedule = plan(experiment, source, 1)
+    schedule = resolve(experiment, source, 1).schedule
     assert schedule.sampling.owned <= 300
     with pytest.raises(InputError, match=r"rounds are too many: they need 3\d\d samples of each machine"):
-        plan(experiment.model_copy(update={"rounds": schedule.rounds + 1}), source, 1)
-    history = Simulation(experiment, source, Communicator()).run(Progress()).history
+        resolve(experiment.having(rounds=schedule.rounds + 1), source, 1)
+    history = simulation_of(experiment, source).run(Progress()).history
     assert history.round.tolist() == [schedule.rounds]
     assert history.rho_spent.tolist() == [1.0]
 
@@ -208,7 +233,7 @@ def test_the_noise_of_another_method_is_another():
         (["--machines", "1", "--rounds", "4000000000"], ["they need 3999999999 samples", "fewer --rounds"]),
         (
             ["--data", "population", "--machines", "1", "--rounds", "4000000000"],
-            ["rounds = 4000000000 are too many", "at most 4194305", "fewer --rounds"],
+            ["rounds = 4000000000 are too many", "at most 4194305", "fewer rounds"],
         ),
         (["--machines", "1", "--diameter", "1e90"], ["too little noise", "smaller diameter"]),
     ],
@@ -224,24 +249,43 @@ def test_bad_input(capsys, tmp_path, arguments, words):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"sigma": 0.99}, "rho = 1 is claimed"),
-        ({"growth": 1.5}, "rho = 1 is claimed"),
-        ({"clip_norm": 1.01}, "rho = 1 is claimed"),
-        ({"rho": 0.9}, "rho = 0.9 is claimed"),
-        ({"resolution": 2.0**20}, "rho = 1 is claimed"),
-        ({"protects": "all releases"}, "protects is all releases in /privacy and last iterate"),
-        ({"protects": "nothing"}, "there is only 'all releases' and 'last iterate'"),
+        ({"sigma": 0.99}, ["rho = 1 is claimed"]),
+        ({"growth": 1.5}, ["growth is 5.809475019, and rho asks for 3.872983346", "rho_spent by round"]),
+        ({"clip_norm": 1.01}, ["rho = 1 is claimed", "in /privacy and at most"]),
+        (
+            {"rho": 0.9},
+            ["growth is 3.872983346, and rho asks for 4.3", "rho is 0.9 in /privacy and 1.0 in the"],
+        ),
+        ({"rho": 0.9, "growth": 1 / 0.9}, ["samples is 300, and batches have 3"]),
+        ({"resolution": 2.0**20}, ["rho = 1 is claimed"]),
+        ({"machines": 2, "growth": 0.5}, ["machines is 4 in /privacy and 2 in the experiment"]),
     ],
 )
 def test_a_false_claim_is_found_out(finished, changes, words):
     """Numbers are factors; the claims no longer follow from what is stated, or from the experiment."""
-    privacy = {
-        name: value if isinstance(value, str) else value * getattr(finished.privacy, name)
-        for name, value in changes.items()
+    mechanism = finished.privacy.mechanism
+    values = {
+        name: type(old)(factor * old) for name, factor in changes.items() if (old := getattr(mechanism, name))
     }
     assert contradictions(finished) == []
-    false = replace(finished, privacy=replace(finished.privacy, **privacy))
-    assert any(words in found for found in contradictions(false))
+    false = replace(mechanism, **values)
+    found = contradictions(replace(finished, privacy=replace(finished.privacy, mechanism=false)))
+    for text in words:
+        assert any(text in line for line in found)
+
+
+def test_a_claim_that_contradicts_itself_is_found_out(finished):
+    """The epsilon of another rho, all of whose other numbers are true."""
+    false = replace(finished.privacy, epsilon_exact=0.9 * finished.privacy.epsilon_exact)
+    assert any("epsilon_exact = " in line for line in contradictions(replace(finished, privacy=false)))
+
+
+@pytest.mark.parametrize("protects", ["all releases", "nothing"])
+def test_a_file_does_not_say_that_more_is_protected_than_the_last_iterate(finished, protects):
+    attributes = finished.privacy.attributes()
+    assert PrivacyStatement.from_attributes(attributes) == finished.privacy
+    with pytest.raises(InputError, match=f"'last-iterate' does not protect '{protects}'"):
+        PrivacyStatement.from_attributes({**attributes, "protects": protects})
 
 
 def test_what_is_said_of_it_names_the_last_iterate(finished, tmp_path):

@@ -4,9 +4,11 @@ import io
 import re
 
 import pytest
+from arrays import random_source
 
 from mu2mpi import Experiment, run
 from mu2mpi.execution import progress
+from mu2mpi.execution.plan import resolve
 
 
 class Terminal(io.StringIO):
@@ -40,10 +42,8 @@ def test_time_left_counts_only_rounds_of_this_start(monkeypatch):
     stream = io.StringIO()
     log = progress.LogProgress(stream)
 
-    class Plan:
-        rounds, machines, d, sigma, rho, server = 1000, 2, 650, 1.0, 4.0, "trusted"
-
-    log.start(Experiment(), Plan, 400)
+    experiment = Experiment(server="trusted", machines=2, rounds=1000)
+    log.start(resolve(experiment, random_source(1, 2000, 4, 3), 1), 400)
     log.measured(500, 2.0, 0.5, 3.0)
     # 100 rounds in 10 seconds, so the 500 that are left take 50.
     assert "10 rounds/s, 0:00:50 left" in stream.getvalue()

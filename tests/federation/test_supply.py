@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 from arrays import ArraySource, random_source
+from schedules import simulation_of
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data import source as source_module
 from mu2mpi.data.opening import open_source
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.execution.evaluation import PIECE, Evaluator
-from mu2mpi.execution.plan import plan
+from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
-from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.parallel import Communicator
+from mu2mpi.registry import find
 
 DIMENSION = 6
 KEY = bytes(32)
@@ -45,7 +46,7 @@ def watched(n: int) -> Watched:
 def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted):
     source = watched(100)
     limit_memory(monkeypatch, source, at_once * max(1, len(hosted)))
-    schedule = plan(Experiment(machines=4), source, 1)
+    schedule = resolve(Experiment(machines=4), source, 1).schedule
     read = make_supply(source, schedule, KEY, hosted)
     rows, t = machine_rows(100, 4, 25, KEY, hosted), 1
     while t <= 25:
@@ -64,7 +65,7 @@ def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted)
 def test_of_a_population_each_rank_draws_what_its_machines_use():
     experiment = Experiment(data="population", machines=3, rounds=5, features=4)
     source = open_source(experiment)
-    schedule = plan(experiment, source, 4)
+    schedule = resolve(experiment, source, 4).schedule
     together = make_supply(source, schedule, KEY, range(3))(1)
     for hosted in (range(2), range(2, 3), range(3, 3)):
         apart = make_supply(source, schedule, KEY, hosted)(1)
@@ -76,17 +77,17 @@ def test_of_a_population_each_rank_draws_what_its_machines_use():
 def test_a_sample_larger_than_a_chunk_is_read_all_the_same(monkeypatch):
     source = watched(20)
     limit_memory(monkeypatch, source, 0)
-    read = make_supply(source, plan(Experiment(machines=2), source, 1), KEY, range(2))
+    read = make_supply(source, resolve(Experiment(machines=2), source, 1).schedule, KEY, range(2))
     assert read(3).rounds == range(3, 4)
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_bits_do_not_depend_on_how_much_is_read_at_once(monkeypatch, server):
     experiment = Experiment(server=server, machines=4, seed=3)
-    whole = Simulation(experiment, random_source(1, 100, DIMENSION, 3), Communicator()).run(Progress())
+    whole = simulation_of(experiment, random_source(1, 100, DIMENSION, 3)).run(Progress())
     source = watched(100)
     limit_memory(monkeypatch, source, 3 * 4)
-    parts = Simulation(experiment, source, Communicator()).run(Progress())
+    parts = simulation_of(experiment, source).run(Progress())
     assert len(source.asked) == 9
     assert parts.x.tobytes() == whole.x.tobytes()
     assert parts.history.test_loss.tobytes() == whole.history.test_loss.tobytes()
@@ -98,9 +99,9 @@ def test_a_large_test_set_is_measured_in_chunks(monkeypatch, pieces):
     source._test = random_source(3, 5 * PIECE + 9, DIMENSION, 3)._training
     source.test_samples = len(source._test)
     x = np.random.default_rng(0).standard_normal((3, DIMENSION + 1))
-    whole = Evaluator(source, Communicator())
+    whole = Evaluator(source, Communicator(), find("problems", "softmax"))
     limit_memory(monkeypatch, source, pieces * PIECE)
-    parts = Evaluator(source, Communicator())
+    parts = Evaluator(source, Communicator(), find("problems", "softmax"))
     assert len(parts.samples) == min(pieces * PIECE, source.test_samples)
     for _ in range(2):
         assert parts.measure(x) == whole.measure(x)

@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi import cli
-from mu2mpi.federation.server import take_step
-from mu2mpi.methods.arithmetic import gradient_error, iterate_error
+from mu2mpi.federation.iterates import take_step
+from mu2mpi.federation.landing import gradient_error, iterate_error
 from mu2mpi.problem.ball import BLOCK
-from mu2mpi.problem.logistic import BATCH, TILE, model_logits, residual
+from mu2mpi.problem.linear import BATCH, TILE, model_margins
+from mu2mpi.problem.losses.softmax import Softmax
+
+residual = Softmax.residual
 
 seeds = st.integers(0, 2**31)
 radii = st.sampled_from([1e-100, 1e-3, 1.0, 30.0, 1e4, 1e12, 1e99])
@@ -23,10 +26,10 @@ spreads = st.sampled_from([0.0, 3.0, 30.0])
 
 @numba.njit
 def residual_at(x, z, label):
-    logits, of_rest = np.empty((len(z), len(x))), np.empty((len(z), (len(x) + 1) // 2))
-    model_logits(x, z, logits, of_rest)
-    residual(logits[0], label)
-    return logits[0]
+    margins, of_rest = np.empty((len(z), len(x))), np.empty((len(z), (len(x) + 1) // 2))
+    model_margins(x, z, margins, of_rest)
+    residual(margins[0], label)
+    return margins[0]
 
 
 def exact_residual(x, z, label):
@@ -142,6 +145,6 @@ def test_a_ball_too_wide_for_floating_point_numbers_is_refused(capsys, tmp_path)
     arguments = ["--diameter", "1e7", "--eta-scale", "1", "--rho", "0.5"]
     assert cli.main(["run", "--method", "snowball-sgd", *output, *arguments]) == 2
     _, err = capsys.readouterr()
-    for word in ("rounding errors", "20 rounds with diameter = 1e+07", "smaller --diameter"):
+    for word in ("rounding errors", "20 rounds with diameter = 1e+07", "a smaller diameter"):
         assert word in err
     assert not any(tmp_path.iterdir())

@@ -7,20 +7,20 @@ import pytest
 import reference as ref
 from arrays import one_a_round
 from hypothesis import strategies as st
-from mu2mpi.methods.pieces import QUERIES
-from mu2mpi.methods.schedule import make_schedule
 from relaxed import given
+from schedules import machines_on, make_schedule
 from slowly import slow
 
 from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
+from mu2mpi.federation.estimators import AVERAGE
 from mu2mpi.federation.machine import Machines
-from mu2mpi.federation.samples import make_supply
-from mu2mpi.federation.server import Iterates
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key, key_words
+from mu2mpi.registry import find
 
-averaging_weight = QUERIES["average"].averaging_weight
+averaging_weight = AVERAGE.averaging_weight
+SOFTMAX = find("problems", "softmax")
 seeds = st.integers(0, 2**32 - 1)
 shapes = st.tuples(st.integers(2, 5), st.integers(2, 7))
 
@@ -34,7 +34,7 @@ def schedule_for(shape, machines=1, rounds=20, diameter=0.5, rho=math.inf, serve
 
 def thrown_about(rng, schedule):
     """Return w_t and x_t of rounds 1 .. T, by the package's own steps, whatever is thrown at the server."""
-    iterates, w, x = Iterates(schedule), [], []
+    iterates, w, x = schedule.make_iterates(schedule), [], []
     radius_in_units = schedule.radius / (schedule.eta * schedule.resolution / schedule.machines)
     for t in range(1, schedule.rounds + 1):
         w.append(iterates.w.copy())
@@ -45,12 +45,6 @@ def thrown_about(rng, schedule):
         total = np.rint(length * direction / np.linalg.norm(direction)).astype(np.int64)
         iterates.step(t, total)
     return np.array(w), np.array(x)
-
-
-def population_run(population, schedule, key=bytes(32), noise=None):
-    """Return the machines of a whole run on one rank, before its first round, and its iterates."""
-    supply = make_supply(population, schedule, key, range(schedule.machines))
-    return Machines(schedule, range(schedule.machines), supply, noise), Iterates(schedule)
 
 
 # ------------------------------------------------------------------- Lemma 4.1: q is a sum of increments
@@ -135,7 +129,7 @@ def test_consecutive_queries_are_close(shape, diameter, rounds, seed):
 def test_anytime_inequality(shape, diameter, rounds, seed):
     """alpha_{1:t} (f(x_t) - f(x)) <= sum of alpha_tau <f'(x_tau), w_tau - x>, with f known exactly."""
     population = Population(shape[1] - 1, shape[0], 0.7, 0.2, 0.0, 100, seed)
-    exact = ExactEvaluator(population, Communicator())
+    exact = ExactEvaluator(population, Communicator(), SOFTMAX)
     schedule = schedule_for(shape, rounds=rounds, diameter=diameter)
     rng = np.random.default_rng(seed)
     w, x = thrown_about(rng, schedule)
@@ -179,10 +173,11 @@ def test_errors_of_the_estimates_grow_no_faster_than_their_bound(diameter, heter
     population = Population(3, 3, 0.6, 0.8, heterogeneity, 100, 7)
     shape, M, T = (3, 4), 2, 24
     schedule = schedule_for(shape, M, T, diameter)
-    exact = ExactEvaluator(population, Communicator())
+    exact = ExactEvaluator(population, Communicator(), SOFTMAX)
     total = np.zeros(T)
     for run in range(300):
-        machines, iterates = population_run(population, schedule, derive_key(bytes(32), str(run)))
+        machines = machines_on(population, schedule, derive_key(bytes(32), str(run)))
+        iterates = schedule.make_iterates(schedule)
         for t in range(1, T + 1):
             machines.observe(t, iterates.x, iterates.x_previous)
             error = machines.q * (schedule.resolution / M) - t * exact.gradient(iterates.x)[1]
@@ -229,7 +224,7 @@ def transcripts(server, seed, rho=1.0, draw=0, clip_norm=None, tau=None):
         Machines(schedule, range(count), lambda t, f=f, y=y: one_a_round(f, y), key)
         for count, f, y in ((M, features, labels), (M, other_features, other_labels), (1, features, labels))
     )
-    iterates = Iterates(schedule)
+    iterates = schedule.make_iterates(schedule)
     squared, loss = 0.0, 0.0
     for t in range(1, T + 1):
         for machines in (one, other):

@@ -1,5 +1,7 @@
 """Whole runs against the two algorithm boxes in plain float64 numpy: dense gradients, same grid and noise."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import reference as ref
@@ -7,15 +9,13 @@ from arrays import random_source
 from draws import drawn_noise
 from hypothesis import strategies as st
 from relaxed import given
+from schedules import simulation_of
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.execution.plan import Keys
+from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.progress import Progress
-from mu2mpi.execution.simulation import Simulation
-from mu2mpi.methods.steps import learning_rate
-from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import AGGREGATE, MACHINE, SERVER, derive_key, key_words, root_key
 
 shapes = st.tuples(
@@ -75,8 +75,7 @@ def assert_same_point(found, expected, schedule):
 
     One that lies in the middle of two multiples may go to either, and then is in all messages that follow.
     """
-    step_of = learning_rate(schedule.method, schedule.eta, schedule.rounds)
-    steps = [step_of(t) / max(1, schedule.sampling.size(t)) for t in range(1, schedule.rounds)]
+    steps = [schedule.rate(t) / max(1, schedule.sampling.size(t)) for t in range(1, schedule.rounds)]
     rounded = 3 * schedule.resolution * sum(steps) / schedule.machines
     # Samples of unit norm with a single feature may cancel to nothing.
     assert np.linalg.norm(found - expected) < 1e-6 * max(np.linalg.norm(expected), 1e-6) + rounded
@@ -112,7 +111,7 @@ def test_run_equals_the_algorithm_box(
         seed=seed,
         evaluations=rounds,
     )
-    simulation = Simulation(experiment, source, Communicator())
+    simulation = simulation_of(experiment, source)
     result = simulation.run(Progress())
     record: list[ref.Round] = []
     x, w = reference_run(experiment, source, simulation.schedule, record)
@@ -168,7 +167,7 @@ def test_run_equals_the_method_of_its_source(
         seed=seed,
         evaluations=3,
     )
-    simulation = Simulation(experiment, source, Communicator())
+    simulation = simulation_of(experiment, source)
     schedule, result = simulation.schedule, simulation.run(Progress())
     features, labels, x1, by_machine, by_server = dealt(experiment, source, schedule)
 
@@ -196,7 +195,7 @@ def test_run_equals_the_method_of_its_source(
 def test_one_machine_has_the_same_noise_scale_and_step_under_both_servers():
     source = random_source(1, 50, 5, 3)
     statements = [
-        Simulation(Experiment(server=server, machines=1, seed=2), source, Communicator()).schedule
+        simulation_of(Experiment(server=server, machines=1, seed=2), source).schedule
         for server in ("untrusted", "trusted")
     ]
     assert statements[0].sigma == statements[1].sigma
@@ -206,10 +205,10 @@ def test_one_machine_has_the_same_noise_scale_and_step_under_both_servers():
 def test_a_clipping_norm_beyond_the_bound_changes_nothing():
     source = random_source(1, 50, 5, 3)
     plain, wide = (
-        Simulation(Experiment(machines=2, seed=2, clip_norm=clip), source, Communicator()).schedule
-        for clip in (None, 1e9)
+        simulation_of(Experiment(machines=2, seed=2, clip_norm=clip), source).schedule for clip in (None, 1e9)
     )
-    assert wide == plain
+    assert replace(wide, rate=plain.rate) == plain
+    assert [wide.rate(t) for t in range(1, 25)] == [plain.rate(t) for t in range(1, 25)]
 
 
 def test_the_same_seed_does_not_give_the_same_noise_to_different_experiments():
@@ -226,10 +225,10 @@ def test_the_same_seed_does_not_give_the_same_noise_to_different_experiments():
         {"normalize": "unit"},
         {"eta_scale": 2.0},
     ):
-        keys.add(Keys.noise_key(root, experiment.model_copy(update=changed)))
+        keys.add(Keys.noise_key(root, experiment.having(**changed)))
     assert len(keys) == 8
     for unsent in ({"delta": 1e-6}, {"evaluations": 3}, {"preset": "practical"}):
-        assert Keys.noise_key(root, experiment.model_copy(update=unsent)) in keys
+        assert Keys.noise_key(root, experiment.having(**unsent)) in keys
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
@@ -259,7 +258,7 @@ def test_snowball_equals_the_method_of_its_source(server, shape, rho, diameter, 
         eta_scale=eta_scale,
         seed=seed,
     )
-    simulation = Simulation(experiment, source, Communicator())
+    simulation = simulation_of(experiment, source)
     result, root = simulation.run(Progress()), root_key(seed)
     rows = machine_rows(
         source.training_samples, machines, sum(batches), derive_key(root, "dealing"), range(machines)

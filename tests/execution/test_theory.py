@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import reference as ref
 from arrays import random_source
+from schedules import SWITCHED, make_schedule, simulation_of
 from scipy.optimize import minimize
 from slowly import slow
 
@@ -14,11 +15,9 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.evaluation import Evaluator, affordable_passes
 from mu2mpi.execution.job import run
 from mu2mpi.execution.progress import Progress
-from mu2mpi.execution.simulation import Simulation
-from mu2mpi.execution.theory import excess_loss_bound
-from mu2mpi.methods.schedule import make_schedule
 from mu2mpi.parallel import Communicator
 from mu2mpi.problem.minimum import TOLERANCE
+from mu2mpi.registry import find
 
 
 def paper_schedule(server, **changes):
@@ -31,20 +30,26 @@ def test_bound_by_hand():
     S, root_d = 118.12320, 88.60022
     untrusted = 0.4 * (S / 600 + 2 * S * root_d / (4 * 600 * 10) + S / math.sqrt(60_000))
     trusted = 0.4 * (S / 600 + 2 * S * root_d / (4 * 600 * 100) + S / math.sqrt(60_000))
-    assert excess_loss_bound(paper_schedule("untrusted")) == pytest.approx(untrusted, rel=1e-6)
-    assert excess_loss_bound(paper_schedule("trusted")) == pytest.approx(trusted, rel=1e-6)
+    assert paper_schedule("untrusted").loss_bound == pytest.approx(untrusted, rel=1e-6)
+    assert paper_schedule("trusted").loss_bound == pytest.approx(trusted, rel=1e-6)
     silent = 0.4 * (S / 600 + S / math.sqrt(60_000))
-    assert excess_loss_bound(paper_schedule("trusted", rho=math.inf)) == pytest.approx(silent, rel=1e-6)
+    assert paper_schedule("trusted", rho=math.inf).loss_bound == pytest.approx(silent, rel=1e-6)
 
 
 def test_no_bound_where_increments_are_clipped_below_their_norm():
-    assert math.isnan(excess_loss_bound(paper_schedule("trusted", clip_norm=2.0)))
-    assert excess_loss_bound(paper_schedule("trusted", clip_norm=1e6)) > 0
+    assert math.isnan(paper_schedule("trusted", clip_norm=2.0).loss_bound)
+    assert paper_schedule("trusted", clip_norm=1e6).loss_bound > 0
 
 
 def test_no_bound_with_another_learning_rate():
-    assert math.isnan(excess_loss_bound(paper_schedule("trusted", eta_scale=2.0)))
-    assert excess_loss_bound(paper_schedule("trusted", rho=math.inf, eta_scale=1.0)) > 0
+    assert math.isnan(paper_schedule("trusted", eta_scale=2.0).loss_bound)
+    assert paper_schedule("trusted", rho=math.inf, eta_scale=1.0).loss_bound > 0
+
+
+@pytest.mark.parametrize("method", SWITCHED[1:])
+def test_no_bound_of_another_method(method):
+    sizes = {"machines": 10, "rounds": 60, "classes": 10, "features": 8, "diameter": 0.1, "rho": 4.0}
+    assert math.isnan(make_schedule(method, **sizes, clip_norm=1e6).loss_bound)
 
 
 @pytest.mark.parametrize("unit", [False, True])
@@ -53,7 +58,7 @@ def test_gradient_of_the_evaluation_loss(dtype, unit):
     source = random_source(2, 10, 6, 4, dtype)
     source._test.features[3] = 0
     x = np.random.default_rng(0).standard_normal((4, 7))
-    loss, gradient = Evaluator(source, Communicator(), unit).gradient(x)
+    loss, gradient = Evaluator(source, Communicator(), find("problems", "softmax"), unit).gradient(x)
     features, labels = source._test.features * np.float64(source.scale), source._test.labels
     z = ref.samples(features, unit)
     expected = np.mean([ref.gradient(x, z[n], labels[n]) for n in range(len(z))], axis=0)
@@ -65,7 +70,7 @@ def test_gradient_of_the_evaluation_loss(dtype, unit):
 def test_smallest_loss_in_the_ball_against_scipy(diameter):
     source = random_source(3, 4000, 6, 4)
     experiment = Experiment(machines=2, seed=1, rho=8.0, diameter=diameter, evaluations=3)
-    theory = Simulation(experiment, source, Communicator()).run(Progress()).theory
+    theory = simulation_of(experiment, source).run(Progress()).theory
     features, labels = source._test.features * source.scale, source._test.labels
     inside = {"type": "ineq", "fun": lambda x: (diameter / 2) ** 2 - x @ x}
     truth = minimize(
@@ -105,18 +110,18 @@ def test_runs_of_a_sweep_share_the_search(monkeypatch):
     gradient = Evaluator.gradient
     monkeypatch.setattr(Evaluator, "gradient", lambda *where: calls.append(1) or gradient(*where))
     source = random_source(3, 400, 6, 4)
-    first = Simulation(Experiment(machines=2, seed=1), source, Communicator()).run(Progress())
+    first = simulation_of(Experiment(machines=2, seed=1), source).run(Progress())
     assert len(calls) > 2
     calls.clear()
-    second = Simulation(Experiment(machines=2, seed=2), source, Communicator()).run(Progress())
+    second = simulation_of(Experiment(machines=2, seed=2), source).run(Progress())
     assert first.theory.minimum_loss == second.theory.minimum_loss
     # Only the gradient at its own output.
     assert len(calls) == 1
-    other = Simulation(Experiment(machines=2, seed=1, diameter=0.3), source, Communicator()).run(Progress())
+    other = simulation_of(Experiment(machines=2, seed=1, diameter=0.3), source).run(Progress())
     assert other.theory.minimum_loss < first.theory.minimum_loss
     calls.clear()
     unit = Experiment(machines=2, seed=1, normalize="unit")
-    assert Simulation(unit, source, Communicator()).run(Progress()).theory.minimum_gap <= TOLERANCE
+    assert simulation_of(unit, source).run(Progress()).theory.minimum_gap <= TOLERANCE
     assert len(calls) > 1
 
 

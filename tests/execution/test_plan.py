@@ -1,0 +1,174 @@
+"""What resolving settles, from what, and what it refuses: afterwards nothing is open."""
+
+import math
+
+import numpy as np
+import pytest
+from arrays import random_source
+from hypothesis import strategies as st
+from relaxed import given
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.sources.population import Population
+from mu2mpi.errors import InputError
+from mu2mpi.execution.plan import filled, resolve
+
+SOURCE = random_source(1, 120, 4, 3)
+
+
+class Owned(type(SOURCE)):
+    """Its samples belong to three owners, of 20, 40 and 60."""
+
+    has_owners = True
+    owner_sizes = np.array([20, 40, 60])
+
+
+def owned():
+    source = random_source(1, 120, 4, 3)
+    source.__class__ = Owned
+    return source
+
+
+def settled(source=SOURCE, ranks=4, **settings):
+    """Return M, T and the partition of an experiment."""
+    plan = resolve(Experiment(**settings), source, ranks)
+    assert (plan.schedule.machines, plan.schedule.rounds) == (
+        plan.experiment.machines,
+        plan.experiment.rounds,
+    )
+    assert plan.source is source
+    return plan.experiment.machines, plan.experiment.rounds, plan.partition
+
+
+def test_machines_are_as_many_as_ranks_or_owners():
+    assert settled() == (4, 30, "iid")
+    assert settled(ranks=1) == (1, 120, "iid")
+    assert settled(machines=3) == (3, 40, "iid")
+    # Each machine takes as many rounds as the owner with the fewest samples can.
+    assert settled(owned()) == (3, 20, "owner")
+    assert settled(owned(), partition="iid") == (4, 30, "iid")
+    assert settled(owned(), machines=2, partition="sorted") == (2, 60, "sorted")
+
+
+def test_rounds_are_those_that_are_given_or_that_the_samples_last():
+    assert settled(rounds=7) == (4, 7, "iid")
+    population = Population(4, 3, 0.5, 0.1, 0.0, 1000, 0)
+    assert settled(population, data="population") == (4, 250, "iid")
+    # One that has more, as they are made when they are needed.
+    assert settled(population, data="population", rounds=5000) == (4, 5000, "iid")
+
+
+@pytest.mark.parametrize(
+    ("settings", "rounds", "batch"),
+    [
+        # A batch of 256 would be more than the 120 samples of all, 20 times.
+        ({"method": "dp-sgd", "server": "trusted"}, 20, 120),
+        ({"method": "dp-sgd", "server": "trusted", "batch": 24}, 100, 24),
+        ({"method": "dp-sgd", "server": "trusted", "rounds": 9}, 9, 120),
+        ({"method": "noisy-minibatch-sgd", "rounds": 9, "rho": math.inf}, 9, 1),
+        # What suffices for the noise of the theorem.
+        ({"method": "noisy-minibatch-sgd", "rounds": 9, "epsilon": 1.0}, 9, 2),
+        ({"method": "noisy-minibatch-sgd", "rounds": 9, "batch": 5, "rho": math.inf}, 9, 5),
+    ],
+)
+def test_methods_that_draw_their_samples_settle_batches(settings, rounds, batch):
+    plan = resolve(Experiment(machines=2, **settings), SOURCE, 1)
+    assert plan.experiment.batch == batch
+    assert plan.experiment.rounds == rounds
+    assert "batch" in plan.experiment.given
+    share = batch / 2 if settings["method"] == "dp-sgd" else batch
+    assert plan.schedule.sampling.size(1) == pytest.approx(share)
+
+
+def test_a_preset_is_filled_in_once_machines_are_known():
+    experiment = Experiment(preset="practical", rho=1.0, diameter=3.0)
+    plan = resolve(experiment, SOURCE, 4)
+    found = plan.experiment
+    assert (found.normalize, found.clip_norm, found.diameter, found.eta_scale) == ("unit", 0.75, 3.0, 4.0)
+    assert {"normalize", "clip_norm", "diameter", "eta_scale", "machines", "rounds"} <= found.given
+    assert plan.schedule.unit_norm
+    assert plan.schedule.clip_norm == 0.75
+    assert filled(experiment, machines=4).having(rounds=30) == found
+    # What was left open is, in the experiment that the user gave.
+    assert experiment.eta_scale is None
+    assert experiment.machines is None
+
+
+experiments = st.builds(
+    Experiment,
+    machines=st.none() | st.integers(1, 6),
+    rounds=st.none() | st.integers(2, 20),
+    server=st.just("trusted"),
+    rho=st.sampled_from([0.5, 4.0, math.inf]),
+    seed=st.none() | st.just(1),
+    method=st.sampled_from(["mu2-sgd", "anytime-sgd", "parallel-sgd", "snowball-sgd"]),
+    partition=st.sampled_from([None, "iid", "sorted", "contiguous"]),
+)
+
+
+@given(experiments, max_examples=40)
+def test_what_is_resolved_stays_so(experiment):
+    try:
+        plan = resolve(experiment, SOURCE, 3)
+    except InputError:
+        return
+    # On any number of ranks.
+    again = resolve(plan.experiment, SOURCE, 5)
+    assert again.experiment == plan.experiment
+    assert again.partition == plan.partition
+    assert again.schedule.mechanism == plan.schedule.mechanism
+    assert again.schedule.sampling == plan.schedule.sampling
+    assert again.schedule.eta == plan.schedule.eta
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"preset": "practical"},
+        {"method": "dp-sgd", "server": "trusted", "epsilon": 2.0},
+        {"method": "noisy-minibatch-sgd", "epsilon": 2.0},
+    ],
+)
+def test_presets_and_batches_stay_as_they_were_resolved(settings):
+    plan = resolve(Experiment(**settings), SOURCE, 2)
+    again = resolve(plan.experiment, SOURCE, 1)
+    assert again.experiment == plan.experiment
+    assert again.experiment.given == plan.experiment.given
+    assert again.schedule.mechanism == plan.schedule.mechanism
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"machines": 121}, "121"),
+        ({"machines": 4, "rounds": 31}, r"31 rounds are too many.*30"),
+        ({"partition": "owner"}, "owner"),
+        ({"partition": "labels:9"}, "labels:9"),
+        ({"method": "snowball-sgd", "machines": 1, "rounds": 1}, "at least 2 rounds"),
+        ({"method": "snowball-sgd", "machines": 1, "rho": 0.001}, "larger rho"),
+        ({"rho": 5e-324}, "leaves the range of floating-point numbers; give a larger rho"),
+    ],
+)
+def test_what_cannot_be_is_an_input_error(settings, words):
+    with pytest.raises(InputError, match=words):
+        resolve(Experiment(**settings), SOURCE, 4)
+
+
+def test_changes_are_checked_as_settings_are():
+    """Nothing that a user could not have given ever reaches a run."""
+    experiment = Experiment(machines=2, seed=1)
+    for change in (experiment.having, lambda **changes: experiment.model_copy(update=changes)):
+        for bad in (
+            {"rho": -5},
+            {"rounds": 0},
+            {"batch": 3},
+            {"machnies": 2},
+            {"noise": "aggregate", "server": "trusted"},
+        ):
+            with pytest.raises(InputError, match=next(iter(bad))):
+                change(**bad)
+        assert change(rho=2.0) == Experiment(machines=2, seed=1, rho=2.0)
+        assert change(machines=None, rho=2.0) == Experiment(seed=1, rho=2.0)
+        assert change(epsilon=1.0) == Experiment(machines=2, seed=1, epsilon=1.0)
+        assert change(epsilon=1.0).having(rho=3.0) == Experiment(machines=2, seed=1, rho=3.0)
+    assert experiment.model_copy() == experiment

@@ -1,0 +1,73 @@
+"""Which mechanisms may hide what a method sends: those whose account speaks of it, and no others."""
+
+import pytest
+from arrays import random_source
+from schedules import make_task
+
+from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.errors import InputError
+from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Simulation
+from mu2mpi.parallel import Communicator
+from mu2mpi.registry import find, names
+
+SOURCE = random_source(1, 2000, 4, 3)
+ACCOUNTS = {
+    "mu2-sgd": {"gaussian"},
+    "storm": {"gaussian"},
+    "anytime-sgd": {"gaussian"},
+    "parallel-sgd": {"gaussian"},
+    # A sample is drawn at most once a round, so to be in all of them is the worst that can be.
+    "dp-sgd": {"gaussian", "poisson"},
+    "noisy-minibatch-sgd": {"replacement"},
+    "snowball-sgd": {"gaussian", "last-iterate"},
+}
+"""Whose account holds for which method; that of messages also where nobody sees them."""
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "last-iterate", "poisson", "replacement"])
+@pytest.mark.parametrize("method", ACCOUNTS)
+def test_only_an_account_that_holds_is_taken(method, mechanism):
+    experiment = Experiment(
+        method=method, mechanism=mechanism, server="trusted", machines=2, rounds=9, rho=1.0,
+        evaluations=1,
+        clip_norm=1.0 if method == "storm" else None,
+        batch={"dp-sgd": 40, "noisy-minibatch-sgd": 500}.get(method),
+    )  # fmt: skip
+    if mechanism in ACCOUNTS[method]:
+        plan = resolve(experiment, SOURCE, 1)
+        assert plan.schedule.mechanism.name == mechanism
+        assert plan.experiment.mechanism == mechanism
+        assert contradictions(Simulation(plan, Communicator()).run(Progress())) == []
+        return
+    words = (
+        f"mechanism = {mechanism} does not account for what method = {method} sends; leave --mechanism out"
+    )
+    with pytest.raises(InputError, match=words):
+        resolve(experiment, SOURCE, 1)
+
+
+@pytest.mark.parametrize("method", names("methods"))
+def test_every_method_has_a_mechanism_that_accounts_for_it(method):
+    chosen, task = make_task(
+        method, machines=2, classes=3, features=5, samples=1000, server="trusted", rho=1.0, clip_norm=1.0
+    )
+    messages = chosen.messages(task, chosen.sizes(task, 9))
+    assert find("mechanisms", chosen.mechanism).accounts_for(messages)
+    assert set(ACCOUNTS) == set(names("methods"))
+
+
+def test_noise_in_every_message_costs_the_last_iterate_more_than_noise_of_its_own():
+    """And nothing is hidden then: all of the history may be shown."""
+    settings = {"method": "snowball-sgd", "server": "trusted", "machines": 2, "rounds": 9, "rho": 1.0}
+    own, other = (
+        resolve(Experiment(mechanism=name, **settings), SOURCE, 1).schedule
+        for name in ("last-iterate", "gaussian")
+    )
+    assert own.mechanism.guarantee().rho == pytest.approx(1.0)
+    assert other.mechanism.guarantee().rho == pytest.approx(1.0)
+    assert own.sigma < other.sigma
+    assert not own.mechanism.shows_messages
+    assert other.mechanism.shows_messages

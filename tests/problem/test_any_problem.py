@@ -1,0 +1,171 @@
+"""What every problem has by itself, on one that is not of the package: a squared hinge for many classes."""
+
+import math
+
+import numpy as np
+import pytest
+from arrays import random_samples
+from hypothesis import strategies as st
+from relaxed import given
+from schedules import simulation_of
+
+from mu2mpi import registry
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.sources.population import Population
+from mu2mpi.errors import InputError
+from mu2mpi.execution.progress import Progress
+from mu2mpi.kernels import inline
+from mu2mpi.problem.base import Constants, Problem
+from mu2mpi.registry import find, register
+
+SOFTMAX = find("problems", "softmax")
+seeds = st.integers(0, 2**31)
+shapes = st.tuples(st.integers(1, 9), st.integers(2, 6), st.integers(1, 8))
+
+
+@inline
+def _hinge(margins, label):
+    """Half the squares of what the other margins lack to stay 1 below that of the label, and who is right."""
+    total, best = 0.0, 0
+    for k in range(margins.size):
+        if margins[k] > margins[best]:
+            best = k
+        if k != label:
+            total += max(0.0, 1.0 + margins[k] - margins[label]) ** 2 / 2
+    return total, best == label
+
+
+@inline
+def _slopes(margins, label):
+    right, total = margins[label], 0.0
+    for k in range(margins.size):
+        margins[k] = max(0.0, 1.0 + margins[k] - right)
+        if k != label:
+            total += margins[k]
+    margins[label] = -total
+
+
+class SquaredHinge(Problem):
+    name = "squared-hinge"
+    residual, loss = staticmethod(_slopes), staticmethod(_hinge)
+
+    def constants(self, square, radius):
+        """Of two classes: r = (1 + m) (1, -1) with |m| <= sqrt 2 radius ||z||."""
+        z = math.sqrt(square)
+        return Constants(math.sqrt(2) * (1 + math.sqrt(2) * radius * z) * z, 2 * square)
+
+
+HINGE = SquaredHinge()
+
+
+def plain_hinge(x, z, label):
+    """Return the loss at one sample in plain numpy."""
+    lacks = np.maximum(0, 1 + x @ z - (x @ z)[label])
+    return (np.sum(lacks**2) - lacks[label] ** 2) / 2
+
+
+def made_up(shape, seed, size=1.0):
+    """Return a model, samples with their labels, and a direction."""
+    n, classes, features = shape
+    rng = np.random.default_rng(seed)
+    samples = random_samples(rng, n, features, classes, np.float64)
+    x, direction = rng.standard_normal((2, classes, features))
+    return size * x, samples.features, samples.labels, direction
+
+
+@pytest.mark.parametrize("problem", [SOFTMAX, HINGE], ids=["softmax", "hinge"])
+@given(shapes, seeds, max_examples=50)
+def test_gradients_are_the_slopes_of_losses(problem, shape, seed):
+    """Finite differences; second derivatives of the hinge jump, so few of its digits agree."""
+    x, z, labels, direction = made_up(shape, seed)
+    weights = np.random.default_rng(seed).uniform(0, 1, (len(z), len(x)))
+    step = 1e-5
+    for of in (
+        lambda y: problem.loss_and_gradient(y, z, labels),
+        lambda y: Problem.loss_and_gradient(problem, y, z, labels),
+        lambda y: problem.expected(y, z, weights),
+        lambda y: Problem.expected(problem, y, z, weights),
+    ):
+        slope = (of(x + step * direction)[0] - of(x - step * direction)[0]) / (2 * step)
+        assert np.vdot(of(x)[1], direction) == pytest.approx(slope, rel=1e-4, abs=1e-3)
+
+
+@given(shapes, seeds, st.sampled_from([0.01, 1.0, 300.0]), max_examples=50)
+def test_what_every_problem_has_agrees_with_the_formulas_of_softmax(shape, seed, size):
+    x, z, labels, _ = made_up(shape, seed, size)
+    weights = np.random.default_rng(seed).uniform(0, 1, (len(z), len(x)))
+    for own, general in (
+        (SOFTMAX.loss_and_gradient(x, z, labels), Problem.loss_and_gradient(SOFTMAX, x, z, labels)),
+        (SOFTMAX.expected(x, z, weights), Problem.expected(SOFTMAX, x, z, weights)),
+    ):
+        assert general[0] == pytest.approx(own[0], rel=1e-12, abs=1e-300)
+        np.testing.assert_allclose(general[1], own[1], rtol=0, atol=1e-13 * len(z))
+
+
+@given(shapes, seeds, max_examples=50)
+def test_an_expected_loss_is_that_of_each_sample_with_each_class(shape, seed):
+    x, z, labels, _ = made_up(shape, seed)
+    weights = np.random.default_rng(seed).uniform(0, 1, (len(z), len(x)))
+    table = np.array([[plain_hinge(x, row, k) for k in range(len(x))] for row in z])
+    loss, gradient = HINGE.expected(x, z, weights)
+    assert loss == pytest.approx(np.sum(weights * table), rel=1e-12)
+    certain = np.zeros(weights.shape)
+    certain[np.arange(len(z)), labels] = 1.0
+    loss, gradient = HINGE.loss_and_gradient(x, z, labels)
+    assert loss == pytest.approx(np.sum(certain * table), rel=1e-12)
+    np.testing.assert_allclose(HINGE.expected(x, z, certain)[1], gradient, rtol=0, atol=1e-12)
+    right = np.array([np.argmax(x @ row) for row in z])
+    assert HINGE.probability_right(x, z, weights) == pytest.approx(sum(weights[np.arange(len(z)), right]))
+
+
+@given(shapes, seeds, max_examples=50)
+def test_without_a_kernel_residuals_are_the_same(shape, seed):
+    x, z, labels, _ = made_up(shape, seed)
+    for problem in (SOFTMAX, HINGE):
+        margins = z @ x.T
+        before = margins.copy()
+        losses, residuals = problem.losses_and_residuals(margins, labels)
+        for row, label, residual, loss in zip(margins, labels, residuals, losses, strict=True):
+            np.testing.assert_allclose(problem.residual_at(row, label), residual, rtol=1e-13, atol=1e-15)
+            assert loss == pytest.approx(problem.loss.py_func(row.copy(), label)[0], rel=1e-12)
+        # Who asks keeps the margins.
+        np.testing.assert_array_equal(margins, before)
+
+
+def test_kernels_of_two_problems_are_two():
+    """Each is compiled once, under a name of its own: one must not take the other's place in a cache."""
+    from mu2mpi.problem.linear import sum_losses
+
+    kernels = [problem.kernel(sum_losses) for problem in (SOFTMAX, HINGE, SquaredHinge())]
+    assert kernels[0] is not kernels[1]
+    assert kernels[1] is kernels[2]
+    names = [kernel.py_func.__qualname__ for kernel in kernels]
+    assert names[0].startswith("sum_losses[softmax-")
+    assert names[1].startswith("sum_losses[squared-hinge-")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimator", ["gradient", "corrected-momentum"])
+def test_a_run_minimises_a_loss_of_the_users_own(monkeypatch, estimator):
+    """Without noise, and with the learning rate of its theory, it comes closer to the minimum over K."""
+    monkeypatch.setitem(registry._registered, "problems", dict(registry._registered["problems"]))
+    with pytest.raises(InputError, match="loss = 'squared-hinge' should be softmax"):
+        Experiment(loss="squared-hinge")
+    register(HINGE)
+    population = Population(4, 2, 0.5, 0.1, 0.0, 2000, 0)
+    z = np.c_[population.points, np.ones(len(population.points))]
+    excess = []
+    for rounds in (10, 100, 2000):
+        experiment = Experiment(
+            data="population", loss="squared-hinge", estimator=estimator, machines=2, rounds=rounds,
+            rho=math.inf, diameter=1.0, seed=1,
+        )  # fmt: skip
+        result = simulation_of(experiment, population).run(Progress())
+        # No gradient is longer than G says, so no increment is longer than S.
+        assert result.diagnostics.clipped_share == 0
+        assert result.theory.minimum_gap <= 1e-12
+        table = np.array([[plain_hinge(result.x, row, label) for label in (0, 1)] for row in z])
+        loss = np.sum(population.probabilities() * table)
+        assert result.history.test_loss[-1] == pytest.approx(loss, rel=1e-12)
+        excess.append(result.theory.excess_loss)
+    assert excess[0] > 2 * excess[1] > 4 * excess[2] > 0
