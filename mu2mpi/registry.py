@@ -66,7 +66,7 @@ def names(kind: str) -> list[str]:
 
 
 def default(kind: str) -> str:
-    """Return the name of what is built in as the default of a kind: its `is_default` says so."""
+    """Return the name of the default of a kind that is built in: its `is_default` says so."""
     return next(name for name in _built_in(kind) if find(kind, name).is_default)
 
 

@@ -65,7 +65,7 @@ class Experiment(BaseModel):
         "[default: owner where the data name owners, or else iid]",
     )
     loss: str = Field(
-        default("problems"),
+        "softmax",
         description="loss that is minimised, of a linear model",
         json_schema_extra={"kind": "problems"},
     )

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 
 __all__ = ["Sweep", "result_name"]
@@ -109,7 +108,7 @@ def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
 def _telling(experiment: Experiment) -> Iterator[str]:
     """Yield the settings that name a result where no sweep says which ones vary."""
     yield "data"
-    fields = option_fields()
+    fields = {**type(experiment).model_fields, **type(experiment.options).model_fields}
     for name in ("loss", "method", "mechanism", *type(experiment.options).model_fields):
         if getattr(experiment, name) != fields[name].default:
             yield name

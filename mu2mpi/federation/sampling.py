@@ -1,10 +1,10 @@
 """Which of its samples each machine uses in which round."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,39 +48,34 @@ class Taken(NamedTuple):
         return users(self.sizes)
 
 
-class Sampling(ABC):
-    """How the samples of a machine are spread over the rounds; the same for every machine.
+class Sampling(Protocol):
+    """How the samples of a machine are spread over the rounds; the same for every machine."""
 
-    Attributes
-    ----------
-    owned : int
-        How many samples a machine needs to have, n.
-    most : int
-        The largest number of samples that a machine can use in one round.
-    chance : str
-        How samples are drawn at random; empty if each is used once, in a round that is known.
-    words : str
-        What is left to chance, in a few words.
-    """
+    @property
+    def chance(self) -> str:
+        """How samples are drawn at random; empty if each is used once, in a round that is known."""
 
-    owned: int
-    most: int
-    chance: ClassVar[str] = ""
-    words: str = ""
+    @property
+    def owned(self) -> int:
+        """How many samples a machine needs to have, n."""
 
-    @abstractmethod
+    @property
+    def most(self) -> int:
+        """The largest number of samples that a machine can use in one round."""
+
+    @property
+    def words(self) -> str:
+        """What is left to chance, in a few words."""
+
     def size(self, t: int) -> float:
         """Return how many samples a machine is expected to use in round t."""
 
-    @abstractmethod
     def drawn(self, t: int) -> float:
         """Return how many it is expected to use in rounds 1 .. t, each as often as it is used."""
 
-    @abstractmethod
     def used(self, t: int) -> int:
         """Return how many of its samples it can have used in rounds 1 .. t, each counted once."""
 
-    @abstractmethod
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return what some machines use in some rounds.
 
@@ -96,13 +91,14 @@ class Sampling(ABC):
         """
 
 
-class Fresh(Sampling):
+@dataclass(frozen=True)
+class Fresh:
     """One sample in each of so many rounds, each used once."""
 
-    most = 1
-
-    def __init__(self, rounds: int) -> None:
-        self.owned = rounds
+    owned: int
+    most: ClassVar[int] = 1
+    chance: ClassVar[str] = ""
+    words: ClassVar[str] = ""
 
     def size(self, t: int) -> float:
         """Return 1."""
@@ -122,13 +118,28 @@ class Fresh(Sampling):
         return Taken(places, np.ones((len(rounds), len(machines)), np.int64))
 
 
-class Batches(Sampling):
-    """A batch of some size in each round, each sample used once."""
+@dataclass(frozen=True)
+class Batches:
+    """A batch in each round, each sample used once; `ends` are how many are used by the end of each."""
 
-    def __init__(self, sizes: Iterable[int]) -> None:
-        self._ends = list(accumulate(map(int, sizes), initial=0))
-        self.owned = self._ends[-1]
-        self.most = int(np.diff(self._ends).max())
+    ends: tuple[int, ...]
+    chance: ClassVar[str] = ""
+    words: ClassVar[str] = ""
+
+    @classmethod
+    def of(cls, sizes: Iterable[int]) -> Self:
+        """Return batches of these sizes."""
+        return cls(tuple(accumulate(map(int, sizes))))
+
+    @property
+    def owned(self) -> int:
+        """All batches together."""
+        return self.ends[-1]
+
+    @property
+    def most(self) -> int:
+        """The largest batch."""
+        return int(np.diff(self.ends, prepend=0).max())
 
     def size(self, t: int) -> float:
         """Return the size of the batch of round t."""
@@ -140,7 +151,7 @@ class Batches(Sampling):
 
     def used(self, t: int) -> int:
         """Return the size of the first t batches together."""
-        return self._ends[t]
+        return self.ends[t - 1] if t else 0
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return the batches of some rounds, which follow each other in each machine's samples."""
@@ -150,14 +161,18 @@ class Batches(Sampling):
         return Taken(places, np.repeat(sizes[:, np.newaxis], len(machines), axis=1))
 
 
-class WithReplacement(Sampling):
-    """K samples in each round, each drawn uniformly from all n that the machine has."""
+@dataclass(frozen=True)
+class WithReplacement:
+    """K samples in each round (`most`), each drawn uniformly from all n that the machine has (`owned`)."""
 
-    chance = "replacement"
+    owned: int
+    most: int
+    chance: ClassVar[str] = "replacement"
 
-    def __init__(self, owned: int, most: int) -> None:
-        self.owned, self.most = owned, most
-        self.words = f"K = {most} of n = {owned} samples"
+    @property
+    def words(self) -> str:
+        """How many of how many."""
+        return f"K = {self.most} of n = {self.owned} samples"
 
     def size(self, t: int) -> float:
         """Return K."""
@@ -179,15 +194,23 @@ class WithReplacement(Sampling):
         return Taken(places.ravel(), np.full(places.shape[:2], self.most, np.int64))
 
 
-class Poisson(Sampling):
+@dataclass(frozen=True)
+class Poisson:
     """Each of n samples in each round with the same probability q, whatever becomes of all others."""
 
-    chance = "poisson"
+    owned: int
+    probability: float
+    chance: ClassVar[str] = "poisson"
 
-    def __init__(self, owned: int, probability: float) -> None:
-        self.owned = self.most = owned
-        self.probability = probability
-        self.words = f"q = {probability:.3g}"
+    @property
+    def most(self) -> int:
+        """All samples."""
+        return self.owned
+
+    @property
+    def words(self) -> str:
+        """How likely."""
+        return f"q = {self.probability:.3g}"
 
     def size(self, t: int) -> float:
         """Return q n."""

@@ -86,7 +86,7 @@ class SnowballSgd(Method):
             # Each step takes a sample at least, and it takes memory to say how many more.
             check_rounds(task.most, task.machines, rounds, rounds - 1)
         check_steps(rounds)
-        return Sizes(rounds, Batches([*growing_batches(rounds - 1, growth), 0]))
+        return Sizes(rounds, Batches.of([*growing_batches(rounds - 1, growth), 0]))
 
     def clip_norm(self, task: Task) -> float:
         """Return a norm that rounded gradients keep to without being clipped."""

@@ -40,8 +40,6 @@ class Problem(ABC):
     ----------
     name : str
         What the user calls it.
-    is_default : bool
-        Whether it is the loss of an experiment that names none.
     residual : function
         `numba.njit` of ``(margins, label)``: turns the margins, shape (K,), in place into the derivative r of
         the loss by them, so that the gradient is r z^T.
@@ -51,7 +49,6 @@ class Problem(ABC):
 
     kind: ClassVar[str] = "problems"
     name: ClassVar[str]
-    is_default: ClassVar[bool] = False
     residual: Callable[..., Any]
     loss: Callable[..., Any]
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mu2mpi.methods.schedule import Schedule
-from mu2mpi.methods.snowball import growth_of
 from slowly import slow
 
 from mu2mpi import cli

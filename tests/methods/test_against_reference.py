@@ -207,7 +207,7 @@ def test_a_clipping_norm_beyond_the_bound_changes_nothing():
     plain, wide = (
         simulation_of(Experiment(machines=2, seed=2, clip_norm=clip), source).schedule for clip in (None, 1e9)
     )
-    assert replace(wide, rate=plain.rate) == plain
+    assert replace(wide, rate=plain.rate, make_iterates=plain.make_iterates) == plain
     assert [wide.rate(t) for t in range(1, 25)] == [plain.rate(t) for t in range(1, 25)]
 
 

@@ -180,11 +180,11 @@ def test_pixels_and_rows_without_features_have_norms_of_their_own(seed):
 
 
 def test_constants_of_samples_of_unit_norm():
-    assert SOFTMAX.constants(largest_square(785, unit=True), 0.05) == (np.sqrt(2), 0.5)
+    assert SOFTMAX.constants(largest_square(785, unit=True), 0.05, 10) == (np.sqrt(2), 0.5)
 
 
 def test_constants_of_the_paper():
-    G, L = SOFTMAX.constants(largest_square(785, unit=False), 0.05)
+    G, L = SOFTMAX.constants(largest_square(785, unit=False), 0.05, 10)
     assert pytest.approx(39.6, abs=0.05) == G
     assert L == 392.5
     assert CORRECTED_MOMENTUM.bound(G, L, 0.1, AVERAGE) == pytest.approx(118.1, abs=0.05)

@@ -44,7 +44,7 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 class Softmax(Problem):
     """The logistic loss -log softmax(x z)[label], in nats."""
 
-    name, is_default = "softmax", True
+    name = "softmax"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
