@@ -91,22 +91,12 @@ def add_increments(  # type: ignore[no-untyped-def]
         Sum over the machines of q_{t-1,i} in units of the grid; made that of q_{t,i}.
     x, x_previous : ndarray of float64, shape (K, F)
         The query points x_t and x_{t-1}.
-    features : ndarray, shape (samples, F - 1)
-        Samples as stored.
-    labels : ndarray of int32, shape (samples,)
-        Their classes.
-    scales : ndarray of float64, shape (samples,)
-        Factors that take their stored features to those of z.
-    bias : float
-        The bias feature.
-    first, end : int
-        Of them, those from number `first` on and before `end` are used.
+    features, labels, scales, bias
+        Samples as in `HostedSamples`; those from number `first` on and before `end` are used.
     t : int
         The round, from 1.
-    bound : float
-        Norm to which increments are clipped.
-    resolution : float
-        Spacing of the grid, a power of two.
+    bound, resolution : float
+        Norm to which increments are clipped, and spacing of the grid, a power of two.
     batch : {1, BATCH}
         Samples that are computed together. It decides in which order sums are taken, and so must be the
         same for the same experiment on any number of ranks.

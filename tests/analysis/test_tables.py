@@ -327,8 +327,9 @@ def test_analysis_needs_no_simulation():
         "import sys, mu2mpi.analysis.tables, mu2mpi.analysis.show\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('numba', 'mpi4py') or m.startswith("
         "('mu2mpi.federation', 'mu2mpi.execution', 'mu2mpi.data', 'mu2mpi.parallel', 'mu2mpi.problem'))"
-        # What is sent, in names and numbers alone, by which methods are chosen.
-        " and m not in ('mu2mpi.federation', 'mu2mpi.federation.estimators')])"
+        # Names and numbers alone, by which methods and sources are chosen.
+        " and m.removeprefix('mu2mpi.') not in "
+        "('data', 'data.options', 'federation', 'federation.estimators', 'federation.task')])"
     )
     child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert child.stdout.strip() == "[]"

@@ -251,7 +251,7 @@ def test_bad_input(capsys, tmp_path, arguments, words):
     [
         ({"sigma": 0.99}, ["rho = 1 is claimed"]),
         ({"growth": 1.5}, ["growth is 5.809475019, and rho asks for 3.872983346", "rho_spent by round"]),
-        ({"clip_norm": 1.01}, ["rho = 1 is claimed", "in /privacy and at most"]),
+        ({"clip_norm": 1.01}, ["rho = 1 is claimed", "clip_norm is"]),
         (
             {"rho": 0.9},
             ["growth is 3.872983346, and rho asks for 4.3", "rho is 0.9 in /privacy and 1.0 in the"],
