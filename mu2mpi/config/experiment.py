@@ -237,20 +237,7 @@ class Experiment(BaseModel):
 
     @classmethod
     def make(cls, settings: Mapping[str, Any], where: str = "") -> Self:
-        """Build an experiment from settings of which messages say where they come from.
-
-        Parameters
-        ----------
-        settings : mapping
-            Values by option name.
-        where : str, optional
-            Where they come from, for the message, such as a file's name.
-
-        Raises
-        ------
-        InputError
-            With one line per problem: the option, what is wrong with it, and what is allowed.
-        """
+        """Build an experiment from settings; messages say where these come from, such as a file's name."""
         try:
             return cls(**settings)
         except InputError as error:
@@ -258,13 +245,7 @@ class Experiment(BaseModel):
             raise InputError("\n".join(prefix + line for line in str(error).splitlines())) from None
 
     def having(self, **changes: Any) -> Self:
-        """Return the experiment with some settings changed, or unset where they are None; all are checked.
-
-        Raises
-        ------
-        InputError
-            As when it is made.
-        """
+        """Return the experiment with some settings changed, or unset where they are None; all are checked."""
         given = {name: getattr(self, name) for name in self.given}
         for name, other in (("rho", "epsilon"), ("epsilon", "rho")):
             if changes.get(name) is not None:

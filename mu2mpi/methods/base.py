@@ -64,7 +64,7 @@ class Method(ABC):
     Attributes
     ----------
     name, title : str
-        What the user calls it, and figures.
+        What the user calls it, and figures, by default the same.
     summary : str
         A few words for its place in the help.
     options : type
@@ -98,6 +98,10 @@ class Method(ABC):
     is_default: ClassVar[bool] = False
     is_switched: ClassVar[bool] = False
     hides_iterates: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        if not hasattr(cls, "title"):
+            cls.title = cls.name
 
     def chosen(self, options: Any) -> "Method":
         """Return the method that its options ask for: itself, but for one with switches."""

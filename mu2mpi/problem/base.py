@@ -5,6 +5,7 @@ import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -80,9 +81,11 @@ class Problem(ABC):
     @cached_property
     def _tag(self) -> str:
         """The name, and what tells this source from a later one: numba's cache looks at the kernel's file."""
-        file = inspect.getsourcefile(type(self)) or ""
+        file = ""
+        with suppress(TypeError):
+            file = inspect.getsourcefile(type(self)) or ""
         if not os.path.isfile(file):
-            # Of a notebook, where no file says what has changed.
+            # Of a notebook or a console, where no file says what has changed.
             return f"{self.name}-{os.getpid()}-{id(self)}"
         with open(file, "rb") as source:
             return f"{self.name}-{hashlib.sha256(source.read()).hexdigest()[:16]}"
