@@ -1,6 +1,5 @@
 """What the user asks for: every setting that determines a run, in one validated, immutable object."""
 
-import re
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Context
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -17,7 +16,7 @@ from pydantic import (
 )
 
 from mu2mpi.config.options import choices, explained, option_fields, options_for
-from mu2mpi.data.options import BUILT_IN, SUFFIXES, is_file, options_of
+from mu2mpi.data.options import BUILT_IN, PARTITION, SUFFIXES, is_file, options_of
 from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
@@ -29,10 +28,6 @@ __all__ = ["Experiment"]
 RHO_DIGITS = 8
 """Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
 mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
-
-PARTITION = re.compile(
-    r"iid|contiguous|sorted|owner|dirichlet:(?=.*[1-9])\d*\.?\d+(e-?\d\d?)?|labels:[1-9]\d*"
-)
 
 
 class Experiment(BaseModel):
@@ -232,6 +227,9 @@ class Experiment(BaseModel):
                 return None
         return super().__getattr__(name)  # type: ignore[misc]
 
+    def __repr_args__(self) -> Any:
+        return self.settings().items()
+
     def __hash__(self) -> int:
         return hash((*self.__dict__.values(), *self._parts.values()))
 
@@ -295,6 +293,12 @@ class Experiment(BaseModel):
     def by_preset(self) -> dict[str, Any]:
         """Return the settings that a preset chooses, as they are where nothing else is given."""
         return self._named_method.preset(self, self.options)
+
+    @property
+    def scaling(self) -> str:
+        """How samples are scaled: `normalize`, or what a preset is to choose for it."""
+        chosen = {} if "normalize" in self.given else self.by_preset()
+        return str(chosen.get("normalize", self.normalize))
 
     def to_toml(self) -> str:
         """Return the TOML that repeats this experiment.

@@ -3,12 +3,19 @@
 They are apart from the sources, as the help names them and need not import those.
 """
 
+import re
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 __all__ = ["BUILT_IN", "FILE", "SUFFIXES", "FileOptions", "SourceOptions", "is_file", "options_of", "owners"]
 
 FILE = "a file"
 SUFFIXES = (".h5", ".hdf5", ".npz", ".csv", ".csv.gz", ".svm", ".svm.gz", ".libsvm", ".libsvm.gz")
+
+PARTITION = re.compile(
+    r"iid|contiguous|sorted|owner|dirichlet:(?=.*[1-9])\d*\.?\d+(e-?\d\d?)?|labels:[1-9]\d*"
+)
+"""Ways to deal samples to machines."""
 
 
 def is_file(data: str) -> bool:

@@ -161,7 +161,7 @@ def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
 
 def data_key(experiment: Experiment) -> tuple[object, ...]:
     """Return what tells the experiment's data set from others."""
-    return experiment.data, experiment.source_options, experiment.normalize, *experiment.by_preset().items()
+    return experiment.data, experiment.source_options, experiment.scaling
 
 
 def _unfinished(job: Job, runs: list[Run]) -> list[int]:

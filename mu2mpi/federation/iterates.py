@@ -70,6 +70,10 @@ class Iterates:
     def __init__(self, schedule: Schedule) -> None:
         shape = (schedule.classes, schedule.features)
         self.schedule = schedule
+        # At hand, since every round asks for them.
+        self._rate, self._resolution = schedule.rate, schedule.resolution
+        self._machines, self._size = schedule.machines, schedule.sampling.size
+        self._weight, self._radius = schedule.query.averaging_weight, schedule.radius
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
         self.mean = aligned_zeros(shape, np.float64) if schedule.takes_mean else None
         self.direction: NDArray[np.int64] | None = None
@@ -96,8 +100,7 @@ class Iterates:
 
     def step_size(self, t: int) -> float:
         """Return by what the integers of the sum of round t are multiplied to make a step."""
-        schedule = self.schedule
-        return schedule.rate(t) * schedule.resolution / (schedule.machines * schedule.sampling.size(t))
+        return self._rate(t) * self._resolution / (self._machines * self._size(t))
 
     def step(self, t: int, total: NDArray[np.int64]) -> None:
         """Move from round t to round t + 1 with the noised sum of the machines' messages."""
@@ -106,8 +109,7 @@ class Iterates:
 
     def move(self, t: int, total: NDArray[np.int64], step: float) -> None:
         """Subtract ``step * total`` from w_t, project, and average."""
-        weight = self.schedule.query.averaging_weight(t + 1)
-        take_step(self.w, self.x, self.x_previous, total, step, self.schedule.radius, weight)
+        take_step(self.w, self.x, self.x_previous, total, step, self._radius, self._weight(t + 1))
         self.advance()
 
     def advance(self) -> None:

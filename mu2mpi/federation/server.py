@@ -77,6 +77,7 @@ class TrustedServer:
         self._schedule = schedule
         self._communicator = communicator
         self._key = key
+        self._is_noisy, self._resolution = schedule.is_noisy, schedule.resolution
         self._total: NDArray[np.int64] | None = None
         if communicator.rank == 0:
             shape = (schedule.classes, schedule.features)
@@ -95,7 +96,7 @@ class TrustedServer:
         if total is not None:
             # A lone rank gets its own array back.
             flat = self._flat_total if total is self._total else machines.flat_q
-            message = self._noised(t, flat) if self._schedule.is_noisy else total
+            message = self._noised(t, flat) if self._is_noisy else total
             clock.lap("noise")
             iterates.step(t, message)
             clock.lap("compute")
@@ -108,7 +109,7 @@ class TrustedServer:
     def _noised(self, t: int, flat_total: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._key is None:
             raise RuntimeError("the server holds no noise key")
-        scale = self._schedule.sigma_of(t) / self._schedule.resolution
+        scale = self._schedule.sigma_of(t) / self._resolution
         add_noise(self._flat_message, flat_total, self._key, SERVER, 0, 1, t, scale)
         return self._message
 

@@ -78,8 +78,7 @@ class UserFile(Source):
         elif experiment.test is not None:
             test = experiment.test
         # What a preset chooses here does not depend on the number of machines, which is not known yet.
-        chosen = {} if "normalize" in experiment.given else experiment.by_preset()
-        normalize = chosen.get("normalize", experiment.normalize)
+        normalize = experiment.scaling
         bound = None if normalize == "unit" else experiment.feature_bound or 1.0
         return cls(training, test, experiment.data_seed, bound)
 
