@@ -52,11 +52,10 @@ def best_statistics(noise: NDArray[np.float64], differences: NDArray[np.float64]
 class Separations:
     """How far apart the means of statistics lie in two populations, in their standard deviations: mu.
 
-    If a statistic is normal, as one that is linear in Gaussian releases is, to tell the populations apart by
-    it is as hard as to tell N(0, 1) from N(mu, 1): the releases are not Gaussian-DP for any smaller mu.
-
-    There is a score for each run and pair of populations, and a kind: whether the run is of the second one.
-    The kinds of different pairs are independent. The estimates are `mu`, shape (pairs,).
+    By a normal statistic, such as one that is linear in Gaussian releases, populations are as hard to tell
+    apart as N(0, 1) and N(mu, 1): the releases are not Gaussian-DP for any smaller mu. There is a score for
+    each run and pair of populations, and a kind: whether the run is of the second one. The kinds of different
+    pairs are independent. The estimates are `mu`, shape (pairs,).
     """
 
     def __init__(self, scores: NDArray[np.float64], kinds: NDArray[np.bool_]) -> None:
