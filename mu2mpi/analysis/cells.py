@@ -16,19 +16,9 @@ from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
 __all__ = [
-    "COLUMNS",
-    "ROWS",
-    "VALUES",
-    "Cell",
-    "Estimate",
-    "Layout",
-    "Section",
-    "build_sections",
-    "estimate",
-    "number_text",
-    "sort_key",
-    "without_repeats",
-]
+    "COLUMNS", "ROWS", "VALUES", "Cell", "Estimate", "Layout", "Section", "build_sections", "by_settings",
+    "counted", "estimate", "number_text", "sort_key", "without_repeats",
+]  # fmt: skip
 
 ROWS, COLUMNS, VALUES = ("server", "rho"), ("machines",), ("test_loss", "test_accuracy")
 """The layout of the paper's tables."""
@@ -47,22 +37,11 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """Which settings stand where, and which measurements are shown.
+    """Which settings stand where, and which measurements of `Summary.row` are shown.
 
     The number of rounds goes with the number of machines, as T = n / M by default, and rho with epsilon,
-    unless they are named. What a preset chose goes with the preset.
-
-    Attributes
-    ----------
-    rows, columns : tuple of str
-        Settings.
-    values : tuple of str
-        Measurements of `mu2mpi.results.reader.Summary.row`.
-
-    Raises
-    ------
-    InputError
-        If a setting does not exist or is named twice.
+    unless they are named. What a preset chose goes with the preset. Raises an InputError if a setting does
+    not exist or is named twice.
     """
 
     rows: tuple[str, ...] = ROWS
@@ -78,17 +57,15 @@ class Layout:
                 raise InputError(f"{name} cannot stand in two places of a table")
         if not (self.rows and self.columns and self.values):
             raise InputError("a table needs at least one setting as rows, one as columns, and one value")
+        follows = {leader: name for leader, name in FOLLOWERS.items() if name not in named}
         for place in ("rows", "columns"):
-            names: list[str] = []
-            for name in getattr(self, place):
-                names.append(name)
-                if name in FOLLOWERS and FOLLOWERS[name] not in named:
-                    names.append(FOLLOWERS[name])
+            names = [each for name in getattr(self, place) for each in (name, follows.get(name)) if each]
             object.__setattr__(self, place, tuple(names))
 
-    def apart(self) -> tuple[str, ...]:
-        """Return the settings that do not part runs into sections."""
-        return (*self.rows, *self.columns, *POOLED)
+    @property
+    def places(self) -> tuple[str, ...]:
+        """All settings that are rows or columns."""
+        return (*self.rows, *self.columns)
 
 
 class Estimate(NamedTuple):
@@ -100,15 +77,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """What the runs of one cell say.
-
-    Attributes
-    ----------
-    seeds : int
-        Number of runs.
-    values : dict of str to Estimate
-        By the name of the measurement; accuracy as a share in [0, 1].
-    """
+    """What the runs of one cell say: how many there are, and measurements by name, accuracy as a share."""
 
     seeds: int
     values: dict[str, Estimate]
@@ -116,20 +85,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Section:
-    """Runs that differ in nothing but the settings of rows and columns, and the seed.
+    """Runs that differ in nothing but the settings of rows and columns, and the seed; all share `settings`.
 
-    Attributes
-    ----------
-    layout : Layout
-        What the keys below mean.
-    settings : dict of str to value
-        The settings that all runs share.
-    rows, columns : list of tuple
-        Values of the settings; untrusted first, numbers in order.
-    cells : dict of (row, column) to Cell
-        Combinations without a run are absent.
-    paper : dict of (row, column) to dict of str to float
-        The paper's values, where the settings are the paper's.
+    Rows and columns are values of the layout's settings, in the order of tables. Combinations without a run
+    are absent from `cells`, and those of which the paper has no value from `paper`.
     """
 
     layout: Layout
@@ -140,27 +99,22 @@ class Section:
     paper: dict[tuple[Key, Key], dict[str, float]]
 
     @property
+    def seeds(self) -> set[int]:
+        """How many runs cells have."""
+        return {cell.seeds for cell in self.cells.values()}
+
+    @property
     def heading(self) -> str:
         """The shared settings in words."""
         return ", ".join(f"{name} = {number_text(value)}" for name, value in self.settings.items())
 
 
 def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Section], list[str]]:
-    """Group runs into sections and cells.
+    """Group runs into sections, one for each set of shared settings; note which runs are there twice.
 
-    Returns
-    -------
-    sections : list of Section
-        One for each set of shared settings.
-    notes : list of str
-        One for each run that is there twice.
-
-    Raises
-    ------
-    InputError
-        If no run has one of the values.
+    Raises an InputError if no run has one of the values.
     """
-    kept, notes = without_repeats(runs, "ranks" in (*layout.rows, *layout.columns))
+    kept, notes = without_repeats(runs, "ranks" in layout.places)
     _check_values(kept, layout.values)
     groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
     for run in kept:
@@ -170,14 +124,9 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
 
 
 def without_repeats(runs: Iterable[Summary], by_ranks: bool = False) -> tuple[list[Summary], list[str]]:
-    """Return each run once, and a note for each that is there again.
+    """Return each run once, the first of those that are the same, and a note for each of the others.
 
-    Parameters
-    ----------
-    runs : iterable of Summary
-        In the order in which the first one counts.
-    by_ranks : bool, optional
-        Whether the same experiment on another number of ranks is another run.
+    With `by_ranks` the same experiment on another number of ranks is another run.
     """
     first: dict[Key, Summary] = {}
     notes = []
@@ -205,7 +154,7 @@ def _check_values(runs: Sequence[Summary], values: Sequence[str]) -> None:
 
 
 def _shared_settings(experiment: Experiment, layout: Layout) -> dict[str, Any]:
-    apart, follows = layout.apart(), experiment.by_preset()
+    apart, follows = (*layout.places, *POOLED), experiment.by_preset()
     return {
         name: value
         for name, value in experiment.settings().items()
@@ -213,26 +162,26 @@ def _shared_settings(experiment: Experiment, layout: Layout) -> dict[str, Any]:
     }
 
 
-def _section(settings: dict[str, Any], runs: Sequence[Summary], layout: Layout) -> Section:
-    grouped: dict[tuple[Key, Key], list[dict[str, Any]]] = {}
+def by_settings(runs: Iterable[Summary], names: Sequence[str]) -> dict[Key, list[Summary]]:
+    """Group runs by the values of settings (or `ranks`), in the order in which tables show them."""
+    groups: dict[Key, list[Summary]] = {}
     for run in runs:
         row = run.row()
-        place = tuple(row.get(n) for n in layout.rows), tuple(row.get(n) for n in layout.columns)
-        grouped.setdefault(place, []).append(row)
-    rows, columns = (sorted({place[k] for place in grouped}, key=sort_key) for k in (0, 1))
-    paper = {(r, c): _paper_values(settings, layout, r, c) for r in rows for c in columns}
-    return Section(
-        layout=layout,
-        settings=settings,
-        rows=rows,
-        columns=columns,
-        cells={place: _cell(members, layout.values) for place, members in grouped.items()},
-        paper={place: values for place, values in paper.items() if values},
-    )
+        groups.setdefault(tuple(map(row.get, names)), []).append(run)
+    return {key: groups[key] for key in sorted(groups, key=sort_key)}
 
 
-def _cell(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> Cell:
-    return Cell(len(rows), {name: estimate([row.get(name, math.nan) for row in rows]) for name in names})
+def _section(settings: dict[str, Any], runs: Sequence[Summary], layout: Layout) -> Section:
+    cut = len(layout.rows)
+    cells = {}
+    for key, members in by_settings(runs, layout.places).items():
+        found = [run.row() for run in members]
+        values = {name: estimate([row.get(name, math.nan) for row in found]) for name in layout.values}
+        cells[key[:cut], key[cut:]] = Cell(len(members), values)
+    rows, columns = (sorted({place[k] for place in cells}, key=sort_key) for k in (0, 1))
+    paper = {(r, c): _paper_values(settings, layout, r + c) for r in rows for c in columns}
+    known = {place: values for place, values in paper.items() if values}
+    return Section(layout, settings, rows, columns, cells, known)
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -249,7 +198,6 @@ def sort_key(key: Key) -> list[tuple[int, Any]]:
 
 
 def _order(value: Any) -> tuple[int, Any]:
-    """Return what sorts unset values first, then numbers, then words, with untrusted before trusted."""
     if value is None:
         return 0, 0
     return (1, value) if isinstance(value, int | float) else (2, (value == "trusted", value))
@@ -258,18 +206,15 @@ def _order(value: Any) -> tuple[int, Any]:
 PAPER_KEY = ("server", "machines", "rounds", "rho")
 
 
-def _paper_values(settings: dict[str, Any], layout: Layout, row: Key, column: Key) -> dict[str, float]:
+def _paper_values(settings: dict[str, Any], layout: Layout, key: Key) -> dict[str, float]:
     """Return the paper's values at a place of a table; empty if the paper has none there."""
-    names = (*layout.rows, *layout.columns)
-    whole = settings | dict(zip(names, (*row, *column), strict=True))
+    whole = settings | dict(zip(layout.places, key, strict=True))
     others = {
         name: value
         for name, value in whole.items()
         if name not in (*PAPER_KEY, *POOLED, "ranks") and value is not None
     }
-    if others != _paper_settings():
-        return {}
-    return _paper().get(tuple(whole.get(name) for name in PAPER_KEY), {})
+    return _paper().get(tuple(map(whole.get, PAPER_KEY)), {}) if others == _paper_settings() else {}
 
 
 @cache
@@ -289,6 +234,11 @@ def _paper() -> dict[Key, dict[str, float]]:
 def _paper_settings() -> dict[str, Any]:
     settings = Experiment.make({"data": "mnist", "diameter": 0.1}).settings()
     return {name: value for name, value in settings.items() if name not in (*PAPER_KEY, *POOLED)}
+
+
+def counted(value: object) -> str:
+    """Return a setting as `number_text` does, with thousands parted in those that count something."""
+    return f"{value:,}" if isinstance(value, int) else number_text(value)
 
 
 def number_text(value: object) -> str:

@@ -36,9 +36,9 @@ FEWEST = 3
 class Line:
     """The runs of one method, at the amounts of data |S| of all machines that they used, ascending.
 
-    There is a mean over seeds for each of these `sizes`, and beside that of `losses` and `accuracies` the
-    sample standard deviation, which is NaN of one run. The `exponent` is the slope of `gradients`, of all
-    machines, over `sizes` in logarithms, by least squares; NaN of fewer than three sizes.
+    There is a mean over seeds for each of these `sizes`, and an `estimate` of `losses` and `accuracies`. The
+    `exponent` is the slope of `gradients`, of all machines, over `sizes` in logarithms, by least squares; NaN
+    of fewer than three sizes.
     """
 
     name: str
@@ -52,15 +52,11 @@ class Line:
 def compare(runs: Sequence[Summary]) -> list[Line]:
     """Return a line for each method.
 
-    Raises
-    ------
-    InputError
-        If the runs differ in their privacy, or in anything but the method, the amount of data and the seed;
-        or if there are several settings of one method.
+    Raises an InputError if runs differ in their privacy, or in anything but the method, the amount of data
+    and the seed, or if there are several settings of one method.
     """
     _check_privacy(runs)
-    shared = [n for n in option_fields() if n not in (*POOLED, *OWN, *SIZE)]
-    _check_same(runs, shared, "all runs")
+    _check_same(runs, [n for n in option_fields() if n not in (*POOLED, *OWN, *SIZE)], "all runs")
     groups: dict[str, list[Summary]] = {find("methods", name).title: [] for name in names("methods")}
     for run in runs:
         groups[run.experiment.chosen_method.title].append(run)
@@ -96,12 +92,10 @@ def _line(name: str, runs: Sequence[Summary]) -> Line:
     for run in sorted(runs, key=lambda run: run.figures["samples_used"]):
         points.setdefault(run.figures["samples_used"], []).append(run)
     sizes = np.array(list(points))
-    gradients = np.array(
-        [np.mean([run.figures["gradient_evaluations"] for run in at]) for at in points.values()]
+    gradients, losses, accuracies = (
+        np.array([estimate([run.row()[measured] for run in at]) for at in points.values()])
+        for measured in ("gradient_evaluations", "test_loss", "test_accuracy")
     )
-    losses, accuracies = (
-        np.array([estimate([getattr(run, measured) for run in at]) for at in points.values()])
-        for measured in ("test_loss", "test_accuracy")
-    )
-    slope = np.polyfit(np.log(sizes), np.log(gradients), 1)[0] if len(sizes) >= FEWEST else math.nan
-    return Line(name, sizes, gradients, losses, accuracies, float(slope))
+    means = gradients[:, 0]
+    slope = np.polyfit(np.log(sizes), np.log(means), 1)[0] if len(sizes) >= FEWEST else math.nan
+    return Line(name, sizes, means, losses, accuracies, float(slope))

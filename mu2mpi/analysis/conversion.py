@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
 from mu2mpi.analysis.show import rounded_down, rounded_up
@@ -22,26 +21,14 @@ def convert(given: Mapping[str, float]) -> str:
     Parameters
     ----------
     given : mapping
-        ``rho`` alone, or with ``delta`` or ``epsilon``; or ``epsilon``, with ``delta`` or that of an
-        experiment by default. And ``samples``, perhaps: the number n of all machines.
-
-    Raises
-    ------
-    InputError
-        If none or all three are given, or one is out of range.
+        ``rho`` or ``epsilon`` or two of these and ``delta``, which is that of an experiment by default; and
+        ``samples``, perhaps: the number n of all machines.
     """
     numbers, samples = _checked(given)
     if numbers.get("rho", numbers.get("epsilon")) == math.inf:
         return "This is a run without noise: there is no privacy guarantee at all."
+    words, rho, epsilon, delta = _completed(numbers)
     deltas = sorted({*DELTAS, numbers.get("delta", DELTAS[0])}, reverse=True)
-    delta = numbers.get("delta", Experiment.model_fields["delta"].default)
-    if "rho" not in numbers:
-        answer = _find_rho(numbers["epsilon"], delta)
-    elif "epsilon" in numbers:
-        answer = _find_delta(numbers["rho"], numbers["epsilon"])
-    else:
-        answer = _find_epsilon(numbers["rho"], delta)
-    rho = answer.rho
     rows = [
         [f"{d:.4g}", rounded_up(epsilon_exact(rho, d)), rounded_up(epsilon_paper(rho, d))] for d in deltas
     ]
@@ -49,13 +36,11 @@ def convert(given: Mapping[str, float]) -> str:
         f"Neighbours differ in one sample of one machine, which is replaced ({ADJACENCY}). For every order "
         f"a > 1 their Renyi divergence is at most a rho^2/2 = {rounded_up(rho * rho / 2)} a."
     )
-    remarks = [concern.full for concern in size_concerns(answer.epsilon, answer.delta, samples)]
+    remarks = [concern.full for concern in size_concerns(epsilon, delta, samples)]
     if samples is None:
         remarks.append("delta has to be far below 1/n for n samples; --samples N compares.")
     table = as_text(["delta", "epsilon, exactly", "by the paper's lemma"], [rows])
-    return "\n\n".join(
-        [as_paragraph(answer.words), table, as_paragraph(meaning), as_bullets(remarks)]
-    ).rstrip()
+    return "\n\n".join([as_paragraph(words), table, as_paragraph(meaning), as_bullets(remarks)]).rstrip()
 
 
 def _checked(given: Mapping[str, float]) -> tuple[dict[str, float], int | None]:
@@ -76,38 +61,25 @@ def _checked(given: Mapping[str, float]) -> tuple[dict[str, float], int | None]:
     return numbers, samples
 
 
-class _Answer(NamedTuple):
-    """Three numbers that belong together exactly, and how one followed from the others."""
-
-    words: str
-    rho: float
-    epsilon: float
-    delta: float
-
-
-def _find_rho(epsilon: float, delta: float) -> _Answer:
-    rho = Experiment.make({"epsilon": epsilon, "delta": delta}).rho
-    words = (
-        f"rho = {rho:.8g} is the largest with which a run is (epsilon, delta)-DP with epsilon = {epsilon:g} "
-        f"and delta = {delta:g}, of which a 512th is left to the draws of its noise. By the paper's lemma it "
-        f"would be {rounded_down(rho_paper(epsilon, delta))}."
-    )
-    return _Answer(words, rho, epsilon, delta)
-
-
-def _find_epsilon(rho: float, delta: float) -> _Answer:
-    epsilon = epsilon_exact(rho, delta)
-    words = (
-        f"rho = {rho:.8g} is (epsilon, delta)-DP with epsilon = {rounded_up(epsilon)} and delta = {delta:g}, "
-        f"exactly. By the paper's lemma epsilon would be {rounded_up(epsilon_paper(rho, delta))}."
-    )
-    return _Answer(words, rho, epsilon, delta)
-
-
-def _find_delta(rho: float, epsilon: float) -> _Answer:
-    delta = gaussian_delta(epsilon, rho)
-    words = (
-        f"rho = {rho:.8g} is (epsilon, delta)-DP with epsilon = {epsilon:g} and delta = {rounded_up(delta)}, "
-        f"exactly. By the paper's lemma delta would be {rounded_up(delta_paper(rho, epsilon))}."
-    )
-    return _Answer(words, rho, epsilon, delta)
+def _completed(numbers: Mapping[str, float]) -> tuple[str, float, float, float]:
+    """Return how the third of rho, epsilon and delta follows from the others exactly, and all three."""
+    delta = numbers.get("delta", Experiment.model_fields["delta"].default)
+    if "rho" not in numbers:
+        epsilon = numbers["epsilon"]
+        rho = Experiment.make({"epsilon": epsilon, "delta": delta}).rho
+        lemma = f"it would be {rounded_down(rho_paper(epsilon, delta))}"
+        words = (
+            f"the largest with which a run is (epsilon, delta)-DP with epsilon = {epsilon:g} and delta = "
+            f"{delta:g}, of which a 512th is left to the draws of its noise"
+        )
+    elif "epsilon" in numbers:
+        rho, epsilon = numbers["rho"], numbers["epsilon"]
+        delta = gaussian_delta(epsilon, rho)
+        lemma = f"delta would be {rounded_up(delta_paper(rho, epsilon))}"
+        words = f"(epsilon, delta)-DP with epsilon = {epsilon:g} and delta = {rounded_up(delta)}, exactly"
+    else:
+        rho = numbers["rho"]
+        epsilon = epsilon_exact(rho, delta)
+        lemma = f"epsilon would be {rounded_up(epsilon_paper(rho, delta))}"
+        words = f"(epsilon, delta)-DP with epsilon = {rounded_up(epsilon)} and delta = {delta:g}, exactly"
+    return f"rho = {rho:.8g} is {words}. By the paper's lemma {lemma}.", rho, epsilon, delta

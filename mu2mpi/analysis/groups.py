@@ -1,11 +1,12 @@
 """Which runs belong together in a figure, and what tells the groups apart in words."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mu2mpi.analysis.cells import POOLED, number_text, sort_key
+from mu2mpi.analysis.cells import POOLED, by_settings, counted, number_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -17,15 +18,7 @@ SYMBOLS = {"rho": "ρ", "machines": "M", "rounds": "T", "diameter": "D", "clip_n
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in the seed alone.
-
-    Attributes
-    ----------
-    settings : dict of str to value
-        The settings by which runs were grouped.
-    runs : list of Summary
-        At least one.
-    """
+    """Runs, at least one, that differ in the seed alone, and the settings by which they were grouped."""
 
     settings: dict[str, Any]
     runs: list[Summary]
@@ -34,8 +27,7 @@ class Group:
 def varying(runs: Sequence[Summary]) -> list[str]:
     """Return the settings in which runs differ, but for the seed and what changes nothing in the model.
 
-    The number of rounds is left out where it follows from the number of machines, and so is what follows
-    from a preset.
+    Rounds that follow from the number of machines are left out, and so is what follows from a preset.
     """
     rows = [run.row() for run in runs]
     for row, run in zip(rows, runs, strict=True):
@@ -51,20 +43,13 @@ def varying(runs: Sequence[Summary]) -> list[str]:
 
 def grouped(runs: Iterable[Summary], names: Sequence[str]) -> list[Group]:
     """Group runs by some settings (or `ranks`), in the order in which tables show them."""
-    groups: dict[tuple[Any, ...], list[Summary]] = {}
-    for run in runs:
-        row = run.row()
-        groups.setdefault(tuple(row.get(name) for name in names), []).append(run)
-    return [Group(dict(zip(names, key, strict=True)), groups[key]) for key in sorted(groups, key=sort_key)]
+    return [Group(dict(zip(names, key, strict=True)), of) for key, of in by_settings(runs, names).items()]
 
 
 def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
     """Return the runs that fulfil conditions such as ``server=trusted``, ``rho=4`` or ``clip_norm=unset``.
 
-    Raises
-    ------
-    InputError
-        If a condition is none, names no setting, or no run is left.
+    Raises an InputError if a condition is none, names no setting, or leaves no run.
     """
     for condition in conditions:
         name, equals, text = condition.partition("=")
@@ -98,8 +83,7 @@ def setting_text(name: str, value: Any) -> str:
         return str(value)
     if name == "data":
         return Path(value).name
-    text = f"{value:,}" if isinstance(value, int) else "∞" if value == float("inf") else number_text(value)
-    return f"{SYMBOLS.get(name, name)} = {text}"
+    return f"{SYMBOLS.get(name, name)} = {'∞' if value == math.inf else counted(value)}"
 
 
 def in_words(settings: dict[str, Any]) -> str:

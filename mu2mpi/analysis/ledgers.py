@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
-from mu2mpi.analysis.show import TEST_SHARE, rounded_up
+from mu2mpi.analysis.show import TEST_SHARE, in_numbers, lists_tests, rounded_up
 from mu2mpi.analysis.together import Release, together
 from mu2mpi.config.task import task_of
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.mechanisms.base import agree
 from mu2mpi.privacy.statement import ADJACENCY, UNIT
-from mu2mpi.results.collection import find_files, shown
+from mu2mpi.results.collection import list_files, names_of, shown
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import History, Result
 
@@ -30,12 +30,7 @@ NOT_COVERED = (
 
 
 def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
-    """Check what results claim of their privacy.
-
-    Parameters
-    ----------
-    paths : iterable of Path
-        Files, and folders of them.
+    """Check what results among files and folders claim of their privacy.
 
     Returns
     -------
@@ -49,46 +44,30 @@ def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
     InputError
         If there is nothing to check, or something that cannot be read: nothing is passed over.
     """
-    paths = list(paths)
-    files, unlisted = find_files(paths)
-    if unlisted or not files:
-        raise InputError("\n".join(unlisted) or f"no results in {', '.join(map(str, paths))}")
-    results = [(path, read_result(path)) for path in shown(files, "reading")]
-    found = [(path, contradictions(result)) for path, result in results]
-    problems = [f"{path}: {problem}" for path, of_file in found for problem in of_file]
-    rows = [
-        _row(path, result, not of_file) for (path, result), (_, of_file) in zip(results, found, strict=True)
-    ]
+    results = [(path, read_result(path)) for path in shown(list_files(paths), "reading")]
+    rows, problems = [], []
+    for path, result in results:
+        found, privacy = contradictions(result), result.privacy
+        problems += [f"{path}: {problem}" for problem in found]
+        rho, *epsilons = in_numbers(
+            privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
+        )
+        holds = "MISMATCH" if found else "agrees"
+        rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, holds])
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "computed again"]
-    who = dict.fromkeys(
-        (result.privacy.server, result.privacy.mechanism.who_sees(result.privacy.server))
-        for _, result in results
-    )
+    statements = [result.privacy for _, result in results]
+    who = dict.fromkeys((each.server, each.mechanism.who_sees(each.server)) for each in statements)
     said = [] if problems else together(Release.of(path, result) for path, result in results)
-    parts = [
-        as_text(header, [rows]),
+    sentences = [
         *(
-            as_paragraph(
-                f"{server.capitalize()} server: {sees} learns at most this about {UNIT} ({ADJACENCY})."
-            )
+            f"{server.capitalize()} server: {sees} learns at most this about {UNIT} ({ADJACENCY})."
             for server, sees in who
         ),
-        as_paragraph(MEANING),
-        *(as_paragraph(f"Together: {sentence}") for sentence in said),
-        as_bullets(_remarks(results)),
+        MEANING,
+        *(f"Together: {sentence}" for sentence in said),
     ]
+    parts = [as_text(header, [rows]), *map(as_paragraph, sentences), as_bullets(_remarks(results))]
     return "\n\n".join(part for part in parts if part), problems
-
-
-def _row(path: Path, result: Result, holds: bool) -> list[str]:
-    privacy = result.privacy
-    epsilon, lemma, delta = map(rounded_up, (privacy.epsilon_exact, privacy.epsilon, privacy.delta))
-    if privacy.rho is None:
-        # Neither column is meant then: the number is that of the mechanism's own account.
-        rho, epsilon, lemma = "none", f"{epsilon} ({privacy.mechanism.name})", "–"
-    else:
-        rho = rounded_up(privacy.rho)
-    return [str(path), privacy.server, rho, delta, epsilon, lemma, "agrees" if holds else "MISMATCH"]
 
 
 def contradictions(result: Result) -> list[str]:
@@ -183,16 +162,13 @@ def _remarks(results: Sequence[tuple[Path, Result]]) -> list[str]:
     about: dict[str, list[Path]] = {}
     for path, result in results:
         texts = [concern.full for concern in result.privacy.concerns()]
-        if result.experiment.tests_on_a_share and result.history.has_losses:
+        if lists_tests(result):
             texts.append(TEST_SHARE)
         if result.diagnostics is not None or result.timing:
             texts.append(NOT_COVERED)
         for text in texts:
             about.setdefault(text, []).append(path)
     return [
-        text if len(paths) == len(results) else f"{_names(paths)}: {text}" for text, paths in about.items()
+        text if len(paths) == len(results) else f"{names_of(paths, joint=', ')}: {text}"
+        for text, paths in about.items()
     ]
-
-
-def _names(paths: Sequence[Path]) -> str:
-    return ", ".join(map(str, paths)) if len(paths) <= 3 else f"{paths[0]} and {len(paths) - 1} more"

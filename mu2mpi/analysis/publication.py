@@ -1,22 +1,20 @@
 """Results fit to be published: written anew, without what the guarantee does not cover."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.analysis.show import in_brief
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.results.collection import find_files, shown
+from mu2mpi.results.collection import list_files, shown
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import History, Result
+from mu2mpi.results.schema import Result
 from mu2mpi.results.writer import check_output, write_result
 
-__all__ = ["objections", "publish", "published"]
+__all__ = ["publish"]
 
 NEVER = "without diagnostics, times, machine and folders"
 
@@ -31,7 +29,7 @@ def publish(
     even_if_unprotected: bool = False,
     with_test_results: bool = False,
 ) -> list[str]:
-    """Write copies of results that hold nothing but what may be published.
+    """Write copies of results that hold nothing but what may be published, and say of each what.
 
     All results are looked at before the first is written, and each is written whole or not at all.
 
@@ -48,22 +46,17 @@ def publish(
     with_test_results : bool, optional
         Whether to keep loss and accuracy also where they are of a share of the data file.
 
-    Returns
-    -------
-    list of str
-        For each file that was written what it is without, and what is guaranteed.
-
     Raises
     ------
     InputError
-        If a file cannot be read, has an objection against it (`objections`), or cannot be written where it
-        should be; nothing is written then.
+        If a file cannot be read, should not be published, or cannot be written where it should be; nothing
+        is written then.
     """
     targets = _targets(paths, output)
     complaints = [
         f"{path}: {objection}"
         for path in shown(list(targets), "checking")
-        for objection in objections(read_result(path), even_if_unprotected)
+        for objection in _objections(read_result(path), even_if_unprotected)
     ]
     if complaints:
         raise InputError("\n".join(complaints))
@@ -71,13 +64,13 @@ def publish(
         check_output(target, overwrite)
     lines = []
     for path in shown(list(targets), "writing"):
-        result = published(read_result(path), with_test_results)
+        result = _published(read_result(path), with_test_results)
         write_result(result, targets[path], overwrite)
         lines.append(f"{targets[path]}: {result.environment['published']}\n{in_brief(result.privacy)}")
     return lines
 
 
-def objections(result: Result, even_if_unprotected: bool = False) -> list[str]:
+def _objections(result: Result, even_if_unprotected: bool) -> list[str]:
     """Say why a result should not be published as if it were protected; empty if it may.
 
     A run whose noise was drawn as one may be: no file holds a single message, and sums are distributed as
@@ -96,20 +89,12 @@ def objections(result: Result, even_if_unprotected: bool = False) -> list[str]:
     return found
 
 
-def published(result: Result, with_test_results: bool = False) -> Result:
-    """Return a result without what the guarantee does not cover, and without what tells of the machine.
-
-    Parameters
-    ----------
-    result : Result
-        As it was read.
-    with_test_results : bool, optional
-        Whether to keep loss and accuracy also where they are of a share of the data file.
-    """
-    history = replace(result.history, elapsed_seconds=_unknown(result.history))
-    theory, without = result.theory, NEVER
+def _published(result: Result, with_test_results: bool) -> Result:
+    """Return a result without what the guarantee does not cover, and without what tells of the machine."""
+    unknown = np.full(len(result.history), np.nan)
+    history, theory, without = replace(result.history, elapsed_seconds=unknown), result.theory, NEVER
     if result.experiment.tests_on_a_share and not with_test_results:
-        history = replace(history, test_loss=_unknown(history), test_accuracy=_unknown(history))
+        history = replace(history, test_loss=unknown, test_accuracy=unknown)
         # The smallest loss in the ball and the slopes are of the same test set.
         theory = None
     if not history.has_losses:
@@ -120,9 +105,12 @@ def published(result: Result, with_test_results: bool = False) -> Result:
         for name, value in result.environment.items()
         if name == "ranks" or name.endswith("_version")
     }
+    # Of the user's files, the names without the folders.
+    names = {"data": result.experiment.data, "test": result.experiment.test}
+    files = {name: Path(value).name for name, value in names.items() if isinstance(value, str)}
     return replace(
         result,
-        experiment=_without_folders(result.experiment),
+        experiment=result.experiment.having(**files),
         history=history,
         theory=theory,
         diagnostics=None,
@@ -132,23 +120,9 @@ def published(result: Result, with_test_results: bool = False) -> Result:
     )
 
 
-def _unknown(history: History) -> NDArray[np.float64]:
-    return np.full(len(history), np.nan)
-
-
-def _without_folders(experiment: Experiment) -> Experiment:
-    """Return the experiment with the names of the user's files alone."""
-    names = {"data": experiment.data, "test": experiment.test}
-    files = {name: Path(value).name for name, value in names.items() if isinstance(value, str)}
-    return experiment.having(**files)
-
-
-def _targets(paths: Iterable[Path], output: Path) -> dict[Path, Path]:
+def _targets(paths: Sequence[Path], output: Path) -> dict[Path, Path]:
     """Return where each result goes."""
-    paths = list(paths)
-    files, unlisted = find_files(paths)
-    if unlisted or not files:
-        raise InputError("\n".join(unlisted) or f"no results in {', '.join(map(str, paths))}")
+    files = list_files(paths)
     if len(paths) == 1 and paths[0].is_file() and not output.is_dir():
         targets = {paths[0]: output}
     else:
@@ -158,7 +132,11 @@ def _targets(paths: Iterable[Path], output: Path) -> dict[Path, Path]:
         for folder in folders:
             if output.resolve().is_relative_to(folder.resolve()):
                 raise InputError(f"the output {output} lies in {folder}, which is published; name another")
-        targets = {file: output / _name(file, folders) for file in files}
+        # A file keeps its name below the folder that was given, or the last part of it.
+        targets = {
+            file: output / next((file.relative_to(f) for f in folders if file.is_relative_to(f)), file.name)
+            for file in files
+        }
     taken: dict[Path, Path] = {}
     for file, target in targets.items():
         other = taken.setdefault(target, file)
@@ -167,8 +145,3 @@ def _targets(paths: Iterable[Path], output: Path) -> dict[Path, Path]:
         if target.exists() and target.samefile(file):
             raise InputError(f"the output {target} is the result itself; name another")
     return targets
-
-
-def _name(file: Path, folders: Sequence[Path]) -> Path:
-    """Return a file's name below the folder that was given, or its last part."""
-    return next((file.relative_to(f) for f in folders if file.is_relative_to(f)), Path(file.name))

@@ -60,24 +60,22 @@ PRIVATE = {
 
 @dataclass(frozen=True, eq=False)
 class Rate:
-    """Runs that differ along one axis, in the problem, and in the seed.
-
-    There is a value along the axis for each point, ascending. The `means` of the excess loss over seeds are
-    of shape (problems, points), NaN where there is no run, and `worst` is the largest at each point. `bounds`
-    are the theorem's, NaN where it does not apply. `exponent` is the slope of `worst` in logarithms by least
-    squares, and `low` and `high` bound its interval at 95 %, from resampled seeds: all NaN if some excess
-    loss is not positive; the interval also if runs at each point have other seeds.
-    """
+    """Runs that differ along one axis, in the problem, and in the seed; all arrays are along the axis."""
 
     axis: Axis
     settings: dict[str, Any]
     values: NDArray[np.float64]
     means: NDArray[np.float64]
+    """Of the excess loss over seeds, shape (problems, points); NaN where there is no run."""
     worst: NDArray[np.float64]
+    """The largest of these at each point."""
     bounds: NDArray[np.float64]
+    """The theorem's, NaN where it does not apply."""
     exponent: float
+    """The slope of `worst` in logarithms by least squares; NaN if some is not positive."""
     low: float
     high: float
+    """Of its interval at 95 %, from resampled seeds; NaN also if runs at each point have other seeds."""
 
     @property
     def is_private(self) -> bool:
@@ -94,8 +92,7 @@ class Rate:
 def find_rates(runs: Iterable[Summary]) -> list[Rate]:
     """Find all runs that differ along one axis, in at least three values, and fit exponents to them.
 
-    Runs whose excess loss was not measured are left out. Rates are in the order of `AXES`, those of an axis
-    as tables show them.
+    Runs whose excess loss was not measured are left out.
     """
     measured = [run for run in runs if math.isfinite(run.figures.get("excess_loss", math.nan))]
     private = [run for run in measured if math.isfinite(run.experiment.rho)]
@@ -124,18 +121,15 @@ def _fit(axis: Axis, group: Group) -> Rate:
 
 def _losses(axis: Axis, runs: Sequence[Summary], values: Sequence[float]) -> NDArray[np.float64]:
     """Return excess losses by seed, problem and value, shape (seeds, problems, values); NaN for no run."""
-    seeds: dict[Any, int] = {}
-    problems: dict[Any, int] = {}
-    found = {}
-    for run in runs:
-        # Without a seed, every run has one of its own.
-        seed = run.path if run.experiment.seed is None else run.experiment.seed
-        problem = tuple(getattr(run.experiment, name) for name in PROBLEM)
-        row, column = seeds.setdefault(seed, len(seeds)), problems.setdefault(problem, len(problems))
-        found[row, column, values.index(axis.of(run))] = run.figures["excess_loss"]
-    losses = np.full((len(seeds), len(problems), len(values)), np.nan)
-    for at, loss in found.items():
-        losses[at] = loss
+    # Without a seed, every run has one of its own.
+    seeds = [run.path if run.experiment.seed is None else run.experiment.seed for run in runs]
+    problems = [tuple(getattr(run.experiment, name) for name in PROBLEM) for run in runs]
+    points = list(map(axis.of, runs))
+    known: list[list[Any]] = [list(dict.fromkeys(seeds)), list(dict.fromkeys(problems)), list(values)]
+    losses = np.full([len(levels) for levels in known], np.nan)
+    for run, *place in zip(runs, seeds, problems, points, strict=True):
+        at = tuple(levels.index(level) for levels, level in zip(known, place, strict=True))
+        losses[at] = run.figures["excess_loss"]
     return losses
 
 

@@ -1,7 +1,7 @@
 """Results for notebooks: one run with labelled arrays, many runs as one data frame."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.cells import COLUMNS, ROWS, VALUES, Layout
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.tables import Format, build_table
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.collection import find_summaries
+from mu2mpi.results.collection import check_some, find_summaries
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.schema import Diagnostics, History, Result, Theory
 
@@ -33,7 +32,7 @@ WHOLE = ("seed", "machines", "rounds", "evaluations", "samples", "features", "cl
 
 
 def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "Runs":
-    """Load all results among files and folders.
+    """Load all results among files and folders, in the order of their names.
 
     Parameters
     ----------
@@ -41,11 +40,6 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
         Files, and folders that are searched for ``*.h5``, subfolders included.
     strict : bool, optional
         Whether a file that cannot be used is an error. By default it is skipped with a warning.
-
-    Returns
-    -------
-    Runs
-        In the order of their names. Arrays are read when they are asked for.
 
     Raises
     ------
@@ -63,28 +57,19 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
     found, complaints = find_summaries([Path(path) for path in given], strict)
     for complaint in complaints:
         warnings.warn(f"skipped: {complaint}", stacklevel=2)
-    if not found:
-        raise InputError(f"no results in {', '.join(map(str, given))}")
+    check_some(found, given)
     return Runs(map(Run, found))
 
 
 class Run:
-    """One result file.
+    """One result file, of which arrays are read when they are asked for.
 
-    Attributes
-    ----------
-    path : Path
-        The file.
-    summary : Summary
-        What tables need of it.
-    experiment : Experiment
-        What was run, with machines and rounds filled in.
+    `path` is the file, `summary` what tables need of it, and `experiment` what was run, with machines and
+    rounds filled in.
     """
 
     def __init__(self, summary: Summary) -> None:
-        self.summary = summary
-        self.path: Path = summary.path
-        self.experiment: Experiment = summary.experiment
+        self.summary, self.path, self.experiment = summary, summary.path, summary.experiment
 
     def __repr__(self) -> str:
         loss, accuracy = self.summary.test_loss, self.summary.test_accuracy
@@ -144,9 +129,6 @@ class Runs(Sequence[Run]):
     def __len__(self) -> int:
         return len(self._runs)
 
-    def __iter__(self) -> Iterator[Run]:
-        return iter(self._runs)
-
     @overload
     def __getitem__(self, index: int) -> Run: ...
     @overload
@@ -163,19 +145,12 @@ class Runs(Sequence[Run]):
         return [run.summary for run in self]
 
     def where(self, **settings: Any) -> "Runs":
-        """Return the runs with these settings, such as ``server="trusted", rho=4``.
-
-        Raises
-        ------
-        InputError
-            If there is no such setting.
-        """
+        """Return the runs with these settings, such as ``server="trusted", rho=4``."""
         known = option_fields()
         for name in settings:
             if name not in known:
                 raise InputError(f"there is no setting {name!r}; the settings are {', '.join(known)}")
-        wanted = settings.items()
-        return Runs(run for run in self if all(getattr(run.experiment, n) == value for n, value in wanted))
+        return Runs(run for run in self if all(getattr(run.experiment, n) == settings[n] for n in settings))
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return one row for each run: settings, final loss and accuracy, epsilon, theory, times, file.
@@ -191,19 +166,10 @@ class Runs(Sequence[Run]):
         return frame
 
     def plot(self, kind: str, against: str | None = None) -> "Figure":
-        """Return a figure; save it with its `savefig`.
+        """Return a figure, which its `savefig` saves.
 
-        Parameters
-        ----------
-        kind : str
-            One of the figures that ``mu2mpi plot --help`` lists, such as ``"history"``.
-        against : str, optional
-            What is across, as for its ``--against``.
-
-        Raises
-        ------
-        InputError
-            If there is no such figure, or the runs do not suit it.
+        It is one of those that ``mu2mpi plot --help`` lists, such as ``"history"``; what is across is chosen
+        as with ``--against``. Raises an InputError if there is no such figure, or the runs do not suit it.
         """
         from mu2mpi.analysis.figures import draw
 
@@ -216,20 +182,8 @@ class Runs(Sequence[Run]):
         values: Sequence[str] = VALUES,
         format: Format = "text",
     ) -> str:
-        """Return a table such as ``mu2mpi table`` prints.
+        """Return a table such as ``mu2mpi table`` prints: text, csv, markdown or latex.
 
-        Parameters
-        ----------
-        rows, columns : sequence of str
-            Settings to put down and across.
-        values : sequence of str
-            Measurements: columns of `to_dataframe`.
-        format : {"text", "csv", "markdown", "latex"}
-            How to write it.
-
-        Raises
-        ------
-        InputError
-            If there is no such setting, measurement or format.
+        Rows and columns are settings, and values measurements: columns of `to_dataframe`.
         """
         return build_table(self.summaries, Layout(tuple(rows), tuple(columns), tuple(values))).render(format)

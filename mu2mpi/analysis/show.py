@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 
@@ -11,22 +11,16 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import number_text
 from mu2mpi.analysis.formats import as_paragraph, as_text
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
 __all__ = [
-    "TEST_SHARE",
-    "describe",
-    "describe_checkpoint",
-    "describe_privacy",
-    "in_brief",
-    "rounded_down",
-    "rounded_up",
-]
+    "TEST_SHARE", "describe", "describe_checkpoint", "describe_privacy", "in_brief", "in_numbers",
+    "lists_tests", "rounded_down", "rounded_up",
+]  # fmt: skip
 
-HISTORY_ROWS = 8
-
-MOST_NAMES = 20
+HISTORY_ROWS, MOST_NAMES = 8, 20
 
 TEST_SHARE = (
     "Test loss and accuracy were computed without noise on a share of the data file: nothing protects the "
@@ -35,7 +29,7 @@ TEST_SHARE = (
 
 
 def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
-    """Say what a result holds.
+    """Say what a result holds, in several paragraphs for a terminal.
 
     Parameters
     ----------
@@ -45,11 +39,6 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
         The file's name, for the heading.
     diagnostics : bool, optional
         Whether to print what the guarantee does not cover.
-
-    Returns
-    -------
-    str
-        Several paragraphs for a terminal, without a line break at the end.
     """
     sections = {
         "Experiment": _experiment(result),
@@ -61,22 +50,25 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
         "Where it ran": _pairs(result.environment.items()),
         "To repeat it": _repeat(result),
     }
-    return "\n\n".join(
-        [str(path), *(f"{title}\n{_indented(text)}" for title, text in sections.items() if text)]
-    )
+    return _titled(path, sections)
 
 
 def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
     """Say how far a run was when it last wrote a checkpoint; nothing of what is confidential in it."""
     done, rounds = checkpoint.rounds_done, checkpoint.experiment.rounds or 0
-    settings = {name: number_text(value) for name, value in checkpoint.experiment.settings().items()}
     sections = {
         "Not finished": f"{done:,} of {rounds:,} rounds in {checkpoint.elapsed_seconds:.0f} seconds; "
         "the same command goes on from here",
-        "Experiment": _pairs(settings.items()),
+        "Experiment": _pairs(_settings(checkpoint.experiment)),
         "History": _history(checkpoint.history) if len(checkpoint.history) else "nothing measured yet",
     }
-    return "\n\n".join([str(path), *(f"{title}\n{_indented(text)}" for title, text in sections.items())])
+    return _titled(path, sections)
+
+
+def _titled(path: Path, sections: Mapping[str, str]) -> str:
+    """Return a file's name, and all sections that say something."""
+    said = [f"{title}\n{textwrap.indent(text, '  ')}" for title, text in sections.items() if text]
+    return "\n\n".join([str(path), *said])
 
 
 def describe_privacy(privacy: PrivacyStatement) -> str:
@@ -119,18 +111,37 @@ def in_brief(privacy: PrivacyStatement) -> str:
     )
 
 
+def in_numbers(rho: float | None, exactly: float, lemma: float, account: str) -> list[str]:
+    """Return a claim's rho, epsilon exactly and by the paper's lemma, for a table.
+
+    Without a rho neither column of epsilon is meant: the number is that of the mechanism's own account.
+    """
+    if rho is None:
+        return ["none", f"{rounded_up(exactly)} ({account})", "–"]
+    return [rounded_up(rho), rounded_up(exactly), rounded_up(lemma)]
+
+
+def lists_tests(result: Result) -> bool:
+    """Return whether a file holds test results of people whom nothing protects."""
+    return result.experiment.tests_on_a_share and result.history.has_losses
+
+
+def _settings(experiment: Experiment) -> list[tuple[str, str]]:
+    return [(name, number_text(value)) for name, value in experiment.settings().items()]
+
+
 def _experiment(result: Result) -> str:
-    settings = {name: number_text(value) for name, value in result.experiment.settings().items()}
     classes, features = result.x.shape
-    final = {
-        "model": f"{classes} classes x {features:,} features (bias included)",
-        "final test loss": _texts(result.history.test_loss[-1:], "{:.4f}")[0],
-        "final test accuracy": _texts(result.history.test_accuracy[-1:], "{:.1%}")[0],
-    }
+    facts = [
+        *_settings(result.experiment),
+        ("model", f"{classes} classes x {features:,} features (bias included)"),
+        ("final test loss", _texts(result.history.test_loss[-1:], "{:.4f}")[0]),
+        ("final test accuracy", _texts(result.history.test_accuracy[-1:], "{:.1%}")[0]),
+    ]
     if result.class_names is not None:
-        final["classes"] = ", ".join(result.class_names[:MOST_NAMES])
-        final["classes"] += ", ..." if classes > MOST_NAMES else ""
-    return _pairs([*settings.items(), *final.items()])
+        more = ["..."] * (classes > MOST_NAMES)
+        facts.append(("classes", ", ".join([*result.class_names[:MOST_NAMES], *more])))
+    return _pairs(facts)
 
 
 def _history(history: History) -> str:
@@ -153,39 +164,35 @@ def _texts(values: NDArray[np.float64], style: str) -> list[str]:
 
 def _privacy(result: Result) -> str:
     """Return the guarantee, and a warning of a test set that it does not cover."""
-    warned = result.experiment.tests_on_a_share and result.history.has_losses
-    return describe_privacy(result.privacy) + f"\n{as_paragraph(f'WARNING: {TEST_SHARE}')}" * warned
+    warning = f"\n{as_paragraph(f'WARNING: {TEST_SHARE}')}" * lists_tests(result)
+    return describe_privacy(result.privacy) + warning
 
 
 def _theory(theory: Theory | None) -> str:
     """Return measured excess loss and bound side by side, and what the excess is measured from."""
     if theory is None:
         return ""
-    bound = "none" if math.isnan(theory.excess_loss_bound) else f"{theory.excess_loss_bound:.4g}"
+    applies = not math.isnan(theory.excess_loss_bound)
+    bound = f"{theory.excess_loss_bound:.4g}" if applies else "none"
     if math.isnan(theory.minimum_loss):
         return as_paragraph(
             f"The theorem's bound on the excess loss: {bound}, in nats. The model is too large to search for "
             "the smallest loss in the ball, so the excess loss was not measured."
         )
-    grid = as_text(
-        ["", "measured", "theorem: at most"],
-        [[["excess loss (nats)", f"{theory.excess_loss:.4g}", bound]]],
-    )
+    row = ["excess loss (nats)", f"{theory.excess_loss:.4g}", bound]
     certain = next(
         (f"within {text}" for text in ("1e-12", "1e-6") if theory.minimum_gap <= float(text)),
         f"or up to {theory.minimum_gap:.2g} less",
     )
     scope = (
-        "The theorem says nothing of this run: it needs increments that are not clipped to less than S, and "
-        "its own learning rate."
-        if math.isnan(theory.excess_loss_bound)
-        else "The theorem bounds the expected excess loss on fresh samples for every problem with the same "
+        "The theorem bounds the expected excess loss on fresh samples for every problem with the same "
         "constants."
+        if applies
+        else "The theorem says nothing of this run: it needs increments that are not clipped to less than S, "
+        "and its own learning rate."
     )
-    note = as_paragraph(
-        f"Measured from the smallest test loss in the ball, {theory.minimum_loss:.6f} ({certain}). {scope}"
-    )
-    return f"{grid}\n{note}"
+    note = f"Measured from the smallest test loss in the ball, {theory.minimum_loss:.6f} ({certain}). {scope}"
+    return f"{as_text(['', 'measured', 'theorem: at most'], [[row]])}\n{as_paragraph(note)}"
 
 
 def _diagnostics(diagnostics: Diagnostics | None, path: Path, asked_for: bool) -> str:
@@ -222,10 +229,9 @@ def _repeat(result: Result) -> str:
     return f"{as_paragraph(text)}\n\n{result.experiment.to_toml().strip()}"
 
 
-def _pairs(items: Iterable[tuple[str, object]]) -> str:
-    pairs = [(str(name), str(value)) for name, value in items]
-    width = max((len(name) for name, _ in pairs), default=0)
-    return "\n".join(f"{name.ljust(width)}  {' '.join(value.split())}" for name, value in pairs)
+def _pairs(facts: Collection[tuple[str, object]]) -> str:
+    width = max((len(name) for name, _ in facts), default=0)
+    return "\n".join(f"{name.ljust(width)}  {' '.join(str(value).split())}" for name, value in facts)
 
 
 def rounded_up(value: float) -> str:
@@ -240,7 +246,3 @@ def rounded_down(value: float) -> str:
 
 def _rounded(value: float, rounding: str) -> str:
     return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(value))):.10g}"
-
-
-def _indented(text: str) -> str:
-    return textwrap.indent(text, "  ")

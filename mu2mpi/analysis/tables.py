@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby, product
 from typing import Any, Literal
 
-from mu2mpi.analysis.cells import VALUES, Layout, Section, build_sections, number_text
+from mu2mpi.analysis.cells import VALUES, Layout, Section, build_sections, counted, number_text
 from mu2mpi.analysis.formats import as_csv, as_latex, as_markdown, as_text
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -39,24 +39,19 @@ class Table:
 
         Text, markdown and LaTeX have rows and columns; CSV has one line for each cell, missing ones
         included, with means, deviations and the paper's values at full precision.
-
-        Raises
-        ------
-        InputError
-            If there is no such format.
         """
         if format == "csv":
             return _render_csv(self.sections)
+        note, sections = "Note:", self.sections
         if format == "latex":
-            parts = [as_latex(*grid(s), caption=f"{s.heading}. {legend(s)}") for s in self.sections]
-            return "\n\n".join([*parts, *(f"% {note}" for note in self.notes)])
-        if format == "markdown":
-            parts = [f"**{s.heading}**\n\n{as_markdown(*grid(s))}\n\n{legend(s)}" for s in self.sections]
+            note, parts = "%", [as_latex(*grid(s), caption=f"{s.heading}. {legend(s)}") for s in sections]
+        elif format == "markdown":
+            parts = [f"**{s.heading}**\n\n{as_markdown(*grid(s))}\n\n{legend(s)}" for s in sections]
         elif format == "text":
-            parts = [f"{s.heading}\n\n{as_text(*grid(s))}\n\n{legend(s)}" for s in self.sections]
+            parts = [f"{s.heading}\n\n{as_text(*grid(s))}\n\n{legend(s)}" for s in sections]
         else:
             raise InputError(f"unknown format {format!r}; the formats are text, csv, markdown and latex")
-        return "\n\n".join([*parts, *(f"Note: {note}" for note in self.notes)])
+        return "\n\n".join([*parts, *(f"{note} {text}" for text in self.notes)])
 
 
 def build_table(runs: Iterable[Summary], layout: Layout | None = None) -> Table:
@@ -64,12 +59,8 @@ def build_table(runs: Iterable[Summary], layout: Layout | None = None) -> Table:
 
     Runs are averaged only if they differ in the seed alone (or in delta or evaluations, which change
     nothing in the model); any other difference that is neither row nor column, such as another diameter,
-    makes a section of its own. A run that is there twice counts once.
-
-    Raises
-    ------
-    InputError
-        If there are no runs, or none has one of the values of the layout.
+    makes a section of its own. A run that is there twice counts once. Raises an InputError if there are no
+    runs, or none has one of the values of the layout.
     """
     sections, notes = build_sections(runs, layout or Layout())
     if not sections:
@@ -80,7 +71,12 @@ def build_table(runs: Iterable[Summary], layout: Layout | None = None) -> Table:
 def grid(section: Section) -> Grid:
     """Return the header, and the rows in blocks that share the first of their settings."""
     names = section.layout.columns
-    titles = [", ".join(map(_column_title, names, key)) for key in section.columns]
+    titles = [
+        ", ".join(
+            f"{LETTERS.get(name, name)} = {counted(value)}" for name, value in zip(names, key, strict=True)
+        )
+        for key in section.columns
+    ]
     groups = [list(rows) for _, rows in groupby(section.rows, key=lambda row: row[0])]
     if all(len(rows) == 1 for rows in groups):
         groups = [section.rows]
@@ -90,25 +86,17 @@ def grid(section: Section) -> Grid:
 
 def legend(section: Section) -> str:
     """Say what the numbers of a section are."""
-    text = ", ".join(LEGENDS.get(name, name) for name in section.layout.values)
-    if section.layout.values == VALUES:
+    values, seeds = section.layout.values, section.seeds
+    text = ", ".join(LEGENDS.get(name, name) for name in values)
+    if values == VALUES:
         text = "Test loss and accuracy of the output"
-    seeds = _seeds(section)
-    if seeds == {1}:
-        text += "; one seed."
-    else:
-        over = f"{min(seeds)} seeds" if len(seeds) == 1 else "the seeds counted in each cell"
-        text += f": mean ± standard deviation over {over}."
-    if any(name in section.paper.get(place, {}) for place in section.cells for name in section.layout.values):
+    over = f"{min(seeds)} seeds" if len(seeds) == 1 else "the seeds counted in each cell"
+    text += "; one seed." if seeds == {1} else f": mean ± standard deviation over {over}."
+    if any(name in section.paper.get(place, {}) for place in section.cells for name in values):
         text += " In brackets: the paper's value."
     if len(section.cells) < len(section.rows) * len(section.columns):
         text += f" {MISSING}: no run."
     return text
-
-
-def _column_title(name: str, value: Any) -> str:
-    text = f"{value:,}" if isinstance(value, int) else number_text(value)
-    return f"{LETTERS.get(name, name)} = {text}"
 
 
 def _lines(section: Section, row: tuple[Any, ...]) -> list[list[str]]:
@@ -118,7 +106,7 @@ def _lines(section: Section, row: tuple[Any, ...]) -> list[list[str]]:
         [LABELS.get(name, name), *(_value_text(section, place, name) for place in places)]
         for name in section.layout.values
     ]
-    if len(_seeds(section)) > 1:
+    if len(section.seeds) > 1:
         counts = [str(section.cells[place].seeds) if place in section.cells else MISSING for place in places]
         lines.append(["seeds", *counts])
     titles = [number_text(value) for value in row]
@@ -133,10 +121,6 @@ def _value_text(section: Section, place: Place, name: str) -> str:
     text = style.format(mean) + ("" if math.isnan(deviation) else f" ± {style.format(deviation)}")
     paper = section.paper.get(place, {}).get(name)
     return text if paper is None else text + papers_style.format(factor * paper)
-
-
-def _seeds(section: Section) -> set[int]:
-    return {cell.seeds for cell in section.cells.values()}
 
 
 def _render_csv(sections: Sequence[Section]) -> str:

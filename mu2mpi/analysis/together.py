@@ -14,36 +14,24 @@ from pathlib import Path
 from mu2mpi.analysis.show import rounded_up
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.results.collection import names_of
 from mu2mpi.results.schema import Result
 
 __all__ = ["Release", "together"]
-
-MOST_NAMES = 3
 
 OWN_FILES = "Files of your own count as the same people's data, whatever they are called."
 
 
 @dataclass(frozen=True)
 class Release:
-    """What one result tells of what was sent.
-
-    Attributes
-    ----------
-    path : Path
-        The result.
-    experiment : Experiment
-        What was run.
-    privacy : PrivacyStatement
-        What is claimed of it.
-    model : bytes or None
-        A digest of x_T and w_T: messages under one noise that are not the same make another model. None if
-        nothing that was sent is in the model, as after a single round.
-    """
+    """What one result, at `path`, tells of what was sent."""
 
     path: Path
     experiment: Experiment
     privacy: PrivacyStatement
     model: bytes | None
+    """A digest of x_T and w_T: messages under one noise that are not the same make another model. None if
+    nothing that was sent is in the model, as after a single round."""
 
     @classmethod
     def of(cls, path: Path, result: Result) -> "Release":
@@ -57,37 +45,28 @@ def together(
 ) -> list[str]:
     """Say what all runs on what may be the same people's data reveal to who sees them all.
 
-    What was sent once counts once, be it that a file was copied or a run repeated with its seed.
-
-    Parameters
-    ----------
-    found : iterable of Release
-        Results, in any order.
-    rho, epsilon, delta : str, optional
-        What to call these.
-
-    Returns
-    -------
-    list of str
-        A sentence or more for each data set with several runs of which at least one adds noise.
+    What was sent once counts once, be it that a file was copied or a run repeated with its seed. There is a
+    sentence or more for each data set with several runs of which at least one adds noise.
     """
     by_people: dict[tuple[object, ...], list[Release]] = {}
     for release in found:
         by_people.setdefault(people_of(release.experiment), []).append(release)
     sentences = []
     for group in by_people.values():
-        runs = _once(group)
+        # Models that agree to the bit had the same messages.
+        runs = list({release.model or number: release for number, release in enumerate(group)}.values())
         silent = [run.path for run in runs if not run.privacy.is_noisy]
         if len(runs) == 1 or len(silent) == len(runs):
             continue
         which = f"these {len(runs)} runs on {_data(runs)}"
         if len(runs) < len(group):
             which += f" (in {len(group)} files; what was sent once counts once)"
+        unbounded = f"nothing bounds what {which} reveal together"
         if silent:
-            learns = f"nothing bounds what {which} reveal together: {_names(silent)} added no noise."
+            learns = f"{unbounded}: {names_of(silent)} added no noise."
         elif shared := _one_noise(runs):
             learns = (
-                f"nothing bounds what {which} reveal together: {_names(shared)} had the same noise, and "
+                f"{unbounded}: {names_of(shared)} had the same noise, and "
                 "their models do not show that it hid the same data: the difference of their messages may "
                 "hold no noise. Their data file was changed, or they ran on another kind of processor or "
                 "with other versions; or they had a single round, of which no model tells."
@@ -106,8 +85,7 @@ def together(
                 if total.rho is None
                 else f"as much as from one with {rho} = {rounded_up(total.rho)}; exactly, {at}."
             )
-        on_files = runs[0].experiment.on_file
-        sentences.append(f"{learns} {OWN_FILES}" if on_files else learns)
+        sentences.append(f"{learns} {OWN_FILES}" if runs[0].experiment.on_file else learns)
     return sentences
 
 
@@ -117,14 +95,7 @@ def people_of(experiment: Experiment) -> tuple[object, ...]:
     Of files of the user's nothing is certain: one may be a copy, a later version, a part or another format
     of another. Data that are made up follow from their seed, and are nobody's.
     """
-    if experiment.on_file:
-        return ("files",)
-    return (experiment.data, experiment.data_seed)
-
-
-def _once(group: Sequence[Release]) -> list[Release]:
-    """Return one release for everything that was sent; models that agree to the bit had the same messages."""
-    return list({release.model or number: release for number, release in enumerate(group)}.values())
+    return ("files",) if experiment.on_file else (experiment.data, experiment.data_seed)
 
 
 def _one_noise(runs: Sequence[Release]) -> list[Path]:
@@ -141,12 +112,4 @@ def _data(runs: Sequence[Release]) -> str:
     first = runs[0].experiment
     if first.data_seed is not None and not first.on_file:
         return f"{first.data} data with data_seed = {first.data_seed}"
-    names = dict.fromkeys(run.experiment.data for run in runs)
-    return _names(list(names))
-
-
-def _names(names: Sequence[object]) -> str:
-    *others, last = map(str, names)
-    if len(others) >= MOST_NAMES:
-        return f"{others[0]} and {len(others)} more"
-    return f"{', '.join(others)} and {last}" if others else last
+    return names_of(list(dict.fromkeys(run.experiment.data for run in runs)))

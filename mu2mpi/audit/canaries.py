@@ -1,7 +1,7 @@
 """Data sets of which every sample is one of two by a coin, as far apart as increments can be."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +25,7 @@ FAR = 400.0
 class Numbered(Source):
     """Samples that are all the same but for their labels, which are their row numbers.
 
-    Parameters
-    ----------
-    samples : int
-        Size of the training set.
-    classes : int
-        Number of classes; rows can only be read if there are as many as samples.
-    dimension : int, optional
-        Number of features, without the bias.
+    Rows can only be read if there are as many classes as samples.
     """
 
     name = "canary"
@@ -48,26 +41,16 @@ class Numbered(Source):
 
 @dataclass(frozen=True)
 class WorstCase:
-    """Settings and samples with which increments are as long, and as far apart, as the guarantee allows.
-
-    Attributes
-    ----------
-    words : str
-        What it is called.
-    clip_norm, diameter : float or None, float
-        Of the runs.
-    steps : float
-        How large they are, relative to the largest that smoothness allows, where rho is 1 or more.
-    chosen : bool
-        Whether the audit chooses the query points, and samples differ in their feature as well as their
-        class; if not they have the feature 1.
-    """
+    """Settings and samples with which increments are as long, and as far apart, as the guarantee allows."""
 
     words: str
     clip_norm: float | None
     diameter: float
     steps: float
+    """How large they are, relative to the largest that smoothness allows, where rho is 1 or more."""
     chosen: bool
+    """Whether the audit chooses the query points, and samples differ in their feature as well as their class;
+    if not they have the feature 1."""
 
     def label(self, t: int) -> int:
         """Return the class of a sample of round t that is of the first kind; the second has the other."""
@@ -108,20 +91,9 @@ that. The guarantee has to hold for any query points."""
 class Canaries:
     """Where the samples are that an audit attacks, and what machines get.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Constants of the runs.
-    case : WorstCase
-        The two kinds of samples.
-    dealing : bytes
-        32 bytes that decide which machine gets which sample, and when.
-
-    Attributes
-    ----------
-    machines, rounds : ndarray of int64, shape (canaries,)
-        Whose each is, from 0, and the round in which it is spent, from 1. Where samples are drawn again and
-        again there is one canary, and the round means nothing.
+    Of each canary, `machines` says whose it is, from 0, and `rounds` the round in which it is spent, from 1.
+    Where samples are drawn again and again there is one canary, and the round means nothing. The 32 bytes of
+    `dealing` decide which machine gets which sample, and when.
     """
 
     def __init__(self, schedule: Schedule, case: WorstCase, dealing: bytes) -> None:
@@ -130,13 +102,13 @@ class Canaries:
         count, sampling = schedule.machines, schedule.sampling
         self._source = Numbered(count * sampling.owned, count * sampling.owned)
         self._fixed: dict[range, Supply] = {}
+        # What the machines of a trusted server send in the last round goes nowhere.
+        self._last = schedule.rounds - (schedule.server == "trusted")
         dealt = machine_rows(self._source.training_samples, count, sampling.owned, dealing, range(count))
         if sampling.chance:
             self.machines, self.rounds = np.array([count - 1]), np.ones(1, np.int64)
         else:
-            # What the machines of a trusted server send in the last round goes nowhere.
-            last = schedule.rounds - (schedule.server == "trusted")
-            spent = [t for t in range(1, last + 1) if sampling.used(t) > sampling.used(t - 1)]
+            spent = [t for t in range(1, self._last + 1) if sampling.used(t) > sampling.used(t - 1)]
             self.machines = np.tile(np.arange(count), len(spent))
             self.rounds = np.repeat(np.array(spent), count)
         places = [sampling.used(t - 1) for t in self.rounds.tolist()]
@@ -149,24 +121,15 @@ class Canaries:
     def __len__(self) -> int:
         return len(self._rows)
 
-    @cached_property
+    @property
     def last_rounds(self) -> NDArray[np.int64]:
         """In whose messages, of those that are seen, each canary is at last, shape (canaries,)."""
-        if not self.schedule.estimator.lasts:
-            return self.rounds
-        return np.full_like(self.rounds, self.schedule.rounds - (self.schedule.server == "trusted"))
+        return np.full_like(self.rounds, self._last) if self.schedule.estimator.lasts else self.rounds
 
     def supply(self, hosted: range, kinds: NDArray[np.bool_], sampling: bytes = bytes(32)) -> Supply:
-        """Return what some machines get in a run.
+        """Return what some machines get in a run in which canaries are of the second kind by `kinds`.
 
-        Parameters
-        ----------
-        hosted : range
-            The machines.
-        kinds : ndarray of bool, shape (canaries,)
-            Which canaries are of the second kind.
-        sampling : bytes, optional
-            32 bytes that decide which of its samples a machine draws, where it does.
+        The 32 bytes of `sampling` decide which of its samples a machine draws, where it does.
         """
         labels, features = self._labels.copy(), np.ones((len(self._labels), 1), FEATURE_TYPE)
         labels[self._rows] ^= kinds
@@ -186,11 +149,5 @@ class Canaries:
         if self.schedule.sampling.chance:
             return make_supply(self._source, self.schedule, self._dealing, hosted, sampling_key=sampling)
         if hosted not in self._fixed:
-            read = make_supply(self._source, self.schedule, self._dealing, hosted)
-            known: dict[int, HostedSamples] = {}
-
-            def read_once(t: int) -> HostedSamples:
-                return known[t] if t in known else known.setdefault(t, read(t))
-
-            self._fixed[hosted] = read_once
+            self._fixed[hosted] = cache(make_supply(self._source, self.schedule, self._dealing, hosted))
         return self._fixed[hosted]

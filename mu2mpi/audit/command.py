@@ -41,16 +41,16 @@ def audit_servers(settings: Mapping[str, Any], trials: int, communicator: Commun
 
 
 def _allowed(settings: list[dict[str, Any]]) -> list[Experiment]:
-    """Return the experiments that there can be; raise the last error if there is none."""
+    """Return the experiments that there can be; raise the first error if there is none."""
     found: list[Experiment] = []
-    problem: InputError | None = None
+    problems: list[InputError] = []
     # What has no bound but a clipping norm has that of the audit.
     for clipped in ({}, {"clip_norm": CLIPPED.clip_norm}):
         for given in settings:
             try:
                 found.append(Experiment.make({**given, **clipped}))
             except InputError as error:
-                problem = problem or error
+                problems.append(error)
         if found:
             return found
-    raise problem or InputError("there is no server to audit")
+    raise problems[0]

@@ -1,8 +1,8 @@
 """What two sets of numbers say about the mechanism that made them: bounds, with stated confidence."""
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,7 @@ Scores = NDArray[np.float64]
 """A statistic in runs on the one data set, or on the other."""
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """An estimate, and between which values the truth lies."""
 
     estimate: float
@@ -40,11 +39,10 @@ class Interval:
 def best_statistics(noise: NDArray[np.float64], differences: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the weights of the linear statistics that best tell Gaussian populations apart.
 
-    What was seen in each run but for its mean is `noise`, shape (runs, numbers). The means of the two
-    populations of each pair differ by `differences`, shape (pairs, numbers), as is that of the weights.
-    Nothing is assumed of the noise but what runs show: noise that is too small, or shared between numbers
-    that should have their own, is found (Fisher, "The use of multiple measurements in taxonomic problems",
-    1936).
+    What was seen in each run but for its mean is `noise`, shape (runs, numbers); the means of the populations
+    of each pair differ by `differences`, of the shape of the weights, (pairs, numbers). Nothing is assumed of
+    the noise but what runs show: noise that is too small, or shared between numbers that should have their
+    own, is found (Fisher, "The use of multiple measurements in taxonomic problems", 1936).
     """
     covariance = np.cov(noise, rowvar=False)
     ridge = RIDGE * (np.trace(covariance) + np.sum(differences**2, axis=1).max())
@@ -54,11 +52,10 @@ def best_statistics(noise: NDArray[np.float64], differences: NDArray[np.float64]
 class Separations:
     """How far apart the means of statistics lie in two populations, in their standard deviations: mu.
 
-    If a statistic is normal, as one that is linear in Gaussian releases is, to tell the populations apart by
-    it is as hard as to tell N(0, 1) from N(mu, 1): the releases are not Gaussian-DP for any smaller mu.
-
-    There is a score for each run and pair of populations, and a kind: whether the run is of the second one.
-    The kinds of different pairs are independent. The estimates are `mu`, shape (pairs,).
+    By a normal statistic, such as one that is linear in Gaussian releases, populations are as hard to tell
+    apart as N(0, 1) and N(mu, 1): the releases are not Gaussian-DP for any smaller mu. There is a score for
+    each run and pair of populations, and a kind: whether the run is of the second one. The kinds of different
+    pairs are independent. The estimates are `mu`, shape (pairs,).
     """
 
     def __init__(self, scores: NDArray[np.float64], kinds: NDArray[np.bool_]) -> None:
@@ -76,15 +73,11 @@ class Separations:
         self._influence = shares * rest - self.mu * (rest**2 - 1) / 2
 
     def combined(self, weights: NDArray[np.float64], risk: float) -> list[Interval]:
-        """Return intervals of weighted sums of mu, of which each end errs with this probability.
-
-        There is a sum for each row of the weights, shape (sums, pairs).
-        """
+        """Return intervals of sums of mu, weighted by each row, of which each end errs with this risk."""
         influence = self._influence @ weights.T
         errors = influence.std(axis=0) / math.sqrt(len(influence))
-        return [
-            Interval.around(float(m), float(e), risk) for m, e in zip(weights @ self.mu, errors, strict=True)
-        ]
+        sums = zip((weights @ self.mu).tolist(), errors.tolist(), strict=True)
+        return [Interval.around(estimate, error, risk) for estimate, error in sums]
 
 
 def choose_threshold(without: Scores, with_canary: Scores, delta: float) -> float:
@@ -103,24 +96,14 @@ def choose_threshold(without: Scores, with_canary: Scores, delta: float) -> floa
     return float(thresholds[np.argmax(at_least / at_most)])
 
 
-def epsilon_bound(
-    without: NDArray[np.float64],
-    with_canary: NDArray[np.float64],
-    threshold: float,
-    delta: float,
-    risk: float,
-) -> float:
+def epsilon_bound(without: Scores, with_canary: Scores, threshold: float, delta: float, risk: float) -> float:
     """Return an epsilon that the runs exceed at this delta; 0 if there is none.
 
     (epsilon, delta)-DP allows the statistic to pass a threshold with at most probability
     e^epsilon p + delta on the one data set, if p is that on the other. Both are bounded by counting, whatever
     the distribution of the statistic. The threshold is to be chosen without a look at these runs, and `risk`
-    is the probability with which the bound errs.
-
-    References
-    ----------
-    Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial",
-    1934. Jagielski, Ullman and Oprea, "Auditing differentially private machine learning", 2020.
+    is the probability with which the bound errs (Jagielski, Ullman and Oprea, "Auditing differentially
+    private machine learning", 2020).
     """
     alarm = largest_probability(int(np.sum(without > threshold)), len(without), risk / 2)
     hit = 1 - largest_probability(int(np.sum(with_canary <= threshold)), len(with_canary), risk / 2)
@@ -128,9 +111,10 @@ def epsilon_bound(
 
 
 def largest_probability(successes: int, trials: int, risk: float) -> float:
-    """Return Clopper and Pearson's bound: more is the probability of success only at this risk.
+    """Return the p at which no more successes than these have just the probability `risk`.
 
-    It is the p at which no more successes than these have just the probability `risk`.
+    It bounds the probability of success (Clopper and Pearson, "The use of confidence or fiducial limits
+    illustrated in the case of the binomial", 1934).
     """
     if successes == trials:
         return 1.0

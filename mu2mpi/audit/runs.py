@@ -1,4 +1,4 @@
-"""Runs of the algorithm itself, and what an adversary sees of them."""
+"""Runs of the algorithm itself, what an adversary sees of them, and that layouts on ranks change no bit."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from mu2mpi.federation.machine import Machines, Supply
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import make_server
 from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.parallel import Communicator
+from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, key_words
 
-__all__ = ["play", "see", "tells_sums", "view"]
+__all__ = ["check_layouts", "play", "see", "tells_sums", "view"]
 
 
 def play(
@@ -26,27 +26,9 @@ def play(
     key: NDArray[np.uint32],
     case: WorstCase | None = None,
 ) -> NDArray[np.float64]:
-    """Take part in one run, as one of its ranks.
+    """Take part in one run, as the rank that hosts these machines, and return the output, shape (d,).
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Constants of the run.
-    hosted : range
-        The machines that this rank hosts.
-    supply : callable
-        What they get.
-    communicator : Communicator
-        The ranks.
-    key : ndarray of uint32, shape (8,)
-        Noise key.
-    case : WorstCase, optional
-        It may choose the query points.
-
-    Returns
-    -------
-    ndarray of float64, shape (d,)
-        The output.
+    The noise key is of shape (8,); a worst case may choose the query points.
     """
     is_trusted = schedule.server == "trusted"
     machines = Machines(schedule, hosted, supply, None if is_trusted else key)
@@ -60,6 +42,19 @@ def play(
     return server.iterates.output.ravel()
 
 
+def _play_case(
+    schedule: Schedule,
+    canaries: Canaries,
+    hosted: range,
+    kinds: NDArray[np.bool_],
+    rank: RecordedRank,
+    key: bytes,
+) -> NDArray[np.float64]:
+    """Take part in a run with canaries of these kinds, as `play`; all that is drawn follows from the key."""
+    supply = canaries.supply(hosted, kinds, derive_key(key, "sampling"))
+    return play(schedule, hosted, supply, rank, key_words(key), canaries.case)
+
+
 def tells_sums(schedule: Schedule) -> bool:
     """Return whether what is seen gives away noised sums: with a trusted server, if its steps are plain."""
     if not schedule.mechanism.shows_messages:
@@ -70,42 +65,24 @@ def tells_sums(schedule: Schedule) -> bool:
 
 
 def see(
-    schedule: Schedule,
-    canaries: Canaries,
-    kinds: NDArray[np.bool_],
-    keys: Sequence[bytes],
-    units: NDArray[np.float64],
+    schedule: Schedule, canaries: Canaries, kinds: NDArray[np.bool_], keys: Sequence[bytes]
 ) -> list[NDArray[np.float64]]:
     """Run the algorithm once with each noise key, every machine on a rank of its own.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Constants of the runs.
-    canaries : Canaries
-        The samples.
-    kinds : ndarray of bool, shape (runs, canaries)
-        Which canaries are of the second kind in each run.
-    keys : sequence of bytes
-        32 bytes for each run.
-    units : ndarray of float64, shape (rounds,)
-        What the messages of each round are measured in, such as the standard deviation of their noise.
-
-    Returns
-    -------
-    list of ndarray of float64, shape (runs, numbers)
-        What each rank sends, or with a trusted server receives, where iterates are taken back to the sums
-        that they were made of. Of a method that protects nothing else, the output alone.
+    Which canaries are of the second kind is of shape (runs, canaries). Of each rank an array of shape (runs,
+    numbers) is returned: what it sends, or with a trusted server receives, where iterates are taken back to
+    the sums that they were made of. Messages are measured in standard deviations of the noise that canaries
+    have to hide in, of their round. Of a method that protects nothing else, it is the output alone.
     """
-    case, hides = canaries.case, not schedule.mechanism.shows_messages
+    mechanism, hides = canaries.schedule.mechanism, not schedule.mechanism.shows_messages
+    units = np.array([mechanism.sigma_of(t) for t in range(1, schedule.rounds + 1)])
 
     def watch(rank: RecordedRank) -> NDArray[np.float64]:
         hosted, rows = range(rank.rank, rank.rank + 1), []
-        for kind, key in zip(kinds, keys, strict=True):
+        for of_run, key in zip(kinds, keys, strict=True):
             rank.sent.clear()
             rank.received.clear()
-            supply = canaries.supply(hosted, kind, derive_key(key, "sampling"))
-            output = play(schedule, hosted, supply, rank, key_words(key), case)
+            output = _play_case(schedule, canaries, hosted, of_run, rank, key)
             if hides:
                 rows.append(output if rank.rank == 0 else np.empty(0))
             else:
@@ -117,23 +94,15 @@ def see(
     if hides:
         return seen
     if schedule.server == "trusted":
-        return [
-            np.empty((len(keys), 0)),
-            *(_messages(schedule, case, of_rank, units) for of_rank in seen[1:]),
-        ]
+        sums = [_sums(schedule, canaries.case, of_rank, units) for of_rank in seen[1:]]
+        return [np.empty((len(keys), 0)), *sums]
     return [of_rank * np.repeat(schedule.resolution / units, schedule.d) for of_rank in seen]
 
 
-def _messages(
+def _sums(
     schedule: Schedule, case: WorstCase, iterates: NDArray[np.float64], units: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the sums from which a trusted server made the iterates that it sent, followed by what else came.
-
-    Parameters
-    ----------
-    iterates : ndarray of float64, shape (runs, numbers)
-        x_2, x_3, ..., x_T.
-    """
+    """Return the sums from which a trusted server made x_2, x_3, ..., x_T, followed by what else came."""
     runs, d, rounds = len(iterates), schedule.d, schedule.rounds
     stated, rest = iterates[:, : (rounds - 1) * d], iterates[:, (rounds - 1) * d :]
     w, x = np.zeros((runs, d)), np.zeros((runs, d))
@@ -163,3 +132,43 @@ def view(schedule: Schedule, seen: list[NDArray[np.float64]], machine: int) -> N
         if not known and not (is_trusted and rank in (0, machine)):
             views.append(of_rank)
     return np.hstack(views)
+
+
+def check_layouts(canaries: Canaries, kinds: NDArray[np.bool_], keys: Sequence[bytes]) -> str | None:
+    """Compare runs of which ranks host several machines with those of one machine a rank, as of `see`.
+
+    What leaves a rank of an untrusted server has to be the sum of what leaves the ranks of its machines, to
+    the bit, and what a rank without machines receives the same. Then it is a function of what was attacked,
+    and gives no more away. Returned is what differs, in words.
+    """
+    count, is_trusted = canaries.schedule.machines, canaries.schedule.server == "trusted"
+    for of_run, key in zip(kinds, keys, strict=True):
+        base = _ranks_of(canaries, of_run, key, [range(i, i + 1) for i in range(count)])
+        for parts in {1, min(2, count)}:
+            layout = [block(count, parts, part) for part in range(parts)]
+            ranks = _ranks_of(canaries, of_run, key, layout)
+            if not _equal(ranks[-1].received, base[-1].received):
+                return f"with {count} machines on {parts} ranks others are sent than with one on each"
+            for hosted, rank in zip(layout, ranks[:-1], strict=True):
+                together = zip(*(base[i].sent for i in hosted), strict=True)
+                if not (is_trusted or _equal(rank.sent, [np.sum(arrays, axis=0) for arrays in together])):
+                    return f"what leaves a rank with {len(hosted)} machines is not the sum of what they send"
+    return None
+
+
+def _ranks_of(
+    canaries: Canaries, kinds: NDArray[np.bool_], key: bytes, layout: list[range]
+) -> list[RecordedRank]:
+    """Return the ranks of a run, with what they sent and received, and one more that hosts no machine."""
+    schedule = canaries.schedule
+    hosted_by = [*layout, range(schedule.machines, schedule.machines)]
+
+    def act(rank: RecordedRank) -> RecordedRank:
+        _play_case(schedule, canaries, hosted_by[rank.rank], kinds, rank, key)
+        return rank
+
+    return on_ranks(len(hosted_by), act)
+
+
+def _equal(ones: list[NDArray[np.generic]], others: list[NDArray[np.generic]]) -> bool:
+    return len(ones) == len(others) and all(map(np.array_equal, ones, others))

@@ -49,9 +49,7 @@ def size_faults(
     """Say what is wrong with the size of the noise, or with how often some of it was used.
 
     The sums of squares of each coordinate and of each message are in units of the variance; so many chunks of
-    noise are `repeated`, and so many pairs lie in the tail. Faultless noise may be complained of with
-    probability `risk`.
-
+    noise are `repeated`, and so many pairs lie in the tail. Faultless noise errs with probability `risk`.
     Sums of n squares of normals are chi-square, whose cube root is nearly normal (Wilson and Hilferty, "The
     distribution of chi-square", 1931). A Poisson count is at most k as often as a chi-square variable of
     2 k + 2 squares exceeds twice its mean.

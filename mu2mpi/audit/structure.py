@@ -42,16 +42,13 @@ Fault = tuple[bool, str]
 
 @dataclass(frozen=True)
 class Structure:
-    """What was found of the fine structure of the noise."""
+    """What was found in the noise of so many normals, of which so many pairs lie in the tail."""
 
     normals: int
-    """How many were drawn."""
     pairs: int
-    """How many pairs of them lie in the tail."""
     log_evidence: float
-    """Logarithm of the evidence for a lattice."""
+    """For a lattice, of which there is one if the evidence is beyond the threshold."""
     threshold: float
-    """Evidence beyond which there is one."""
     strongest: str
     """The lattice that fits best, in words."""
     faults: tuple[Fault, ...] = ()
@@ -79,11 +76,9 @@ def collect_tail(message, hidden, scale, tail, count):  # type: ignore[no-untype
 
 
 def lattice_evidence(pairs: NDArray[np.float64], scale: float) -> tuple[float, str]:
-    """Return the evidence for a lattice of radii or angles in pairs of the tail.
+    """Return the logarithm of the evidence for a lattice in pairs of the tail, and the one that fits best.
 
-    The pairs, shape (2, n), all have r^2 > 30.5, in units of their standard deviation, which is `scale` in
-    units of the grid. Returned are the logarithm of the evidence, and the lattice that fits best.
-
+    The pairs, shape (2, n), are in units of their standard deviation, which is `scale` in units of the grid.
     The evidence is the mean, over all lattices that are looked for, of the likelihood of the fractional parts
     if the lattice is there over that if it is not. Its mean is 1 for ideal normals, so that it passes 1 / p
     with a probability of at most p, by Markov's inequality.

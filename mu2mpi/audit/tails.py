@@ -31,7 +31,7 @@ MESSAGES = 1000
 
 
 class _Seen(NamedTuple):
-    """What was seen of the messages of one noise key: see `collect_tail`, `add_squares` and `signatures`."""
+    """What `collect_tail`, `add_squares` and `signatures` saw of the messages of one noise key."""
 
     tail: NDArray[np.float64]
     squares: NDArray[np.float64]

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, WorstCase
 from mu2mpi.audit.finding import RISK, Attack, Finding
 from mu2mpi.audit.judge import judge
-from mu2mpi.audit.layouts import check_layouts
-from mu2mpi.audit.runs import see, tells_sums
+from mu2mpi.audit.runs import check_layouts, see, tells_sums
 from mu2mpi.audit.tails import attack_structure
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.task import task_of
@@ -46,26 +45,9 @@ TRIALS_PER_NUMBER = 2
 def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Finding:
     """Attack the algorithm of an experiment and bound its privacy from below.
 
-    The runs are divided among the ranks; what is found does not depend on how many there are.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        Its data, clipping norm and diameter are replaced by the audit's own.
-    trials : int
-        Runs with each sample of either kind.
-    communicator : Communicator
-        The ranks.
-
-    Returns
-    -------
-    Finding
-        The same on every rank.
-
-    Raises
-    ------
-    InputError
-        If the experiment leaves nothing to attack, or nobody who could.
+    The experiment's data, clipping norm and diameter are replaced by the audit's own; there are `trials` runs
+    with each sample of either kind, divided among the ranks. What is found is the same on every rank, however
+    many there are. Raises an InputError if there is nothing to attack, or nobody who could.
     """
     secret = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
     root = communicator.share(derive_key(secret, "audit", experiment.server))
@@ -79,8 +61,8 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     start_compiler()
     communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule.estimator, schedule.problem))
     attacks = [
-        _attack(schedule, case, trials, derive_key(root, "case", case.words), experiment.delta, communicator)
-        for schedule, case in zip(plans, cases, strict=True)
+        _attack(plan, case, trials, derive_key(root, "case", case.words), experiment.delta, communicator)
+        for plan, case in zip(plans, cases, strict=True)
     ]
     structure = attack_structure(experiment.server, root, trials * NORMALS_A_TRIAL, RISK, communicator)
     finding = None
@@ -133,12 +115,9 @@ def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
 def _words(experiment: Experiment, schedule: Schedule) -> str:
     """Return the method, unless it is the default, what of it is attacked, and how it draws samples."""
     default, name = type(experiment).model_fields["method"].default, experiment.chosen_method.name
-    words = [
-        *([name] if name != default else []),
-        *([] if schedule.mechanism.shows_messages else ["its output alone"]),
-        *([schedule.sampling.words] if schedule.sampling.words else []),
-    ]
-    return "".join(f"{word}, " for word in words)
+    alone = "" if schedule.mechanism.shows_messages else "its output alone"
+    words = ("" if name == default else name, alone, schedule.sampling.words)
+    return "".join(f"{word}, " for word in words if word)
 
 
 def _attack(
@@ -147,7 +126,7 @@ def _attack(
     """Run and judge one worst case; return what was found on rank 0, and None elsewhere."""
     canaries = Canaries(schedule, case, derive_key(root, "dealing"))
     keys = [derive_key(root, "noise", f"run {n}") for n in range(2 * trials)]
-    differences = _differences(schedule, canaries, derive_key(root, "difference"))
+    differences = _differences(canaries, derive_key(root, "difference"))
     with communicator.together():
         numbers = sum(of_rank.shape[1] for of_rank in differences)
         if trials < TRIALS_PER_NUMBER * numbers:
@@ -157,16 +136,14 @@ def _attack(
             )
     kinds = _kinds(len(canaries), trials, derive_key(root, "kinds"))
     mine = block(2 * trials, communicator.size, communicator.rank)
-    ours = slice(mine.start, mine.stop)
+    ours, few = slice(mine.start, mine.stop), slice(LAYOUT_RUNS)
     # With more ranks than runs, some see nothing.
-    seen = see(schedule, canaries, kinds[ours], keys[ours], _units(schedule)) if mine else []
-    everyones = communicator.gather(seen)
+    everyones = communicator.gather(see(schedule, canaries, kinds[ours], keys[ours]) if mine else [])
     if everyones is None:
         return None
     seen = [np.vstack(of_machine) for of_machine in zip(*filter(None, everyones), strict=True)]
-    found = judge(schedule, canaries, seen, kinds, differences, delta, RISK)
-    few = slice(LAYOUT_RUNS)
-    return Attack(case.words, found, check_layouts(schedule, canaries, kinds[few], keys[few]))
+    found = judge(canaries, seen, kinds, differences, delta, RISK)
+    return Attack(case.words, found, check_layouts(canaries, kinds[few], keys[few]))
 
 
 def _kinds(canaries: int, trials: int, key: bytes) -> NDArray[np.bool_]:
@@ -178,20 +155,14 @@ def _kinds(canaries: int, trials: int, key: bytes) -> NDArray[np.bool_]:
     return np.concatenate([coins, ~coins], axis=1).reshape(2 * trials, canaries)
 
 
-def _units(schedule: Schedule) -> NDArray[np.float64]:
-    """Return the standard deviations of the noise of all rounds, in which messages are measured."""
-    return np.array([schedule.mechanism.sigma_of(t) for t in range(1, schedule.rounds + 1)])
-
-
-def _differences(schedule: Schedule, canaries: Canaries, root: bytes) -> list[NDArray[np.float64]]:
+def _differences(canaries: Canaries, root: bytes) -> list[NDArray[np.float64]]:
     """Return by what each canary moves what is seen at each rank, shape (canaries, numbers)."""
+    schedule, count = canaries.schedule, len(canaries)
     noiseless = replace(schedule, mechanism=replace(schedule.mechanism, sigma=0.0))
-    count, units = len(canaries), _units(schedule)
     keys = [derive_key(root, "noise", str(n)) for n in range(DRAWS if schedule.sampling.chance else 1)]
-    none = np.zeros((len(keys), count), bool)
     one = np.repeat(np.eye(count, dtype=bool), len(keys), axis=0)
-    before = see(noiseless, canaries, none, keys, units)
-    after = see(noiseless, canaries, one, keys * count, units)
+    before = see(noiseless, canaries, np.zeros((len(keys), count), bool), keys)
+    after = see(noiseless, canaries, one, keys * count)
     return [
         b.reshape(count, len(keys), -1).mean(axis=1) - a.mean(axis=0)
         for a, b in zip(before, after, strict=True)

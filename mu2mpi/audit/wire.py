@@ -24,10 +24,7 @@ class _AbandonedError(RuntimeError):
 
 
 class Meeting:
-    """Where ranks meet: one of them acts at a time, until it waits for what the others bring.
-
-    To hand over to a certain thread is several times faster than to have all of them wake up at a barrier.
-    """
+    """Where ranks meet: one acts at a time, until it waits for the others; faster than a barrier for all."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mu2mpi.errors import InputError
-
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.results.reader import Summary
@@ -42,13 +40,12 @@ def add_runs(parser: ArgumentParser, metavar: str = "PATH") -> None:
 def read_runs(arguments: Namespace) -> "tuple[list[Summary], list[str]]":
     """Read what is at the paths of a command, warn of what is skipped, and return both."""
     from mu2mpi.analysis.groups import chosen
-    from mu2mpi.results.collection import find_summaries
+    from mu2mpi.results.collection import check_some, find_summaries
 
     found, warnings = find_summaries(arguments.paths, arguments.strict)
     for warning in warnings:
         print(f"mu2mpi: warning: skipped: {warning}", file=sys.stderr)
-    if not found:
-        raise InputError(f"no results in {', '.join(str(path) for path in arguments.paths)}")
+    check_some(found, arguments.paths)
     return chosen(found, arguments.where), warnings
 
 

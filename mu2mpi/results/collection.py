@@ -9,7 +9,9 @@ from typing import Any
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_summary
 
-__all__ = ["find_files", "find_summaries", "shown"]
+__all__ = ["check_some", "find_files", "find_summaries", "list_files", "names_of", "shown"]
+
+MOST_NAMES = 3
 
 MANY = 100
 """From so many files on, a log hears that they are being read."""
@@ -87,6 +89,30 @@ def find_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
         for file in _walk(path, warnings) if os.path.isdir(path) else [path]:
             files.setdefault(os.path.realpath(file), file)
     return list(files.values()), warnings
+
+
+def list_files(paths: Iterable[Path]) -> list[Path]:
+    """List the files that may be results, as `find_files`, but raise an InputError if it leaves any out."""
+    paths = list(paths)
+    files, unlisted = find_files(paths)
+    if unlisted:
+        raise InputError("\n".join(unlisted))
+    check_some(files, paths)
+    return files
+
+
+def check_some(found: Sequence[object], paths: Iterable[Path | str]) -> None:
+    """Raise an InputError if nothing was found at some paths."""
+    if not found:
+        raise InputError(f"no results in {', '.join(map(str, paths))}")
+
+
+def names_of(files: Sequence[object], joint: str = " and ") -> str:
+    """Return the names of files for a sentence: all of a few, or the first and how many more there are."""
+    *others, last = map(str, files)
+    if len(others) >= MOST_NAMES:
+        return f"{others[0]} and {len(others)} more"
+    return f"{', '.join(others)}{joint}{last}" if others else last
 
 
 def _walk(folder: Path, warnings: list[str]) -> list[Path]:

@@ -17,7 +17,7 @@ __all__ = ["draw", "image"]
 
 
 def draw(kind: str, runs: "Sequence[Summary]", against: str | None = None, theme: Theme = LIGHT) -> Figure:
-    """Draw a figure.
+    """Draw a figure, independent of pyplot, so that there is nothing to close.
 
     Parameters
     ----------
@@ -29,11 +29,6 @@ def draw(kind: str, runs: "Sequence[Summary]", against: str | None = None, theme
         What is on the horizontal axis, for those figures that leave a choice.
     theme : Theme, optional
         Colours for light or dark paper.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Independent of pyplot, so that there is nothing to close.
 
     Raises
     ------

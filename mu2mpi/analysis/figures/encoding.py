@@ -81,12 +81,8 @@ def encode(
     """Choose how groups of runs are told apart, in a theme.
 
     Settings in `apart` do not part groups, as an axis shows them; those in `panel` make panels, where they
-    vary; and of those in `colour`, the first that varies makes colours.
-
-    Raises
-    ------
-    InputError
-        If the runs differ in more than a figure can show.
+    vary; and of those in `colour`, the first that varies makes colours. Raises an InputError if the runs
+    differ in more than a figure can show.
     """
     names = [name for name in varying(runs) if name not in apart]
     panels = tuple(name for name in names if name in panel)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.cells import estimate
+from mu2mpi.analysis.cells import estimate, sort_key
 from mu2mpi.analysis.figures.curves import draw_means, plain_log_ticks
 from mu2mpi.analysis.figures.style import Figure, Theme, canvas, dashed, handle, with_legend
 from mu2mpi.analysis.groups import in_words, varying
@@ -65,4 +65,5 @@ def _series(runs: Sequence[Summary], names: Sequence[str], shared: Callable[[Sum
     for run in runs:
         points = series.setdefault((shared(run), *(run.row()[name] for name in names)), {})
         points.setdefault(int(run.figures["ranks"]), []).append(1e3 * seconds_per_round(run))
-    return {key: dict(sorted(points.items())) for key, points in sorted(series.items()) if len(points) > 1}
+    order = sorted(series, key=sort_key)
+    return {key: dict(sorted(series[key].items())) for key in order if len(series[key]) > 1}

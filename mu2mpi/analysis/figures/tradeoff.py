@@ -39,8 +39,10 @@ def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
         for panel, (name, _, factor) in zip(axes[0], MEASURED, strict=True):
             panel.plot(_abscissa(at, against), factor * values[name], color=theme.ink, zorder=4, **CROSS)
         crossed = True
+    deltas = ", ".join(f"{delta:g}" for delta in sorted({run.experiment.delta for run in runs}))
+    across = "privacy ρ" if against == "rho" else f"exact ε at δ = {deltas}"
     for panel, (_, label, _) in zip(axes[0], MEASURED, strict=True):
-        panel.set(xscale="log", xlabel=_axis_label(runs, against), ylabel=label)
+        panel.set(xscale="log", xlabel=f"{across}  (less private →)", ylabel=label)
         plain_log_ticks(panel.xaxis, sorted(ticks) if len(ticks) <= 8 else sorted(ticks)[:: len(ticks) // 6])
     legend = encoding.legend() + [bars_handle(theme)] * barred
     if crossed:
@@ -50,13 +52,6 @@ def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
 
 def _abscissa(run: Summary, against: str) -> float:
     return run.experiment.rho if against == "rho" else run.figures["epsilon_exact"]
-
-
-def _axis_label(runs: Sequence[Summary], against: str) -> str:
-    if against == "rho":
-        return "privacy ρ  (less private →)"
-    deltas = sorted({run.experiment.delta for run in runs})
-    return f"exact ε at δ = {', '.join(f'{delta:g}' for delta in deltas)}  (less private →)"
 
 
 def _papers_values(runs: Sequence[Summary]) -> list[tuple[Summary, dict[str, float]]]:

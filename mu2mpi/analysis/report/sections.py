@@ -15,7 +15,7 @@ from mu2mpi.analysis.figures.catalogue import FIGURES
 from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import grouped, varying
 from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
-from mu2mpi.analysis.show import TEST_SHARE, rounded_up
+from mu2mpi.analysis.show import TEST_SHARE, in_numbers
 from mu2mpi.analysis.tables import grid, legend
 from mu2mpi.analysis.together import Release, together
 from mu2mpi.config.experiment import Experiment
@@ -67,15 +67,15 @@ def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
     # Published files hold no times.
     took = "" if math.isnan(seconds) else f"; {seconds:,.0f} seconds of rounds in all"
     created = sorted(run.created for run in runs)
+    written = (
+        f"{len(runs):,} result files, written from {created[0][:16]} to {created[-1][:16]} UTC, on "
+        f"{', '.join(map(str, ranks))} MPI rank{'s' if ranks != [1] else ''}{took}."
+    )
+    where = [[name, str(facts[name])] for name in names if name in facts]
     parts = [
         table(["setting", "values", "meaning"], [settings], kind="prose"),
-        paragraph(
-            f"{len(runs):,} result files, written from {created[0][:16]} to {created[-1][:16]} UTC, on "
-            f"{', '.join(map(str, ranks))} MPI rank{'s' if ranks != [1] else ''}{took}."
-        ),
-        table(
-            ["where the last one ran", ""], [[[name, str(facts[name])] for name in names if name in facts]]
-        ),
+        paragraph(written),
+        table(["where the last one ran", ""], [where]),
     ]
     if remarks:
         parts += [paragraph(f"{len(remarks):,} files were left out:", "warn"), bullets(remarks)]
@@ -110,8 +110,7 @@ def figures(runs: Sequence[Summary]) -> str:
 def privacy(runs: Sequence[Summary], files: Sequence[Summary]) -> str:
     """Say in words what the releases reveal, to whom, and what the guarantee does not cover.
 
-    Each run is in `runs` once. Those that repeat one are in `files`, too: whether what they sent is the same,
-    their models tell.
+    Each run is in `runs` once. Files that repeat one count, too, as what they sent may not be the same.
     """
     noisy = [run for run in runs if math.isfinite(run.experiment.rho)]
     parts = []
@@ -123,14 +122,9 @@ def privacy(runs: Sequence[Summary], files: Sequence[Summary]) -> str:
     seen: dict[str, str] = {}
     for run in sorted(noisy, key=lambda run: run.experiment.server == "trusted"):
         server, mechanism = run.experiment.server, _mechanism(run)
-        title = (
-            f"{server.capitalize()} server"
-            if mechanism.shows_messages
-            else run.experiment.chosen_method.title
-        )
-        seen.setdefault(mechanism.who_sees(server), title)
-    for who, title in seen.items():
-        parts.append(paragraph(f"{title}. {who} learns at most this {GUARANTEE}"))
+        alone = "" if mechanism.shows_messages else run.experiment.chosen_method.title
+        seen.setdefault(mechanism.who_sees(server), alone or f"{server.capitalize()} server")
+    parts += [paragraph(f"{title}. {who} learns at most this {GUARANTEE}") for who, title in seen.items()]
     rows = [_claims(group.runs[0]) for group in grouped(noisy, ["server", "method", "rho", "delta"])]
     header = ["server", "ρ", "δ", "ε by the paper's lemma", "ε exactly"]
     parts.append(table(header, [rows], "What one run reveals at most; rounded up."))
@@ -144,13 +138,13 @@ def _mechanism(run: Summary) -> type[Mechanism]:
 
 
 def _claims(run: Summary) -> list[str]:
-    """Return what a run reveals at most; where there is no rho, the accountant is named."""
-    experiment, mechanism = run.experiment, _mechanism(run)
-    claims = experiment.rho, run.figures["epsilon_paper"], run.figures["epsilon_exact"]
-    rho, lemma, exactly = map(rounded_up, claims)
-    if mechanism.spends != "rho":
-        rho, lemma, exactly = "none", "–", f"{exactly} ({mechanism.name})"
-    return [number_text(experiment.server), rho, f"{experiment.delta:g}", lemma, exactly]
+    """Return what a run reveals at most."""
+    experiment, figures, mechanism = run.experiment, run.figures, _mechanism(run)
+    rho = experiment.rho if mechanism.spends == "rho" else None
+    rho_text, exactly, lemma = in_numbers(
+        rho, figures["epsilon_exact"], figures["epsilon_paper"], mechanism.name
+    )
+    return [number_text(experiment.server), rho_text, f"{experiment.delta:g}", lemma, exactly]
 
 
 def _not_covered(runs: Sequence[Summary], files: Sequence[Summary]) -> list[str]:
@@ -206,14 +200,14 @@ def repeat(runs: Sequence[Summary]) -> str:
             command = "mu2mpi run --config experiment.toml --output runs/again.h5"
         text = f"Save these lines as {name}, and run the command below, on any number of ranks.{remark}"
         return "\n".join([paragraph(text), code(sweep.strip()), code(command)])
-    shown = [code(experiment.to_toml().strip()) for experiment in experiments[:MOST_EXPERIMENTS]]
     text = (
         "The runs are no single sweep. Save the lines of each as experiment.toml, and run: "
         "mu2mpi run --config experiment.toml."
     )
     if len(experiments) > MOST_EXPERIMENTS:
-        first = f"The first {MOST_EXPERIMENTS} of {len(experiments):,} are below"
-        text += f" {first}; mu2mpi show prints those of any file."
+        text += f" The first {MOST_EXPERIMENTS} of {len(experiments):,} are below; "
+        text += "mu2mpi show prints those of any file."
+    shown = [code(experiment.to_toml().strip()) for experiment in experiments[:MOST_EXPERIMENTS]]
     return "\n".join([paragraph(text + remark), *shown])
 
 
