@@ -3,14 +3,15 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution
-from mu2mpi.privacy.guarantee import Budget, Guarantee
+from mu2mpi.privacy.guarantee import Approximate, Budget, Guarantee
 from mu2mpi.privacy.sampler import EXACT, Deviation, deviation
 
-__all__ = ["Concern", "Mechanism", "Messages", "agree"]
+__all__ = ["Concern", "Mechanism", "Messages", "Subsampled", "agree"]
 
 
 class Concern(NamedTuple):
@@ -28,18 +29,13 @@ class Messages:
     ----------
     rounds, machines, parameters : int
         T, M and d: how often what is sent, by how many, of how many coordinates.
-    clip_norm : float
-        Norm that nothing passes that one sample adds to a message; another sample moves it by twice this.
-    gradient_norm : float
-        Norm that no gradient passes.
-    touched : int
-        In how many of the messages one sample can be.
-    summed : int
-        How many terms a machine's message can be the sum of.
-    samples : int
-        How many samples each machine uses, or draws from.
-    drawn : float
-        How many of them it uses in the first round, or draws in any.
+    clip_norm, gradient_norm : float
+        Norms that nothing passes that one sample adds to a message, where another sample moves it by twice
+        this, and that no gradient passes.
+    touched, summed : int
+        In how many messages one sample can be, and how many terms a machine's message can be the sum of.
+    samples, drawn : int, float
+        How many samples each machine uses, or draws from; and how many of them in the first round, or any.
     draws : int
         Over how many machines noise is drawn as one; 1 if each draws its own.
     chance : str
@@ -70,20 +66,17 @@ class Mechanism(ABC):
 
     Attributes
     ----------
-    name : str
-        What the user calls it.
-    protects : str
-        What is protected: all that leaves the machines or the server, or less.
+    name, protects : str
+        What the user calls it; and what is protected: all that leaves the machines or the server, or less.
     spends : {"rho", "epsilon"}
         What of a budget the noise is scaled to: with the same, the rest of the budget changes nothing.
     shows_messages : bool
         Whether the guarantee holds for who sees every message, and not for who sees the output alone.
-    clip_norm, rounds, machines, parameters, samples, drawn
-        As of `Messages`.
-    sigma : float
-        Standard deviation of each coordinate of each draw of noise, for the sum over machines.
-    resolution : float
-        Spacing of the grid on which messages lie.
+    noise_words : str
+        What else the noise is in proportion to.
+    sigma, resolution : float
+        Standard deviation of each coordinate of each draw of noise, for the sum over machines, and spacing of
+        the grid on which messages lie. The other numbers are those of `Messages`.
     """
 
     kind: ClassVar[str] = "mechanisms"
@@ -91,6 +84,7 @@ class Mechanism(ABC):
     protects: ClassVar[str] = "all releases"
     spends: ClassVar[str] = "rho"
     shows_messages: ClassVar[bool] = True
+    noise_words: ClassVar[str] = ""
 
     clip_norm: float
     sigma: float
@@ -119,14 +113,9 @@ class Mechanism(ABC):
 
     @abstractmethod
     def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee | None:
-        """Return what all messages reveal, or those of the first rounds; None if these reveal nothing.
+        """Return what the messages of the first rounds reveal, by default of all; None if nothing.
 
-        Parameters
-        ----------
-        rounds : int, optional
-            How many rounds; all by default.
-        draws : int, optional
-            Over how many machines noise was drawn as one.
+        Noise was drawn as one over so many machines as `draws` says.
         """
 
     @classmethod
@@ -140,15 +129,9 @@ class Mechanism(ABC):
         """
         if not math.isfinite(sigma):
             raise InputError("so much noise leaves the range of floating-point numbers; give a larger rho")
+        norms, machines = (messages.clip_norm, messages.gradient_norm), (messages.machines, messages.summed)
         resolution = choose_resolution(
-            messages.clip_norm,
-            messages.gradient_norm,
-            sigma,
-            messages.parameters,
-            messages.machines,
-            messages.summed,
-            messages.draws,
-            smallest=smallest,
+            *norms, sigma, messages.parameters, *machines, messages.draws, smallest=smallest
         )
         return cls(sigma=sigma, resolution=resolution, **cls.sizes(messages), **own)
 
@@ -186,7 +169,7 @@ class Mechanism(ABC):
         return 1.0
 
     def deviation(self, messages: int, draws: int = 1, smallest: float = 1, largest: float = 1) -> Deviation:
-        """Return how far the noise of some messages is from exact; of them, it lies between two factors."""
+        """Return how far the noise of some messages is from exact; sigma times two factors bounds theirs."""
         if not self.is_noisy:
             return EXACT
         unit = self.sigma / self.resolution * math.sqrt(draws)
@@ -223,11 +206,6 @@ class Mechanism(ABC):
         """How it is known what is revealed, where no rho says it, and what is kept secret."""
         return ""
 
-    @property
-    def noise_words(self) -> str:
-        """What else the noise is in proportion to."""
-        return ""
-
     def concerns(self) -> list[Concern]:
         """Say what is not protected that a reader may expect to be."""
         return []
@@ -246,7 +224,44 @@ def agree(claimed: float | None, computed: float | None) -> bool:
     return math.isclose(claimed, computed, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def drawn_words(mechanism: Mechanism) -> str:
-    """Say how many samples are drawn in secret."""
-    n = mechanism.samples
-    return f"A machine draws {mechanism.drawn:.6g} of its {n:,} samples in each round, in secret."
+class Subsampled(Mechanism):
+    """The same noise in sums over random samples: no rho describes them, but an epsilon at a delta.
+
+    The name is also the `chance` of the messages. `account` says how it is known what they reveal.
+    """
+
+    spends = "epsilon"
+    account: ClassVar[str]
+
+    @classmethod
+    def accounts_for(cls, messages: Messages) -> bool:
+        """Return whether samples are drawn in this way."""
+        return messages.chance == cls.name
+
+    @classmethod
+    @abstractmethod
+    def least_sigma(cls, budget: Budget, messages: Messages) -> float:
+        """Return the noise that keeps to epsilon and delta, less the reserve for the sampler."""
+
+    @abstractmethod
+    def epsilon(self, rounds: int, delta: float) -> float:
+        """Return the epsilon of so many rounds with exact noise."""
+
+    @classmethod
+    def calibrate(cls, budget: Budget, messages: Messages) -> Self:
+        """Return the mechanism with the noise that its account asks for."""
+        return cls.of(messages, cls.least_sigma(budget, messages) if math.isfinite(budget.rho) else 0.0)
+
+    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee | None:
+        """Return the epsilons of all messages, or of the first."""
+        number = self.rounds if rounds is None else rounds
+        if number == 0:
+            return None
+        curve = partial(self.epsilon, number) if self.is_noisy else lambda delta: math.inf
+        return Approximate(curve, self.deviation(number, draws))
+
+    @property
+    def words(self) -> str:
+        """How it is known what is revealed, and what is drawn."""
+        drawn = f"{self.drawn:.6g} of its {self.samples:,} samples"
+        return f"by {self.account}. A machine draws {drawn} in each round, in secret."

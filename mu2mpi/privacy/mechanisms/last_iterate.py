@@ -74,17 +74,12 @@ def check_steps(rounds: int) -> None:
 class LastIterate(Mechanism):
     """Noise in proportion to each step's batch; the last round shows the last iterate and takes no step.
 
-    `sigma` is that for one sample of each machine, and as many times larger for a batch.
-
-    Attributes
-    ----------
-    rho : float
-        What was asked for, of the last iterate; infinite without noise.
-    growth : float
-        How large batches grow: see `growing_batches`.
+    `sigma` is that for one sample of each machine, `rho` what was asked for, and `growth` how large batches
+    grow.
     """
 
     name, protects, shows_messages = "last-iterate", "last iterate", False
+    noise_words = ", times their batch"
 
     rho: float
     growth: float
@@ -99,11 +94,6 @@ class LastIterate(Mechanism):
         """Return the mechanism with the least noise.
 
         Where C exceeds G, gradients that are rounded keep to it without being clipped.
-
-        Raises
-        ------
-        InputError
-            If there is no step, or no grid is fine enough.
         """
         T, M, d, C = messages.rounds, messages.machines, messages.parameters, messages.clip_norm
         check_steps(T)
@@ -124,14 +114,12 @@ class LastIterate(Mechanism):
 
     def least_noise(self, resolution: float) -> float:
         """Return the standard deviation of the noise of an average gradient that keeps to rho."""
-        if math.isinf(self.rho):
-            return 0.0
-        return self._largest_rho(1.0, resolution) / self.rho
+        return 0.0 if math.isinf(self.rho) else self._largest_rho(1.0, resolution) / self.rho
 
     def _largest_rho(self, noise: float, resolution: float) -> float:
         """Return the rho of the sample of which the last iterate tells most."""
-        sizes = self.batches, self.machines, self.clip_norm
-        return float(hidden_rho(*sizes, noise, resolution, self.parameters).max())
+        messages = self.batches, self.machines, self.clip_norm
+        return float(hidden_rho(*messages, noise, resolution, self.parameters).max())
 
     def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian | None:
         """Return the rho of the last iterate; rounds before the last show nothing."""
@@ -157,19 +145,14 @@ class LastIterate(Mechanism):
         growth = growth_of(self.machines, self.parameters, self.rho)
         if not agree(self.growth, growth):
             found.append(f"growth is {self.growth:.10g}, and rho asks for {growth:.10g}")
-        elif self.samples != int(self.batches.sum()):
-            found.append(f"samples is {self.samples:,}, and batches have {int(self.batches.sum()):,}")
+        elif self.samples != (samples := int(self.batches.sum())):
+            found.append(f"samples is {self.samples:,}, and batches have {samples:,}")
         return found
 
     @classmethod
     def who_sees(cls, server: str) -> str:
         """Say who it is that learns no more than is claimed."""
         return "Whoever sees the output alone, and no iterate before it,"
-
-    @property
-    def noise_words(self) -> str:
-        """What else the noise is in proportion to."""
-        return ", times their batch"
 
     def concerns(self) -> list[Concern]:
         """Say what is not protected."""
