@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self, get_type_hints
 
 from mu2mpi.errors import InputError
@@ -27,8 +27,6 @@ class PrivacyStatement:
 
     Attributes
     ----------
-    mechanism : Mechanism
-        The noise, and what it hides.
     server : str
         ``"untrusted"``: the guarantee holds for everything that leaves a machine, {q~_{t,i}};
         ``"trusted"``: for everything that leaves the server, {x_t}. But see what the mechanism protects.
@@ -43,10 +41,7 @@ class PrivacyStatement:
         ``"protocol"``; or ``"aggregate"`` if the noise of all machines was drawn as one: then this is the
         guarantee of the protocol that was simulated, and not of the messages that were sent.
     noise_recomputable : bool
-        Whether the noise follows from a seed that is written down, so that nothing is hidden from
-        whoever knows it.
-    adjacency, unit : str
-        Always ``"replace-one"``, and ``"one sample of one machine"``.
+        Whether the noise follows from a seed that is written down, which hides nothing from who knows it.
     """
 
     mechanism: Mechanism
@@ -62,21 +57,19 @@ class PrivacyStatement:
     unit: str = UNIT
 
     @classmethod
-    def of(cls, mechanism: Mechanism, delta: float, noise: str = "protocol", **others: Any) -> Self:
-        """Return the statement with its epsilons computed.
-
-        Raises
-        ------
-        InputError
-            If an account needs a library that is not installed.
-        """
-        computed: dict[str, Any] = _epsilons(_guarantee(mechanism, noise), delta)
-        return cls(mechanism=mechanism, delta=delta, noise=noise, **computed, **others)
+    def of(cls, mechanism: Mechanism, **stated: Any) -> Self:
+        """Return the statement with its epsilons computed; InputError if a library is missing for that."""
+        unknown: dict[str, Any] = dict.fromkeys(("epsilon", "epsilon_exact", "epsilon_sampler"), math.nan)
+        without = cls(mechanism=mechanism, **unknown, **stated)
+        return replace(without, **_epsilons(without.guarantee, without.delta))
 
     @property
     def guarantee(self) -> Guarantee:
         """What everything that is seen reveals at most."""
-        return _guarantee(self.mechanism, self.noise)
+        draws = self.mechanism.machines if self.noise == "aggregate" else 1
+        if (guarantee := self.mechanism.guarantee(draws=draws)) is None:
+            raise RuntimeError("a mechanism has to say what all of its messages reveal")
+        return guarantee
 
     def __getattr__(self, name: str) -> Any:
         """Return what the mechanism states: to who reads a file, both are one list."""
@@ -89,11 +82,6 @@ class PrivacyStatement:
         """The rho of all that is seen, as it was asked for, or None where none describes it."""
         return self.mechanism.stated_rho
 
-    @property
-    def is_noisy(self) -> bool:
-        """Whether there is a guarantee at all."""
-        return self.mechanism.is_noisy
-
     def attributes(self) -> dict[str, Any]:
         """Return what a file states, by name: plain texts and numbers."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "mechanism"}
@@ -102,15 +90,7 @@ class PrivacyStatement:
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Self:
-        """Return the statement that a file holds.
-
-        Raises
-        ------
-        KeyError
-            If something is not there.
-        InputError
-            If its mechanism is not known.
-        """
+        """Return the statement that a file holds; KeyError if it lacks something, InputError if it is odd."""
         kind: type[Mechanism] = find("mechanisms", str(attributes["mechanism"]))
         if attributes["protects"] != kind.protects:
             raise InputError(f"the mechanism {kind.name!r} does not protect {attributes['protects']!r}")
@@ -151,46 +131,30 @@ class PrivacyStatement:
                 "rho"
             )
 
-    def concerns(self, samples: int | None = None) -> list[Concern]:
-        """Say what is not private about a run, or would not be.
-
-        Parameters
-        ----------
-        samples : int, optional
-            Number of samples n of all machines; by default as many as the run used.
-        """
-        if not self.is_noisy:
+    def concerns(self) -> list[Concern]:
+        """Say what is not private about a run, or would not be."""
+        mechanism = self.mechanism
+        if not mechanism.is_noisy:
             return [Concern("no noise", "No noise was added: there is no privacy guarantee at all.")]
-        found = []
-        if self.noise_recomputable:
-            found.append(
-                Concern(
-                    "its seed is written down",
-                    "The noise follows from the seed, which is written down: against anyone who knows it "
-                    "there is no guarantee. Leave the seed out for data that are private.",
-                )
-            )
-        found += self.mechanism.concerns()
-        if self.noise == "aggregate":
-            found.append(
-                Concern(
-                    "noise = aggregate",
-                    "The noise of all machines is drawn as one (noise = aggregate): this is the guarantee of "
-                    "the protocol that is simulated, and not of the messages that are sent.",
-                )
-            )
-        held = self.mechanism.machines * self.mechanism.samples
-        return found + size_concerns(self.epsilon_exact, self.delta, samples or held)
+        of_seed = Concern(
+            "its seed is written down",
+            "The noise follows from the seed, which is written down: against anyone who knows it there is no "
+            "guarantee. Leave the seed out for data that are private.",
+        )
+        of_noise = Concern(
+            "noise = aggregate",
+            "The noise of all machines is drawn as one (noise = aggregate): this is the guarantee of the "
+            "protocol that is simulated, and not of the messages that are sent.",
+        )
+        return [
+            *([of_seed] if self.noise_recomputable else []),
+            *mechanism.concerns(),
+            *([of_noise] if self.noise == "aggregate" else []),
+            *size_concerns(self.epsilon_exact, self.delta, mechanism.machines * mechanism.samples),
+        ]
 
 
-def _guarantee(mechanism: Mechanism, noise: str) -> Guarantee:
-    guarantee = mechanism.guarantee(draws=mechanism.machines if noise == "aggregate" else 1)
-    if guarantee is None:
-        raise RuntimeError("a mechanism has to say what all of its messages reveal")
-    return guarantee
-
-
-def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, float]:
+def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, Any]:
     epsilon, exact = guarantee.epsilon(delta), guarantee.exact(delta)
     return {
         "epsilon": guarantee.lemma(delta),
@@ -213,20 +177,16 @@ def size_concerns(epsilon: float, delta: float, samples: int | None) -> list[Con
     """Say whether epsilon or delta is so large that it protects little; `samples` is n, if it is known."""
     found = []
     if samples is not None and delta * samples >= 1:
-        found.append(
-            Concern(
-                f"delta is not below 1/n = {1 / samples:.2g}",
-                f"delta = {delta:g} is not below 1/n for n = {samples:,} samples: to publish one of them, "
-                "chosen at random, has no larger a delta.",
-            )
+        full = (
+            f"delta = {delta:g} is not below 1/n for n = {samples:,} samples: to publish one of them, "
+            "chosen at random, has no larger a delta."
         )
+        found.append(Concern(f"delta is not below 1/n = {1 / samples:.2g}", full))
     if epsilon > LARGE_EPSILON:
         brief = f"epsilon is beyond {LARGE_EPSILON:g}"
-        found.append(
-            Concern(
-                brief,
-                f"{brief}, which protects little: what is seen may be more than e^{LARGE_EPSILON:g} = "
-                f"{math.exp(LARGE_EPSILON):,.0f} times as likely with one sample as with another.",
-            )
+        full = (
+            f"{brief}, which protects little: what is seen may be more than e^{LARGE_EPSILON:g} = "
+            f"{math.exp(LARGE_EPSILON):,.0f} times as likely with one sample as with another."
         )
+        found.append(Concern(brief, full))
     return found
