@@ -31,18 +31,26 @@ class Budget:
 
 
 class Guarantee(ABC):
-    """What is seen reveals at most this of one sample; the sum of guarantees is that of all that is seen."""
+    """What is seen reveals at most this of one sample; the sum of guarantees is that of all that is seen.
+
+    Attributes
+    ----------
+    rho : float or None
+        That of a Gaussian mechanism, if it is as private as one.
+    drawn : Deviation
+        How far the noise that is drawn is from exact.
+    """
 
     rho: float | None = None
-    """That of a Gaussian mechanism, if it is as private as one."""
+    drawn: Deviation = EXACT
 
     @abstractmethod
     def exact(self, delta: float) -> float:
-        """Return the epsilon at a delta, were the noise exact."""
+        """Return the smallest epsilon that is known to hold at a delta, were the noise exact."""
 
-    @abstractmethod
     def epsilon(self, delta: float) -> float:
         """Return the epsilon at a delta, with the noise as it is drawn."""
+        return with_sampler(self.exact, delta, self.drawn)
 
     def lemma(self, delta: float) -> float:
         """Return the epsilon that the paper's lemma gives, or where it says nothing, that of `epsilon`."""
@@ -54,15 +62,7 @@ class Guarantee(ABC):
 
 @dataclass(frozen=True)
 class Gaussian(Guarantee):
-    """As private as one Gaussian mechanism: (a, a rho^2 / 2)-RDP at every order a > 1.
-
-    Attributes
-    ----------
-    rho : float
-        Sensitivity over standard deviation; infinite without noise.
-    drawn : Deviation
-        How far the noise that is drawn is from exact.
-    """
+    """As private as one Gaussian mechanism: (a, a rho^2 / 2)-RDP at every order a > 1."""
 
     rho: float
     drawn: Deviation = EXACT
@@ -70,10 +70,6 @@ class Gaussian(Guarantee):
     def exact(self, delta: float) -> float:
         """Return the smallest epsilon that holds."""
         return epsilon_exact(self.rho, delta)
-
-    def epsilon(self, delta: float) -> float:
-        """Return that with the noise as it is drawn."""
-        return with_sampler(self.exact, delta, self.drawn)
 
     def lemma(self, delta: float) -> float:
         """Return the epsilon of Lemma 2.5."""
@@ -87,15 +83,7 @@ class Gaussian(Guarantee):
 
 @dataclass(frozen=True)
 class Approximate(Guarantee):
-    """(epsilon, delta)-private along a curve.
-
-    Attributes
-    ----------
-    exact : callable
-        Takes a delta and returns the epsilon with exact noise.
-    drawn : Deviation
-        How far the noise that is drawn is from exact.
-    """
+    """(epsilon, delta)-private along a curve that takes a delta, and returns epsilon for exact noise."""
 
     curve: Callable[[float], float]
     drawn: Deviation = EXACT
@@ -104,20 +92,10 @@ class Approximate(Guarantee):
         """Return the curve's epsilon."""
         return self.curve(delta)
 
-    def epsilon(self, delta: float) -> float:
-        """Return that with the noise as it is drawn."""
-        return with_sampler(self.exact, delta, self.drawn)
-
 
 @dataclass(frozen=True)
 class Several(Guarantee):
-    """Of several releases that no one curve describes: epsilons and deltas add up.
-
-    Attributes
-    ----------
-    parts : tuple of Guarantee
-        Each gets the same share of delta.
-    """
+    """Of releases that no one curve describes: epsilons and deltas add up, and each gets the same delta."""
 
     parts: tuple[Guarantee, ...]
 
