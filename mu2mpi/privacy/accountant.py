@@ -32,17 +32,7 @@ LARGEST_RHO = 1e8
 
 
 class Releases(NamedTuple):
-    """Some Gaussian releases of one kind.
-
-    Attributes
-    ----------
-    sensitivity : float
-        Largest norm of the change that one replaced sample makes in each of them.
-    sigma : float
-        Standard deviation of the noise in each of their coordinates.
-    number : int
-        How many there are.
-    """
+    """So many Gaussian releases with noise sigma, each changed by one sample by at most the sensitivity."""
 
     sensitivity: float
     sigma: float
@@ -51,11 +41,6 @@ class Releases(NamedTuple):
 
 def rho_of(sequence: Iterable[Releases]) -> float:
     """Return the rho of a sequence of releases, each of which may depend on those before it.
-
-    Parameters
-    ----------
-    sequence : iterable of Releases
-        In any order.
 
     Returns
     -------
@@ -75,20 +60,9 @@ def rho_of(sequence: Iterable[Releases]) -> float:
 
 
 def rho_spent(rho: float, rounds_done: int, touched: int) -> float:
-    """Return the rho of the first releases of a run whose noise has the same sigma in every round.
+    """Return what part of a run's rho its first rounds spent, with a sigma that is the same in all.
 
-    It is that of the sample of which they tell most, and grows no more once that has changed all it can.
-
-    Parameters
-    ----------
-    rho : float
-        The rho of the whole run.
-    rounds_done, touched : int
-        Rounds whose messages were sent, and how many messages one sample can be in: all T rounds, or 1.
-
-    References
-    ----------
-    Theorems 5.1 and 6.1: rho^2 is proportional to the sum of 1 / sigma_t^2 over the rounds.
+    rho^2 goes with the number of messages in which the sample is of which they tell most: `touched` at most.
     """
     return rho * math.sqrt(min(rounds_done, touched) / touched) if rounds_done else 0.0
 
@@ -99,7 +73,7 @@ def epsilon_paper(rho: float, delta: float) -> float:
     Parameters
     ----------
     rho : float
-        At least 0.
+        At least 0; infinite without noise.
     delta : float
         In (0, 1).
 
@@ -136,7 +110,7 @@ def gaussian_delta(epsilon: float, rho: float) -> float:
     Parameters
     ----------
     epsilon : float
-        At least 0.
+        At least 0; infinite without noise.
     rho : float
         At least 0.
     """
@@ -148,9 +122,6 @@ def gaussian_delta(epsilon: float, rho: float) -> float:
 def epsilon_exact(rho: float, delta: float) -> float:
     """Return the smallest epsilon at which the releases of a run are (epsilon, delta)-DP, rounded up.
 
-    The releases are an adaptive composition of Gaussian mechanisms with the sum of Delta^2 / sigma_t^2
-    equal to rho^2, which is exactly as private as one Gaussian mechanism with Delta / sigma = rho.
-
     log delta is a concave function of epsilon (delta is the convolution of two log-concave functions), so
     that Newton's method, from what the lemma gives, comes down to the solution without ever passing it.
 
@@ -159,7 +130,7 @@ def epsilon_exact(rho: float, delta: float) -> float:
     rho : float
         At least 0; infinite without noise.
     delta : float
-        In (0, 1), as small as floating-point numbers are.
+        In (0, 1).
 
     References
     ----------

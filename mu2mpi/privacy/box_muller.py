@@ -14,14 +14,7 @@ from numba import int64, uint64
 
 from mu2mpi.kernels import bits_to_float, float_to_bits, inline
 
-__all__ = [
-    "FEWEST_BITS",
-    "QUANTUM",
-    "normal_pair",
-    "split",
-    "split_word",
-    "squared_radius",
-]
+__all__ = ["FEWEST_BITS", "normal_pair", "split", "split_word", "squared_radius"]
 
 QUANTUM = 2.0**-64
 """Spacing of u = word 2^-64, which is resolved where u is close to 1, too."""
@@ -64,9 +57,8 @@ def split_word(word):  # type: ignore[no-untyped-def]
 def squared_radius(e, v):  # type: ignore[no-untyped-def]
     """Return -2 log u for u = (1 + v) 2^e, with a relative error of at most 11.2 units of 2^-53.
 
-    -2 log(1 + v) is v times the Chebyshev interpolant of degree 18, to 2^-51.2 relative: longer than what
-    follows a division, but faster than the division. Its even and odd terms are added up apart, so that
-    they do not wait for each other.
+    -2 log(1 + v) is v times the Chebyshev interpolant of degree 18, to 2^-51.2 relative, which is faster than
+    any way with a division. Even and odd terms are added up apart, so that they do not wait for each other.
     """
     z = v * v
     even = -0.05982942874122316

@@ -64,21 +64,17 @@ def fill_keystream(words, key, counter, nonce0, nonce1, nonce2):  # type: ignore
     words : ndarray of uint32, shape (16 * BLOCKS,)
         Overwritten: word w of block ``counter + b`` goes to ``words[w * BLOCKS + b]``.
     key : ndarray of uint32, shape (8,)
-        The key, as little-endian words.
     counter : uint32
         Number of the first block.
     nonce0, nonce1, nonce2 : uint32
-        The nonce, as little-endian words.
+        The nonce; like the key, as little-endian words.
 
     References
     ----------
     RFC 8439, "ChaCha20 and Poly1305 for IETF Protocols", sections 2.1 to 2.4.
     """
-    a0, b0, c0 = (
-        (uint32(C0), uint32(C1), uint32(C2), uint32(C3)),
-        (key[0], key[1], key[2], key[3]),
-        (key[4], key[5], key[6], key[7]),
-    )
+    a0 = uint32(C0), uint32(C1), uint32(C2), uint32(C3)
+    b0, c0 = (key[0], key[1], key[2], key[3]), (key[4], key[5], key[6], key[7])
     for lane in range(BLOCKS):
         d0 = uint32(counter + uint32(lane)), nonce0, nonce1, nonce2
         a, b, c, d = a0, b0, c0, d0

@@ -38,23 +38,17 @@ def choose_resolution(
 
     Parameters
     ----------
-    clip_norm : float
-        Largest norm of an increment, S or the user's C.
-    gradient_norm : float
-        Largest norm of a gradient, G.
-    sigma : float
-        Standard deviation of each draw of noise; 0 without noise.
-    d : int
-        Number of coordinates.
-    machines, terms : int
-        M, and the largest number of increments that are summed up in a message of a machine: T, if each
-        stays in all messages that follow.
+    clip_norm, gradient_norm : float
+        Largest norm of an increment, S or the user's C, and of a gradient, G.
+    sigma, smallest : float
+        Standard deviation of each draw of noise, 0 without noise, and of the smallest of any round if they
+        differ.
+    d, machines, terms : int
+        Coordinates, machines, and how many increments a message of a machine can be the sum of.
     draws : int, optional
         Machines whose noise is drawn as one.
     noisy_bits : int, optional
         Bits between the resolution and the noise, at least.
-    smallest : float, optional
-        Standard deviation of the smallest noise of any round, if it is not the same in all.
 
     Returns
     -------
@@ -68,9 +62,8 @@ def choose_resolution(
     InputError
         If no useful grid exists.
     """
-    scale, bits = min(clip_norm, gradient_norm), NOISELESS_BITS
-    if sigma > 0:
-        scale, bits = smallest or sigma, noisy_bits
+    scale = (smallest or sigma) if sigma > 0 else min(clip_norm, gradient_norm)
+    bits = noisy_bits if sigma > 0 else NOISELESS_BITS
     wanted = min(scale * 2.0**-bits, 2 * CLIPPING_SHARE * clip_norm / math.sqrt(d))
     # A message holds these increments and one draw of noise; each is rounded by at most half a unit.
     largest = machines * (terms * clip_norm + MAX_NORMAL * sigma)

@@ -18,13 +18,7 @@ from numba import int64, uint32, uint64
 from numpy.typing import NDArray
 
 from mu2mpi.kernels import aligned_zeros, float_to_bits, inline, kernel, round_to_integer, scratch
-from mu2mpi.privacy.box_muller import (
-    FEWEST_BITS,
-    normal_pair,
-    split,
-    split_word,
-    squared_radius,
-)
+from mu2mpi.privacy.box_muller import FEWEST_BITS, normal_pair, split, split_word, squared_radius
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.grid import MAX_NORMAL
 from mu2mpi.privacy.sampler import FINEST, SPREAD_BITS
@@ -68,9 +62,8 @@ CHUNK = 2 * PAIRS
 def _fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, number, t):  # type: ignore[no-untyped-def]
     """Fill a chunk's words, and turn the first half of them into squared radii.
 
-    One loop over all that may be asked of the stream, so that the keystream is compiled once: what spreads
-    the draw, if `bits` is not negative; the words; and further words while there are small ones, which is in
-    one of 8,192 chunks.
+    One loop, so that the keystream is compiled once: over what spreads the draw, if `bits` is not negative;
+    the words; and further words while there are small ones, which is in one of 8,192 chunks.
     """
     level = SPREAD if bits >= 0 else 0
     while True:
@@ -153,19 +146,9 @@ def _add_another_draw(noised, squares, words, scale):  # type: ignore[no-untyped
 
 
 def padded_zeros(shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return zeros in units of the grid twice: flat as `add_noise` takes them, and in their shape.
+    """Return zeros in units of the grid twice: flat as `add_noise` takes them, and in a model's shape.
 
-    Parameters
-    ----------
-    shape : (int, int)
-        Shape of the model.
-
-    Returns
-    -------
-    flat : ndarray of int64, shape (padded,)
-        The numbers, padded to a whole number of chunks of the noise.
-    shaped : ndarray of int64, shape `shape`
-        A view of the start of `flat`.
+    The flat ones are padded to a whole number of chunks of the noise; the others are a view of their start.
     """
     d = math.prod(shape)
     flat = aligned_zeros((-(-d // CHUNK) * CHUNK,), np.int64)
@@ -178,20 +161,16 @@ def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignor
 
     Parameters
     ----------
-    noised : ndarray of int64, shape (padded,)
-        Overwritten with the sum, in units of the grid.
-    message : ndarray of int64, shape (padded,)
-        What is to be hidden, in units of the grid; may not overlap `noised`. Both come from
-        `padded_zeros`; what is behind the first d numbers means nothing.
+    noised, message : ndarray of int64, shape (padded,)
+        The sum, which is overwritten, and what is to be hidden, in units of the grid. They come from
+        `padded_zeros` and do not overlap; what is behind the first d numbers means nothing.
     key : ndarray of uint32, shape (8,)
         The noise key.
-    who : int
-        `MACHINE`, `SERVER` or `AGGREGATE`.
+    who, t : int
+        `MACHINE`, `SERVER` or `AGGREGATE`; and the round.
     first, count : int
         The draws of machines ``first .. first + count - 1``, at least one, are added, each rounded on
         its own.
-    t : int
-        The round.
     scale : float
         Standard deviation of a coordinate of one draw, in units of the grid. Beyond `FINEST`, where the
         errors of 64-bit numbers would count beside a unit, a uniform integer is added to each number. An
@@ -227,21 +206,7 @@ def _fill_normals(out, key, who, number, t):  # type: ignore[no-untyped-def]
 
 
 def standard_normal(key: NDArray[np.uint32], who: int, number: int, t: int, d: int) -> NDArray[np.float64]:
-    """Return one draw of the stream before it is scaled and rounded.
-
-    Parameters
-    ----------
-    key : ndarray of uint32, shape (8,)
-        The noise key.
-    who, number, t : int
-        `MACHINE`, `SERVER` or `AGGREGATE`, the machine's number (else 0), and the round.
-    d : int
-        Number of coordinates.
-
-    Returns
-    -------
-    ndarray of float64, shape (d,)
-    """
+    """Return one draw of d numbers before it is scaled and rounded; `number` is that of a machine, or 0."""
     out = np.empty(-(-d // CHUNK) * CHUNK)
     _fill_normals(out, key, who, number, t)
     return out[:d]

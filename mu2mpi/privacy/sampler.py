@@ -50,7 +50,6 @@ RESERVE = 2.0**-9
 SMALL = 0.01
 """The share is of this where epsilon is smaller."""
 
-
 RAREST = 640.0
 """Of u below 2^-980 = e^-679 nothing is known, nor in any of 10^16 pairs with a probability of e^-642: where
 something that rare counts, no epsilon is stated."""
@@ -59,12 +58,7 @@ something that rare counts, no epsilon is stated."""
 class Deviation(NamedTuple):
     """How far all draws that tell of one sample are from exact ones.
 
-    Attributes
-    ----------
-    square : float
-        Sum over pairs of the mean square of tau.
-    largest : float
-        The largest tau of any cell.
+    `square` is the sum over pairs of the mean square of tau, and `largest` the largest tau of any cell.
     """
 
     square: float
@@ -88,10 +82,8 @@ def deviation(d: int, messages: int, smallest: float, largest: float) -> Deviati
 
     Parameters
     ----------
-    d : int
-        Coordinates of a message.
-    messages : int
-        How many of them tell of one sample.
+    d, messages : int
+        Coordinates of a message, and how many messages tell of one sample.
     smallest, largest : float
         Standard deviations of their noise in units of the grid lie between these.
     """
@@ -113,7 +105,7 @@ def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Devi
     delta : float
         In (0, 1).
     draws : Deviation
-        All draws that one sample can be told by.
+        Of all draws that one sample can be told by.
 
     Returns
     -------
