@@ -30,16 +30,15 @@ class Messages:
     rounds, machines, parameters : int
         T, M and d: how often what is sent, by how many, of how many coordinates.
     clip_norm, gradient_norm : float
-        Norms that nothing passes that one sample adds to a message, where another sample moves it by twice
-        this, and that no gradient passes.
+        Norms that nothing passes that one sample adds to a message, so that another moves it by twice this,
+        and that no gradient passes.
     touched, summed : int
         In how many messages one sample can be, and how many terms a machine's message can be the sum of.
     samples, drawn : int, float
         How many samples each machine uses, or draws from; and how many of them in the first round, or any.
-    draws : int
-        Over how many machines noise is drawn as one; 1 if each draws its own.
-    chance : str
-        What decides which samples are used when: nothing, or ``"poisson"`` or ``"replacement"``.
+    draws, chance : int, str
+        Over how many machines noise is drawn as one, 1 if each draws its own; and what decides which samples
+        are used when: nothing, or ``"poisson"`` or ``"replacement"``.
     is_hidden : bool
         Whether nobody sees an iterate before the last, and steps take two of them no farther apart.
     """
@@ -103,36 +102,26 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def calibrate(cls, budget: Budget, messages: Messages) -> Self:
-        """Return the mechanism with the least noise that keeps to a budget.
-
-        Raises
-        ------
-        InputError
-            If there is none; the message says what would help.
-        """
+        """Return the mechanism with the least noise that keeps to a budget; InputError says why none does."""
 
     @abstractmethod
     def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee | None:
-        """Return what the messages of the first rounds reveal, by default of all; None if nothing.
+        """Return what the messages of the first rounds reveal, by default of all; None if these are nothing.
 
-        Noise was drawn as one over so many machines as `draws` says.
+        `draws` says over how many machines noise was drawn as one.
         """
 
     @classmethod
     def of(cls, messages: Messages, sigma: float, smallest: float | None = None, **own: Any) -> Self:
         """Return the mechanism with this noise, and with a grid that suits the smallest of any round.
 
-        Raises
-        ------
-        InputError
-            If there is no such grid, or so much noise is no number.
+        InputError says that there is no such grid, or that so much noise is no number.
         """
         if not math.isfinite(sigma):
             raise InputError("so much noise leaves the range of floating-point numbers; give a larger rho")
-        norms, machines = (messages.clip_norm, messages.gradient_norm), (messages.machines, messages.summed)
-        resolution = choose_resolution(
-            *norms, sigma, messages.parameters, *machines, messages.draws, smallest=smallest
-        )
+        norms, senders = (messages.clip_norm, messages.gradient_norm), (messages.machines, messages.summed)
+        d, draws = messages.parameters, messages.draws
+        resolution = choose_resolution(*norms, sigma, d, *senders, draws, smallest=smallest)
         return cls(sigma=sigma, resolution=resolution, **cls.sizes(messages), **own)
 
     @staticmethod
@@ -169,7 +158,7 @@ class Mechanism(ABC):
         return 1.0
 
     def deviation(self, messages: int, draws: int = 1, smallest: float = 1, largest: float = 1) -> Deviation:
-        """Return how far the noise of some messages is from exact; sigma times two factors bounds theirs."""
+        """Return how far the noise of some messages is from exact, between two multiples of sigma."""
         if not self.is_noisy:
             return EXACT
         unit = self.sigma / self.resolution * math.sqrt(draws)

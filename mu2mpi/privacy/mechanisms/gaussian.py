@@ -15,21 +15,11 @@ __all__ = ["GaussianReleases"]
 @register
 @dataclass(frozen=True, kw_only=True)
 class GaussianReleases(Mechanism):
-    """The same noise in every message: sigma = 2 C sqrt(touched) / rho.
+    """The same noise in every message: sigma = 2 C sqrt(touched) / rho, as of Theorems 5.2 and 6.2.
 
     A sample is in one term, of norm at most C, and moves every sum in which that is by at most 2 C. Given the
-    messages before it, any other is the same whatever the sample is, and tells nothing of it.
-
-    Attributes
-    ----------
-    rho : float
-        What was asked for; infinite without noise.
-    touched : int
-        How many messages one sample can change: all T if it stays in what is sent, 1 with plain gradients.
-
-    References
-    ----------
-    Theorems 5.1 and 6.1; 5.2 and 6.2 for sigma, where touched = T.
+    messages before it, any other is the same whatever the sample is, and tells nothing of it. So one sample
+    changes `touched` messages: all T if it stays in what is sent, as in the theorems, else 1.
     """
 
     name = "gaussian"

@@ -1,13 +1,9 @@
 """Noise in the steps of which the last iterate alone is seen: that of later steps hides earlier samples, too.
 
 An early sample is hidden by all later noise and a late one by little, so late samples share their step with
-more others. No step has more noise than its gradients may have by themselves, C / sqrt(d) in each coordinate
-of their average: that settles how large batches need to be. What noise they then need is the least that keeps
-to rho.
-
-References
-----------
-Feldman, Koren and Talwar, "Private stochastic convex optimization: optimal rates in linear time", 2020.
+more others: Feldman, Koren and Talwar, "Private stochastic convex optimization: optimal rates in linear
+time", 2020. No step has more noise than its gradients may have by themselves, C / sqrt(d) in each coordinate
+of their average: that settles how large batches need to be. The noise is then the least that keeps to rho.
 """
 
 import math
@@ -114,7 +110,7 @@ class LastIterate(Mechanism):
 
     def least_noise(self, resolution: float) -> float:
         """Return the standard deviation of the noise of an average gradient that keeps to rho."""
-        return 0.0 if math.isinf(self.rho) else self._largest_rho(1.0, resolution) / self.rho
+        return self._largest_rho(1.0, resolution) / self.rho
 
     def _largest_rho(self, noise: float, resolution: float) -> float:
         """Return the rho of the sample of which the last iterate tells most."""
@@ -127,8 +123,7 @@ class LastIterate(Mechanism):
             return None
         if not self.is_noisy:
             return Gaussian(math.inf)
-        smallest, largest = int(self.batches.min()), int(self.batches.max())
-        drawn = self.deviation(self.rounds, draws, smallest, largest)
+        drawn = self.deviation(self.rounds, draws, int(self.batches.min()), int(self.batches.max()))
         return Gaussian(self._largest_rho(self.sigma / self.machines, self.resolution), drawn)
 
     def rho_spent(self, rounds: int) -> float:

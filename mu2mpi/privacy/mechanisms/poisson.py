@@ -24,11 +24,9 @@ nothing looks more private than it is. What T rounds add to epsilon grows with T
 ENOUGH = 1e-4
 """How much more noise is added at most, as a share, than losses that are so rounded need."""
 
-LEAST_DELTA = 1e-12
-"""Below it, what dp-accounting cuts off and its rounding errors count beside delta."""
-
-LEAST = 2.0**-4
-"""Of noise in units of C: with less, losses would be too many to be listed, and hardly anything private."""
+LEAST_DELTA, LEAST = 1e-12, 2.0**-4
+"""Below this delta, what dp-accounting cuts off and its rounding errors count beside it. With less noise, in
+units of C, losses would be too many to be listed, and hardly anything private."""
 
 DIGITS = 6
 """Of noise that is calibrated, rounded up: fewer than those in which processors and libraries differ."""
@@ -58,13 +56,10 @@ class PoissonReleases(Subsampled):
 def poisson_epsilon(C: float, probability: float, rounds: int, sigma: float, delta: float) -> float:
     """Return an epsilon of a sum in each round, of terms of norm at most C, each there with a probability.
 
-    The privacy loss of all rounds together exceeds it as delta allows; it is rounded up. Raises InputError if
-    dp-accounting, which computes it, is not installed.
-
-    References
-    ----------
-    Koskela, Jälkö and Honkela, "Computing tight differential privacy guarantees using FFT", 2020. Doroshenko
-    et al., "Connect the dots: tighter discrete approximations of privacy loss distributions", 2022.
+    The privacy loss of all rounds together exceeds it as delta allows; it is rounded up. InputError says that
+    dp-accounting, which computes it, is not installed. After Koskela, Jälkö and Honkela, "Computing tight
+    differential privacy guarantees using FFT", 2020, and Doroshenko et al., "Connect the dots: tighter
+    discrete approximations of privacy loss distributions", 2022.
     """
     return float(_poisson_losses(sigma / C, probability, rounds).get_epsilon_for_delta(delta))
 

@@ -1,10 +1,7 @@
 """Gaussian noise in sums over random samples, the same number in each, drawn with replacement.
 
-What is known is epsilon at a delta, by strong composition.
-
-References
-----------
-Lowy and Razaviyayn, "Private federated learning without a trusted server", 2023: Theorem D.2.
+What is known is epsilon at a delta, by strong composition: Lowy and Razaviyayn, "Private federated learning
+without a trusted server", 2023, Theorem D.2.
 """
 
 import math
@@ -87,16 +84,13 @@ def with_replacement_sigma(
             "rounds"
         )
     left = 1 - reserve
-    return _constant(C, samples, drawn, rounds, left * delta) / (left * epsilon)
+    # Epsilon is in inverse proportion to sigma: each follows from the other in the same way.
+    return with_replacement_epsilon(C, samples, drawn, rounds, left * epsilon, left * delta)
 
 
 def with_replacement_epsilon(
     C: float, samples: int, drawn: int, rounds: int, sigma: float, delta: float
 ) -> float:
     """Return the epsilon of which this is the sigma, as in `with_replacement_sigma`."""
-    return _constant(C, samples, drawn, rounds, delta) / sigma
-
-
-def _constant(C: float, samples: int, drawn: int, rounds: int, delta: float) -> float:
     logs = math.log(2.5 * rounds / delta) * math.log(2 / delta)
-    return 16 * C * drawn * math.sqrt(rounds * logs) / samples
+    return 16 * C * drawn * math.sqrt(rounds * logs) / samples / sigma
