@@ -9,8 +9,9 @@ __all__ = ["MAX_NORMAL", "choose_resolution", "clipping_bound"]
 MAX_NORMAL = 39.0
 """No draw of noise is larger, in standard deviations: u is at least 2^-1087 in Box and Muller's transform."""
 
-LARGEST_SUM = 2.0**62
-"""Sums of messages stay below this in units of the grid: a factor 2 below the range of int64."""
+LARGEST_SUM, LARGEST_UNITS_BITS = 2.0**62, 50
+"""In units of the grid, sums of messages stay below this, a factor 2 below the range of int64; and numbers to
+be rounded to it below 2^50, half of what `round_to_integer` takes."""
 
 FEWEST_BITS, NOISELESS_BITS = 12, 40
 """Bits between the resolution and the scale of what is sent: the noise, at least, or an increment without
@@ -18,9 +19,6 @@ noise. Each bit more than there must be lets messages show more of what the nois
 
 CLIPPING_SHARE = 0.005
 """Rounding may take this share of the norm to which increments are clipped."""
-
-LARGEST_UNITS_BITS = 50
-"""Numbers to be rounded to the grid stay below 2^50 units, half of what `round_to_integer` takes."""
 
 
 def choose_resolution(
@@ -41,14 +39,11 @@ def choose_resolution(
     clip_norm, gradient_norm : float
         Largest norm of an increment, S or the user's C, and of a gradient, G.
     sigma, smallest : float
-        Standard deviation of each draw of noise, 0 without noise, and of the smallest of any round if they
-        differ.
+        Standard deviation of each draw of noise, or 0, and of the smallest of any round if they differ.
     d, machines, terms : int
         Coordinates, machines, and how many increments a message of a machine can be the sum of.
-    draws : int, optional
-        Machines whose noise is drawn as one.
-    noisy_bits : int, optional
-        Bits between the resolution and the noise, at least.
+    draws, noisy_bits : int, optional
+        Machines whose noise is drawn as one; bits between the resolution and the noise, at least.
 
     Returns
     -------
@@ -84,13 +79,9 @@ def choose_resolution(
 def clipping_bound(clip_norm: float, resolution: float, d: int) -> float:
     """Return the norm to which increments are clipped so that they keep to `clip_norm` once rounded.
 
-    Rounding moves each of d coordinates by at most half the resolution. The last factor covers the
-    rounding errors of the norm, a sum of d squares, and of the product by which an increment is clipped.
-
-    Raises
-    ------
-    InputError
-        If the grid is too coarse for increments of this norm.
+    Rounding moves each of d coordinates by at most half the resolution. The last factor covers the rounding
+    errors of the norm, a sum of d squares, and of the product by which an increment is clipped. InputError
+    says that the grid is too coarse for increments of this norm.
     """
     bound = (clip_norm - resolution * math.sqrt(d) / 2) * (1 - max(2.0**-40, d * 2.0**-52))
     if bound < clip_norm / 2:

@@ -14,15 +14,9 @@ __all__ = ["Approximate", "Budget", "Gaussian", "Guarantee"]
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend.
+    """What a run may spend: `rho`, infinite for no noise, or the same as an epsilon at a delta.
 
-    Attributes
-    ----------
-    rho : float
-        All releases together may be as private as one Gaussian mechanism with sensitivity rho and standard
-        deviation 1; infinite for no noise.
-    epsilon, delta : float
-        The same as an epsilon at a delta, for mechanisms that no rho describes.
+    The latter are for mechanisms that are not as private as any one Gaussian mechanism.
     """
 
     rho: float
@@ -33,12 +27,8 @@ class Budget:
 class Guarantee(ABC):
     """What is seen reveals at most this of one sample; the sum of guarantees is that of all that is seen.
 
-    Attributes
-    ----------
-    rho : float or None
-        That of a Gaussian mechanism, if it is as private as one.
-    drawn : Deviation
-        How far the noise that is drawn is from exact.
+    `rho` is that of a Gaussian mechanism, if it is as private as one. `drawn` says how far the noise that is
+    drawn is from exact.
     """
 
     rho: float | None = None

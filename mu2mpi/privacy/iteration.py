@@ -2,12 +2,9 @@
 
 A sample moves the iterate in one step alone. From then on, every step adds noise of its own and takes two
 iterates no farther apart than they were, so that an early sample is hidden by the noise of all later steps.
-docs/methods.md has the proof, which holds for Gaussian differential privacy, and thus at every Renyi order.
-
-References
-----------
-Feldman, Mironov, Talwar and Thakurta, "Privacy amplification by iteration", 2018. Bok, Su and Altschuler,
-"Shifted interpolation for differential privacy", 2024: the same for Gaussian differential privacy.
+docs/methods.md has the proof, which holds for Gaussian differential privacy, and thus at every Renyi order:
+after Feldman, Mironov, Talwar and Thakurta, "Privacy amplification by iteration", 2018, and Bok, Su and
+Altschuler, "Shifted interpolation for differential privacy", 2024.
 """
 
 from functools import lru_cache
@@ -25,6 +22,9 @@ __all__ = [
     "rounding_slack",
 ]
 
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
 ARITHMETIC = 2.0**-12
 """Share of rho for errors of floating-point numbers, to which `mu2mpi.federation.landing` holds them."""
 
@@ -37,7 +37,7 @@ LARGEST_BATCH = 2.0**40
 
 
 @lru_cache(maxsize=8)
-def halving_steps(steps: int) -> NDArray[np.float64]:
+def halving_steps(steps: int) -> Array:
     """Return learning rates in units of the first, shape (N,), with which the last iterate of SGD is good.
 
     2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last of the N >= 1 steps too. It is
@@ -52,7 +52,7 @@ def halving_steps(steps: int) -> NDArray[np.float64]:
     return rates
 
 
-def growing_batches(steps: int, growth: float) -> NDArray[np.int64]:
+def growing_batches(steps: int, growth: float) -> Counts:
     """Return how many samples each machine uses in each of N steps, so that all are hidden about as well.
 
     The integers from growth * eta_t / sqrt(sum of eta_s^2 over s >= t) up, at least 1: the last batch is
@@ -63,25 +63,16 @@ def growing_batches(steps: int, growth: float) -> NDArray[np.int64]:
     return np.clip(wanted, 1.0, LARGEST_BATCH).astype(np.int64)
 
 
-def last_iterate_rho(
-    moves: NDArray[np.float64], deviations: NDArray[np.float64], slacks: NDArray[np.float64] | float = 0.0
-) -> NDArray[np.float64]:
+def last_iterate_rho(moves: Array, deviations: Array, slacks: Array | float = 0.0) -> Array:
     """Return for each step the rho of the last iterate, as it protects the samples of that step; shape (N,).
 
-    The two iterates are brought together by the noise of this step and of all that follow: what the sample
+    Another sample in a step moves the iterate by at most `moves` before noise, of which each coordinate has a
+    standard deviation of `deviations`; and a step takes two iterates by at most `slacks` farther apart than
+    exact steps do. They are brought together by the noise of this step and all that follow: what the sample
     moved in shares that go with the variance of the noise, and what rounding adds where it arises.
-
-    Parameters
-    ----------
-    moves : ndarray of float64, shape (N,)
-        How far another sample in a step moves the iterate, at most, before noise.
-    deviations : ndarray of float64, shape (N,)
-        Standard deviation of each coordinate of the noise of each step, on the iterate.
-    slacks : ndarray of float64 or float, optional
-        How much farther apart than exact steps each step can take two iterates, before its noise.
     """
 
-    def from_here_on(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def from_here_on(squares: Array) -> Array:
         return np.sqrt(np.cumsum(squares[::-1])[::-1])
 
     if not np.all(deviations > 0):
@@ -89,9 +80,7 @@ def last_iterate_rho(
     return moves / from_here_on(deviations**2) + from_here_on((slacks / deviations) ** 2)
 
 
-def rounding_slack(
-    scales: NDArray[np.float64], samples: NDArray[np.int64], resolution: float, d: int
-) -> NDArray[np.float64]:
+def rounding_slack(scales: Array, samples: Counts, resolution: float, d: int) -> Array:
     """Return how much farther apart than exact steps the grid lets each step of a run take two iterates.
 
     A step is a sum of gradients, one for each of its samples, times its scale. In each of the two, every
@@ -101,13 +90,11 @@ def rounding_slack(
     noise_before = np.append(0.0, scales[:-1])
     iterate = np.zeros(len(scales))
     iterate[-1] = LANDING * scales[-1]
-    slack: NDArray[np.float64] = resolution * np.sqrt(d) * (scales * samples + noise_before + iterate)
+    slack: Array = resolution * np.sqrt(d) * (scales * samples + noise_before + iterate)
     return slack
 
 
-def hidden_rho(
-    batches: NDArray[np.int64], machines: int, C: float, noise: float, resolution: float, d: int
-) -> NDArray[np.float64]:
+def hidden_rho(batches: Counts, machines: int, C: float, noise: float, resolution: float, d: int) -> Array:
     """Return `last_iterate_rho` of a run, with what is set aside for floating-point numbers.
 
     No gradient passes the norm C, so that another sample moves a sum of them by 2 C at most; `noise` is the
@@ -117,5 +104,5 @@ def hidden_rho(
     eta, samples = halving_steps(len(batches)), machines * batches
     scales = eta / samples
     slacks = rounding_slack(scales, samples, resolution, d)
-    rho: NDArray[np.float64] = last_iterate_rho(2 * C * scales, eta * noise, slacks)
+    rho: Array = last_iterate_rho(2 * C * scales, eta * noise, slacks)
     return rho + ARITHMETIC * float(rho.max())

@@ -1,13 +1,11 @@
 """Gaussian noise as a function of (key, who, round, coordinate): no state, the same on any rank.
 
-ChaCha20 is keyed by the noise key; its nonce holds who draws and in which round, its counter the
-coordinate. Two 64-bit words make two normals: in each chunk of 256, words i and 128 + i make normals i and
-128 + i. Whoever lacks the key cannot tell the words from random ones, and whoever holds it can recompute any
-draw anywhere, so a restarted run sends the same messages again instead of a second noisy copy of the same
-secret.
+ChaCha20 is keyed by the noise key; its nonce holds who draws and in which round, its counter the coordinate.
+Two 64-bit words make two normals: in each chunk of 256, words i and 128 + i make normals i and 128 + i.
+Whoever lacks the key cannot tell the words from random ones, and whoever holds it can recompute any draw, so
+that a restarted run sends the same messages again, and no second noisy copy of the same secret.
 
-Draws are rounded to integers. How far they are then from exact rounded normals is for
-`mu2mpi.privacy.sampler` to say, and docs/privacy.md proves it.
+How far draws, rounded to integers, are from exact ones is for `mu2mpi.privacy.sampler` to say.
 """
 
 import hashlib
@@ -87,8 +85,7 @@ def _fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who,
 def _fill_squares(squares, values, words):  # type: ignore[no-untyped-def]
     """Compute the squared radii of all pairs; return whether some words are small, and prepare for these.
 
-    In two loops: the steps for one pair wait for each other, and a processor looks only so far ahead for
-    others to work on meanwhile.
+    In two loops: steps for one pair wait for each other, and a processor looks only so far ahead for others.
     """
     most = int64(0)
     for i in range(PAIRS):

@@ -17,6 +17,14 @@ ADJACENCY = "replace-one"
 UNIT = "one sample of one machine"
 """What is replaced."""
 
+KNOWN = {
+    "server": ("untrusted", "trusted"),
+    "noise": ("protocol", "aggregate"),
+    "adjacency": (ADJACENCY,),
+    "unit": (UNIT,),
+}
+"""What a statement can say."""
+
 LARGE_EPSILON = 10.0
 """Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample."""
 
@@ -30,11 +38,10 @@ class PrivacyStatement:
     server : str
         ``"untrusted"``: the guarantee holds for everything that leaves a machine, {q~_{t,i}};
         ``"trusted"``: for everything that leaves the server, {x_t}. But see what the mechanism protects.
-    delta, epsilon, epsilon_exact : float
-        (epsilon, delta)-DP by the paper's lemma, and the smallest epsilon that holds at this delta. Where no
-        rho describes the releases, both are the one that the mechanism's account gives.
-    epsilon_sampler : float
-        What of `epsilon_exact` is due to noise that is drawn, in place of exact rounded normals.
+    delta, epsilon, epsilon_exact, epsilon_sampler : float
+        (epsilon, delta)-DP by the paper's lemma, the smallest epsilon that holds at this delta (where no rho
+        describes the releases, both are the one that the mechanism's account gives), and what of this is due
+        to noise that is drawn, in place of exact rounded normals.
     S : float
         The bound on the norm of what a sample adds, such as G + 2LD.
     noise : str
@@ -57,11 +64,11 @@ class PrivacyStatement:
     unit: str = UNIT
 
     @classmethod
-    def of(cls, mechanism: Mechanism, **stated: Any) -> Self:
+    def of(cls, mechanism: Mechanism, delta: float, **stated: Any) -> Self:
         """Return the statement with its epsilons computed; InputError if a library is missing for that."""
         unknown: dict[str, Any] = dict.fromkeys(("epsilon", "epsilon_exact", "epsilon_sampler"), math.nan)
-        without = cls(mechanism=mechanism, **unknown, **stated)
-        return replace(without, **_epsilons(without.guarantee, without.delta))
+        statement = cls(mechanism=mechanism, delta=delta, **unknown, **stated)
+        return replace(statement, **_epsilons(statement.guarantee, delta))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -100,14 +107,9 @@ class PrivacyStatement:
         """Say what is claimed that does not follow from the statement's own numbers; empty if all does."""
         mechanism = self.mechanism
         found = [
-            f"{name} is {value!r}, and there is only {' and '.join(map(repr, known))}"
-            for name, value, known in (
-                ("server", self.server, ("untrusted", "trusted")),
-                ("noise", self.noise, ("protocol", "aggregate")),
-                ("adjacency", self.adjacency, (ADJACENCY,)),
-                ("unit", self.unit, (UNIT,)),
-            )
-            if value not in known
+            f"{name} is {getattr(self, name)!r}, and there is only {' and '.join(map(repr, known))}"
+            for name, known in KNOWN.items()
+            if getattr(self, name) not in known
         ]
         if not (0 < self.delta < 1 and mechanism.clip_norm > 0 and mechanism.sigma >= 0):
             return [*found, "delta, clip_norm or sigma is out of range, so nothing can be computed"]
