@@ -17,12 +17,8 @@ ADJACENCY = "replace-one"
 UNIT = "one sample of one machine"
 """What is replaced."""
 
-KNOWN = {
-    "server": ("untrusted", "trusted"),
-    "noise": ("protocol", "aggregate"),
-    "adjacency": (ADJACENCY,),
-    "unit": (UNIT,),
-}
+KNOWN = {"server": ["untrusted", "trusted"], "noise": ["protocol", "aggregate"]}
+KNOWN |= {"adjacency": [ADJACENCY], "unit": [UNIT]}
 """What a statement can say."""
 
 LARGE_EPSILON = 10.0
@@ -91,9 +87,9 @@ class PrivacyStatement:
 
     def attributes(self) -> dict[str, Any]:
         """Return what a file states, by name: plain texts and numbers."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "mechanism"}
         rho = {} if self.rho is None else {"rho": self.rho}
-        return {**own, **rho, **self.mechanism.attributes()}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "mechanism"}
+        return own | rho | self.mechanism.attributes()
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Self:
@@ -127,10 +123,10 @@ class PrivacyStatement:
     def check_sampler(self) -> None:
         """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them."""
         if not is_negligible(self.epsilon_exact, self.guarantee.exact(self.delta), self.delta):
+            T, d = self.mechanism.rounds, self.mechanism.parameters
             raise InputError(
-                f"{self.mechanism.rounds:,} rounds of {self.mechanism.parameters:,} coordinates take more "
-                "draws of noise than are known to be as good as exact ones; give fewer rounds, or a larger "
-                "rho"
+                f"{T:,} rounds of {d:,} coordinates take more draws of noise than are known to be as good as "
+                "exact ones; give fewer rounds, or a larger rho"
             )
 
     def concerns(self) -> list[Concern]:

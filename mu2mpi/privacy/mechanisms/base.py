@@ -59,9 +59,7 @@ class Messages:
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC):
-    """Noise that is added to messages, with all that is needed to say what they reveal; plain numbers.
-
-    A subclass adds what its own account needs, and what a file states of it is its attributes.
+    """Noise that is added to messages, with all numbers that it takes to say what they reveal.
 
     Attributes
     ----------
@@ -75,7 +73,7 @@ class Mechanism(ABC):
         What else the noise is in proportion to.
     sigma, resolution : float
         Standard deviation of each coordinate of each draw of noise, for the sum over machines, and spacing of
-        the grid on which messages lie. The other numbers are those of `Messages`.
+        the grid on which messages lie. Other numbers are those of `Messages`, or what a subclass needs.
     """
 
     kind: ClassVar[str] = "mechanisms"
@@ -113,10 +111,7 @@ class Mechanism(ABC):
 
     @classmethod
     def of(cls, messages: Messages, sigma: float, smallest: float | None = None, **own: Any) -> Self:
-        """Return the mechanism with this noise, and with a grid that suits the smallest of any round.
-
-        InputError says that there is no such grid, or that so much noise is no number.
-        """
+        """Return the mechanism with this noise, and a grid for the smallest of any round; or InputError."""
         if not math.isfinite(sigma):
             raise InputError("so much noise leaves the range of floating-point numbers; give a larger rho")
         norms, senders = (messages.clip_norm, messages.gradient_norm), (messages.machines, messages.summed)
@@ -214,17 +209,15 @@ def agree(claimed: float | None, computed: float | None) -> bool:
 
 
 class Subsampled(Mechanism):
-    """The same noise in sums over random samples: no rho describes them, but an epsilon at a delta.
-
-    The name is also the `chance` of the messages. `account` says how it is known what they reveal.
-    """
+    """The same noise in sums over random samples: no rho describes them, but an epsilon at a delta."""
 
     spends = "epsilon"
     account: ClassVar[str]
+    """How it is known what they reveal."""
 
     @classmethod
     def accounts_for(cls, messages: Messages) -> bool:
-        """Return whether samples are drawn in this way."""
+        """Return whether samples are drawn in the way that the name says."""
         return messages.chance == cls.name
 
     @classmethod

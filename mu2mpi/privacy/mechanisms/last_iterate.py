@@ -70,8 +70,7 @@ def check_steps(rounds: int) -> None:
 class LastIterate(Mechanism):
     """Noise in proportion to each step's batch; the last round shows the last iterate and takes no step.
 
-    `sigma` is that for one sample of each machine, `rho` what was asked for, and `growth` how large batches
-    grow.
+    `sigma` is that for one sample of each machine, `rho` what was asked for; batches grow up to `growth`.
     """
 
     name, protects, shows_messages = "last-iterate", "last iterate", False
@@ -87,33 +86,28 @@ class LastIterate(Mechanism):
 
     @classmethod
     def calibrate(cls, budget: Budget, messages: Messages) -> Self:
-        """Return the mechanism with the least noise.
-
-        Where C exceeds G, gradients that are rounded keep to it without being clipped.
-        """
+        """Return the mechanism with the least noise."""
         T, M, d, C = messages.rounds, messages.machines, messages.parameters, messages.clip_norm
         check_steps(T)
         growth = growth_of(M, d, budget.rho)
         whole = cls(sigma=0.0, resolution=1.0, rho=budget.rho, growth=growth, **cls.sizes(messages))
         # What rounding costs follows from the grid, and the grid from about how much noise there is.
-        most = int(whole.batches.max())
-        about, G = M * most * whole.least_noise(0.0), messages.gradient_norm
+        most, G = int(whole.batches.max()), messages.gradient_norm
+        about = M * most * (whole._largest_rho(1.0, 0.0) / budget.rho)
         resolution = choose_resolution(C, G, about, d, M, most, noisy_bits=BITS)
+        # Where C exceeds G, gradients that are rounded keep to it without being clipped.
         if C > G and clipping_bound(C, resolution, d) < G * (1 + ABOVE):
             raise InputError("the grid of messages is too coarse for so many machines; use fewer")
-        return replace(whole, sigma=M * whole.least_noise(resolution), resolution=resolution)
+        sigma = M * (whole._largest_rho(1.0, resolution) / budget.rho)
+        return replace(whole, sigma=sigma, resolution=resolution)
 
     @cached_property
     def batches(self) -> NDArray[np.int64]:
         """How many samples each machine uses in each step, shape (T - 1,)."""
         return growing_batches(max(1, self.rounds - 1), self.growth)
 
-    def least_noise(self, resolution: float) -> float:
-        """Return the standard deviation of the noise of an average gradient that keeps to rho."""
-        return self._largest_rho(1.0, resolution) / self.rho
-
     def _largest_rho(self, noise: float, resolution: float) -> float:
-        """Return the rho of the sample of which the last iterate tells most."""
+        """Return the rho of the sample of which the last iterate tells most: in proportion to 1 / noise."""
         messages = self.batches, self.machines, self.clip_norm
         return float(hidden_rho(*messages, noise, resolution, self.parameters).max())
 
@@ -151,11 +145,9 @@ class LastIterate(Mechanism):
 
     def concerns(self) -> list[Concern]:
         """Say what is not protected."""
-        return [
-            Concern(
-                "of the last iterate alone",
-                "Only the last iterate is protected, which is the output. Every machine sees the iterates "
-                "before it and has to be trusted with them; whoever else sees one of them, a message or a "
-                "checkpoint may learn more.",
-            )
-        ]
+        full = (
+            "Only the last iterate is protected, which is the output. Every machine sees the iterates before "
+            "it and has to be trusted with them; whoever else sees one of them, a message or a checkpoint "
+            "may learn more."
+        )
+        return [Concern("of the last iterate alone", full)]
