@@ -34,6 +34,10 @@ def choose_resolution(
 ) -> float:
     """Return the spacing g of the grid: a power of two, no finer than it must be.
 
+    Rounding costs half a per cent of the clipping norm, or down to half of that. It is finer where that would
+    be coarse beside the noise, or beside increments without noise; and coarser where a number, or the sum of
+    all machines' messages, could otherwise leave its integers.
+
     Parameters
     ----------
     clip_norm, gradient_norm : float
@@ -44,13 +48,6 @@ def choose_resolution(
         Coordinates, machines, and how many increments a message of a machine can be the sum of.
     draws, noisy_bits : int, optional
         Machines whose noise is drawn as one; bits between the resolution and the noise, at least.
-
-    Returns
-    -------
-    float
-        Such that rounding costs half a per cent of the clipping norm, or down to half of that; finer where
-        that would be coarse beside the noise, or beside increments without noise; coarser where a number, or
-        the sum of all machines' messages, could otherwise leave its integers.
 
     Raises
     ------

@@ -143,10 +143,7 @@ def _add_another_draw(noised, squares, words, scale):  # type: ignore[no-untyped
 
 
 def padded_zeros(shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return zeros in units of the grid twice: flat as `add_noise` takes them, and in a model's shape.
-
-    The flat ones are padded to a whole number of chunks of the noise; the others are a view of their start.
-    """
+    """Return zeros, padded to whole chunks as `add_noise` takes them, and a view of the first in a shape."""
     d = math.prod(shape)
     flat = aligned_zeros((-(-d // CHUNK) * CHUNK,), np.int64)
     return flat, flat[:d].reshape(shape)

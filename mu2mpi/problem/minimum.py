@@ -40,21 +40,17 @@ def minimise_over_ball(
 ) -> Minimum:
     """Minimise a convex function over a ball about 0 by projected accelerated gradient steps.
 
-    Steps have the length 1 / l, where l is an estimate of the smoothness that grows when a step
-    contradicts it and shrinks otherwise. The momentum starts afresh when it points uphill.
+    Steps have the length 1 / l, where l is an estimate of the smoothness that grows when a step contradicts
+    it and shrinks otherwise. The momentum starts afresh when it points uphill.
 
     Parameters
     ----------
     function : callable
-        Takes a point and returns value and gradient.
+        Takes a point and returns value and gradient, whose Lipschitz constant is at most `smoothness`.
     start : ndarray of float64
         A point of the ball.
-    smoothness : float
-        Bound on the Lipschitz constant of the gradient.
-    most_passes : int
-        How often the function may be evaluated, at least once.
-    tolerance : float, optional
-        The gap that is small enough. A larger one is left only where the passes ran out.
+    most_passes, tolerance : int, float
+        It ends when the gap keeps to the tolerance, or the function was evaluated so often, at least once.
 
     Notes
     -----
