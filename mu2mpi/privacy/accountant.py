@@ -4,6 +4,7 @@ Everything here is about neighbours that differ in one sample of one machine, wh
 stands for all releases together: they are (a, a rho^2 / 2)-RDP for every order a > 1, and exactly as
 private as one Gaussian mechanism of sensitivity rho and standard deviation 1. Functions named `paper` go by
 the paper's lemma, those named `exact` by that mechanism. What they return is rounded to the private side.
+No rho or epsilon is below 0, and without noise they are infinite; a delta lies in (0, 1).
 """
 
 import math
@@ -32,17 +33,7 @@ LARGEST_RHO = 1e8
 
 
 class Releases(NamedTuple):
-    """Some Gaussian releases of one kind.
-
-    Attributes
-    ----------
-    sensitivity : float
-        Largest norm of the change that one replaced sample makes in each of them.
-    sigma : float
-        Standard deviation of the noise in each of their coordinates.
-    number : int
-        How many there are.
-    """
+    """So many Gaussian releases with noise sigma, each changed by one sample by at most the sensitivity."""
 
     sensitivity: float
     sigma: float
@@ -52,43 +43,18 @@ class Releases(NamedTuple):
 def rho_of(sequence: Iterable[Releases]) -> float:
     """Return the rho of a sequence of releases, each of which may depend on those before it.
 
-    Parameters
-    ----------
-    sequence : iterable of Releases
-        In any order.
-
-    Returns
-    -------
-    float
-        The square root of the sum of (sensitivity / sigma)^2; infinite if one has no noise.
-
-    References
-    ----------
-    Theorems 5.1 and 6.1 of the paper, with 2 S for the sensitivity and any sequence of sigma_t.
+    It is the square root of the sum of (sensitivity / sigma)^2; infinite if one has no noise. In
+    Theorems 5.1 and 6.1 of the paper the sensitivity is 2 S; they hold for any sequence of sigma_t.
     """
     return math.hypot(
-        *(
-            math.sqrt(kind.number) * kind.sensitivity / kind.sigma if kind.sigma > 0 else math.inf
-            for kind in sequence
-        )
+        *(math.sqrt(number) * moved / sigma if sigma > 0 else math.inf for moved, sigma, number in sequence)
     )
 
 
 def rho_spent(rho: float, rounds_done: int, touched: int) -> float:
-    """Return the rho of the first releases of a run whose noise has the same sigma in every round.
+    """Return what part of a run's rho its first rounds spent, with a sigma that is the same in all.
 
-    It is that of the sample of which they tell most, and grows no more once that has changed all it can.
-
-    Parameters
-    ----------
-    rho : float
-        The rho of the whole run.
-    rounds_done, touched : int
-        Rounds whose messages were sent, and how many messages one sample can be in: all T rounds, or 1.
-
-    References
-    ----------
-    Theorems 5.1 and 6.1: rho^2 is proportional to the sum of 1 / sigma_t^2 over the rounds.
+    rho^2 goes with the number of messages in which the sample is of which they tell most: `touched` at most.
     """
     return rho * math.sqrt(min(rounds_done, touched) / touched) if rounds_done else 0.0
 
@@ -96,15 +62,6 @@ def rho_spent(rho: float, rounds_done: int, touched: int) -> float:
 def epsilon_paper(rho: float, delta: float) -> float:
     """Return the epsilon that the paper's lemma gives: rho^2 / 2 + rho sqrt(2 log(1 / delta)).
 
-    Parameters
-    ----------
-    rho : float
-        At least 0.
-    delta : float
-        In (0, 1).
-
-    References
-    ----------
     Lemma 2.5 of the paper, after Mironov, "Renyi differential privacy", 2017.
     """
     return (rho * rho / 2 + rho * math.sqrt(-2 * math.log(delta))) * UP
@@ -124,22 +81,13 @@ def delta_paper(rho: float, epsilon: float) -> float:
         return 0.0
     root = epsilon / rho - rho / 2
     if root <= 0:
-        # The lemma speaks of delta < 1 alone.
-        return 1.0
+        return 1.0  # The lemma speaks of delta < 1 alone.
     root = min(root, FAR)
     return _exp_up(-root * root / 2 + 4 * UNIT * root * (root + rho))
 
 
 def gaussian_delta(epsilon: float, rho: float) -> float:
-    """Return the smallest delta at which a rho-GDP mechanism is (epsilon, delta)-DP, rounded up.
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-    rho : float
-        At least 0.
-    """
+    """Return the smallest delta at which a rho-GDP mechanism is (epsilon, delta)-DP, rounded up."""
     if rho == 0 or math.isinf(epsilon):
         return 0.0
     return 1.0 if math.isinf(rho) else _exp_up(log_delta(epsilon, rho).bound)
@@ -148,18 +96,8 @@ def gaussian_delta(epsilon: float, rho: float) -> float:
 def epsilon_exact(rho: float, delta: float) -> float:
     """Return the smallest epsilon at which the releases of a run are (epsilon, delta)-DP, rounded up.
 
-    The releases are an adaptive composition of Gaussian mechanisms with the sum of Delta^2 / sigma_t^2
-    equal to rho^2, which is exactly as private as one Gaussian mechanism with Delta / sigma = rho.
-
     log delta is a concave function of epsilon (delta is the convolution of two log-concave functions), so
     that Newton's method, from what the lemma gives, comes down to the solution without ever passing it.
-
-    Parameters
-    ----------
-    rho : float
-        At least 0; infinite without noise.
-    delta : float
-        In (0, 1), as small as floating-point numbers are.
 
     References
     ----------
@@ -187,17 +125,7 @@ def rho_exact(epsilon: float, delta: float) -> float:
     to rho), and Newton's method climbs to the solution. It starts from what the lemma gives, or from
     delta sqrt(2 pi), which is private even with epsilon = 0.
 
-    Parameters
-    ----------
-    epsilon : float
-        At least 0; infinite without noise.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        ``epsilon_exact(rho, delta)`` is no larger than `epsilon`.
+    ``epsilon_exact(rho, delta)`` is no larger than `epsilon`.
     """
     lemma = rho_paper(epsilon, delta)
     if lemma > LARGEST_RHO:

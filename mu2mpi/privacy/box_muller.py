@@ -2,11 +2,8 @@
 
 A pair has the squared radius -2 log u and a random angle. u keeps its *relative* precision however small it
 is, and 1 - u its own: on a lattice of absolute spacing the rare large radii would lie on circles that
-messages resolve. docs/privacy.md bounds how far pairs are from exact ones.
-
-References
-----------
-Box and Muller, "A note on the generation of random normal deviates", 1958.
+messages resolve. docs/privacy.md bounds how far pairs are from exact ones. The transform is that of Box and
+Muller, "A note on the generation of random normal deviates", 1958.
 """
 
 import numpy as np
@@ -14,14 +11,7 @@ from numba import int64, uint64
 
 from mu2mpi.kernels import bits_to_float, float_to_bits, inline
 
-__all__ = [
-    "FEWEST_BITS",
-    "QUANTUM",
-    "normal_pair",
-    "split",
-    "split_word",
-    "squared_radius",
-]
+__all__ = ["FEWEST_BITS", "normal_pair", "split", "split_word", "squared_radius"]
 
 QUANTUM = 2.0**-64
 """Spacing of u = word 2^-64, which is resolved where u is close to 1, too."""
@@ -65,28 +55,18 @@ def squared_radius(e, v):  # type: ignore[no-untyped-def]
     """Return -2 log u for u = (1 + v) 2^e, with a relative error of at most 11.2 units of 2^-53.
 
     -2 log(1 + v) is v times the Chebyshev interpolant of degree 18, to 2^-51.2 relative: longer than what
-    follows a division, but faster than the division. Its even and odd terms are added up apart, so that
-    they do not wait for each other.
+    follows a division, but faster. Even and odd terms are added up apart, so that none waits for the other.
     """
     z = v * v
-    even = -0.05982942874122316
-    odd = 0.13212754548583402
-    even = even * z - 0.14184024181418356
-    odd = odd * z + 0.12678532454372102
-    even = even * z - 0.129467537653424
-    odd = odd * z + 0.1420484408414138
-    even = even * z - 0.1541469564801179
-    odd = odd * z + 0.16675621220086662
-    even = even * z - 0.1818057317036328
-    odd = odd * z + 0.1999950971999177
-    even = even * z - 0.22222248541023526
-    odd = odd * z + 0.2500001450658876
-    even = even * z - 0.2857142834715619
-    odd = odd * z + 0.3333333310978924
-    even = even * z - 0.39999999999818636
-    odd = odd * z + 0.5000000000153912
-    even = even * z - 0.6666666666667435
-    odd = odd * z + 0.999999999999969
+    even, odd = -0.05982942874122316, 0.13212754548583402
+    even, odd = even * z - 0.14184024181418356, odd * z + 0.12678532454372102
+    even, odd = even * z - 0.129467537653424, odd * z + 0.1420484408414138
+    even, odd = even * z - 0.1541469564801179, odd * z + 0.16675621220086662
+    even, odd = even * z - 0.1818057317036328, odd * z + 0.1999950971999177
+    even, odd = even * z - 0.22222248541023526, odd * z + 0.2500001450658876
+    even, odd = even * z - 0.2857142834715619, odd * z + 0.3333333310978924
+    even, odd = even * z - 0.39999999999818636, odd * z + 0.5000000000153912
+    even, odd = even * z - 0.6666666666667435, odd * z + 0.999999999999969
     even = even * z - 2.0
     return e * MINUS_2_LOG_2 + v * (odd * v + even)
 

@@ -13,7 +13,7 @@ from mu2mpi.kernels import inline
 __all__ = ["BLOCKS", "fill_keystream"]
 
 BLOCKS = 32
-"""Blocks computed by one call of `fill_keystream`; each yields sixteen words of 32 bits."""
+"""Blocks, of sixteen words of 32 bits each, that one call of `fill_keystream` computes."""
 
 # "expand 32-byte k", RFC 8439, section 2.3.
 C0, C1, C2, C3 = 0x61707865, 0x3320646E, 0x79622D32, 0x6B206574
@@ -57,28 +57,19 @@ def _double_round(a, b, c, d):  # type: ignore[no-untyped-def]
 
 @inline
 def fill_keystream(words, key, counter, nonce0, nonce1, nonce2):  # type: ignore[no-untyped-def]
-    """Compute `BLOCKS` consecutive blocks of the keystream.
+    """Compute `BLOCKS` consecutive blocks of the keystream, as of RFC 8439, sections 2.1 to 2.4.
 
     Parameters
     ----------
     words : ndarray of uint32, shape (16 * BLOCKS,)
         Overwritten: word w of block ``counter + b`` goes to ``words[w * BLOCKS + b]``.
     key : ndarray of uint32, shape (8,)
-        The key, as little-endian words.
-    counter : uint32
-        Number of the first block.
-    nonce0, nonce1, nonce2 : uint32
-        The nonce, as little-endian words.
-
-    References
-    ----------
-    RFC 8439, "ChaCha20 and Poly1305 for IETF Protocols", sections 2.1 to 2.4.
+        Little-endian words, as are those of the nonce.
+    counter, nonce0, nonce1, nonce2 : uint32
+        Number of the first block, and the nonce.
     """
-    a0, b0, c0 = (
-        (uint32(C0), uint32(C1), uint32(C2), uint32(C3)),
-        (key[0], key[1], key[2], key[3]),
-        (key[4], key[5], key[6], key[7]),
-    )
+    a0 = uint32(C0), uint32(C1), uint32(C2), uint32(C3)
+    b0, c0 = (key[0], key[1], key[2], key[3]), (key[4], key[5], key[6], key[7])
     for lane in range(BLOCKS):
         d0 = uint32(counter + uint32(lane)), nonce0, nonce1, nonce2
         a, b, c, d = a0, b0, c0, d0

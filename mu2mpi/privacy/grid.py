@@ -9,8 +9,9 @@ __all__ = ["MAX_NORMAL", "choose_resolution", "clipping_bound"]
 MAX_NORMAL = 39.0
 """No draw of noise is larger, in standard deviations: u is at least 2^-1087 in Box and Muller's transform."""
 
-LARGEST_SUM = 2.0**62
-"""Sums of messages stay below this in units of the grid: a factor 2 below the range of int64."""
+LARGEST_SUM, LARGEST_UNITS_BITS = 2.0**62, 50
+"""In units of the grid, sums of messages stay below this, a factor 2 below the range of int64; and numbers to
+be rounded to it below 2^50, half of what `round_to_integer` takes."""
 
 FEWEST_BITS, NOISELESS_BITS = 12, 40
 """Bits between the resolution and the scale of what is sent: the noise, at least, or an increment without
@@ -18,9 +19,6 @@ noise. Each bit more than there must be lets messages show more of what the nois
 
 CLIPPING_SHARE = 0.005
 """Rounding may take this share of the norm to which increments are clipped."""
-
-LARGEST_UNITS_BITS = 50
-"""Numbers to be rounded to the grid stay below 2^50 units, half of what `round_to_integer` takes."""
 
 
 def choose_resolution(
@@ -36,41 +34,28 @@ def choose_resolution(
 ) -> float:
     """Return the spacing g of the grid: a power of two, no finer than it must be.
 
+    Rounding costs half a per cent of the clipping norm, or down to half of that. It is finer where that would
+    be coarse beside the noise, or beside increments without noise; and coarser where a number, or the sum of
+    all machines' messages, could otherwise leave its integers.
+
     Parameters
     ----------
-    clip_norm : float
-        Largest norm of an increment, S or the user's C.
-    gradient_norm : float
-        Largest norm of a gradient, G.
-    sigma : float
-        Standard deviation of each draw of noise; 0 without noise.
-    d : int
-        Number of coordinates.
-    machines, terms : int
-        M, and the largest number of increments that are summed up in a message of a machine: T, if each
-        stays in all messages that follow.
-    draws : int, optional
-        Machines whose noise is drawn as one.
-    noisy_bits : int, optional
-        Bits between the resolution and the noise, at least.
-    smallest : float, optional
-        Standard deviation of the smallest noise of any round, if it is not the same in all.
-
-    Returns
-    -------
-    float
-        Such that rounding costs half a per cent of the clipping norm, or down to half of that; finer where
-        that would be coarse beside the noise, or beside increments without noise; coarser where a number, or
-        the sum of all machines' messages, could otherwise leave its integers.
+    clip_norm, gradient_norm : float
+        Largest norm of an increment, S or the user's C, and of a gradient, G.
+    sigma, smallest : float
+        Standard deviation of each draw of noise, or 0, and of the smallest of any round if they differ.
+    d, machines, terms : int
+        Coordinates, machines, and how many increments a message of a machine can be the sum of.
+    draws, noisy_bits : int, optional
+        Machines whose noise is drawn as one; bits between the resolution and the noise, at least.
 
     Raises
     ------
     InputError
         If no useful grid exists.
     """
-    scale, bits = min(clip_norm, gradient_norm), NOISELESS_BITS
-    if sigma > 0:
-        scale, bits = smallest or sigma, noisy_bits
+    scale = (smallest or sigma) if sigma > 0 else min(clip_norm, gradient_norm)
+    bits = noisy_bits if sigma > 0 else NOISELESS_BITS
     wanted = min(scale * 2.0**-bits, 2 * CLIPPING_SHARE * clip_norm / math.sqrt(d))
     # A message holds these increments and one draw of noise; each is rounded by at most half a unit.
     largest = machines * (terms * clip_norm + MAX_NORMAL * sigma)
@@ -91,13 +76,9 @@ def choose_resolution(
 def clipping_bound(clip_norm: float, resolution: float, d: int) -> float:
     """Return the norm to which increments are clipped so that they keep to `clip_norm` once rounded.
 
-    Rounding moves each of d coordinates by at most half the resolution. The last factor covers the
-    rounding errors of the norm, a sum of d squares, and of the product by which an increment is clipped.
-
-    Raises
-    ------
-    InputError
-        If the grid is too coarse for increments of this norm.
+    Rounding moves each of d coordinates by at most half the resolution. The last factor covers the rounding
+    errors of the norm, a sum of d squares, and of the product by which an increment is clipped. InputError
+    says that the grid is too coarse for increments of this norm.
     """
     bound = (clip_norm - resolution * math.sqrt(d) / 2) * (1 - max(2.0**-40, d * 2.0**-52))
     if bound < clip_norm / 2:

@@ -14,15 +14,9 @@ __all__ = ["Approximate", "Budget", "Gaussian", "Guarantee"]
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend.
+    """What a run may spend: `rho`, infinite for no noise, or the same as an epsilon at a delta.
 
-    Attributes
-    ----------
-    rho : float
-        All releases together may be as private as one Gaussian mechanism with sensitivity rho and standard
-        deviation 1; infinite for no noise.
-    epsilon, delta : float
-        The same as an epsilon at a delta, for mechanisms that no rho describes.
+    The latter are for mechanisms that are not as private as any one Gaussian mechanism.
     """
 
     rho: float
@@ -31,18 +25,22 @@ class Budget:
 
 
 class Guarantee(ABC):
-    """What is seen reveals at most this of one sample; the sum of guarantees is that of all that is seen."""
+    """What is seen reveals at most this of one sample; the sum of guarantees is that of all that is seen.
+
+    `rho` is that of a Gaussian mechanism, if it is as private as one. `drawn` says how far the noise that is
+    drawn is from exact.
+    """
 
     rho: float | None = None
-    """That of a Gaussian mechanism, if it is as private as one."""
+    drawn: Deviation = EXACT
 
     @abstractmethod
     def exact(self, delta: float) -> float:
-        """Return the epsilon at a delta, were the noise exact."""
+        """Return the smallest epsilon that is known to hold at a delta, were the noise exact."""
 
-    @abstractmethod
     def epsilon(self, delta: float) -> float:
         """Return the epsilon at a delta, with the noise as it is drawn."""
+        return with_sampler(self.exact, delta, self.drawn)
 
     def lemma(self, delta: float) -> float:
         """Return the epsilon that the paper's lemma gives, or where it says nothing, that of `epsilon`."""
@@ -54,15 +52,7 @@ class Guarantee(ABC):
 
 @dataclass(frozen=True)
 class Gaussian(Guarantee):
-    """As private as one Gaussian mechanism: (a, a rho^2 / 2)-RDP at every order a > 1.
-
-    Attributes
-    ----------
-    rho : float
-        Sensitivity over standard deviation; infinite without noise.
-    drawn : Deviation
-        How far the noise that is drawn is from exact.
-    """
+    """As private as one Gaussian mechanism: (a, a rho^2 / 2)-RDP at every order a > 1."""
 
     rho: float
     drawn: Deviation = EXACT
@@ -70,10 +60,6 @@ class Gaussian(Guarantee):
     def exact(self, delta: float) -> float:
         """Return the smallest epsilon that holds."""
         return epsilon_exact(self.rho, delta)
-
-    def epsilon(self, delta: float) -> float:
-        """Return that with the noise as it is drawn."""
-        return with_sampler(self.exact, delta, self.drawn)
 
     def lemma(self, delta: float) -> float:
         """Return the epsilon of Lemma 2.5."""
@@ -87,15 +73,7 @@ class Gaussian(Guarantee):
 
 @dataclass(frozen=True)
 class Approximate(Guarantee):
-    """(epsilon, delta)-private along a curve.
-
-    Attributes
-    ----------
-    exact : callable
-        Takes a delta and returns the epsilon with exact noise.
-    drawn : Deviation
-        How far the noise that is drawn is from exact.
-    """
+    """(epsilon, delta)-private along a curve that takes a delta, and returns epsilon for exact noise."""
 
     curve: Callable[[float], float]
     drawn: Deviation = EXACT
@@ -104,20 +82,10 @@ class Approximate(Guarantee):
         """Return the curve's epsilon."""
         return self.curve(delta)
 
-    def epsilon(self, delta: float) -> float:
-        """Return that with the noise as it is drawn."""
-        return with_sampler(self.exact, delta, self.drawn)
-
 
 @dataclass(frozen=True)
 class Several(Guarantee):
-    """Of several releases that no one curve describes: epsilons and deltas add up.
-
-    Attributes
-    ----------
-    parts : tuple of Guarantee
-        Each gets the same share of delta.
-    """
+    """Of releases that no one curve describes: epsilons and deltas add up, and each gets the same delta."""
 
     parts: tuple[Guarantee, ...]
 

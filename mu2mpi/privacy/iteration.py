@@ -2,12 +2,9 @@
 
 A sample moves the iterate in one step alone. From then on, every step adds noise of its own and takes two
 iterates no farther apart than they were, so that an early sample is hidden by the noise of all later steps.
-docs/methods.md has the proof, which holds for Gaussian differential privacy, and thus at every Renyi order.
-
-References
-----------
-Feldman, Mironov, Talwar and Thakurta, "Privacy amplification by iteration", 2018. Bok, Su and Altschuler,
-"Shifted interpolation for differential privacy", 2024: the same for Gaussian differential privacy.
+docs/methods.md has the proof, which holds for Gaussian differential privacy, and thus at every Renyi order:
+after Feldman, Mironov, Talwar and Thakurta, "Privacy amplification by iteration", 2018, and Bok, Su and
+Altschuler, "Shifted interpolation for differential privacy", 2024.
 """
 
 from functools import lru_cache
@@ -25,37 +22,11 @@ __all__ = [
     "rounding_slack",
 ]
 
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
 ARITHMETIC = 2.0**-12
-"""Share of rho for errors of floating-point numbers, to which mu2mpi.methods.arithmetic holds them."""
-
-
-@lru_cache(maxsize=8)
-def halving_steps(steps: int) -> NDArray[np.float64]:
-    """Return learning rates in units of the first: 1 for half of the steps, 1/2 for a quarter, and so on.
-
-    With them the last of N iterates of SGD is as good as the average of all, up to a constant.
-
-    Parameters
-    ----------
-    steps : int
-        N, at least 1.
-
-    Returns
-    -------
-    ndarray of float64, shape (N,)
-        2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last step too.
-
-    References
-    ----------
-    Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal", 2019.
-    """
-    # After the last halving ceil(N / 2^i) stays 1, which is the last step.
-    left = -(-steps >> np.arange((steps - 1).bit_length() + 1))
-    lengths = np.append(left[:-1] - left[1:], 1)
-    rates = np.repeat(0.5 ** np.arange(len(lengths)), lengths)
-    rates.flags.writeable = False
-    return rates
-
+"""Share of rho for errors of floating-point numbers, to which `mu2mpi.federation.landing` holds them."""
 
 LANDING = 2**12
 """Spacing of the grid on which the last step is taken, in units of that of its sum. The iterate can be so far
@@ -65,51 +36,43 @@ LARGEST_BATCH = 2.0**40
 """Growth beyond all data sets ends here."""
 
 
-def growing_batches(steps: int, growth: float) -> NDArray[np.int64]:
-    """Return how many samples each machine uses in each step, so that all are hidden about as well.
+@lru_cache(maxsize=8)
+def halving_steps(steps: int) -> Array:
+    """Return learning rates in units of the first, shape (N,), with which the last iterate of SGD is good.
 
-    Parameters
-    ----------
-    steps : int
-        N, at least 1.
-    growth : float
-        The last batch, before it is rounded up: others are smaller by what the noise of all steps from
-        theirs on hides better than that of the last hides its own.
+    2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last of the N >= 1 steps too. It is
+    then as good as the average of all, up to a constant: Jain, Nagaraj and Netrapalli, "Making the last
+    iterate of SGD information theoretically optimal", 2019.
+    """
+    # After the last halving ceil(N / 2^i) stays 1, which is the last step.
+    left = -(-steps >> np.arange((steps - 1).bit_length() + 1))
+    lengths = np.append(left[:-1] - left[1:], 1)
+    rates = np.repeat(0.5 ** np.arange(len(lengths)), lengths)
+    rates.flags.writeable = False
+    return rates
 
-    Returns
-    -------
-    ndarray of int64, shape (N,)
-        The integers from growth * eta_t / sqrt(sum of eta_s^2 over s >= t) up, and at least 1.
+
+def growing_batches(steps: int, growth: float) -> Counts:
+    """Return how many samples each machine uses in each of N steps, so that all are hidden about as well.
+
+    The integers from growth * eta_t / sqrt(sum of eta_s^2 over s >= t) up, at least 1: the last batch is
+    about `growth`, and others are smaller by what the noise of all steps from theirs on hides better.
     """
     eta = halving_steps(steps)
     wanted = np.ceil(growth * last_iterate_rho(eta, eta))
     return np.clip(wanted, 1.0, LARGEST_BATCH).astype(np.int64)
 
 
-def last_iterate_rho(
-    moves: NDArray[np.float64], deviations: NDArray[np.float64], slacks: NDArray[np.float64] | float = 0.0
-) -> NDArray[np.float64]:
-    """Return for each step the rho of the last iterate, as it protects the samples of that step.
+def last_iterate_rho(moves: Array, deviations: Array, slacks: Array | float = 0.0) -> Array:
+    """Return for each step the rho of the last iterate, as it protects the samples of that step; shape (N,).
 
-    The two iterates are brought together by the noise of this step and of all that follow: what the sample
+    Another sample in a step moves the iterate by at most `moves` before noise, of which each coordinate has a
+    standard deviation of `deviations`; and a step takes two iterates by at most `slacks` farther apart than
+    exact steps do. They are brought together by the noise of this step and all that follow: what the sample
     moved in shares that go with the variance of the noise, and what rounding adds where it arises.
-
-    Parameters
-    ----------
-    moves : ndarray of float64, shape (N,)
-        How far another sample in a step moves the iterate, at most, before noise.
-    deviations : ndarray of float64, shape (N,)
-        Standard deviation of each coordinate of the noise of each step, on the iterate.
-    slacks : ndarray of float64 or float, optional
-        How much farther apart than exact steps each step can take two iterates, before its noise.
-
-    Returns
-    -------
-    ndarray of float64, shape (N,)
-        Infinite where there is no noise.
     """
 
-    def from_here_on(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def from_here_on(squares: Array) -> Array:
         return np.sqrt(np.cumsum(squares[::-1])[::-1])
 
     if not np.all(deviations > 0):
@@ -117,62 +80,29 @@ def last_iterate_rho(
     return moves / from_here_on(deviations**2) + from_here_on((slacks / deviations) ** 2)
 
 
-def rounding_slack(
-    scales: NDArray[np.float64], samples: NDArray[np.int64], resolution: float, d: int
-) -> NDArray[np.float64]:
+def rounding_slack(scales: Array, samples: Counts, resolution: float, d: int) -> Array:
     """Return how much farther apart than exact steps the grid lets each step of a run take two iterates.
 
-    In each of the two, every coordinate of a gradient and of a draw of noise is rounded by at most half the
-    resolution. The iterate before the last step is rounded to the coarser grid on which that step is taken.
-
-    Parameters
-    ----------
-    scales : ndarray of float64, shape (N,)
-        By what a sum of gradients is multiplied to make a step.
-    samples : ndarray of int64, shape (N,)
-        How many gradients are summed up in each step.
-    resolution : float
-        Spacing of the grid.
-    d : int
-        Number of coordinates.
-
-    Returns
-    -------
-    ndarray of float64, shape (N,)
-        In the same unit as `scales` times the resolution.
+    A step is a sum of gradients, one for each of its samples, times its scale. In each of the two, every
+    coordinate of a gradient and of a draw of noise is rounded by at most half the resolution, and the iterate
+    before the last step to the coarser grid on which that step is taken.
     """
     noise_before = np.append(0.0, scales[:-1])
     iterate = np.zeros(len(scales))
     iterate[-1] = LANDING * scales[-1]
-    slack: NDArray[np.float64] = resolution * np.sqrt(d) * (scales * samples + noise_before + iterate)
+    slack: Array = resolution * np.sqrt(d) * (scales * samples + noise_before + iterate)
     return slack
 
 
-def hidden_rho(
-    batches: NDArray[np.int64], machines: int, C: float, noise: float, resolution: float, d: int
-) -> NDArray[np.float64]:
-    """Return for each step of a run the rho of the last iterate, as it protects the samples of that step.
+def hidden_rho(batches: Counts, machines: int, C: float, noise: float, resolution: float, d: int) -> Array:
+    """Return `last_iterate_rho` of a run, with what is set aside for floating-point numbers.
 
-    Parameters
-    ----------
-    batches : ndarray of int64, shape (N,)
-        How many samples each machine uses in each step.
-    machines, d : int
-        M and the number of coordinates.
-    C : float
-        Norm that no gradient passes: another sample moves the sum by 2 C at most.
-    noise : float
-        Standard deviation of each coordinate of the noise of an average gradient.
-    resolution : float
-        Spacing of the grid; 0 if nothing is rounded.
-
-    Returns
-    -------
-    ndarray of float64, shape (N,)
-        All in inverse proportion to `noise`, with what is set aside for floating-point numbers.
+    No gradient passes the norm C, so that another sample moves a sum of them by 2 C at most; `noise` is the
+    standard deviation of each coordinate of the noise of an average gradient, to which all is in inverse
+    proportion. Nothing is rounded if the resolution is 0.
     """
     eta, samples = halving_steps(len(batches)), machines * batches
     scales = eta / samples
     slacks = rounding_slack(scales, samples, resolution, d)
-    rho: NDArray[np.float64] = last_iterate_rho(2 * C * scales, eta * noise, slacks)
+    rho: Array = last_iterate_rho(2 * C * scales, eta * noise, slacks)
     return rho + ARITHMETIC * float(rho.max())

@@ -1,13 +1,11 @@
 """Gaussian noise as a function of (key, who, round, coordinate): no state, the same on any rank.
 
-ChaCha20 is keyed by the noise key; its nonce holds who draws and in which round, its counter the
-coordinate. Two 64-bit words make two normals: in each chunk of 256, words i and 128 + i make normals i and
-128 + i. Whoever lacks the key cannot tell the words from random ones, and whoever holds it can recompute any
-draw anywhere, so a restarted run sends the same messages again instead of a second noisy copy of the same
-secret.
+ChaCha20 is keyed by the noise key; its nonce holds who draws and in which round, its counter the coordinate.
+Two 64-bit words make two normals: in each chunk of 256, words i and 128 + i make normals i and 128 + i.
+Whoever lacks the key cannot tell the words from random ones, and whoever holds it can recompute any draw, so
+that a restarted run sends the same messages again, and no second noisy copy of the same secret.
 
-Draws are rounded to integers. How far they are then from exact rounded normals is for
-`mu2mpi.privacy.sampler` to say, and docs/privacy.md proves it.
+How far draws, rounded to integers, are from exact ones is for `mu2mpi.privacy.sampler` to say.
 """
 
 import hashlib
@@ -18,13 +16,7 @@ from numba import int64, uint32, uint64
 from numpy.typing import NDArray
 
 from mu2mpi.kernels import aligned_zeros, float_to_bits, inline, kernel, round_to_integer, scratch
-from mu2mpi.privacy.box_muller import (
-    FEWEST_BITS,
-    normal_pair,
-    split,
-    split_word,
-    squared_radius,
-)
+from mu2mpi.privacy.box_muller import FEWEST_BITS, normal_pair, split, split_word, squared_radius
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.grid import MAX_NORMAL
 from mu2mpi.privacy.sampler import FINEST, SPREAD_BITS
@@ -68,9 +60,8 @@ CHUNK = 2 * PAIRS
 def _fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, number, t):  # type: ignore[no-untyped-def]
     """Fill a chunk's words, and turn the first half of them into squared radii.
 
-    One loop over all that may be asked of the stream, so that the keystream is compiled once: what spreads
-    the draw, if `bits` is not negative; the words; and further words while there are small ones, which is in
-    one of 8,192 chunks.
+    One loop, so that the keystream is compiled once: over what spreads the draw, if `bits` is not negative;
+    the words; and further words while there are small ones, which is in one of 8,192 chunks.
     """
     level = SPREAD if bits >= 0 else 0
     while True:
@@ -94,8 +85,7 @@ def _fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who,
 def _fill_squares(squares, values, words):  # type: ignore[no-untyped-def]
     """Compute the squared radii of all pairs; return whether some words are small, and prepare for these.
 
-    In two loops: the steps for one pair wait for each other, and a processor looks only so far ahead for
-    others to work on meanwhile.
+    In two loops: steps for one pair wait for each other, and a processor looks only so far ahead for others.
     """
     most = int64(0)
     for i in range(PAIRS):
@@ -153,20 +143,7 @@ def _add_another_draw(noised, squares, words, scale):  # type: ignore[no-untyped
 
 
 def padded_zeros(shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return zeros in units of the grid twice: flat as `add_noise` takes them, and in their shape.
-
-    Parameters
-    ----------
-    shape : (int, int)
-        Shape of the model.
-
-    Returns
-    -------
-    flat : ndarray of int64, shape (padded,)
-        The numbers, padded to a whole number of chunks of the noise.
-    shaped : ndarray of int64, shape `shape`
-        A view of the start of `flat`.
-    """
+    """Return zeros, padded to whole chunks as `add_noise` takes them, and a view of the first in a shape."""
     d = math.prod(shape)
     flat = aligned_zeros((-(-d // CHUNK) * CHUNK,), np.int64)
     return flat, flat[:d].reshape(shape)
@@ -178,20 +155,16 @@ def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignor
 
     Parameters
     ----------
-    noised : ndarray of int64, shape (padded,)
-        Overwritten with the sum, in units of the grid.
-    message : ndarray of int64, shape (padded,)
-        What is to be hidden, in units of the grid; may not overlap `noised`. Both come from
-        `padded_zeros`; what is behind the first d numbers means nothing.
+    noised, message : ndarray of int64, shape (padded,)
+        The sum, which is overwritten, and what is to be hidden, in units of the grid. They come from
+        `padded_zeros` and do not overlap; what is behind the first d numbers means nothing.
     key : ndarray of uint32, shape (8,)
         The noise key.
-    who : int
-        `MACHINE`, `SERVER` or `AGGREGATE`.
+    who, t : int
+        `MACHINE`, `SERVER` or `AGGREGATE`; and the round.
     first, count : int
         The draws of machines ``first .. first + count - 1``, at least one, are added, each rounded on
         its own.
-    t : int
-        The round.
     scale : float
         Standard deviation of a coordinate of one draw, in units of the grid. Beyond `FINEST`, where the
         errors of 64-bit numbers would count beside a unit, a uniform integer is added to each number. An
@@ -227,21 +200,7 @@ def _fill_normals(out, key, who, number, t):  # type: ignore[no-untyped-def]
 
 
 def standard_normal(key: NDArray[np.uint32], who: int, number: int, t: int, d: int) -> NDArray[np.float64]:
-    """Return one draw of the stream before it is scaled and rounded.
-
-    Parameters
-    ----------
-    key : ndarray of uint32, shape (8,)
-        The noise key.
-    who, number, t : int
-        `MACHINE`, `SERVER` or `AGGREGATE`, the machine's number (else 0), and the round.
-    d : int
-        Number of coordinates.
-
-    Returns
-    -------
-    ndarray of float64, shape (d,)
-    """
+    """Return one draw of d numbers before it is scaled and rounded; `number` is that of a machine, or 0."""
     out = np.empty(-(-d // CHUNK) * CHUNK)
     _fill_normals(out, key, who, number, t)
     return out[:d]

@@ -3,12 +3,8 @@
 Let P be the probability of a cell of the grid for an exact pair of rounded normals, and Q that for a pair as
 it is drawn. docs/privacy.md shows |Q / P - 1| <= tau for every cell, with a bound on the mean square of tau.
 Over n pairs, log Q / P then adds up to more than some xi only with a probability that Bernstein's inequality
-bounds. So the releases are as private as those with exact noise, but for 2 xi of epsilon and a share of
-delta. What holds for exact noise may be known in any way: by Gaussian DP, by sampling or by iteration.
-
-References
-----------
-Boucheron, Lugosi and Massart, "Concentration inequalities", 2013: Theorem 2.10 (Bernstein).
+bounds (Boucheron, Lugosi and Massart, "Concentration inequalities", 2013: Theorem 2.10). So the releases are
+as private as those with exact noise, but for 2 xi of epsilon and a share of delta.
 """
 
 import math
@@ -32,24 +28,16 @@ standard deviations. In units of 2^-53: 5.6 for the radius before its root is ro
 which has 53 bits, 3.2 for sine and cosine, 1 for each of two products, and 0.4 for the angle, which has 53
 bits, too; and some to spare."""
 
-FINEST = 2.0**21
-"""Draws with more than so many units of the grid in a standard deviation are spread."""
-
-SPREAD_BITS = 9
-"""Over 2^-9 of a standard deviation, or down to half of that: a power of two, in units of the grid."""
-
-COARSEST = 2.0**12
-"""The bound is for at least so many units of the grid in a standard deviation."""
+COARSEST, FINEST, SPREAD_BITS = 2.0**12, 2.0**21, 9
+"""The bound is for at least so many units of the grid in a standard deviation. Draws with more than `FINEST`
+are spread over 2^-9 of a standard deviation, or down to half of that: a power of two units of the grid."""
 
 SHARE = 2.0**-11
 """Of delta that is left to draws that are less likely than all that the bound is about."""
 
-RESERVE = 2.0**-9
-"""Share of an epsilon and a delta to be kept to that is left to the sampler; no run may need more."""
-
-SMALL = 0.01
-"""The share is of this where epsilon is smaller."""
-
+RESERVE, SMALL = 2.0**-9, 0.01
+"""Share of an epsilon and a delta to be kept to that is left to the sampler; no run may need more. It is a
+share of `SMALL` where epsilon is smaller."""
 
 RAREST = 640.0
 """Of u below 2^-980 = e^-679 nothing is known, nor in any of 10^16 pairs with a probability of e^-642: where
@@ -59,12 +47,7 @@ something that rare counts, no epsilon is stated."""
 class Deviation(NamedTuple):
     """How far all draws that tell of one sample are from exact ones.
 
-    Attributes
-    ----------
-    square : float
-        Sum over pairs of the mean square of tau.
-    largest : float
-        The largest tau of any cell.
+    `square` is the sum over pairs of the mean square of tau, and `largest` the largest tau of any cell.
     """
 
     square: float
@@ -84,16 +67,9 @@ EXACT = Deviation(0.0, 0.0)
 
 
 def deviation(d: int, messages: int, smallest: float, largest: float) -> Deviation:
-    """Return how far the noise of some messages is from exact.
+    """Return how far the noise is from exact of so many messages of d coordinates that tell of one sample.
 
-    Parameters
-    ----------
-    d : int
-        Coordinates of a message.
-    messages : int
-        How many of them tell of one sample.
-    smallest, largest : float
-        Standard deviations of their noise in units of the grid lie between these.
+    Standard deviations of their noise, in units of the grid, lie between the smallest and the largest.
     """
     if smallest < COARSEST:
         return Deviation(math.inf, math.inf)
@@ -106,19 +82,8 @@ def deviation(d: int, messages: int, smallest: float, largest: float) -> Deviati
 def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Deviation) -> float:
     """Return the epsilon at delta of releases whose noise is drawn as it is.
 
-    Parameters
-    ----------
-    epsilon_at : callable
-        Takes a delta, and returns the epsilon of the releases with exact noise.
-    delta : float
-        In (0, 1).
-    draws : Deviation
-        All draws that one sample can be told by.
-
-    Returns
-    -------
-    float
-        Infinite if the deviation, or epsilon with exact noise, is too large to say anything.
+    `epsilon_at` takes a delta, and returns the epsilon of the releases with exact noise. What is returned is
+    infinite if this, or the deviation, is too large to say anything.
 
     Notes
     -----

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, Self, get_type_hints
 
@@ -18,6 +18,10 @@ ADJACENCY = "replace-one"
 UNIT = "one sample of one machine"
 """What is replaced."""
 
+KNOWN = {"server": ["untrusted", "trusted"], "noise": ["protocol", "aggregate"]}
+KNOWN |= {"adjacency": [ADJACENCY], "unit": [UNIT]}
+"""What a statement can say."""
+
 LARGE_EPSILON = 10.0
 """Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample."""
 
@@ -32,26 +36,20 @@ class PrivacyStatement:
 
     Attributes
     ----------
-    mechanism : Mechanism
-        The noise, and what it hides.
     server : str
         ``"untrusted"``: the guarantee holds for everything that leaves a machine, {q~_{t,i}};
         ``"trusted"``: for everything that leaves the server, {x_t}. But see what the mechanism protects.
-    delta, epsilon, epsilon_exact : float
-        (epsilon, delta)-DP by the paper's lemma, and the smallest epsilon that holds at this delta. Where no
-        rho describes the releases, both are the one that the mechanism's account gives.
-    epsilon_sampler : float
-        What of `epsilon_exact` is due to noise that is drawn, in place of exact rounded normals.
+    delta, epsilon, epsilon_exact, epsilon_sampler : float
+        (epsilon, delta)-DP by the paper's lemma, the smallest epsilon that holds at this delta (where no rho
+        describes the releases, both are the one that the mechanism's account gives), and what of this is due
+        to noise that is drawn, in place of exact rounded normals.
     S : float
         The bound on the norm of what a sample adds, such as G + 2LD.
     noise : str
         ``"protocol"``; or ``"aggregate"`` if the noise of all machines was drawn as one: then this is the
         guarantee of the protocol that was simulated, and not of the messages that were sent.
     noise_recomputable : bool
-        Whether the noise follows from a seed that is written down, so that nothing is hidden from
-        whoever knows it.
-    adjacency, unit : str
-        Always ``"replace-one"``, and ``"one sample of one machine"``.
+        Whether the noise follows from a seed that is written down, which hides nothing from who knows it.
     """
 
     mechanism: Mechanism
@@ -67,21 +65,19 @@ class PrivacyStatement:
     unit: str = UNIT
 
     @classmethod
-    def of(cls, mechanism: Mechanism, delta: float, noise: str = "protocol", **others: Any) -> Self:
-        """Return the statement with its epsilons computed.
-
-        Raises
-        ------
-        InputError
-            If an account needs a library that is not installed.
-        """
-        computed: dict[str, Any] = _epsilons(_guarantee(mechanism, noise), delta)
-        return cls(mechanism=mechanism, delta=delta, noise=noise, **computed, **others)
+    def of(cls, mechanism: Mechanism, delta: float, **stated: Any) -> Self:
+        """Return the statement with its epsilons computed; InputError if a library is missing for that."""
+        unknown: dict[str, Any] = dict.fromkeys(("epsilon", "epsilon_exact", "epsilon_sampler"), math.nan)
+        statement = cls(mechanism=mechanism, delta=delta, **unknown, **stated)
+        return replace(statement, **_epsilons(statement.guarantee, delta))
 
     @property
     def guarantee(self) -> Guarantee:
         """What everything that is seen reveals at most."""
-        return _guarantee(self.mechanism, self.noise)
+        draws = self.mechanism.machines if self.noise == "aggregate" else 1
+        if (guarantee := self.mechanism.guarantee(draws=draws)) is None:
+            raise RuntimeError("a mechanism has to say what all of its messages reveal")
+        return guarantee
 
     def __getattr__(self, name: str) -> Any:
         """Return what the mechanism states: to who reads a file, both are one list."""
@@ -94,16 +90,11 @@ class PrivacyStatement:
         """The rho of all that is seen, as it was asked for, or None where none describes it."""
         return self.mechanism.stated_rho
 
-    @property
-    def is_noisy(self) -> bool:
-        """Whether there is a guarantee at all."""
-        return self.mechanism.is_noisy
-
     def attributes(self) -> dict[str, Any]:
         """Return what a file states, by name: plain texts and numbers."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "mechanism"}
         rho = {} if self.rho is None else {"rho": self.rho}
-        return {**own, **rho, **self.mechanism.attributes()}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "mechanism"}
+        return own | rho | self.mechanism.attributes()
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Self:
@@ -131,14 +122,9 @@ class PrivacyStatement:
         """Say what is claimed that does not follow from the statement's own numbers; empty if all does."""
         mechanism = self.mechanism
         found = [
-            f"{name} is {value!r}, and there is only {' and '.join(map(repr, known))}"
-            for name, value, known in (
-                ("server", self.server, ("untrusted", "trusted")),
-                ("noise", self.noise, ("protocol", "aggregate")),
-                ("adjacency", self.adjacency, (ADJACENCY,)),
-                ("unit", self.unit, (UNIT,)),
-            )
-            if value not in known
+            f"{name} is {getattr(self, name)!r}, and there is only {' and '.join(map(repr, known))}"
+            for name, known in KNOWN.items()
+            if getattr(self, name) not in known
         ]
         if wrong := self.out_of_range():
             return [*found, *wrong]
@@ -155,52 +141,36 @@ class PrivacyStatement:
     def check_sampler(self) -> None:
         """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them."""
         if not is_negligible(self.epsilon_exact, self.guarantee.exact(self.delta), self.delta):
+            T, d = self.mechanism.rounds, self.mechanism.parameters
             raise InputError(
-                f"{self.mechanism.rounds:,} rounds of {self.mechanism.parameters:,} coordinates take more "
-                "draws of noise than are known to be as good as exact ones; give fewer rounds, or a larger "
-                "rho"
+                f"{T:,} rounds of {d:,} coordinates take more draws of noise than are known to be as good as "
+                "exact ones; give fewer rounds, or a larger rho"
             )
 
-    def concerns(self, samples: int | None = None) -> list[Concern]:
-        """Say what is not private about a run, or would not be.
-
-        Parameters
-        ----------
-        samples : int, optional
-            Number of samples n of all machines; by default as many as the run used.
-        """
-        if not self.is_noisy:
+    def concerns(self) -> list[Concern]:
+        """Say what is not private about a run, or would not be."""
+        mechanism = self.mechanism
+        if not mechanism.is_noisy:
             return [Concern("no noise", "No noise was added: there is no privacy guarantee at all.")]
-        found = []
-        if self.noise_recomputable:
-            found.append(
-                Concern(
-                    "its seed is written down",
-                    "The noise follows from the seed, which is written down: against anyone who knows it "
-                    "there is no guarantee. Leave the seed out for data that are private.",
-                )
-            )
-        found += self.mechanism.concerns()
-        if self.noise == "aggregate":
-            found.append(
-                Concern(
-                    "noise = aggregate",
-                    "The noise of all machines is drawn as one (noise = aggregate): this is the guarantee of "
-                    "the protocol that is simulated, and not of the messages that are sent.",
-                )
-            )
-        held = self.mechanism.machines * self.mechanism.samples
-        return found + size_concerns(self.epsilon_exact, self.delta, samples or held)
+        of_seed = Concern(
+            "its seed is written down",
+            "The noise follows from the seed, which is written down: against anyone who knows it there is no "
+            "guarantee. Leave the seed out for data that are private.",
+        )
+        of_noise = Concern(
+            "noise = aggregate",
+            "The noise of all machines is drawn as one (noise = aggregate): this is the guarantee of the "
+            "protocol that is simulated, and not of the messages that are sent.",
+        )
+        return [
+            *([of_seed] if self.noise_recomputable else []),
+            *mechanism.concerns(),
+            *([of_noise] if self.noise == "aggregate" else []),
+            *size_concerns(self.epsilon_exact, self.delta, mechanism.machines * mechanism.samples),
+        ]
 
 
-def _guarantee(mechanism: Mechanism, noise: str) -> Guarantee:
-    guarantee = mechanism.guarantee(draws=mechanism.machines if noise == "aggregate" else 1)
-    if guarantee is None:
-        raise RuntimeError("a mechanism has to say what all of its messages reveal")
-    return guarantee
-
-
-def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, float]:
+def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, Any]:
     epsilon, exact = guarantee.epsilon(delta), guarantee.exact(delta)
     return {
         "epsilon": guarantee.lemma(delta),
@@ -236,20 +206,16 @@ def size_concerns(epsilon: float, delta: float, samples: int | None) -> list[Con
     """Say whether epsilon or delta is so large that it protects little; `samples` is n, if it is known."""
     found = []
     if samples is not None and delta * samples >= 1:
-        found.append(
-            Concern(
-                f"delta is not below 1/n = {1 / samples:.2g}",
-                f"delta = {delta:g} is not below 1/n for n = {samples:,} samples: to publish one of them, "
-                "chosen at random, has no larger a delta.",
-            )
+        full = (
+            f"delta = {delta:g} is not below 1/n for n = {samples:,} samples: to publish one of them, "
+            "chosen at random, has no larger a delta."
         )
+        found.append(Concern(f"delta is not below 1/n = {1 / samples:.2g}", full))
     if epsilon > LARGE_EPSILON:
         brief = f"epsilon is beyond {LARGE_EPSILON:g}"
-        found.append(
-            Concern(
-                brief,
-                f"{brief}, which protects little: what is seen may be more than e^{LARGE_EPSILON:g} = "
-                f"{math.exp(LARGE_EPSILON):,.0f} times as likely with one sample as with another.",
-            )
+        full = (
+            f"{brief}, which protects little: what is seen may be more than e^{LARGE_EPSILON:g} = "
+            f"{math.exp(LARGE_EPSILON):,.0f} times as likely with one sample as with another."
         )
+        found.append(Concern(brief, full))
     return found

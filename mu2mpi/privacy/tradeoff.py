@@ -10,17 +10,12 @@ UNIT = 2.0**-52
 
 LOG_ROOT_2_PI = math.log(2 * math.pi) / 2
 
-FAR = 100.0
-"""Standard deviations beyond which a delta is below e^-5000, and no floating-point number."""
+FAR, LARGEST_EXPONENT = 100.0, 700.0
+"""Beyond so many standard deviations a delta is below e^-5000; this, and little higher powers of e, are no
+floating-point numbers."""
 
-LARGEST_EXPONENT = 700.0
-"""Little more, and e to its power is no floating-point number."""
-
-SMALL_RHO = 0.5
-"""Below it, differences of Mills ratios are integrals."""
-
-TAIL = 3.0
-"""From here on the Mills ratio is a continued fraction."""
+SMALL_RHO, TAIL = 0.5, 3.0
+"""Below this rho, differences of Mills ratios are integrals; from here on a ratio is a continued fraction."""
 
 NODES = (
     (0.9324695142031521, 0.1713244923791704),

@@ -21,8 +21,5 @@ def squared_norm(v):  # type: ignore[no-untyped-def]
 
 @inline
 def shrinkage(squared, radius):  # type: ignore[no-untyped-def]
-    """Return the factor that projects a vector with this squared norm on the ball of a radius about 0.
-
-    Also what clips a vector to a norm, which is the same operation.
-    """
+    """Return the factor that projects a vector with this squared norm on a ball about 0, or clips it."""
     return 1.0 if squared <= radius * radius else radius / np.sqrt(squared)

@@ -16,6 +16,8 @@ from mu2mpi.kernels import specialised
 
 __all__ = ["Constants", "Problem", "loss", "residual"]
 
+Array = NDArray[np.float64]
+
 
 def residual(margins: Any, label: Any) -> None:
     """Turn margins in place into the residual; kernels are compiled with that of a problem."""
@@ -41,11 +43,9 @@ class Problem(ABC):
     ----------
     name : str
         What the user calls it.
-    residual : function
-        `numba.njit` of ``(margins, label)``: turns the margins, shape (K,), in place into the derivative r of
-        the loss by them, so that the gradient is r z^T.
-    loss : function
-        `numba.njit` of ``(margins, label)``: returns the loss, and whether the model is right.
+    residual, loss : function
+        `numba.njit` of ``(margins, label)``. One turns margins, shape (K,), in place into the derivative r of
+        the loss by them, so that the gradient is r z^T. One returns the loss, and whether the model is right.
     """
 
     kind: ClassVar[str] = "problems"
@@ -55,22 +55,12 @@ class Problem(ABC):
 
     @abstractmethod
     def constants(self, square: float, radius: float, classes: int) -> Constants:
-        """Return G and L.
-
-        Parameters
-        ----------
-        square : float
-            The largest ||z||^2.
-        radius : float
-            The largest ||x||: the feasible set is the ball of this radius about 0.
-        classes : int
-            K.
-        """
+        """Return G and L, where no ||z||^2 passes the square, and no ||x|| the radius of the feasible set."""
 
     def roundings(self, classes: int) -> float | None:
-        """Return by how many roundings, relative to G, a computed gradient may be off; None if unknown.
+        """Return by how many roundings a gradient may be off, relative to G, beside those of the margins.
 
-        Those of the margins come on top.
+        None if it is unknown.
         """
         return None
 
@@ -90,30 +80,24 @@ class Problem(ABC):
         with open(file, "rb") as source:
             return f"{self.name}-{hashlib.sha256(source.read()).hexdigest()[:16]}"
 
-    def residual_at(self, margins: NDArray[np.float64], label: int) -> NDArray[np.float64]:
+    def residual_at(self, margins: Array, label: int) -> Array:
         """Return the residual of one sample, shape (K,), without a kernel."""
         found = margins.copy()
         self.residual.py_func(found, label)  # type: ignore[attr-defined]
         return found
 
-    def losses_and_residuals(
-        self, margins: NDArray[np.float64], labels: NDArray[np.int32]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def losses_and_residuals(self, margins: Array, labels: NDArray[np.int32]) -> tuple[Array, Array]:
         """Return the loss of each sample, shape (n,), and its residual, shape (n, K)."""
         losses, residuals = np.empty(len(labels)), margins.copy()
         self.kernel(fill_losses_and_residuals)(residuals, labels, losses)
         return losses, residuals
 
-    def loss_and_gradient(
-        self, x: NDArray[np.float64], z: NDArray[np.float64], labels: NDArray[np.int32]
-    ) -> tuple[float, NDArray[np.float64]]:
+    def loss_and_gradient(self, x: Array, z: Array, labels: NDArray[np.int32]) -> tuple[float, Array]:
         """Return the summed loss of some samples z, shape (n, F), and its gradient, shape (K, F)."""
         losses, residuals = self.losses_and_residuals(z @ x.T, labels)
         return float(np.sum(losses)), residuals.T @ z
 
-    def expected(
-        self, x: NDArray[np.float64], z: NDArray[np.float64], weights: NDArray[np.float64]
-    ) -> tuple[float, NDArray[np.float64]]:
+    def expected(self, x: Array, z: Array, weights: Array) -> tuple[float, Array]:
         """Return the sum of losses with weights for each sample and class, shape (n, K), and its gradient."""
         total, slopes, margins = 0.0, np.zeros(weights.shape), z @ x.T
         for label, of_label in enumerate(weights.T):
@@ -122,9 +106,7 @@ class Problem(ABC):
             slopes += of_label[:, np.newaxis] * residuals
         return total, slopes.T @ z
 
-    def probability_right(
-        self, x: NDArray[np.float64], z: NDArray[np.float64], weights: NDArray[np.float64]
-    ) -> float:
+    def probability_right(self, x: Array, z: Array, weights: Array) -> float:
         """Return the sum of weights of those samples and classes of which the model is right."""
         classes = (z @ x.T).argmax(axis=1)
         return float(np.sum(weights[np.arange(len(z)), classes]))

@@ -75,33 +75,16 @@ def _two_products(x, y, z):  # type: ignore[no-untyped-def]
 
 @inline
 def two_margins(x, y, z, at_x, at_y):  # type: ignore[no-untyped-def]
-    """Compute the margins x z and y z of one sample.
-
-    Parameters
-    ----------
-    x, y : ndarray of float64, shape (K, F)
-        Two models.
-    z : ndarray of float64, shape (F,)
-        The sample.
-    at_x, at_y : ndarray of float64, shape (K,)
-        Overwritten with the margins.
-    """
+    """Compute the margins at_x = x z and at_y = y z, shape (K,), of models of shape (K, F) and one sample."""
     for k in range(x.shape[0]):
         at_x[k], at_y[k] = _two_products(x[k], y[k], z)
 
 
 @inline
 def batch_margins(x, y, z, at_x, at_y):  # type: ignore[no-untyped-def]
-    """Compute the margins x z and y z of a batch of samples.
+    """Compute the margins at_x = x z and at_y = y z, shape (BATCH, >= K), of a batch, shape (BATCH, >= F).
 
-    Parameters
-    ----------
-    x, y : ndarray of float64, shape (K, F)
-        Two models, or two parts of one.
-    z : ndarray of float64, shape (BATCH, >= F)
-        The samples.
-    at_x, at_y : ndarray of float64, shape (BATCH, >= K)
-        Overwritten with the margins.
+    x and y, of shape (K, F), are two models, or two parts of one.
     """
     for i in range(BATCH):
         for k in range(x.shape[0]):
@@ -122,16 +105,8 @@ def model_margins(x, z, margins, of_rest):  # type: ignore[no-untyped-def]
 
     The model is taken in two halves, which share each sample; if classes are odd in number they share one.
 
-    Parameters
-    ----------
-    x : ndarray of float64, shape (K, F)
-        The model.
-    z : ndarray of float64, shape (1 or BATCH, >= F)
-        The samples.
-    margins : ndarray of float64, shape (1 or BATCH, K)
-        Overwritten with the margins.
-    of_rest : ndarray of float64, shape (1 or BATCH, (K + 1) // 2)
-        Overwritten.
+    Shapes are (K, F) for x, and with n = 1 or BATCH, (n, >= F) for z, (n, K) for the margins, and
+    (n, (K + 1) // 2) for what holds half of them meanwhile.
     """
     half, rest = (x.shape[0] + 1) // 2, x.shape[0] // 2
     if z.shape[0] == 1:
@@ -144,26 +119,15 @@ def model_margins(x, z, margins, of_rest):  # type: ignore[no-untyped-def]
 
 
 def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-def]
-    """Return the summed loss and the number of correctly classified samples.
+    """Return the summed loss, and of how many samples the model is right.
 
     Parameters
     ----------
     x : ndarray of float64, shape (K, F)
-        The model.
-    features : ndarray, shape (n, F - 1)
+    features, labels : ndarray, shape (n, F - 1), and ndarray of int32, shape (n,)
         Samples as stored.
-    labels : ndarray of int32, shape (n,)
-        Their classes.
-    scales : ndarray of float64, shape (n,)
-        Factors that take their stored features to those of z.
-    bias : float
-        The bias feature.
-
-    Returns
-    -------
-    tuple of float and int
-        Sum of losses in nats, and number of samples whose largest logit (the first, on ties) is that
-        of their label.
+    scales, bias : ndarray of float64, shape (n,), and float
+        Factors that take stored features to those of z, and the bias feature.
     """
     classes, width = x.shape
     z, margins = empty_batch(BATCH, width), np.empty((BATCH, classes))

@@ -1,7 +1,7 @@
 """The minimum of a smooth convex function over the ball K, with a certificate of how close it is."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,29 +11,17 @@ __all__ = ["TOLERANCE", "Minimum", "minimise_over_ball"]
 TOLERANCE = 1e-6
 """Nats by which the value found may pass the minimum on a test set, unless the passes run out before."""
 
-FORGET = 0.95
-"""Factor by which the estimate of the smoothness shrinks in a step that did not contradict it."""
+FIRST_ESTIMATE, FORGET = 1 / 64, 0.95
+"""What share of the bound on the smoothness is tried first, as real data are far from the worst case; and the
+factor by which the estimate shrinks in a step that did not contradict it."""
 
-FIRST_ESTIMATE = 1 / 64
-"""What share of the bound on the smoothness is tried first: real data are far from the worst case."""
-
-Function = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
+Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Minimum:
-    """What is known of the minimum of a function over K.
+class Minimum(NamedTuple):
+    """What is known of the minimum of a function over K: it lies between ``value - gap`` and ``value``.
 
-    Attributes
-    ----------
-    value : float
-        A value that the function takes in K.
-    gap : float
-        The minimum is at least ``value - gap``.
-    passes : int
-        How often the function was evaluated.
-    first_slope : float
-        Norm of the gradient at the start.
+    `passes` says how often the function was evaluated, and `first_slope` is the gradient's norm at the start.
     """
 
     value: float
@@ -43,8 +31,8 @@ class Minimum:
 
 
 def minimise_over_ball(
-    function: Function,
-    start: NDArray[np.float64],
+    function: Callable[[Array], tuple[float, Array]],
+    start: Array,
     radius: float,
     smoothness: float,
     most_passes: int,
@@ -52,28 +40,17 @@ def minimise_over_ball(
 ) -> Minimum:
     """Minimise a convex function over a ball about 0 by projected accelerated gradient steps.
 
-    Steps have the length 1 / l, where l is an estimate of the smoothness that grows when a step
-    contradicts it and shrinks otherwise. The momentum starts afresh when it points uphill.
+    Steps have the length 1 / l, where l is an estimate of the smoothness that grows when a step contradicts
+    it and shrinks otherwise. The momentum starts afresh when it points uphill.
 
     Parameters
     ----------
     function : callable
-        Takes a point and returns value and gradient.
+        Takes a point and returns value and gradient, whose Lipschitz constant is at most `smoothness`.
     start : ndarray of float64
         A point of the ball.
-    radius : float
-        Radius of the ball.
-    smoothness : float
-        Bound on the Lipschitz constant of the gradient.
-    most_passes : int
-        How often the function may be evaluated, at least once.
-    tolerance : float, optional
-        The gap that is small enough.
-
-    Returns
-    -------
-    Minimum
-        Its gap is at most `tolerance` unless the passes ran out.
+    most_passes, tolerance : int, float
+        It ends when the gap keeps to the tolerance, or the function was evaluated so often, at least once.
 
     Notes
     -----
@@ -92,7 +69,8 @@ def minimise_over_ball(
     highest_bound, lowest = -np.inf, np.inf
     for passes in range(1, most_passes + 1):
         lowest = min(lowest, value)
-        highest_bound = max(highest_bound, value - _gap(y, gradient, radius))
+        gap = float(np.vdot(gradient, y) + radius * np.linalg.norm(gradient))
+        highest_bound = max(highest_bound, value - gap)
         if lowest - highest_bound <= tolerance or passes == most_passes:
             break
         x_next = _projected(y - gradient / estimate, radius)
@@ -110,10 +88,6 @@ def minimise_over_ball(
     return Minimum(float(lowest), float(max(0.0, lowest - highest_bound)), passes, first_slope)
 
 
-def _gap(y: NDArray[np.float64], gradient: NDArray[np.float64], radius: float) -> float:
-    return float(np.vdot(gradient, y) + radius * np.linalg.norm(gradient))
-
-
-def _projected(y: NDArray[np.float64], radius: float) -> NDArray[np.float64]:
+def _projected(y: Array, radius: float) -> Array:
     norm = np.linalg.norm(y)
     return y if norm <= radius else y * (radius / norm)

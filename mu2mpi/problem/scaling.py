@@ -1,7 +1,7 @@
 """How stored samples become those of which theory speaks, and how long these are.
 
-A sample is a row of features z, scaled into [-1, 1], with a constant 1 appended for the bias: F in all. Or
-each sample is scaled to norm 1, the bias feature `UNIT_BIAS` included.
+A sample is a row of features z, scaled into [-1, 1], with a constant 1 appended for the bias: F in all. Or if
+`unit`, each sample is scaled to norm 1, the bias feature `UNIT_BIAS` included.
 """
 
 import math
@@ -22,32 +22,20 @@ LEAST_SQUARE = 2.0**-900
 
 
 def largest_square(features: int, unit: bool) -> float:
-    """Return what no ||z||^2 passes, for samples of norm 1 or else of so many features in [-1, 1]."""
+    """Return what no ||z||^2 passes, with so many features."""
     return 1.0 if unit else float(features)
 
 
 def bias_feature(unit: bool) -> float:
-    """Return the bias feature of all samples, scaled to norm 1 or not."""
+    """Return the bias feature of all samples."""
     return UNIT_BIAS if unit else 1.0
 
 
 def sample_scales(features: NDArray[np.generic], scale: float, unit: bool) -> NDArray[np.float64]:
-    """Return the factor that takes the stored features of each sample to those of z.
+    """Return the factors, shape (n,), that take stored features, shape (n, F - 1), to those of z.
 
-    Parameters
-    ----------
-    features : ndarray, shape (n, F - 1)
-        Samples as stored.
-    scale : float
-        Factor that takes stored features into [-1, 1]; for norm 1 it makes no difference.
-    unit : bool
-        Whether each sample is scaled to norm 1, by its own norm alone. One whose features are all 0 keeps
-        them. So does, as if they were 0, one whose squared norm is below `LEAST_SQUARE` or no finite number.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        For norm 1 they make no z longer than 1 + (F + 8) 2^-53.
+    It is the scale, which takes them into [-1, 1]; or if `unit`, by a sample's own norm alone, what makes no
+    z longer than 1 + (F + 8) 2^-53: 0 for a squared norm below `LEAST_SQUARE`, or one that is not finite.
     """
     if not unit:
         return np.full(len(features), scale)

@@ -3,14 +3,15 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution
-from mu2mpi.privacy.guarantee import Budget, Guarantee
+from mu2mpi.privacy.guarantee import Approximate, Budget, Guarantee
 from mu2mpi.privacy.sampler import EXACT, Deviation, deviation
 
-__all__ = ["Concern", "Mechanism", "Messages", "agree"]
+__all__ = ["Concern", "Mechanism", "Messages", "Subsampled", "agree"]
 
 
 class Concern(NamedTuple):
@@ -28,22 +29,16 @@ class Messages:
     ----------
     rounds, machines, parameters : int
         T, M and d: how often what is sent, by how many, of how many coordinates.
-    clip_norm : float
-        Norm that nothing passes that one sample adds to a message; another sample moves it by twice this.
-    gradient_norm : float
-        Norm that no gradient passes.
-    touched : int
-        In how many of the messages one sample can be.
-    summed : int
-        How many terms a machine's message can be the sum of.
-    samples : int
-        How many samples each machine uses, or draws from.
-    drawn : float
-        How many of them it uses in the first round, or draws in any.
-    draws : int
-        Over how many machines noise is drawn as one; 1 if each draws its own.
-    chance : str
-        What decides which samples are used when: nothing, or ``"poisson"`` or ``"replacement"``.
+    clip_norm, gradient_norm : float
+        Norms that nothing passes that one sample adds to a message, so that another moves it by twice this,
+        and that no gradient passes.
+    touched, summed : int
+        In how many messages one sample can be, and how many terms a machine's message can be the sum of.
+    samples, drawn : int, float
+        How many samples each machine uses, or draws from; and how many of them in the first round, or any.
+    draws, chance : int, str
+        Over how many machines noise is drawn as one, 1 if each draws its own; and what decides which samples
+        are used when: nothing, or ``"poisson"`` or ``"replacement"``.
     is_hidden : bool
         Whether nobody sees an iterate before the last, and steps take two of them no farther apart.
     """
@@ -64,26 +59,21 @@ class Messages:
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC):
-    """Noise that is added to messages, with all that is needed to say what they reveal; plain numbers.
-
-    A subclass adds what its own account needs, and what a file states of it is its attributes.
+    """Noise that is added to messages, with all numbers that it takes to say what they reveal.
 
     Attributes
     ----------
-    name : str
-        What the user calls it.
-    protects : str
-        What is protected: all that leaves the machines or the server, or less.
+    name, protects : str
+        What the user calls it; and what is protected: all that leaves the machines or the server, or less.
     spends : {"rho", "epsilon"}
         What of a budget the noise is scaled to: with the same, the rest of the budget changes nothing.
     shows_messages : bool
         Whether the guarantee holds for who sees every message, and not for who sees the output alone.
-    clip_norm, rounds, machines, parameters, samples, drawn
-        As of `Messages`.
-    sigma : float
-        Standard deviation of each coordinate of each draw of noise, for the sum over machines.
-    resolution : float
-        Spacing of the grid on which messages lie.
+    noise_words : str
+        What else the noise is in proportion to.
+    sigma, resolution : float
+        Standard deviation of each coordinate of each draw of noise, for the sum over machines, and spacing of
+        the grid on which messages lie. Other numbers are those of `Messages`, or what a subclass needs.
     """
 
     kind: ClassVar[str] = "mechanisms"
@@ -91,6 +81,7 @@ class Mechanism(ABC):
     protects: ClassVar[str] = "all releases"
     spends: ClassVar[str] = "rho"
     shows_messages: ClassVar[bool] = True
+    noise_words: ClassVar[str] = ""
 
     clip_norm: float
     sigma: float
@@ -109,47 +100,23 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def calibrate(cls, budget: Budget, messages: Messages) -> Self:
-        """Return the mechanism with the least noise that keeps to a budget.
-
-        Raises
-        ------
-        InputError
-            If there is none; the message says what would help.
-        """
+        """Return the mechanism with the least noise that keeps to a budget; InputError says why none does."""
 
     @abstractmethod
     def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee | None:
-        """Return what all messages reveal, or those of the first rounds; None if these reveal nothing.
+        """Return what the messages of the first rounds reveal, by default of all; None if these are nothing.
 
-        Parameters
-        ----------
-        rounds : int, optional
-            How many rounds; all by default.
-        draws : int, optional
-            Over how many machines noise was drawn as one.
+        `draws` says over how many machines noise was drawn as one.
         """
 
     @classmethod
     def of(cls, messages: Messages, sigma: float, smallest: float | None = None, **own: Any) -> Self:
-        """Return the mechanism with this noise, and with a grid that suits the smallest of any round.
-
-        Raises
-        ------
-        InputError
-            If there is no such grid, or so much noise is no number.
-        """
+        """Return the mechanism with this noise, and a grid for the smallest of any round; or InputError."""
         if not math.isfinite(sigma):
             raise InputError("so much noise leaves the range of floating-point numbers; give a larger rho")
-        resolution = choose_resolution(
-            messages.clip_norm,
-            messages.gradient_norm,
-            sigma,
-            messages.parameters,
-            messages.machines,
-            messages.summed,
-            messages.draws,
-            smallest=smallest,
-        )
+        norms, senders = (messages.clip_norm, messages.gradient_norm), (messages.machines, messages.summed)
+        d, draws = messages.parameters, messages.draws
+        resolution = choose_resolution(*norms, sigma, d, *senders, draws, smallest=smallest)
         return cls(sigma=sigma, resolution=resolution, **cls.sizes(messages), **own)
 
     @staticmethod
@@ -187,7 +154,7 @@ class Mechanism(ABC):
         return 1.0
 
     def deviation(self, messages: int, draws: int = 1, smallest: float = 1, largest: float = 1) -> Deviation:
-        """Return how far the noise of some messages is from exact; of them, it lies between two factors."""
+        """Return how far the noise of some messages is from exact, between two multiples of sigma."""
         if not self.is_noisy:
             return EXACT
         unit = self.sigma / self.resolution * math.sqrt(draws)
@@ -233,11 +200,6 @@ class Mechanism(ABC):
         """How it is known what is revealed, where no rho says it, and what is kept secret."""
         return ""
 
-    @property
-    def noise_words(self) -> str:
-        """What else the noise is in proportion to."""
-        return ""
-
     def concerns(self) -> list[Concern]:
         """Say what is not protected that a reader may expect to be."""
         return []
@@ -259,7 +221,42 @@ def agree(claimed: float | None, computed: float | None) -> bool:
     return math.isclose(claimed, computed, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def drawn_words(mechanism: Mechanism) -> str:
-    """Say how many samples are drawn in secret."""
-    n = mechanism.samples
-    return f"A machine draws {mechanism.drawn:.6g} of its {n:,} samples in each round, in secret."
+class Subsampled(Mechanism):
+    """The same noise in sums over random samples: no rho describes them, but an epsilon at a delta."""
+
+    spends = "epsilon"
+    account: ClassVar[str]
+    """How it is known what they reveal."""
+
+    @classmethod
+    def accounts_for(cls, messages: Messages) -> bool:
+        """Return whether samples are drawn in the way that the name says."""
+        return messages.chance == cls.name
+
+    @classmethod
+    @abstractmethod
+    def least_sigma(cls, budget: Budget, messages: Messages) -> float:
+        """Return the noise that keeps to epsilon and delta, less the reserve for the sampler."""
+
+    @abstractmethod
+    def epsilon(self, rounds: int, delta: float) -> float:
+        """Return the epsilon of so many rounds with exact noise."""
+
+    @classmethod
+    def calibrate(cls, budget: Budget, messages: Messages) -> Self:
+        """Return the mechanism with the noise that its account asks for."""
+        return cls.of(messages, cls.least_sigma(budget, messages) if math.isfinite(budget.rho) else 0.0)
+
+    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee | None:
+        """Return the epsilons of all messages, or of the first."""
+        number = self.rounds if rounds is None else rounds
+        if number == 0:
+            return None
+        curve = partial(self.epsilon, number) if self.is_noisy else lambda delta: math.inf
+        return Approximate(curve, self.deviation(number, draws))
+
+    @property
+    def words(self) -> str:
+        """How it is known what is revealed, and what is drawn."""
+        drawn = f"{self.drawn:.6g} of its {self.samples:,} samples"
+        return f"by {self.account}. A machine draws {drawn} in each round, in secret."

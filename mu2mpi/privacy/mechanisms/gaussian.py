@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
-from mu2mpi.privacy.accountant import Releases, rho_of
+from mu2mpi.privacy.accountant import Releases, rho_of, rho_spent
 from mu2mpi.privacy.guarantee import Budget, Gaussian
 from mu2mpi.privacy.mechanisms.base import Mechanism, Messages
 from mu2mpi.registry import register
@@ -15,22 +15,11 @@ __all__ = ["GaussianReleases"]
 @register
 @dataclass(frozen=True, kw_only=True)
 class GaussianReleases(Mechanism):
-    """The same noise in every message: sigma = 2 C sqrt(touched) / rho.
+    """The same noise in every message: sigma = 2 C sqrt(touched) / rho, as of Theorems 5.2 and 6.2.
 
     A sample is in one term, of norm at most C, and moves every sum in which that is by at most 2 C. Given the
-    messages before it, any other is the same whatever the sample is, and tells nothing of it.
-
-    Attributes
-    ----------
-    rho : float
-        What was asked for: the messages are (a, a rho^2 / 2)-RDP for every a > 1; infinite without noise.
-    touched : int
-        How many of the messages one sample can change: all T of them if it stays in what is sent, and 1 with
-        plain gradients.
-
-    References
-    ----------
-    Theorems 5.1 and 6.1; 5.2 and 6.2 for sigma, where touched = T.
+    messages before it, any other is the same whatever the sample is, and tells nothing of it. So one sample
+    changes `touched` messages: all T if it stays in what is sent, as in the theorems, else 1.
     """
 
     name = "gaussian"
@@ -46,21 +35,20 @@ class GaussianReleases(Mechanism):
     @classmethod
     def calibrate(cls, budget: Budget, messages: Messages) -> Self:
         """Return the mechanism with the noise of Theorems 5.2 and 6.2."""
-        C, touched = messages.clip_norm, messages.touched
-        sigma = 2 * C * math.sqrt(touched) / budget.rho
-        return cls.of(messages, sigma, rho=budget.rho, touched=touched)
+        sigma = 2 * messages.clip_norm * math.sqrt(messages.touched) / budget.rho
+        return cls.of(messages, sigma, rho=budget.rho, touched=messages.touched)
 
     def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian | None:
         """Return the rho of all messages, or of the first, for the sample of which they tell most."""
         number = min(self.rounds if rounds is None else rounds, self.touched)
         if number == 0:
             return None
-        rho = rho_of([Releases(2 * self.clip_norm, self.sigma, number)])
-        return Gaussian(rho, self.deviation(number, draws))
+        releases = Releases(2 * self.clip_norm, self.sigma, number)
+        return Gaussian(rho_of([releases]), self.deviation(number, draws))
 
     def rho_spent(self, rounds: int) -> float:
         """Return the rho of the first rounds: rho^2 is in proportion to their number."""
-        return self.rho * math.sqrt(min(rounds, self.touched) / self.touched)
+        return rho_spent(self.rho, rounds, self.touched)
 
     def share(self, first: int, last: int) -> float:
         """Return the root of the share of messages."""

@@ -1,13 +1,9 @@
 """Noise in the steps of which the last iterate alone is seen: that of later steps hides earlier samples, too.
 
 An early sample is hidden by all later noise and a late one by little, so late samples share their step with
-more others. No step has more noise than its gradients may have by themselves, C / sqrt(d) in each coordinate
-of their average: that settles how large batches need to be. What noise they then need is the least that keeps
-to rho.
-
-References
-----------
-Feldman, Koren and Talwar, "Private stochastic convex optimization: optimal rates in linear time", 2020.
+more others: Feldman, Koren and Talwar, "Private stochastic convex optimization: optimal rates in linear
+time", 2020. No step has more noise than its gradients may have by themselves, C / sqrt(d) in each coordinate
+of their average: that settles how large batches need to be. The noise is then the least that keeps to rho.
 """
 
 import math
@@ -74,17 +70,11 @@ def check_steps(rounds: int) -> None:
 class LastIterate(Mechanism):
     """Noise in proportion to each step's batch; the last round shows the last iterate and takes no step.
 
-    `sigma` is that for one sample of each machine, and as many times larger for a batch.
-
-    Attributes
-    ----------
-    rho : float
-        What was asked for, of the last iterate; infinite without noise.
-    growth : float
-        How large batches grow: see `growing_batches`.
+    `sigma` is that for one sample of each machine, `rho` what was asked for; batches grow up to `growth`.
     """
 
     name, protects, shows_messages = "last-iterate", "last iterate", False
+    noise_words = ", times their batch"
 
     rho: float
     growth: float
@@ -96,42 +86,30 @@ class LastIterate(Mechanism):
 
     @classmethod
     def calibrate(cls, budget: Budget, messages: Messages) -> Self:
-        """Return the mechanism with the least noise.
-
-        Where C exceeds G, gradients that are rounded keep to it without being clipped.
-
-        Raises
-        ------
-        InputError
-            If there is no step, or no grid is fine enough.
-        """
+        """Return the mechanism with the least noise."""
         T, M, d, C = messages.rounds, messages.machines, messages.parameters, messages.clip_norm
         check_steps(T)
         growth = growth_of(M, d, budget.rho)
         whole = cls(sigma=0.0, resolution=1.0, rho=budget.rho, growth=growth, **cls.sizes(messages))
         # What rounding costs follows from the grid, and the grid from about how much noise there is.
-        most = int(whole.batches.max())
-        about, G = M * most * whole.least_noise(0.0), messages.gradient_norm
+        most, G = int(whole.batches.max()), messages.gradient_norm
+        about = M * most * (whole._largest_rho(1.0, 0.0) / budget.rho)
         resolution = choose_resolution(C, G, about, d, M, most, noisy_bits=BITS)
+        # Where C exceeds G, gradients that are rounded keep to it without being clipped.
         if C > G and clipping_bound(C, resolution, d) < G * (1 + ABOVE):
             raise InputError("the grid of messages is too coarse for so many machines; use fewer")
-        return replace(whole, sigma=M * whole.least_noise(resolution), resolution=resolution)
+        sigma = M * (whole._largest_rho(1.0, resolution) / budget.rho)
+        return replace(whole, sigma=sigma, resolution=resolution)
 
     @cached_property
     def batches(self) -> NDArray[np.int64]:
         """How many samples each machine uses in each step, shape (T - 1,)."""
         return growing_batches(max(1, self.rounds - 1), self.growth)
 
-    def least_noise(self, resolution: float) -> float:
-        """Return the standard deviation of the noise of an average gradient that keeps to rho."""
-        if math.isinf(self.rho):
-            return 0.0
-        return self._largest_rho(1.0, resolution) / self.rho
-
     def _largest_rho(self, noise: float, resolution: float) -> float:
-        """Return the rho of the sample of which the last iterate tells most."""
-        sizes = self.batches, self.machines, self.clip_norm
-        return float(hidden_rho(*sizes, noise, resolution, self.parameters).max())
+        """Return the rho of the sample of which the last iterate tells most: in proportion to 1 / noise."""
+        messages = self.batches, self.machines, self.clip_norm
+        return float(hidden_rho(*messages, noise, resolution, self.parameters).max())
 
     def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian | None:
         """Return the rho of the last iterate; rounds before the last show nothing."""
@@ -139,8 +117,7 @@ class LastIterate(Mechanism):
             return None
         if not self.is_noisy:
             return Gaussian(math.inf)
-        smallest, largest = int(self.batches.min()), int(self.batches.max())
-        drawn = self.deviation(self.rounds, draws, smallest, largest)
+        drawn = self.deviation(self.rounds, draws, int(self.batches.min()), int(self.batches.max()))
         return Gaussian(self._largest_rho(self.sigma / self.machines, self.resolution), drawn)
 
     def rho_spent(self, rounds: int) -> float:
@@ -168,8 +145,8 @@ class LastIterate(Mechanism):
         growth = growth_of(self.machines, self.parameters, self.rho)
         if not agree(self.growth, growth):
             found.append(f"growth is {self.growth:.10g}, and rho asks for {growth:.10g}")
-        elif self.samples != int(self.batches.sum()):
-            found.append(f"samples is {self.samples:,}, and batches have {int(self.batches.sum()):,}")
+        elif self.samples != (samples := int(self.batches.sum())):
+            found.append(f"samples is {self.samples:,}, and batches have {samples:,}")
         return found
 
     @classmethod
@@ -177,18 +154,11 @@ class LastIterate(Mechanism):
         """Say who it is that learns no more than is claimed."""
         return "Whoever sees the output alone, and no iterate before it,"
 
-    @property
-    def noise_words(self) -> str:
-        """What else the noise is in proportion to."""
-        return ", times their batch"
-
     def concerns(self) -> list[Concern]:
         """Say what is not protected."""
-        return [
-            Concern(
-                "of the last iterate alone",
-                "Only the last iterate is protected, which is the output. Every machine sees the iterates "
-                "before it and has to be trusted with them; whoever else sees one of them, a message or a "
-                "checkpoint may learn more.",
-            )
-        ]
+        full = (
+            "Only the last iterate is protected, which is the output. Every machine sees the iterates before "
+            "it and has to be trusted with them; whoever else sees one of them, a message or a checkpoint "
+            "may learn more."
+        )
+        return [Concern("of the last iterate alone", full)]

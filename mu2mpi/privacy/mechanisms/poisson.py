@@ -1,17 +1,17 @@
 """Gaussian noise in sums over random samples, each in each of them with the same probability.
 
-Who is often left out is hidden better. Such releases are no Gaussian mechanisms, and no number rho describes
-them: what is known is epsilon at a delta, from the distribution of the privacy loss.
+Who is often left out is hidden better. Such releases are no Gaussian mechanisms: what is known is epsilon
+at a delta, from the distribution of the privacy loss.
 """
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, Self
+from functools import lru_cache
+from typing import Any
 
 from mu2mpi.errors import InputError
-from mu2mpi.privacy.guarantee import Approximate, Budget, Guarantee
-from mu2mpi.privacy.mechanisms.base import Mechanism, Messages, drawn_words
+from mu2mpi.privacy.guarantee import Budget
+from mu2mpi.privacy.mechanisms.base import Messages, Subsampled
 from mu2mpi.privacy.sampler import RESERVE
 from mu2mpi.registry import register
 
@@ -24,11 +24,9 @@ nothing looks more private than it is. What T rounds add to epsilon grows with T
 ENOUGH = 1e-4
 """How much more noise is added at most, as a share, than losses that are so rounded need."""
 
-LEAST_DELTA = 1e-12
-"""Below it, what dp-accounting cuts off and its rounding errors count beside delta."""
-
-LEAST = 2.0**-4
-"""Of noise in units of C: with less, losses would be too many to be listed, and hardly anything private."""
+LEAST_DELTA, LEAST = 1e-12, 2.0**-4
+"""Below this delta, what dp-accounting cuts off and its rounding errors count beside it. With less noise, in
+units of C, losses would be too many to be listed, and hardly anything private."""
 
 LARGEST = 2.0**100
 """Of it: with more, squares leave the range of floating-point numbers."""
@@ -39,40 +37,23 @@ DIGITS = 6
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class PoissonReleases(Mechanism):
-    """The same noise in every message; a machine draws each of its n samples with probability drawn / n.
+class PoissonReleases(Subsampled):
+    """Of each of its n samples, a machine decides by itself: it is drawn with the probability drawn / n.
 
-    References
-    ----------
     Abadi et al., "Deep learning with differential privacy", 2016.
     """
 
-    name, spends = "poisson", "epsilon"
+    name, account = "poisson", "the distribution of the privacy loss, which dp-accounting computes"
 
     @classmethod
-    def accounts_for(cls, messages: Messages) -> bool:
-        """Return whether each sample is drawn by itself."""
-        return messages.chance == "poisson"
+    def least_sigma(cls, budget: Budget, messages: Messages) -> float:
+        """Return the least noise that `poisson_sigma` finds."""
+        q, T = messages.drawn / messages.samples, messages.rounds
+        return poisson_sigma(messages.clip_norm, q, T, budget.epsilon, budget.delta, RESERVE)
 
-    @classmethod
-    def calibrate(cls, budget: Budget, messages: Messages) -> Self:
-        """Return the mechanism with the least noise that `poisson_sigma` finds."""
-        sigma = 0.0
-        if math.isfinite(budget.rho):
-            q, C = messages.drawn / messages.samples, messages.clip_norm
-            sigma = poisson_sigma(C, q, messages.rounds, budget.epsilon, budget.delta, RESERVE)
-        return cls.of(messages, sigma)
-
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee | None:
-        """Return the curve of the distribution of the privacy loss of all messages, or of the first."""
-        number = self.rounds if rounds is None else rounds
-        if number == 0:
-            return None
-        if not self.is_noisy:
-            return Approximate(lambda delta: math.inf)
-        q = self.drawn / self.samples
-        curve = partial(poisson_epsilon, self.clip_norm, q, number, self.sigma)
-        return Approximate(curve, self.deviation(number, draws))
+    def epsilon(self, rounds: int, delta: float) -> float:
+        """Return what `poisson_epsilon` says."""
+        return poisson_epsilon(self.clip_norm, self.drawn / self.samples, rounds, self.sigma, delta)
 
     def out_of_range(self) -> list[str]:
         """Say with which of its numbers nothing can be computed, or no losses can be listed."""
@@ -85,42 +66,14 @@ class PoissonReleases(Mechanism):
             )
         return found
 
-    @property
-    def words(self) -> str:
-        """By whom it is computed, and what is drawn."""
-        return "by the distribution of the privacy loss, which dp-accounting computes. " + drawn_words(self)
-
 
 def poisson_epsilon(C: float, probability: float, rounds: int, sigma: float, delta: float) -> float:
-    """Return an epsilon of sums over samples that are each in each of them with the same probability.
+    """Return an epsilon of a sum in each round, of terms of norm at most C, each there with a probability.
 
-    Parameters
-    ----------
-    C : float
-        Norm that no term of a sum passes.
-    probability : float
-        q, with which each sample is in the sum of each round.
-    rounds : int
-        T.
-    sigma : float
-        Standard deviation of the noise for each sum.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        The privacy loss of all rounds together exceeds it as delta allows; rounded up.
-
-    Raises
-    ------
-    InputError
-        If dp-accounting, which computes it, is not installed.
-
-    References
-    ----------
-    Koskela, Jälkö and Honkela, "Computing tight differential privacy guarantees using FFT", 2020. Doroshenko
-    et al., "Connect the dots: tighter discrete approximations of privacy loss distributions", 2022.
+    The privacy loss of all rounds together exceeds it as delta allows; it is rounded up. InputError says that
+    dp-accounting, which computes it, is not installed. After Koskela, Jälkö and Honkela, "Computing tight
+    differential privacy guarantees using FFT", 2020, and Doroshenko et al., "Connect the dots: tighter
+    discrete approximations of privacy loss distributions", 2022.
     """
     return float(_poisson_losses(sigma / C, probability, rounds).get_epsilon_for_delta(delta))
 
@@ -128,12 +81,19 @@ def poisson_epsilon(C: float, probability: float, rounds: int, sigma: float, del
 @lru_cache(maxsize=4)
 def _poisson_losses(multiplier: float, probability: float, rounds: int) -> Any:
     """Return the distribution of the privacy loss of all rounds, `multiplier` being sigma / C."""
-    distributions, relation = _accounting()
-    one = distributions.from_gaussian_mechanism(
+    try:
+        from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+        from dp_accounting.privacy_accountant import NeighboringRelation
+    except ImportError:
+        raise InputError(
+            "the noise for samples drawn at random is computed by dp-accounting, which is not installed: "
+            "pip install 'mu2mpi[accounting]'"
+        ) from None
+    one = from_gaussian_mechanism(
         multiplier,
         value_discretization_interval=min(COARSEST, FINENESS / math.sqrt(rounds)),
         sampling_prob=probability,
-        neighboring_relation=relation,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE,
     )
     return one.self_compose(rounds)
 
@@ -145,19 +105,13 @@ def poisson_sigma(
     """Return noise with which `poisson_epsilon` is at most epsilon, and a share of 10^-4 less is too little.
 
     A share of epsilon and delta may be left as a reserve. With small epsilon and many rounds, the rounding of
-    losses alone asks for some percent of it or more.
-
-    Raises
-    ------
-    InputError
-        If delta is too small to be computed with, or dp-accounting is not installed.
+    losses alone asks for some percent of it or more. Raises InputError if delta is too small.
     """
     if delta < LEAST_DELTA:
         raise InputError(
             f"delta = {delta:g} is too small for the distribution of the privacy loss to be computed; give "
             f"at least delta = {LEAST_DELTA:g}"
         )
-
     left = 1 - reserve
 
     def suffices(multiplier: float) -> bool:
@@ -183,16 +137,3 @@ def _rounded_up(value: float) -> float:
     """Return a number of few digits that is no smaller."""
     unit = 10.0 ** (math.floor(math.log10(value)) + 1 - DIGITS)
     return math.ceil(value / unit) * unit
-
-
-def _accounting() -> tuple[Any, Any]:
-    """Return the module of privacy loss distributions, and the name of replacing a sample in it."""
-    try:
-        from dp_accounting.pld import privacy_loss_distribution
-        from dp_accounting.privacy_accountant import NeighboringRelation
-    except ImportError:
-        raise InputError(
-            "the noise for samples drawn at random is computed by dp-accounting, which is not installed: "
-            "pip install 'mu2mpi[accounting]'"
-        ) from None
-    return privacy_loss_distribution, NeighboringRelation.REPLACE_ONE

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.kernels import inline
-from mu2mpi.problem.base import Constants, Problem
+from mu2mpi.problem.base import Array, Constants, Problem
 from mu2mpi.registry import register
 
 __all__ = ["Softmax"]
@@ -55,20 +55,15 @@ class Softmax(Problem):
         """Return 2 K + 22: of exponentials, their sum, a quotient, and products with the sample."""
         return 2 * classes + 22
 
-    def loss_and_gradient(
-        self, x: NDArray[np.float64], z: NDArray[np.float64], labels: NDArray[np.int32]
-    ) -> tuple[float, NDArray[np.float64]]:
+    def loss_and_gradient(self, x: Array, z: Array, labels: NDArray[np.int32]) -> tuple[float, Array]:
         """Return the summed loss and its gradient, all samples at once."""
         margins, residuals, sums = _exponentials(x, z)
-        rows = np.arange(len(labels))
-        right = margins[rows, labels]
+        right = np.arange(len(labels)), labels
         residuals /= sums
-        residuals[rows, labels] -= 1.0
-        return float(np.sum(np.log(sums[:, 0]) - right)), residuals.T @ z
+        residuals[right] -= 1.0
+        return float(np.sum(np.log(sums[:, 0]) - margins[right])), residuals.T @ z
 
-    def expected(
-        self, x: NDArray[np.float64], z: NDArray[np.float64], weights: NDArray[np.float64]
-    ) -> tuple[float, NDArray[np.float64]]:
+    def expected(self, x: Array, z: Array, weights: Array) -> tuple[float, Array]:
         """Return the weighted loss and its gradient, all samples and classes at once."""
         margins, residuals, sums = _exponentials(x, z)
         loss = float(np.sum((np.log(sums) - margins) * weights))
@@ -77,9 +72,7 @@ class Softmax(Problem):
         return loss, residuals.T @ z
 
 
-def _exponentials(
-    x: NDArray[np.float64], z: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _exponentials(x: Array, z: Array) -> tuple[Array, Array, Array]:
     """Return margins below 0, their exponentials, and the sums of these, shapes (n, K), (n, K) and (n, 1)."""
     margins = z @ x.T
     margins -= margins.max(axis=1, keepdims=True)
