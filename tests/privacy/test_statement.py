@@ -161,7 +161,7 @@ MECHANISMS = [
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
 @pytest.mark.parametrize("noise", ["protocol", "aggregate"])
 def test_a_file_repeats_every_statement(mechanism, noise):
-    made = PrivacyStatement.of(mechanism, 1e-5, noise, server="trusted", S=1.5, noise_recomputable=True)
+    made = PrivacyStatement.of(mechanism, 1e-5, noise=noise, server="trusted", S=1.5, noise_recomputable=True)
     attributes = made.attributes()
     assert PrivacyStatement.from_attributes(attributes) == made
     # What is not known is not there, rather than no number.

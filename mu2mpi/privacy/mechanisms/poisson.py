@@ -82,14 +82,14 @@ def poisson_epsilon(C: float, probability: float, rounds: int, sigma: float, del
 def _poisson_losses(multiplier: float, probability: float, rounds: int) -> Any:
     """Return the distribution of the privacy loss of all rounds, `multiplier` being sigma / C."""
     try:
-        from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+        from dp_accounting.pld import privacy_loss_distribution as pld
         from dp_accounting.privacy_accountant import NeighboringRelation
     except ImportError:
         raise InputError(
             "the noise for samples drawn at random is computed by dp-accounting, which is not installed: "
             "pip install 'mu2mpi[accounting]'"
         ) from None
-    one = from_gaussian_mechanism(
+    one = pld.from_gaussian_mechanism(
         multiplier,
         value_discretization_interval=min(COARSEST, FINENESS / math.sqrt(rounds)),
         sampling_prob=probability,
