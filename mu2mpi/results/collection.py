@@ -21,14 +21,13 @@ def find_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Su
     Parameters
     ----------
     paths : iterable of Path
-        Files, whatever their suffix, and folders, which are searched as `find_files` does.
+        Searched as `find_files` does.
     strict : bool, optional
         Whether a file that cannot be used is an error.
 
     Returns
     -------
     summaries : list of Summary
-        In the order of `find_files`.
     warnings : list of str
         One message for each file or folder that was skipped because it cannot be used.
 
@@ -63,21 +62,11 @@ def shown(files: Sequence[Any], action: str) -> Iterable[Any]:
 
 
 def find_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
-    """List the files that may be results, each once.
+    """List the files that may be results, each once, and a warning for each folder that cannot be listed.
 
-    A folder stands for every ``*.h5`` in it and below, in sorted order; names that begin with a dot,
-    such as those of files that are still being written, are left out.
-
-    Returns
-    -------
-    files : list of Path
-    warnings : list of str
-        One message for each folder that could not be listed.
-
-    Raises
-    ------
-    InputError
-        If one of `paths` does not exist.
+    A file counts whatever its suffix. A folder stands for every ``*.h5`` in it and below, in sorted order;
+    names that begin with a dot, such as those of files that are still being written, are left out. A path
+    that does not exist raises InputError.
     """
     files: dict[str, Path] = {}
     warnings: list[str] = []
