@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+from contextlib import suppress
 from functools import cache
 
 from mu2mpi._version import __version__
@@ -20,10 +21,8 @@ def _package_versions() -> dict[str, str]:
 
     versions = {}
     for name in PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[f"{name.replace('-', '_')}_version"] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return versions
 
 
@@ -37,8 +36,7 @@ def processor() -> str:
 def builds(communicator: Communicator) -> tuple[str, ...]:
     """Return what the last bits of a message depend on, once for each kind of rank; all must call this.
 
-    It is the processor, the packages that make or run machine code, and for what of a processor they make
-    it; this package has a version of its own in every checkpoint.
+    The version of this package is not in it: every checkpoint has that of its own.
     """
     import llvmlite
     import numba
@@ -50,10 +48,8 @@ def builds(communicator: Communicator) -> tuple[str, ...]:
 
 
 def _processor_features() -> str:
-    """Return 8 hexadecimal digits of what decides, beside its name, which code is made for a processor.
-
-    A virtual machine may hide some of its features, and numba's settings may choose others.
-    """
+    """Return a digest of what decides, beside its name, which code is made for a processor."""
+    # A virtual machine may hide some of its features, and numba's settings may choose others.
     from numba import config
     from numba.core.codegen import get_host_cpu_features
 

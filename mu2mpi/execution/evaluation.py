@@ -73,37 +73,18 @@ def affordable_passes(schedule: Schedule, test_samples: int) -> int:
 class Evaluator:
     """Loss and accuracy on a test set that is split over the ranks.
 
-    Parameters
-    ----------
-    source : Source
-        Where the test set comes from. Each rank reads its part of it once, or where that is large, in chunks
-        for each measurement.
-    communicator : Communicator
-        The ranks.
-    problem : Problem
-        The loss.
-    unit_norm : bool, optional
-        Whether each sample is scaled to norm 1.
-
-    Attributes
-    ----------
-    samples : Samples
-        What was read last.
-    tolerance : float
-        Nats to which the smallest loss on the test set is worth knowing.
+    Each rank reads its part of it once, or where that is large, in chunks for each measurement.
     """
 
     tolerance = TOLERANCE
+    """Nats to which the smallest loss on the test set is worth knowing."""
 
     def __init__(
         self, source: Source, communicator: Communicator, problem: Problem, unit_norm: bool = False
     ) -> None:
-        self._communicator = communicator
-        self._source = source
-        self._problem = problem
+        self._source, self._communicator, self._problem = source, communicator, problem
         self._sum_losses = problem.kernel(sum_losses)
-        self._unit_norm = unit_norm
-        self._bias = bias_feature(unit_norm)
+        self._unit_norm, self._bias = unit_norm, bias_feature(unit_norm)
         self._size = source.test_samples
         pieces = block(math.ceil(self._size / PIECE), communicator.size, communicator.rank)
         start, stop = pieces.start * PIECE, min(pieces.stop * PIECE, self._size)
@@ -117,13 +98,7 @@ class Evaluator:
         self._scales = sample_scales(self.samples.features, self._source.scale, self._unit_norm)
 
     def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
-        """Return the mean loss in nats and the accuracy of x on rank 0, and None elsewhere.
-
-        Parameters
-        ----------
-        x : ndarray of float64, shape (K, F)
-            A model that all ranks hold.
-        """
+        """Return the mean loss in nats and the accuracy of x, which all ranks hold, on rank 0."""
         sums = [self._sum_losses(x, *piece, self._bias) for piece in self._pieces()]
         gathered = self._communicator.gather(sums)
         if gathered is None:
@@ -133,32 +108,20 @@ class Evaluator:
         return loss, sum(correct for _, correct in pieces) / self._size
 
     def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return the mean loss of x in nats and its gradient, the same bits on every rank.
-
-        Parameters
-        ----------
-        x : ndarray of float64, shape (K, F)
-            A model that all ranks hold.
-
-        Returns
-        -------
-        tuple of float and ndarray of float64, shape (K, F)
-        """
+        """Return the mean loss of x in nats and its gradient, shape (K, F), the same bits on every rank."""
         total, losses = np.zeros(x.shape, dtype=np.int64), []
         for features, labels, scales in self._pieces():
             z = with_bias(features, scales, self._bias)
             loss, gradient = self._problem.loss_and_gradient(x, z, labels)
             losses.append(loss)
             total += np.rint(gradient / GRID).astype(np.int64)
-        communicator = self._communicator
-        summed = communicator.reduce(total, np.empty_like(total))
-        gathered = communicator.gather(losses)
+        summed = self._communicator.reduce(total, np.empty_like(total))
+        gathered = self._communicator.gather(losses) or []
+        loss = math.fsum(itertools.chain(*gathered)) / self._size
         gradient = np.empty(x.shape)
         if summed is not None:
             np.multiply(summed, GRID / self._size, out=gradient)
-        communicator.bcast(gradient)
-        loss = 0.0 if gathered is None else math.fsum(itertools.chain(*gathered)) / self._size
-        return communicator.share(loss), gradient
+        return _shared(self._communicator, loss, gradient)
 
     def _pieces(self) -> Iterator[tuple[NDArray[np.generic], NDArray[np.int32], NDArray[np.float64]]]:
         """Yield this rank's pieces: features as stored, shape (n, F - 1), their labels and their scales."""
@@ -175,36 +138,20 @@ class ExactEvaluator:
     """Expected loss and accuracy on a population, as sums over all of its points.
 
     Rank 0 alone computes them; that takes less than a few rounds.
-
-    Parameters
-    ----------
-    population : Population
-        What the samples are drawn from.
-    communicator : Communicator
-        The ranks.
-    problem : Problem
-        The loss.
-    unit_norm : bool, optional
-        Whether samples are scaled to norm 1.
-
-    Attributes
-    ----------
-    tolerance : float
-        Nats to which the smallest loss is worth knowing: rounding leaves no more.
     """
 
     tolerance = 1e-12
+    """Rounding leaves no more."""
 
     def __init__(
         self, population: Population, communicator: Communicator, problem: Problem, unit_norm: bool = False
     ) -> None:
-        self._communicator = communicator
-        self._problem = problem
+        self._communicator, self._problem = communicator, problem
         self._weights = population.probabilities()
         self._z = scaled(population.points, population.scale, unit_norm)
 
     def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
-        """Return f(x) in nats and the probability that x is right on rank 0, and None elsewhere."""
+        """Return f(x) in nats and the probability that x is right, on rank 0."""
         if self._communicator.rank != 0:
             return None
         loss, _ = self._problem.expected(x, self._z, self._weights)
@@ -215,8 +162,15 @@ class ExactEvaluator:
         loss, gradient = 0.0, np.empty(x.shape)
         if self._communicator.rank == 0:
             loss, gradient = self._problem.expected(x, self._z, self._weights)
-        self._communicator.bcast(gradient)
-        return self._communicator.share(loss), gradient
+        return _shared(self._communicator, loss, gradient)
+
+
+def _shared(
+    communicator: Communicator, loss: float, gradient: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64]]:
+    """Return rank 0's loss and gradient on every rank."""
+    communicator.bcast(gradient)
+    return communicator.share(loss), gradient
 
 
 def make_evaluator(

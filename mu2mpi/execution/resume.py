@@ -8,36 +8,22 @@ from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import filled
 from mu2mpi.privacy.guarantee import Guarantee
-from mu2mpi.results.schema import Checkpoint
+from mu2mpi.results.schema import Checkpoint, checkpoint_path
 
 __all__ = ["check_same_data", "find_checkpoint"]
 
 
 def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...]) -> Checkpoint | None:
-    """Return the checkpoint beside an output, if there is one from which the experiment can go on here.
+    """Return the checkpoint beside an output, if there is one, for the experiment to go on from here.
 
-    Whether the data are still the same is for `check_same_data` to say, once they were read.
-
-    Parameters
-    ----------
-    output : Path
-        Where the result is to be.
-    experiment : Experiment
-        What is to go on.
-    builds : tuple of str
-        What the ranks run on, by `mu2mpi.execution.environment.builds`.
-
-    Raises
-    ------
-    InputError
-        If the checkpoint is damaged or of another experiment, or, without a seed, was written where
-        messages may differ in their last bits.
+    Raises InputError if it is damaged or of another experiment, or, without a seed, was written where
+    messages may differ in their last bits. Whether the data are the same is for `check_same_data` to say.
     """
-    from mu2mpi.results.checkpoint import checkpoint_path, read_checkpoint
-
     place = checkpoint_path(output)
     if not place.exists():
         return None
+    from mu2mpi.results.checkpoint import read_checkpoint
+
     checkpoint = read_checkpoint(place)
     # What the experiment leaves open was settled when the run began, perhaps on other ranks.
     sizes = ("machines", "rounds", *type(experiment.options).model_fields)
@@ -68,18 +54,11 @@ def _check_builds(checkpoint: Checkpoint, builds: tuple[str, ...], place: Path) 
 
 
 def check_same_data(checkpoint: Checkpoint, source: Source, output: Path) -> None:
-    """Make sure that a run goes on with the data with which it began.
+    """Raise InputError, with what was spent, unless a run goes on with the data with which it began.
 
     Rounds since the checkpoint are repeated under the same noise. With other data, the difference of what
     is sent then and now would hold no noise at all, and tell who was changed.
-
-    Raises
-    ------
-    InputError
-        If a training sample, its owner, or their order has changed; the message says what was spent.
     """
-    from mu2mpi.results.checkpoint import checkpoint_path
-
     if source.digest == checkpoint.data:
         return
     place = checkpoint_path(output)

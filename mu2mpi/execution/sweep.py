@@ -34,24 +34,7 @@ def run_sweep(
     overwrite: bool,
     checkpoint_every: float,
 ) -> None:
-    """Run experiments of a sweep on all ranks and write one result file for each.
-
-    Runs are done side by side, the longest first (`waves`).
-
-    Parameters
-    ----------
-    sweep : Sweep
-        Gives the files their names.
-    chosen : list of (int, Experiment)
-        What to run, with its index in the sweep.
-    folder : Path
-        Where the results go; made if need be.
-    data_dir : Path or None
-        Folder of data sets.
-    overwrite : bool
-        Whether to run again what is finished.
-    checkpoint_every : float
-        Seconds between two checkpoints of a run.
+    """Run experiments of a sweep on all ranks, side by side (`waves`), and write a file for each to a folder.
 
     Raises
     ------
@@ -105,10 +88,7 @@ class Run:
 def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str]) -> None:
     """Take the runs of a wave, each lane on its own ranks, and wait for all lanes.
 
-    Raises
-    ------
-    Interrupted
-        On every rank, if any lane was stopped: the others stop as soon as they hear of it.
+    Every rank raises Interrupted if any lane was stopped: the others stop as soon as they hear of it.
     """
     everyone = job.communicator
     if len(wave.lanes) == 1:
@@ -135,16 +115,16 @@ def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str]) -> 
         raise Interrupted(max(stops))
 
 
+@dataclass(frozen=True)
 class _CallsToo:
     """Asks this rank to stop also when a rank that works on another run has been asked to."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    job: Job
 
     @property
     def pending(self) -> bool:
         """Whether a signal has come, or another rank has called."""
-        return self._job.requests.pending or self._job.communicator.called()
+        return self.job.requests.pending or self.job.communicator.called()
 
 
 def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
@@ -170,22 +150,18 @@ def _unfinished(job: Job, runs: list[Run]) -> list[int]:
         return []
     todo = []
     for number, run in enumerate(runs):
-        if run.path.exists() and not job.overwrite:
-            _check_same(run.path, run.plan.experiment)
-        else:
+        if job.overwrite or not run.path.exists():
             todo.append(number)
+            continue
+        difference = run.plan.experiment.difference(read_experiment(run.path))
+        if difference is not None:
+            raise InputError(
+                f"{run.path} holds another experiment: {difference}; "
+                "use another --output, or --overwrite to replace it"
+            )
     if todo:
         check_output(runs[todo[0]].path, job.overwrite)
     return todo
-
-
-def _check_same(path: Path, experiment: Experiment) -> None:
-    difference = experiment.difference(read_experiment(path))
-    if difference is not None:
-        raise InputError(
-            f"{path} holds another experiment: {difference}; "
-            "use another --output, or --overwrite to replace it"
-        )
 
 
 def _say(communicator: Communicator, message: str) -> None:
