@@ -108,12 +108,7 @@ class Job:
     checkpoint_every: float
 
     def run_to_file(
-        self,
-        experiment: Experiment,
-        source: Source,
-        path: Path,
-        progress: Progress,
-        plan: Plan | None = None,
+        self, experiment: Experiment, source: Source, path: Path, progress: Progress, plan: Plan | None = None
     ) -> Result:
         """Run an experiment from its checkpoint, if there is one, to its result; raises like `run`.
 

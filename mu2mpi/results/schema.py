@@ -9,16 +9,7 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.statement import PrivacyStatement
 
-__all__ = [
-    "SCHEMA",
-    "SUFFIX",
-    "Checkpoint",
-    "Diagnostics",
-    "History",
-    "Result",
-    "Theory",
-    "checkpoint_path",
-]
+__all__ = ["SCHEMA", "SUFFIX", "Checkpoint", "Diagnostics", "History", "Result", "Theory", "checkpoint_path"]
 
 SCHEMA = "mu2mpi-1"
 
