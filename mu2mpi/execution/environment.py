@@ -41,20 +41,15 @@ def builds(communicator: Communicator) -> tuple[str, ...]:
     import llvmlite
     import numba
     import numpy
-
-    software = ", ".join(f"{package.__name__} {package.__version__}" for package in (numpy, numba, llvmlite))
-    mine = f"{processor()}, processor features {_processor_features()}, {software}"
-    return tuple(sorted(set(communicator.allgather(mine))))
-
-
-def _processor_features() -> str:
-    """Return a digest of what decides, beside its name, which code is made for a processor."""
-    # A virtual machine may hide some of its features, and numba's settings may choose others.
-    from numba import config
     from numba.core.codegen import get_host_cpu_features
 
-    chosen = [getattr(config, name, None) for name in ("CPU_NAME", "CPU_FEATURES", "OPT", "USING_SVML")]
-    return hashlib.sha256(repr((get_host_cpu_features(), *map(str, chosen))).encode()).hexdigest()[:8]
+    # A virtual machine may hide some features of its processor, and numba's settings may choose others.
+    settings = ("CPU_NAME", "CPU_FEATURES", "OPT", "USING_SVML")
+    chosen = [str(getattr(numba.config, name, None)) for name in settings]
+    features = hashlib.sha256(repr((get_host_cpu_features(), *chosen)).encode()).hexdigest()[:8]
+    software = ", ".join(f"{package.__name__} {package.__version__}" for package in (numpy, numba, llvmlite))
+    mine = f"{processor()}, processor features {features}, {software}"
+    return tuple(sorted(set(communicator.allgather(mine))))
 
 
 def describe(communicator: Communicator) -> dict[str, str | int]:

@@ -46,17 +46,13 @@ GRID = 2.0**-32
 
 def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
     """Return up to `count` different rounds from 1 to `rounds`, logarithmically spaced, the last included."""
-    if count == 1:
-        return np.array([rounds], dtype=np.int64)
-    spaced = np.geomspace(1, rounds, count).round().astype(np.int64)
-    return np.unique(spaced)
+    first = 1 if count > 1 else rounds
+    return np.unique(np.geomspace(first, rounds, count).round().astype(np.int64))
 
 
 def affordable_evaluations(schedule: Schedule, test_samples: int) -> int:
-    """Return how many evaluations take under about a tenth of a run's time: 20, or fewer but at least 3.
-
-    Decided by the run's size alone, so that the same experiment always has the same history.
-    """
+    """Return how many evaluations take under about a tenth of a run's time: 20, or fewer but at least 3."""
+    # The run's size alone decides, so that the same experiment always has the same history.
     affordable = max(0.1 * run_cost(schedule), FREE) / evaluation_cost(schedule, test_samples)
     return int(max(3, min(DEFAULT_EVALUATIONS, affordable)))
 
@@ -99,13 +95,13 @@ class Evaluator:
 
     def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
         """Return the mean loss in nats and the accuracy of x, which all ranks hold, on rank 0."""
-        sums = [self._sum_losses(x, *piece, self._bias) for piece in self._pieces()]
-        gathered = self._communicator.gather(sums)
+        gathered = self._communicator.gather(
+            [self._sum_losses(x, *piece, self._bias) for piece in self._pieces()]
+        )
         if gathered is None:
             return None
-        pieces = [piece for of_rank in gathered for piece in of_rank]
-        loss = math.fsum(loss for loss, _ in pieces) / self._size
-        return loss, sum(correct for _, correct in pieces) / self._size
+        losses, correct = zip(*itertools.chain(*gathered), strict=True)
+        return math.fsum(losses) / self._size, sum(correct) / self._size
 
     def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Return the mean loss of x in nats and its gradient, shape (K, F), the same bits on every rank."""
@@ -121,7 +117,8 @@ class Evaluator:
         gradient = np.empty(x.shape)
         if summed is not None:
             np.multiply(summed, GRID / self._size, out=gradient)
-        return _shared(self._communicator, loss, gradient)
+        self._communicator.bcast(gradient)
+        return self._communicator.share(loss), gradient
 
     def _pieces(self) -> Iterator[tuple[NDArray[np.generic], NDArray[np.int32], NDArray[np.float64]]]:
         """Yield this rank's pieces: features as stored, shape (n, F - 1), their labels and their scales."""
@@ -162,15 +159,8 @@ class ExactEvaluator:
         loss, gradient = 0.0, np.empty(x.shape)
         if self._communicator.rank == 0:
             loss, gradient = self._problem.expected(x, self._z, self._weights)
-        return _shared(self._communicator, loss, gradient)
-
-
-def _shared(
-    communicator: Communicator, loss: float, gradient: NDArray[np.float64]
-) -> tuple[float, NDArray[np.float64]]:
-    """Return rank 0's loss and gradient on every rank."""
-    communicator.bcast(gradient)
-    return communicator.share(loss), gradient
+        self._communicator.bcast(gradient)
+        return self._communicator.share(loss), gradient
 
 
 def make_evaluator(

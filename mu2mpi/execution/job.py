@@ -110,10 +110,7 @@ class Job:
     def run_to_file(
         self, experiment: Experiment, source: Source, path: Path, progress: Progress, plan: Plan | None = None
     ) -> Result:
-        """Run an experiment from its checkpoint, if there is one, to its result; raises like `run`.
-
-        A plan may be given for an experiment that leaves nothing open.
-        """
+        """Run an experiment, or its settled plan, from its checkpoint, if any; raises like `run`."""
         communicator = self.communicator
         checkpoint: Checkpoint | None = None
         builds = environment.builds(communicator)

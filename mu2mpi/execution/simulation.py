@@ -90,7 +90,7 @@ class Simulation:
         self.rounds_done = 0
         self._rows: list[tuple[float, ...]] = []
         self._elapsed_before = 0.0
-        self._class_counts_before: NDArray[np.int64] | None = None
+        self._class_counts_before = np.zeros((1, 1), dtype=np.int64)
         self._restore(checkpoint)
         with communicator.together():
             feature_type = self.machines.read(self.rounds_done + 1).features.dtype
@@ -111,8 +111,7 @@ class Simulation:
             self._take_rounds(progress, keeper or Keeper())
         finally:
             progress.finish()
-        largest, clipped = self._increments_so_far()
-        class_counts = self._class_counts_so_far()
+        largest, clipped, class_counts = self._counts_so_far()
         drawn = schedule.machines * schedule.sampling.drawn(schedule.rounds)
         loss = communicator.share(self._rows[-1][1] if self._rows else math.nan)
         theory = assess(schedule, self.source, self.evaluator, iterates.output, loss, communicator)
@@ -158,22 +157,16 @@ class Simulation:
             progress.advance()
 
     def _row(self, t: int, loss: float, accuracy: float, elapsed: float) -> tuple[float, ...]:
-        schedule, sampling = self.schedule, self.schedule.sampling
+        schedule, sampling, direction = self.schedule, self.schedule.sampling, self.server.iterates.direction
         samples = schedule.machines * sampling.used(t)
         gradients = round(schedule.estimator.gradients * schedule.machines * sampling.drawn(t))
-        spent = schedule.mechanism.rho_spent(t)
-        return t, loss, accuracy, samples, gradients, spent, elapsed, self._message_norm(t)
-
-    def _message_norm(self, t: int) -> float:
-        """Return the norm of q~_t, which the guarantee covers with either server, on rank 0.
-
-        The messages of the last round move nothing, and a trusted server does not even add noise to them.
-        """
-        direction, schedule = self.server.iterates.direction, self.schedule
-        if t == schedule.rounds or direction is None:
-            return math.nan
-        norm = np.linalg.norm(direction.astype(np.float64))
-        return float(norm * schedule.resolution / (schedule.machines * schedule.sampling.size(t)))
+        spent, message = schedule.mechanism.rho_spent(t), math.nan
+        # The guarantee covers the norm of q~_t with either server. But the messages of the last round move
+        # nothing, and a trusted server does not even add noise to them.
+        if t < schedule.rounds and direction is not None:
+            norm = np.linalg.norm(direction.astype(np.float64))
+            message = float(norm * schedule.resolution / (schedule.machines * sampling.size(t)))
+        return t, loss, accuracy, samples, gradients, spent, elapsed, message
 
     def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
         """Return ||d_t - f'(x_t)||^2 on rank 0, where f is known: the sum before noise is of made-up data."""
@@ -200,8 +193,7 @@ class Simulation:
         """Gather what a checkpoint holds on rank 0, and return None elsewhere; all ranks must call this."""
         communicator, iterates = self.communicator, self.server.iterates
         total = communicator.reduce(self.machines.q, np.empty_like(self.machines.q))
-        largest, clipped = self._increments_so_far()
-        class_counts = self._class_counts_so_far()
+        largest, clipped, class_counts = self._counts_so_far()
         builds = environment.builds(communicator)
         if total is None:
             return None
@@ -239,17 +231,12 @@ class Simulation:
             for array in (iterates.public() if self._is_trusted else iterates.arrays()).values():
                 self.communicator.bcast(array)
 
-    def _increments_so_far(self) -> tuple[float, int]:
-        """Return the largest squared norm of all ranks' increments, and how many were clipped, on rank 0."""
-        mine = (self.machines.largest_squared_norm, self.machines.clipped)
-        largest, clipped = zip(*(self.communicator.gather(mine) or [mine]), strict=True)
-        return max(largest), sum(clipped)
-
-    def _class_counts_so_far(self) -> NDArray[np.int64]:
-        """Return how many samples of each class each machine has spent, shape (M, K), on rank 0."""
-        mine = self.machines.class_counts(self.rounds_done)
-        counts: NDArray[np.int64] = np.concatenate(self.communicator.gather(mine) or [mine])
-        return counts if self._class_counts_before is None else counts + self._class_counts_before
+    def _counts_so_far(self) -> tuple[float, int, NDArray[np.int64]]:
+        """Return the largest squared norm of an increment, and counts of clipped ones and of classes."""
+        machines = self.machines
+        mine = machines.largest_squared_norm, machines.clipped, machines.class_counts(self.rounds_done)
+        largest, clipped, counts = zip(*(self.communicator.gather(mine) or [mine]), strict=True)
+        return max(largest), sum(clipped), np.concatenate(counts) + self._class_counts_before
 
 
 def _history(rows: list[tuple[float, ...]]) -> History:

@@ -115,19 +115,10 @@ def submit(script: str) -> None:
 def launch(arguments: Sequence[str], ranks: int | None = None, requeues: int = 20) -> int:
     """Start ``mu2mpi ARGUMENTS`` on the ranks of this job and see it through.
 
-    SIGUSR1, SIGUSR2 and SIGTERM are passed on to the ranks as SIGUSR1. If the ranks stop with a
-    checkpoint, and not because of SIGTERM, the SLURM job is put back into the queue, but not more often than
-    `requeues`. By default there are as many ranks as the SLURM job has, or 1.
-
-    Returns
-    -------
-    int
-        The exit code of the ranks.
-
-    Raises
-    ------
-    InputError
-        If no launcher starts ranks that find each other.
+    SIGUSR1, SIGUSR2 and SIGTERM are passed on to the ranks as SIGUSR1. If the ranks stop with a checkpoint,
+    and not because of SIGTERM, the SLURM job is put back into the queue, at most `requeues` times. By default
+    there are as many ranks as the SLURM job has, or 1. Returns their exit code; raises InputError if no
+    launcher starts ranks that find each other.
     """
     ranks = ranks or int(os.environ.get("SLURM_NTASKS", "1"))
     environment = {**os.environ, **{k: v for k, v in RANK_VARIABLES.items() if k not in os.environ}}
@@ -164,18 +155,15 @@ def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
     """Return the first command that starts this many ranks which find each other; InputError if none does."""
     if ranks == 1:
         return []
-    tried = []
+    lines = [f"no launcher starts {ranks} ranks that find each other:"]
     for candidate in _candidates(ranks):
         problem = _problem(candidate, ranks, environment)
         if problem is None:
             return candidate
-        tried.append(f"  {shlex.join(candidate)}: {problem}")
+        lines.append(f"  {shlex.join(candidate)}: {problem}")
         _say(f"not with {shlex.join(candidate)}: {problem}")
-    raise InputError(
-        f"no launcher starts {ranks} ranks that find each other:\n"
-        + "\n".join(tried)
-        + f"\nSet {LAUNCHER_VARIABLE} to the command that does, such as 'srun --mpi=pmix -n {ranks}'"
-    )
+    way_out = f"Set {LAUNCHER_VARIABLE} to the command that does, such as 'srun --mpi=pmix -n {ranks}'"
+    raise InputError("\n".join([*lines, way_out]))
 
 
 def _candidates(ranks: int) -> list[list[str]]:
@@ -195,14 +183,10 @@ def _candidates(ranks: int) -> list[list[str]]:
 
 def _problem(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]) -> str | None:
     """Try a launcher on a tiny program; return what is wrong with it, or None."""
+    command = [*launcher, sys.executable, "-c", PROBE]
     try:
         probe = subprocess.run(
-            [*launcher, sys.executable, "-c", PROBE],
-            capture_output=True,
-            text=True,
-            timeout=PROBE_SECONDS,
-            env=dict(environment),
-            check=False,
+            command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=dict(environment), check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
@@ -225,9 +209,9 @@ def _requeue(limit: int) -> None:
     restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
     if restarts >= limit:
         _say(f"job {job} was requeued {restarts} times, which is enough; submit it again to go on")
-        return
-    _say(f"requeueing job {job} ({restarts + 1} of at most {limit} times)")
-    subprocess.run(["scontrol", "requeue", job], check=False)
+    else:
+        _say(f"requeueing job {job} ({restarts + 1} of at most {limit} times)")
+        subprocess.run(["scontrol", "requeue", job], check=False)
 
 
 def _say(message: str) -> None:

@@ -86,10 +86,7 @@ class Run:
 
 
 def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str]) -> None:
-    """Take the runs of a wave, each lane on its own ranks, and wait for all lanes.
-
-    Every rank raises Interrupted if any lane was stopped: the others stop as soon as they hear of it.
-    """
+    """Take the runs of a wave, each lane on its own ranks; if one is interrupted, so is every rank."""
     everyone = job.communicator
     if len(wave.lanes) == 1:
         for number in wave.lanes[0]:

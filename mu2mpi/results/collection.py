@@ -50,14 +50,13 @@ def find_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Su
 
 def shown(files: Sequence[Any], action: str) -> Iterable[Any]:
     """Return an iterator over files that says on standard error how far it is, where there are many."""
-    if len(files) < MANY:
-        return files
-    if not sys.stderr.isatty():
-        print(f"mu2mpi: {action} {len(files):,} files", file=sys.stderr, flush=True)
-        return files
-    from tqdm import tqdm
+    bar: Iterable[Any] = files
+    if len(files) >= MANY and sys.stderr.isatty():
+        from tqdm import tqdm
 
-    bar: Iterable[Any] = tqdm(files, desc=action, unit="file", leave=False, delay=0.5)
+        bar = tqdm(files, desc=action, unit="file", leave=False, delay=0.5)
+    elif len(files) >= MANY:
+        print(f"mu2mpi: {action} {len(files):,} files", file=sys.stderr, flush=True)
     return bar
 
 

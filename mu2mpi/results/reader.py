@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import h5py
 import numpy as np
@@ -37,8 +37,6 @@ OF_PRIVACY = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sig
 OF_THEORY = ("excess_loss", "excess_loss_bound", "minimum_loss", "first_slope", "last_slope")
 """Attributes that a summary holds; the epsilon of /privacy under another name, as `epsilon` is a setting."""
 
-Record = TypeVar("Record", Diagnostics, Theory)
-
 
 @dataclass(frozen=True)
 class Summary:
@@ -56,10 +54,9 @@ class Summary:
         Of the output x_T on the test set; accuracy as a share in [0, 1].
     figures : dict of str to float
         Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
-        ``parameters`` (the d of the paper), ``samples_used`` and ``gradient_evaluations`` (of all machines,
-        one as often as it was used), ``elapsed_seconds``, and for each phase its seconds as the
-        mean over ranks, such as ``noise_seconds``. None but the times depends on private data other than
-        through what is released.
+        ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` (of all machines, one as often as
+        it was used), ``elapsed_seconds``, and seconds by phase as the mean over ranks, such as
+        ``noise_seconds``. None but the times depends on private data but through what is released.
     """
 
     path: Path
@@ -117,13 +114,7 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def read_class_counts(path: Path) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Read how many samples of each class each machine spent, and what the classes are called.
-
-    Raises
-    ------
-    InputError
-        Like `read_result`, or if the file does not hold them.
-    """
+    """Read how many samples of each class each machine spent, and the classes' names; InputError without."""
     with _open(path, "model") as file:
         counts = _class_counts(file)
         if counts is None:
@@ -141,9 +132,8 @@ def read_summary(path: Path) -> Summary:
     """Read only what a table needs of a file; raises like `read_result`."""
     with _open(path, "model", "history", "privacy") as file:
 
-        def last(column: str) -> float:
-            value: float = _array(file, f"history/{column}")[-1].item()
-            return value
+        def last(column: str) -> Any:
+            return _array(file, f"history/{column}")[-1].item()
 
         figures = {name: _number(file, "privacy", stated) for name, stated in OF_PRIVACY.items()}
         if "theory" in file:
@@ -193,11 +183,7 @@ def _array(file: h5py.File, name: str) -> NDArray[Any]:
 
 @contextmanager
 def open_sealed(path: Path, sealed: bool = True) -> Iterator[h5py.File]:
-    """Open an HDF5 file of ours, and turn whatever goes wrong with it into an InputError that names it.
-
-    That includes what goes wrong in the block that reads from it. Without `sealed` the seal is not
-    looked at.
-    """
+    """Open an HDF5 file of ours, and turn whatever goes wrong, also in the block, into an InputError."""
     try:
         # Plain Python gives the better message for a file that is missing or may not be read.
         with open(path, "rb"):
@@ -226,11 +212,9 @@ def _open(path: Path, *groups: str, sealed: bool = True) -> Iterator[h5py.File]:
             raise InputError(
                 f"{path} is an HDF5 file but not a result of mu2mpi: it has no attribute 'schema'"
             )
-        schema = _text(file, "schema")
-        if schema != SCHEMA:
+        if (schema := _text(file, "schema")) != SCHEMA:
             raise InputError(f"{path} has the schema {schema!r}; this version of mu2mpi reads {SCHEMA!r}")
-        status = _text(file, "status")
-        if status != "complete":
+        if (status := _text(file, "status")) != "complete":
             raise InputError(f"{path} is not a finished run: its status is {status!r}")
         for group in groups:
             if group not in file:
@@ -284,7 +268,7 @@ def _history(file: h5py.File) -> History:
     return History(**columns)
 
 
-def _record(kind: type[Record], file: h5py.File, group: str) -> Record | None:
+def _record(kind: type[Any], file: h5py.File, group: str) -> Any:
     """Rebuild a dataclass of numbers from the attributes of a group, if it is there."""
     if group not in file:
         return None

@@ -126,18 +126,16 @@ class Result:
     privacy : PrivacyStatement
         What the released messages reveal at most.
     theory : Theory or None
-        The theorem's bound and the smallest loss over K; None in files of versions that wrote none, and in
-        those that were published without what a private test set tells.
+        The theorem's bound and the smallest loss over K; None where a private test set would be told of.
     diagnostics : Diagnostics or None
-        Largest increment and share of clipped ones; None in files that were published without.
+        Largest increment and share of clipped ones; None in published files.
     timing : dict of str to ndarray of float64, shape (ranks,)
-        Seconds by phase and rank; empty in files that were published without.
+        Seconds by phase and rank; empty in published files.
     environment : dict of str to str or int
         Hosts, ranks, MPI library and versions; of a published file `ranks` and versions alone, and under
         `published` what it was published without.
     class_counts : ndarray of int64, shape (machines, classes), or None
-        How many samples of each class each machine spent; private like the diagnostics. None in files of
-        versions that wrote none, and in published ones.
+        How many samples of each class each machine spent; private, and None, like the diagnostics.
     class_names : tuple of str or None
         What the classes are called, where it is not by their numbers.
     """

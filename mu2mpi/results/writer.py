@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -28,18 +27,8 @@ Plain = str | int | float | bool
 def check_output(path: Path, overwrite: bool) -> None:
     """Find out before a run whether its result can be written, and leave everything as it is.
 
-    Parameters
-    ----------
-    path : Path
-        Where the result is to go; any suffix will do. A symbolic link is followed.
-    overwrite : bool
-        Whether a file that is already there may be replaced.
-
-    Raises
-    ------
-    InputError
-        If the file exists and may not be replaced, if it is a folder or a device, or if its folder, or
-        the nearest one that exists, cannot be written.
+    Raises InputError if the file exists and may not be replaced, if it is a folder or a device, or if its
+    folder, or the nearest one that exists, cannot be written. A symbolic link is followed.
     """
     target = _target(path)
     if os.path.isdir(target):
@@ -129,8 +118,8 @@ def _group(file: h5py.File, name: str, attributes: Mapping[str, Plain] | None = 
 def _write_model(group: h5py.Group, result: Result) -> None:
     classes, features = np.shape(result.x)
     scales = [
-        _put_scale(group, "class", np.arange(classes), "class"),
-        _put_scale(group, "feature", np.arange(features), "feature; the last is the bias"),
+        _put(group, "class", np.arange(classes), "class"),
+        _put(group, "feature", np.arange(features), "feature; the last is the bias"),
     ]
     _put(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", scales=scales)
     if result.class_names is not None:
@@ -140,24 +129,21 @@ def _write_model(group: h5py.Group, result: Result) -> None:
 
 
 def _write_history(group: h5py.Group, history: History) -> None:
-    scales: list[h5py.Dataset] = []
-    for column in fields(history):
-        values = getattr(history, column.name)
-        if column.name == "round":
-            scales = [_put_scale(group, column.name, values, **column.metadata)]
-        else:
-            _put(group, column.name, values, **column.metadata, scales=scales)
+    rounds, *others = fields(history)
+    scales = [_put(group, rounds.name, history.round, **rounds.metadata)]
+    for column in others:
+        _put(group, column.name, getattr(history, column.name), **column.metadata, scales=scales)
 
 
 def _write_class_counts(group: h5py.Group, classes: h5py.Dataset, counts: NDArray[np.int64]) -> None:
-    machines = _put_scale(group, "machine", np.arange(len(counts)), "machine")
+    machines = _put(group, "machine", np.arange(len(counts)), "machine")
     text = "samples of each class that each machine spent"
     _put(group, "class_counts", counts, text, scales=[machines, classes])
 
 
 def _write_timing(group: h5py.Group, timing: dict[str, NDArray[np.float64]]) -> None:
     ranks = np.arange(len(next(iter(timing.values()))))
-    scales = [_put_scale(group, "rank", ranks, "MPI rank")]
+    scales = [_put(group, "rank", ranks, "MPI rank")]
     for phase, seconds in timing.items():
         _put(group, phase, seconds, f"time spent on {phase}", "s", scales)
 
@@ -168,9 +154,9 @@ def _put(
     values: ArrayLike,
     long_name: str,
     units: str = "1",
-    scales: Sequence[h5py.Dataset] = (),
+    scales: Sequence[h5py.Dataset] | None = None,
 ) -> h5py.Dataset:
-    """Write one array with its name, its units and the coordinates of its dimensions."""
+    """Write one array with the coordinates of its dimensions; without, it is those of a dimension itself."""
     array = np.asarray(values)
     # HDF5 can filter neither text nor an array without elements; the checksum finds what gzip lets through.
     filters = {"compression": "gzip", "shuffle": True, "fletcher32": True}
@@ -178,28 +164,19 @@ def _put(
     dataset = group.create_dataset(name, data=array, **(filters if filtered else {}))
     dataset.attrs["long_name"] = long_name
     dataset.attrs["units"] = units
-    for dimension, scale in enumerate(scales):
+    if scales is None:
+        dataset.make_scale(name)
+    for dimension, scale in enumerate(scales or ()):
         dataset.dims[dimension].attach_scale(scale)
-    return dataset
-
-
-def _put_scale(group: h5py.Group, name: str, *described: Any, **also: Any) -> h5py.Dataset:
-    """Write the coordinates of a dimension."""
-    dataset = _put(group, name, *described, **also)
-    dataset.make_scale(name)
     return dataset
 
 
 def plain(attributes: Mapping[str, Plain]) -> dict[str, str | int | float]:
     """Return attributes as every reader of HDF5 and netCDF takes them."""
-
-    def plain_value(value: Plain) -> str | int | float:
-        if isinstance(value, str):
-            # Some MPI libraries end their version in a zero byte, which HDF5 refuses.
-            return value.replace("\0", "")
-        return int(value) if isinstance(value, bool | np.bool_) else value
-
-    return {name: plain_value(value) for name, value in attributes.items()}
+    # Some MPI libraries end their version in a zero byte, which HDF5 refuses.
+    texts = {name: value.replace("\0", "") for name, value in attributes.items() if isinstance(value, str)}
+    truths = {name: int(value) for name, value in attributes.items() if isinstance(value, bool | np.bool_)}
+    return {**attributes, **texts, **truths}
 
 
 def _target(path: Path) -> Path:
