@@ -62,11 +62,8 @@ class Communicator:
         How many ranks share this rank's node.
     """
 
-    rank = 0
-    size = 1
-    turn = 0
+    rank, size, turn, neighbours = 0, 1, 0, 1
     place: int | None = 0
-    neighbours = 1
 
     def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum of all ranks' arrays, on every rank; `receive` may be used to hold it."""
@@ -167,8 +164,7 @@ class MpiCommunicator(Communicator):
     def __init__(self, comm: Any) -> None:
         from mpi4py import MPI
 
-        self._mpi = MPI
-        self._comm = comm
+        self._mpi, self._comm = MPI, comm
         self._calls: list[Any] = []
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         node = comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -205,15 +201,13 @@ class MpiCommunicator(Communicator):
         """Return rank 0's object on every rank."""
         return self._comm.bcast(thing, root=0)
 
-    def gather(self, thing: Any) -> list[Any] | None:
+    def gather(self, thing: Any) -> Any:
         """Return the list of all ranks' objects on rank 0, and None elsewhere."""
-        gathered: list[Any] | None = self._comm.gather(thing, root=0)
-        return gathered
+        return self._comm.gather(thing, root=0)
 
-    def allgather(self, thing: Any) -> list[Any]:
+    def allgather(self, thing: Any) -> Any:
         """Return the list of all ranks' objects on every rank."""
-        gathered: list[Any] = self._comm.allgather(thing)
-        return gathered
+        return self._comm.allgather(thing)
 
     def wait_for_all(self) -> None:
         """Return when all ranks have called this; a sleep between looks leaves the processor to others."""
@@ -263,13 +257,8 @@ def world() -> Communicator:
     """Return the communicator of all ranks, starting MPI at the first call.
 
     With several ranks, an exception that nobody catches then ends the whole job: the other ranks would
-    wait for this one in a collective for ever.
-
-    Raises
-    ------
-    InputError
-        If a launcher says that it started several ranks but each is alone, which happens when the
-        launcher and the MPI library do not belong together, or when there is no MPI library.
+    wait for this one in a collective for ever. Raises InputError if a launcher says that it started several
+    ranks but each is alone: without an MPI library, or with one that does not belong to the launcher.
     """
     global _WORLD
     if _WORLD is None:

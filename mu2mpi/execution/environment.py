@@ -64,10 +64,8 @@ def describe(communicator: Communicator) -> dict[str, str | int]:
         "python_version": platform.python_version(),
         "mu2mpi_version": __version__,
     }
-    if communicator.rank == 0:
-        # The other ranks run the same software; they are spared the search.
-        facts.update(_package_versions())
-    return facts
+    # The other ranks run the same software; they are spared the search.
+    return {**facts, **_package_versions()} if communicator.rank == 0 else facts
 
 
 def folders() -> dict[str, str]:

@@ -56,17 +56,16 @@ def run(
     Returns
     -------
     Result
-        The same on every rank.
+        The same on every rank. All ranks also raise the same.
 
     Raises
     ------
     InputError
-        On every rank, if the experiment, the data, the output or its checkpoint cannot be used; nothing
-        is written then.
+        If the experiment, the data, the output or its checkpoint cannot be used; nothing is written then.
     OSError
-        On every rank, if the result cannot be written.
+        If the result cannot be written.
     Interrupted
-        On every rank, if a signal stopped the run. It is a `SystemExit` with code 75.
+        If a signal stopped the run. It is a `SystemExit` with code 75.
 
     Examples
     --------
@@ -145,6 +144,7 @@ class Job:
         from mu2mpi.results.reader import read_result
         from mu2mpi.results.writer import write_result
 
+        checkpoint = checkpoint_path(path)
         try:
             write_result(result, path, self.overwrite)
         except InputError:
@@ -152,22 +152,16 @@ class Job:
                 raise
             # Two jobs that went on from one checkpoint have one key, and came to the same bits.
             if key_of_its_own and not np.array_equal(read_result(path).x, result.x):
-                raise InputError(_sent_twice(path)) from None
-        checkpoint_path(path).unlink(missing_ok=True)
-
-
-def _sent_twice(path: Path) -> str:
-    checkpoint = checkpoint_path(path)
-    way_out = (
-        f"the checkpoint {checkpoint} stays: move {path} away and repeat the command to go on from it"
-        if checkpoint.exists()
-        else "it is lost, and to repeat the command would send everything once more"
-    )
-    return (
-        f"another job has written {path} in the meantime: the same experiment under another key, so that all "
-        "was sent twice under different noise. Both runs are spent, and their rho add up as squares. The "
-        f"result of this one was not written; {way_out}"
-    )
+                way_out = "it is lost, and to repeat the command would send everything once more"
+                if checkpoint.exists():
+                    way_out = f"the checkpoint {checkpoint} stays: move {path} away and repeat the command"
+                    way_out += " to go on from it"
+                raise InputError(
+                    f"another job has written {path} in the meantime: the same experiment under another key, "
+                    "so that all was sent twice under different noise. Both runs are spent, and their rho "
+                    f"add up as squares. The result of this one was not written; {way_out}"
+                ) from None
+        checkpoint.unlink(missing_ok=True)
 
 
 def holds(path: Path, experiment: Experiment) -> bool:

@@ -2,7 +2,6 @@
 
 import math
 import sys
-from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
 from typing import Any, TextIO
@@ -56,8 +55,6 @@ class LogProgress(Progress):
 
     def __init__(self, stream: TextIO, interval: float = 0.0) -> None:
         self._stream, self._interval = stream, interval
-        self._rounds = self._before = 0
-        self._started = self._told = 0.0
 
     def start(self, plan: Plan, rounds_done: int) -> None:
         """Print what is about to run."""
@@ -86,9 +83,6 @@ class TerminalProgress(Progress):
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._bar: Any = None
-        self._spent: Callable[[int], float] = float
-        self._done, self._shown, self._last = 0, 0.0, ""
 
     def start(self, plan: Plan, rounds_done: int) -> None:
         """Print what is about to run and open the bar."""
@@ -96,7 +90,8 @@ class TerminalProgress(Progress):
 
         print(headline(plan, rounds_done), file=self._stream, flush=True)
         self._spent, self._done = plan.schedule.mechanism.rho_spent, rounds_done
-        self._bar = tqdm(
+        self._last, self._shown = "", 0.0
+        self._bar: Any = tqdm(
             total=plan.schedule.rounds,
             initial=rounds_done,
             unit="round",

@@ -35,14 +35,8 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
             f"the checkpoint {place} is of another experiment: {difference}; repeat the command that wrote "
             "it, name another output, or remove the checkpoint"
         )
-    _check_builds(checkpoint, builds, place)
-    return checkpoint
-
-
-def _check_builds(checkpoint: Checkpoint, builds: tuple[str, ...], place: Path) -> None:
-    """Refuse, or with a seed only warn, to go on where rounds would be repeated with other bits."""
     if len({*checkpoint.builds, *builds}) == 1:
-        return
+        return checkpoint
     then, now = (" and ".join(kinds) for kinds in (checkpoint.builds, builds))
     where = f"the checkpoint {place} was written with {then}, not with {now} on all ranks"
     if checkpoint.experiment.seed is None:
@@ -51,6 +45,7 @@ def _check_builds(checkpoint: Checkpoint, builds: tuple[str, ...], place: Path) 
             "which costs privacy: go on where it was written, on such processors and with these packages"
         )
     print(f"mu2mpi: warning: {where}; the result will differ in its last bits", file=sys.stderr, flush=True)
+    return checkpoint
 
 
 def check_same_data(checkpoint: Checkpoint, source: Source, output: Path) -> None:

@@ -35,8 +35,7 @@ def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[W
     work, and the shortest ones, if too few are left to give every rank its own.
 
     Runs of the same width make a wave. In each, the longest run that is left goes to the lane that will
-    be free first; the wave with the longest run goes first. `machines` are the M of the runs, and `costs` how
-    long each takes on one core, in any unit.
+    be free first; the wave with the longest run goes first. The costs are times on one core, in any unit.
     """
     order = sorted(range(len(machines)), key=lambda run: (-costs[run], run))
     fair = sum(costs) / ranks

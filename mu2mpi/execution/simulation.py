@@ -45,14 +45,7 @@ class Keeper:
 class Simulation:
     """A run on the ranks of a communicator, ready for its first round or for the one after a checkpoint.
 
-    Parameters
-    ----------
-    plan : Plan
-        What to run.
-    communicator : Communicator
-        The ranks to run on.
-    checkpoint : Checkpoint, optional
-        On rank 0: the state from which the run goes on.
+    Rank 0 alone has the checkpoint.
 
     Raises
     ------

@@ -23,12 +23,10 @@ __all__ = ["run_sweep"]
 LOG_SECONDS = 30.0
 """A log hears of a run at most this often: a sweep may have hundreds of short ones."""
 
-Chosen = list[tuple[int, Experiment]]
-
 
 def run_sweep(
     sweep: Sweep,
-    chosen: Chosen,
+    chosen: list[tuple[int, Experiment]],
     folder: Path,
     data_dir: Path | None,
     overwrite: bool,
@@ -44,37 +42,29 @@ def run_sweep(
     Interrupted
         On every rank, if a signal stopped the sweep; the runs that it was at have checkpoints.
     """
-    communicator = world()
     with stop_requests() as requests:
-        _run_all(Job(communicator, requests, overwrite, checkpoint_every), sweep, chosen, folder, data_dir)
-
-
-def _run_all(job: Job, sweep: Sweep, chosen: Chosen, folder: Path, data_dir: Path | None) -> None:
-    communicator = job.communicator
-    sources = {
-        data_key(experiment): shared_source(experiment, data_dir, communicator)
-        for experiment in {data_key(e): e for _, e in chosen}.values()
-    }
-    with communicator.together():
-        runs = [
-            Run(resolve(e, sources[data_key(e)], communicator.size), folder / sweep.file_name(e))
-            for _, e in chosen
-        ]
-        todo = _unfinished(job, runs)
-    todo = communicator.share(todo)
-    runs = [runs[number] for number in todo]
-    for source in dict.fromkeys(run.plan.source for run in runs):
-        check_data(source, communicator)
-    _say(communicator, f"{len(chosen) - len(runs)} of {len(chosen)} runs are finished; {len(runs)} to go")
-    schedules = [run.plan.schedule for run in runs]
-    machines, costs = [s.machines for s in schedules], [run_cost(s) for s in schedules]
-    done = 0
-    for wave in waves(machines, costs, communicator.size):
-        order = wave.runs()
-        labels = {number: f"[{done + k}/{len(runs)}]" for k, number in enumerate(order, 1)}
-        _run_wave(job, wave, runs, labels)
-        done += len(order)
-    _say(communicator, f"all {len(chosen)} runs are in {folder}; next: mu2mpi table {folder}")
+        job = Job(world(), requests, overwrite, checkpoint_every)
+        communicator = job.communicator
+        examples = {data_key(experiment): experiment for _, experiment in chosen}
+        sources = {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
+        with communicator.together():
+            plans = [resolve(e, sources[data_key(e)], communicator.size) for _, e in chosen]
+            names = [sweep.file_name(e) for _, e in chosen]
+            runs = [Run(plan, folder / name) for plan, name in zip(plans, names, strict=True)]
+            todo = _unfinished(job, runs)
+        runs = [runs[number] for number in communicator.share(todo)]
+        for source in dict.fromkeys(run.plan.source for run in runs):
+            check_data(source, communicator)
+        _say(communicator, f"{len(chosen) - len(runs)} of {len(chosen)} runs are finished; {len(runs)} to go")
+        schedules = [run.plan.schedule for run in runs]
+        machines, costs = [s.machines for s in schedules], [run_cost(s) for s in schedules]
+        done = 0
+        for wave in waves(machines, costs, communicator.size):
+            order = wave.runs()
+            labels = {number: f"[{done + k}/{len(runs)}]" for k, number in enumerate(order, 1)}
+            _run_wave(job, wave, runs, labels)
+            done += len(order)
+        _say(communicator, f"all {len(chosen)} runs are in {folder}; next: mu2mpi table {folder}")
 
 
 @dataclass(frozen=True)
@@ -125,9 +115,8 @@ class _CallsToo:
 
 
 def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
-    communicator = job.communicator
+    communicator, plan = job.communicator, run.plan
     _say(communicator, f"{label} {run.path}")
-    plan = run.plan
     # Another job may have been at work in the same folder meanwhile.
     if not job.overwrite and communicator.share(communicator.rank == 0 and holds(run.path, plan.experiment)):
         _say(communicator, f"{label} finished by another job")

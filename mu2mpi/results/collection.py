@@ -16,14 +16,7 @@ MANY = 100
 
 
 def find_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Summary], list[str]]:
-    """Read the summaries of all results among files and folders, with a progress bar where it takes long.
-
-    Parameters
-    ----------
-    paths : iterable of Path
-        Searched as `find_files` does.
-    strict : bool, optional
-        Whether a file that cannot be used is an error.
+    """Read the summaries of all results that `find_files` finds, with a progress bar where it takes long.
 
     Returns
     -------

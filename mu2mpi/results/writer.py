@@ -51,14 +51,7 @@ def check_output(path: Path, overwrite: bool) -> None:
 def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
     """Write a result so that a reader sees either all of it or none; on any failure all is as it was.
 
-    Parameters
-    ----------
-    result : Result
-        A finished run.
-    path : Path
-        Where to write it.
-    overwrite : bool, optional
-        Whether a file may be replaced that is already there, or appears during the call.
+    Without `overwrite`, not even a file is replaced that appears during the call.
 
     Raises
     ------
