@@ -15,7 +15,7 @@ def write_whole(
     """Write a file such that no reader, and no crash, ever meets a part of it.
 
     The file gets its name once its content is on the disk. Several processes may write the same file at
-    once: each has a temporary file of its own. Whoever has an older file open or mapped keeps it.
+    once. Whoever has an older file open or mapped keeps it.
 
     Parameters
     ----------
@@ -26,8 +26,7 @@ def write_whole(
     mode : int, optional
         Permissions of the file, from which the user's mask is taken.
     replace : bool, optional
-        Whether a file that is already there may be replaced. If not, one that appears during the call
-        is not replaced either.
+        Whether a file may be replaced that is already there, or appears during the call.
 
     Raises
     ------
@@ -48,7 +47,13 @@ def write_whole(
         _move(temporary, path, replace)
     finally:
         temporary.unlink(missing_ok=True)
-    _flush_folder(path.parent)
+    # Some network file systems cannot flush a folder; the file is in its place all the same.
+    with contextlib.suppress(OSError):
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def temporary_name(path: Path) -> Path:
@@ -58,26 +63,15 @@ def temporary_name(path: Path) -> Path:
 
 
 def _move(temporary: Path, path: Path, replace: bool) -> None:
-    if replace:
-        os.replace(temporary, path)
-        return
-    try:
-        # Unlike a rename, a link fails if the name is taken, with no moment in between.
-        os.link(temporary, path)
-    except FileExistsError:
-        raise
-    except OSError:
-        # A file system without hard links: check just before the rename.
-        if os.path.lexists(path):
-            raise FileExistsError(path) from None
-        os.replace(temporary, path)
-
-
-def _flush_folder(folder: Path) -> None:
-    # Some network file systems cannot do this; the file is in its place all the same.
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
+    if not replace:
         try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            # Unlike a rename, a link fails if the name is taken, with no moment in between.
+            os.link(temporary, path)
+            return
+        except FileExistsError:
+            raise
+        except OSError:
+            # A file system without hard links: check just before the rename.
+            if os.path.lexists(path):
+                raise FileExistsError(path) from None
+    os.replace(temporary, path)

@@ -10,7 +10,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -21,7 +22,6 @@ from mu2mpi.errors import InputError, SharedInputError, SharedOSError
 
 __all__ = ["TURNS", "Communicator", "block", "world", "world_if_parallel"]
 
-# What launchers tell each process about the number of ranks that they started.
 LAUNCHER_SIZES = (
     "OMPI_COMM_WORLD_SIZE",
     "PMI_SIZE",
@@ -29,6 +29,7 @@ LAUNCHER_SIZES = (
     "MV2_COMM_WORLD_SIZE",
     "PALS_SIZE",
 )
+"""What launchers tell each process about the number of ranks that they started."""
 
 TURNS = 3
 
@@ -39,11 +40,7 @@ POLL_SECONDS, ABORT_SECONDS = 0.002, 0.5
 
 
 def block(n: int, parts: int, part: int) -> range:
-    """Return the part-th of `parts` contiguous, nearly equal blocks of ``range(n)``.
-
-    The first ``n % parts`` blocks are one longer than the rest; with fewer things than parts, the last
-    blocks are empty.
-    """
+    """Return the part-th of contiguous, nearly equal blocks of ``range(n)``; longer ones come first."""
     size, rest = divmod(n, parts)
     start = part * size + min(part, rest)
     return range(start, start + size + (part < rest))
@@ -65,11 +62,8 @@ class Communicator:
         How many ranks share this rank's node.
     """
 
-    rank = 0
-    size = 1
-    turn = 0
+    rank, size, turn, neighbours = 0, 1, 0, 1
     place: int | None = 0
-    neighbours = 1
 
     def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum of all ranks' arrays, on every rank; `receive` may be used to hold it."""
@@ -150,7 +144,7 @@ class Communicator:
         SharedInputError, SharedOSError
             On every rank, with the message of the first rank that met one.
         """
-        failure: tuple[type[SharedInputError | SharedOSError], str] | None = None
+        failure: tuple[type[Exception], str] | None = None
         try:
             yield
         except InputError as error:
@@ -158,34 +152,21 @@ class Communicator:
         except OSError as error:
             failure = SharedOSError, str(error)
         except MemoryError as error:
-            failure = (
-                SharedOSError,
-                f"not enough memory: {error}; use fewer samples or features",
-            )
+            failure = SharedOSError, f"not enough memory: {error}; use fewer samples or features"
         self.wait_for_all()
-        for found in self.allgather(failure):
-            if found is not None:
-                kind, message = found
-                raise kind(message)
+        for kind, message in filter(None, self.allgather(failure)):
+            raise kind(message)
 
 
 class MpiCommunicator(Communicator):
-    """The ranks of an MPI communicator.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        The communicator; its collectives are called by this class alone.
-    """
+    """The ranks of an mpi4py communicator, of which this class alone calls the collectives."""
 
     def __init__(self, comm: Any) -> None:
         from mpi4py import MPI
 
-        self._mpi = MPI
-        self._comm = comm
+        self._mpi, self._comm = MPI, comm
         self._calls: list[Any] = []
-        self.rank = comm.Get_rank()
-        self.size = comm.Get_size()
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
         node = comm.Split_type(MPI.COMM_TYPE_SHARED)
         self.turn = 0 if self.rank == 0 else 1 if node.Get_rank() == 0 else 2
         self.place = node.Get_rank() if node.bcast(self.rank, root=0) == 0 else None
@@ -220,15 +201,13 @@ class MpiCommunicator(Communicator):
         """Return rank 0's object on every rank."""
         return self._comm.bcast(thing, root=0)
 
-    def gather(self, thing: Any) -> list[Any] | None:
+    def gather(self, thing: Any) -> Any:
         """Return the list of all ranks' objects on rank 0, and None elsewhere."""
-        gathered: list[Any] | None = self._comm.gather(thing, root=0)
-        return gathered
+        return self._comm.gather(thing, root=0)
 
-    def allgather(self, thing: Any) -> list[Any]:
+    def allgather(self, thing: Any) -> Any:
         """Return the list of all ranks' objects on every rank."""
-        gathered: list[Any] = self._comm.allgather(thing)
-        return gathered
+        return self._comm.allgather(thing)
 
     def wait_for_all(self) -> None:
         """Return when all ranks have called this; a sleep between looks leaves the processor to others."""
@@ -278,13 +257,8 @@ def world() -> Communicator:
     """Return the communicator of all ranks, starting MPI at the first call.
 
     With several ranks, an exception that nobody catches then ends the whole job: the other ranks would
-    wait for this one in a collective for ever.
-
-    Raises
-    ------
-    InputError
-        If a launcher says that it started several ranks but each is alone, which happens when the
-        launcher and the MPI library do not belong together, or when there is no MPI library.
+    wait for this one in a collective for ever. Raises InputError if a launcher says that it started several
+    ranks but each is alone: without an MPI library, or with one that does not belong to the launcher.
     """
     global _WORLD
     if _WORLD is None:
@@ -294,13 +268,9 @@ def world() -> Communicator:
 
 def world_if_parallel() -> Communicator:
     """Return the world if MPI runs or a launcher started several ranks, and a serial one otherwise."""
-    if _WORLD is not None:
-        return _WORLD
-    if any(os.environ.get(name, "1") not in ("", "1") for name in LAUNCHER_SIZES):
-        try:
+    if _WORLD is not None or any(os.environ.get(name, "1") not in ("", "1") for name in LAUNCHER_SIZES):
+        with suppress(InputError):
             return world()
-        except InputError:
-            return Communicator()
     return Communicator()
 
 
@@ -310,11 +280,11 @@ def _start() -> Communicator:
     except (ImportError, RuntimeError) as error:
         _refuse_lonely_ranks(f"MPI cannot be started: {error}")
         return Communicator()
-    if MPI.COMM_WORLD.Get_size() == 1:
-        _refuse_lonely_ranks(f"the MPI library is {MpiCommunicator(MPI.COMM_WORLD).library()}")
-        return MpiCommunicator(MPI.COMM_WORLD)
     communicator = MpiCommunicator(MPI.COMM_WORLD)
-    sys.excepthook = _hook_that_aborts(communicator)
+    if communicator.size == 1:
+        _refuse_lonely_ranks(f"the MPI library is {communicator.library()}")
+    else:
+        sys.excepthook = partial(_end_all, communicator)
     return communicator
 
 
@@ -330,12 +300,10 @@ def _refuse_lonely_ranks(reason: str) -> None:
             )
 
 
-def _hook_that_aborts(
-    communicator: Communicator,
-) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        lines = "".join(traceback.format_exception(kind, error, trace))
-        sys.stderr.write(f"mu2mpi: rank {communicator.rank} of {communicator.size} failed:\n{lines}")
-        communicator.abort(1)
-
-    return hook
+def _end_all(
+    ranks: Communicator, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Tell of an exception that nobody caught, and end all ranks."""
+    lines = "".join(traceback.format_exception(kind, error, trace))
+    sys.stderr.write(f"mu2mpi: rank {ranks.rank} of {ranks.size} failed:\n{lines}")
+    ranks.abort(1)

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+from contextlib import suppress
 from functools import cache
 
 from mu2mpi._version import __version__
@@ -20,10 +21,8 @@ def _package_versions() -> dict[str, str]:
 
     versions = {}
     for name in PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[f"{name.replace('-', '_')}_version"] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return versions
 
 
@@ -37,28 +36,20 @@ def processor() -> str:
 def builds(communicator: Communicator) -> tuple[str, ...]:
     """Return what the last bits of a message depend on, once for each kind of rank; all must call this.
 
-    It is the processor, the packages that make or run machine code, and for what of a processor they make
-    it; this package has a version of its own in every checkpoint.
+    The version of this package is not in it: every checkpoint has that of its own.
     """
     import llvmlite
     import numba
     import numpy
-
-    software = ", ".join(f"{package.__name__} {package.__version__}" for package in (numpy, numba, llvmlite))
-    mine = f"{processor()}, processor features {_processor_features()}, {software}"
-    return tuple(sorted(set(communicator.allgather(mine))))
-
-
-def _processor_features() -> str:
-    """Return 8 hexadecimal digits of what decides, beside its name, which code is made for a processor.
-
-    A virtual machine may hide some of its features, and numba's settings may choose others.
-    """
-    from numba import config
     from numba.core.codegen import get_host_cpu_features
 
-    chosen = [getattr(config, name, None) for name in ("CPU_NAME", "CPU_FEATURES", "OPT", "USING_SVML")]
-    return hashlib.sha256(repr((get_host_cpu_features(), *map(str, chosen))).encode()).hexdigest()[:8]
+    # A virtual machine may hide some features of its processor, and numba's settings may choose others.
+    settings = ("CPU_NAME", "CPU_FEATURES", "OPT", "USING_SVML")
+    chosen = [str(getattr(numba.config, name, None)) for name in settings]
+    features = hashlib.sha256(repr((get_host_cpu_features(), *chosen)).encode()).hexdigest()[:8]
+    software = ", ".join(f"{package.__name__} {package.__version__}" for package in (numpy, numba, llvmlite))
+    mine = f"{processor()}, processor features {features}, {software}"
+    return tuple(sorted(set(communicator.allgather(mine))))
 
 
 def describe(communicator: Communicator) -> dict[str, str | int]:
@@ -73,10 +64,8 @@ def describe(communicator: Communicator) -> dict[str, str | int]:
         "python_version": platform.python_version(),
         "mu2mpi_version": __version__,
     }
-    if communicator.rank == 0:
-        # The other ranks run the same software; they are spared the search.
-        facts.update(_package_versions())
-    return facts
+    # The other ranks run the same software; they are spared the search.
+    return {**facts, **_package_versions()} if communicator.rank == 0 else facts
 
 
 def folders() -> dict[str, str]:

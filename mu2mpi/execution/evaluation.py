@@ -46,17 +46,13 @@ GRID = 2.0**-32
 
 def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
     """Return up to `count` different rounds from 1 to `rounds`, logarithmically spaced, the last included."""
-    if count == 1:
-        return np.array([rounds], dtype=np.int64)
-    spaced = np.geomspace(1, rounds, count).round().astype(np.int64)
-    return np.unique(spaced)
+    first = 1 if count > 1 else rounds
+    return np.unique(np.geomspace(first, rounds, count).round().astype(np.int64))
 
 
 def affordable_evaluations(schedule: Schedule, test_samples: int) -> int:
-    """Return how many evaluations take under about a tenth of a run's time: 20, or fewer but at least 3.
-
-    Decided by the run's size alone, so that the same experiment always has the same history.
-    """
+    """Return how many evaluations take under about a tenth of a run's time: 20, or fewer but at least 3."""
+    # The run's size alone decides, so that the same experiment always has the same history.
     affordable = max(0.1 * run_cost(schedule), FREE) / evaluation_cost(schedule, test_samples)
     return int(max(3, min(DEFAULT_EVALUATIONS, affordable)))
 
@@ -73,37 +69,18 @@ def affordable_passes(schedule: Schedule, test_samples: int) -> int:
 class Evaluator:
     """Loss and accuracy on a test set that is split over the ranks.
 
-    Parameters
-    ----------
-    source : Source
-        Where the test set comes from. Each rank reads its part of it once, or where that is large, in chunks
-        for each measurement.
-    communicator : Communicator
-        The ranks.
-    problem : Problem
-        The loss.
-    unit_norm : bool, optional
-        Whether each sample is scaled to norm 1.
-
-    Attributes
-    ----------
-    samples : Samples
-        What was read last.
-    tolerance : float
-        Nats to which the smallest loss on the test set is worth knowing.
+    Each rank reads its part of it once, or where that is large, in chunks for each measurement.
     """
 
     tolerance = TOLERANCE
+    """Nats to which the smallest loss on the test set is worth knowing."""
 
     def __init__(
         self, source: Source, communicator: Communicator, problem: Problem, unit_norm: bool = False
     ) -> None:
-        self._communicator = communicator
-        self._source = source
-        self._problem = problem
+        self._source, self._communicator, self._problem = source, communicator, problem
         self._sum_losses = problem.kernel(sum_losses)
-        self._unit_norm = unit_norm
-        self._bias = bias_feature(unit_norm)
+        self._unit_norm, self._bias = unit_norm, bias_feature(unit_norm)
         self._size = source.test_samples
         pieces = block(math.ceil(self._size / PIECE), communicator.size, communicator.rank)
         start, stop = pieces.start * PIECE, min(pieces.stop * PIECE, self._size)
@@ -117,48 +94,31 @@ class Evaluator:
         self._scales = sample_scales(self.samples.features, self._source.scale, self._unit_norm)
 
     def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
-        """Return the mean loss in nats and the accuracy of x on rank 0, and None elsewhere.
-
-        Parameters
-        ----------
-        x : ndarray of float64, shape (K, F)
-            A model that all ranks hold.
-        """
-        sums = [self._sum_losses(x, *piece, self._bias) for piece in self._pieces()]
-        gathered = self._communicator.gather(sums)
+        """Return the mean loss in nats and the accuracy of x, which all ranks hold, on rank 0."""
+        gathered = self._communicator.gather(
+            [self._sum_losses(x, *piece, self._bias) for piece in self._pieces()]
+        )
         if gathered is None:
             return None
-        pieces = [piece for of_rank in gathered for piece in of_rank]
-        loss = math.fsum(loss for loss, _ in pieces) / self._size
-        return loss, sum(correct for _, correct in pieces) / self._size
+        losses, correct = zip(*itertools.chain(*gathered), strict=True)
+        return math.fsum(losses) / self._size, sum(correct) / self._size
 
     def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return the mean loss of x in nats and its gradient, the same bits on every rank.
-
-        Parameters
-        ----------
-        x : ndarray of float64, shape (K, F)
-            A model that all ranks hold.
-
-        Returns
-        -------
-        tuple of float and ndarray of float64, shape (K, F)
-        """
+        """Return the mean loss of x in nats and its gradient, shape (K, F), the same bits on every rank."""
         total, losses = np.zeros(x.shape, dtype=np.int64), []
         for features, labels, scales in self._pieces():
             z = with_bias(features, scales, self._bias)
             loss, gradient = self._problem.loss_and_gradient(x, z, labels)
             losses.append(loss)
             total += np.rint(gradient / GRID).astype(np.int64)
-        communicator = self._communicator
-        summed = communicator.reduce(total, np.empty_like(total))
-        gathered = communicator.gather(losses)
+        summed = self._communicator.reduce(total, np.empty_like(total))
+        gathered = self._communicator.gather(losses) or []
+        loss = math.fsum(itertools.chain(*gathered)) / self._size
         gradient = np.empty(x.shape)
         if summed is not None:
             np.multiply(summed, GRID / self._size, out=gradient)
-        communicator.bcast(gradient)
-        loss = 0.0 if gathered is None else math.fsum(itertools.chain(*gathered)) / self._size
-        return communicator.share(loss), gradient
+        self._communicator.bcast(gradient)
+        return self._communicator.share(loss), gradient
 
     def _pieces(self) -> Iterator[tuple[NDArray[np.generic], NDArray[np.int32], NDArray[np.float64]]]:
         """Yield this rank's pieces: features as stored, shape (n, F - 1), their labels and their scales."""
@@ -175,36 +135,20 @@ class ExactEvaluator:
     """Expected loss and accuracy on a population, as sums over all of its points.
 
     Rank 0 alone computes them; that takes less than a few rounds.
-
-    Parameters
-    ----------
-    population : Population
-        What the samples are drawn from.
-    communicator : Communicator
-        The ranks.
-    problem : Problem
-        The loss.
-    unit_norm : bool, optional
-        Whether samples are scaled to norm 1.
-
-    Attributes
-    ----------
-    tolerance : float
-        Nats to which the smallest loss is worth knowing: rounding leaves no more.
     """
 
     tolerance = 1e-12
+    """Rounding leaves no more."""
 
     def __init__(
         self, population: Population, communicator: Communicator, problem: Problem, unit_norm: bool = False
     ) -> None:
-        self._communicator = communicator
-        self._problem = problem
+        self._communicator, self._problem = communicator, problem
         self._weights = population.probabilities()
         self._z = scaled(population.points, population.scale, unit_norm)
 
     def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
-        """Return f(x) in nats and the probability that x is right on rank 0, and None elsewhere."""
+        """Return f(x) in nats and the probability that x is right, on rank 0."""
         if self._communicator.rank != 0:
             return None
         loss, _ = self._problem.expected(x, self._z, self._weights)

@@ -19,7 +19,7 @@ from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.sources import check_data, shared_source
 from mu2mpi.execution.watch import Verdict, Watch
 from mu2mpi.parallel import Communicator, world
-from mu2mpi.results.schema import Checkpoint, Result
+from mu2mpi.results.schema import Checkpoint, Result, checkpoint_path
 
 __all__ = ["Job", "holds", "run"]
 
@@ -56,17 +56,16 @@ def run(
     Returns
     -------
     Result
-        The same on every rank.
+        The same on every rank. All ranks also raise the same.
 
     Raises
     ------
     InputError
-        On every rank, if the experiment, the data, the output or its checkpoint cannot be used; nothing
-        is written then.
+        If the experiment, the data, the output or its checkpoint cannot be used; nothing is written then.
     OSError
-        On every rank, if the result cannot be written.
+        If the result cannot be written.
     Interrupted
-        On every rank, if a signal stopped the run. It is a `SystemExit` with code 75.
+        If a signal stopped the run. It is a `SystemExit` with code 75.
 
     Examples
     --------
@@ -87,56 +86,38 @@ def run(
                 check_output(path, overwrite)
         source = shared_source(experiment, folder, communicator)
         progress = progress or Progress()
-        if path is None:
-            with communicator.together():
-                plan = resolve(experiment, source, communicator.size)
-            simulation = Simulation(plan, communicator)
-            check_data(source, communicator)
-            return simulation.run(progress)
-        job = Job(communicator, requests, overwrite, checkpoint_every)
-        return job.run_to_file(experiment, source, path, progress)
+        if path is not None:
+            job = Job(communicator, requests, overwrite, checkpoint_every)
+            return job.run_to_file(experiment, source, path, progress)
+        with communicator.together():
+            plan = resolve(experiment, source, communicator.size)
+        simulation = Simulation(plan, communicator)
+        check_data(source, communicator)
+        return simulation.run(progress)
 
 
 @dataclass(frozen=True)
 class Job:
-    """How this job treats files and signals, whatever it runs.
-
-    Attributes
-    ----------
-    communicator : Communicator
-        The ranks; rank 0 reads and writes, so that it alone imports HDF5.
-    requests : Requests
-        What has been asked of this rank.
-    overwrite : bool
-        Whether results that exist are replaced.
-    checkpoint_every : float
-        Seconds between two checkpoints of a run.
-    """
+    """How this job treats files and signals, whatever it runs. Rank 0 alone touches files, and HDF5."""
 
     communicator: Communicator
+    # What has been asked of this rank.
     requests: Requests
     overwrite: bool
     checkpoint_every: float
 
     def run_to_file(
-        self,
-        experiment: Experiment,
-        source: Source,
-        path: Path,
-        progress: Progress,
-        plan: Plan | None = None,
+        self, experiment: Experiment, source: Source, path: Path, progress: Progress, plan: Plan | None = None
     ) -> Result:
-        """Run an experiment from its checkpoint, if there is one, to its result; raises like `run`.
-
-        A plan may be given for an experiment that leaves nothing open.
-        """
+        """Run an experiment, or its settled plan, from its checkpoint, if any; raises like `run`."""
         communicator = self.communicator
         checkpoint: Checkpoint | None = None
         builds = environment.builds(communicator)
         with communicator.together():
             if communicator.rank == 0:
                 checkpoint = find_checkpoint(path, experiment, builds)
-        if communicator.share(checkpoint is not None):
+        goes_on = communicator.share(checkpoint is not None)
+        if goes_on:
             # First of all: to other data, the settings of the checkpoint need not even fit.
             check_data(source, communicator)
             with communicator.together():
@@ -150,7 +131,7 @@ class Job:
         # Before the first message leaves, and before a file keeps the key of a run that cannot begin.
         check_data(source, communicator)
         keeper = FileKeeper(self, path)
-        if simulation.needs_its_key_kept and not communicator.share(checkpoint is not None):
+        if simulation.needs_its_key_kept and not goes_on:
             keeper.begin(simulation.state())
         result = simulation.run(progress, keeper)
         with communicator.together():
@@ -160,7 +141,6 @@ class Job:
 
     def _write(self, result: Result, path: Path, key_of_its_own: bool) -> None:
         """Write the result and remove the checkpoint; the same result from another job is as good."""
-        from mu2mpi.results.checkpoint import checkpoint_path
         from mu2mpi.results.reader import read_result
         from mu2mpi.results.writer import write_result
 
@@ -172,21 +152,16 @@ class Job:
                 raise
             # Two jobs that went on from one checkpoint have one key, and came to the same bits.
             if key_of_its_own and not np.array_equal(read_result(path).x, result.x):
-                raise InputError(_sent_twice(path, checkpoint)) from None
+                way_out = "it is lost, and to repeat the command would send everything once more"
+                if checkpoint.exists():
+                    way_out = f"the checkpoint {checkpoint} stays: move {path} away and repeat the command"
+                    way_out += " to go on from it"
+                raise InputError(
+                    f"another job has written {path} in the meantime: the same experiment under another key, "
+                    "so that all was sent twice under different noise. Both runs are spent, and their rho "
+                    f"add up as squares. The result of this one was not written; {way_out}"
+                ) from None
         checkpoint.unlink(missing_ok=True)
-
-
-def _sent_twice(path: Path, checkpoint: Path) -> str:
-    way_out = (
-        f"the checkpoint {checkpoint} stays: move {path} away and repeat the command to go on from it"
-        if checkpoint.exists()
-        else "it is lost, and to repeat the command would send everything once more"
-    )
-    return (
-        f"another job has written {path} in the meantime: the same experiment under another key, so that all "
-        "was sent twice under different noise. Both runs are spent, and their rho add up as squares. The "
-        f"result of this one was not written; {way_out}"
-    )
 
 
 def holds(path: Path, experiment: Experiment) -> bool:
@@ -199,28 +174,15 @@ def holds(path: Path, experiment: Experiment) -> bool:
         return False
 
 
-class FileKeeper(Keeper):
-    """Keeps checkpoints in a file beside the output, which rank 0 writes."""
+class FileKeeper(Watch, Keeper):
+    """Keeps checkpoints in a file beside the output, which rank 0 alone writes: others have no state."""
 
     def __init__(self, job: Job, output: Path) -> None:
-        self._communicator = job.communicator
+        super().__init__(job.communicator, job.requests, job.checkpoint_every)
         self._output, self._overwrite = output, job.overwrite
-        self._watch = Watch(job.communicator, job.requests, job.checkpoint_every)
-
-    def look(self, t: int) -> Verdict:
-        """Say, the same on every rank, what to do before round t."""
-        return self._watch.look(t)
 
     def keep(self, verdict: Verdict, state: Checkpoint | None) -> None:
-        """Write the state on rank 0; a full disk stops only a run that was to stop.
-
-        Raises
-        ------
-        Interrupted
-            On every rank, if the run was to stop.
-        OSError
-            On every rank, if it was to stop and the checkpoint cannot be written.
-        """
+        """Write the state, and stop every rank if it was to stop; a full disk stops no other run."""
         try:
             self.write(state)
         except OSError as error:
@@ -234,19 +196,13 @@ class FileKeeper(Keeper):
     def begin(self, state: Checkpoint | None) -> None:
         """Write the first state of a run that found none, and with it its key, unless another job was first.
 
-        Raises
-        ------
-        InputError
-            On every rank, if another job has begun this run, or finished it, in the meantime.
-        OSError
-            On every rank, if it cannot be written.
+        Every rank raises InputError if another job has begun this run, or finished it, in the meantime.
         """
-        from mu2mpi.results.checkpoint import checkpoint_path
-        from mu2mpi.results.writer import check_output
-
         self.write(state, replace=False)
         with self._communicator.together():
             if state is not None:
+                from mu2mpi.results.writer import check_output
+
                 try:
                     # Whoever finishes writes the result before the checkpoint goes, so that one is seen.
                     check_output(self._output, self._overwrite)
@@ -255,22 +211,15 @@ class FileKeeper(Keeper):
                     raise
 
     def write(self, state: Checkpoint | None, replace: bool = True) -> None:
-        """Write the state, which rank 0 alone has.
-
-        Raises
-        ------
-        InputError
-            On every rank, if there is one that may not be replaced.
-        OSError
-            On every rank, if it cannot be written.
-        """
-        from mu2mpi.results.checkpoint import checkpoint_path, write_checkpoint
-
+        """Write the state; every rank raises InputError if there is one that may not be replaced."""
         path = checkpoint_path(self._output)
         with self._communicator.together():
+            if state is None:
+                return
+            from mu2mpi.results.checkpoint import write_checkpoint
+
             try:
-                if state is not None:
-                    write_checkpoint(state, path, replace)
+                write_checkpoint(state, path, replace)
             except FileExistsError:
                 raise InputError(
                     f"another job has begun the run of {self._output} just now, and its checkpoint {path} is "

@@ -15,21 +15,14 @@ __all__ = ["Keys"]
 
 @dataclass(frozen=True)
 class Keys:
-    """What of a run's randomness this rank holds.
+    """What of a run's randomness this rank holds."""
 
-    Attributes
-    ----------
-    root : bytes or None
-        What the others follow from; known to rank 0 alone.
-    dealing, sampling : bytes
-        Decide which machine gets which samples, and at random which of them it uses when; known to all ranks.
-    noise : ndarray of uint32, shape (8,), or None
-        Known to every rank if the machines draw the noise, and to rank 0 alone if the server does.
-    """
-
+    # What the others follow from; known to rank 0 alone.
     root: bytes | None
+    # Decide which machine gets which samples, and at random which of them it uses when.
     dealing: bytes
     sampling: bytes
+    # Eight words, known to every rank if the machines draw the noise, and to rank 0 alone if the server does.
     noise: NDArray[np.uint32] | None
 
     @staticmethod
@@ -43,24 +36,18 @@ class Keys:
 
     @classmethod
     def draw(cls, experiment: Experiment, communicator: Communicator, root: bytes | None = None) -> "Keys":
-        """Make the keys on rank 0, and give the other ranks those that they need.
+        """Make the keys of a completed experiment on rank 0, and give the other ranks those that they need.
 
-        Parameters
-        ----------
-        experiment : Experiment
-            Completed. Its seed, if it has one, is what everything follows from.
-        communicator : Communicator
-            The ranks.
-        root : bytes, optional
-            On rank 0: the root of a run that goes on. By default that of the seed, or without a seed a
-            new one from the operating system's secure generator.
+        Rank 0 may have the root of a run that goes on. By default it is that of the seed, or without a seed
+        a new one from the operating system's secure generator.
         """
-        is_rank_0 = communicator.rank == 0
-        if is_rank_0 and root is None:
-            root = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
-        noise = cls.noise_key(root, experiment) if root else None
-        choices = (derive_key(root, "dealing"), derive_key(noise, "sampling")) if root and noise else None
+        noise = choices = None
+        if communicator.rank == 0:
+            if root is None:
+                root = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
+            noise = cls.noise_key(root, experiment)
+            choices = derive_key(root, "dealing"), derive_key(noise, "sampling")
         dealing, sampling = communicator.share(choices)
         if experiment.server == "untrusted":
             noise = communicator.share(noise)
-        return cls(root if is_rank_0 else None, dealing, sampling, key_words(noise) if noise else None)
+        return cls(root, dealing, sampling, key_words(noise) if noise else None)

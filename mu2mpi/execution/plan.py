@@ -23,7 +23,7 @@ class Plan:
     source : Source
         Its data.
     partition : str
-        How the samples are dealt to the machines.
+        How the samples are dealt to the machines, such as ``"iid"``.
     schedule : Schedule
         The constants of its rounds.
     """
@@ -35,19 +35,10 @@ class Plan:
 
 
 def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
-    """Settle what an experiment leaves open.
+    """Settle what an experiment leaves open, from its data and the number of ranks.
 
     By default there is one machine an owner or a rank, samples are dealt to their owners, if they have any,
     or else at random, and a run takes as many rounds as its method says.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        What the user said.
-    source : Source
-        Its data.
-    ranks : int
-        On how many it is to run.
 
     Raises
     ------

@@ -2,7 +2,6 @@
 
 import math
 import sys
-from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
 from typing import Any, TextIO
@@ -10,7 +9,6 @@ from typing import Any, TextIO
 from mu2mpi.execution.plan import Plan
 
 __all__ = ["LogProgress", "Progress", "TerminalProgress", "for_standard_error"]
-
 
 REFRESH_SECONDS = 0.2
 """How often a bar is drawn again at most."""
@@ -53,23 +51,10 @@ def spent_text(spent: float) -> str:
 
 
 class LogProgress(Progress):
-    """Plain lines, for log files and pipes.
-
-    Parameters
-    ----------
-    stream : TextIO
-        Where the lines go.
-    interval : float, optional
-        Seconds that must lie between two lines about the same run.
-    """
+    """Plain lines, for log files and pipes; at least `interval` seconds lie between two about a run."""
 
     def __init__(self, stream: TextIO, interval: float = 0.0) -> None:
-        self._stream = stream
-        self._interval = interval
-        self._rounds = 0
-        self._before = 0
-        self._started = 0.0
-        self._told = 0.0
+        self._stream, self._interval = stream, interval
 
     def start(self, plan: Plan, rounds_done: int) -> None:
         """Print what is about to run."""
@@ -85,11 +70,12 @@ class LogProgress(Progress):
         self._told = now
         rate = (t - self._before) / max(now - self._started, 1e-9)
         left = timedelta(seconds=round((self._rounds - t) / rate))
-        line = (
+        print(
             f"  round {t} of {self._rounds}: loss {loss:.4f}, accuracy {accuracy:.1%}, "
-            f"{spent_text(spent)}{rate:,.4g} rounds/s, {left} left"
+            f"{spent_text(spent)}{rate:,.4g} rounds/s, {left} left",
+            file=self._stream,
+            flush=True,
         )
-        print(line, file=self._stream, flush=True)
 
 
 class TerminalProgress(Progress):
@@ -97,11 +83,6 @@ class TerminalProgress(Progress):
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._bar: Any = None
-        self._spent: Callable[[int], float] = float
-        self._done = 0
-        self._shown = 0.0
-        self._last = ""
 
     def start(self, plan: Plan, rounds_done: int) -> None:
         """Print what is about to run and open the bar."""
@@ -109,7 +90,8 @@ class TerminalProgress(Progress):
 
         print(headline(plan, rounds_done), file=self._stream, flush=True)
         self._spent, self._done = plan.schedule.mechanism.rho_spent, rounds_done
-        self._bar = tqdm(
+        self._last, self._shown = "", 0.0
+        self._bar: Any = tqdm(
             total=plan.schedule.rounds,
             initial=rounds_done,
             unit="round",
@@ -132,8 +114,7 @@ class TerminalProgress(Progress):
     def measured(self, t: int, loss: float, accuracy: float, spent: float) -> None:
         """Show what was measured beside the bar."""
         # Without the accuracy, all of it fits into 80 columns.
-        self._last = f"loss {loss:.4f}, "
-        self._shown = 0.0
+        self._last, self._shown = f"loss {loss:.4f}, ", 0.0
 
     def finish(self) -> None:
         """Take the bar away."""

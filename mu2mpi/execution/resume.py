@@ -9,36 +9,22 @@ from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import filled
 from mu2mpi.privacy.guarantee import Gaussian, Guarantee
-from mu2mpi.results.schema import Checkpoint
+from mu2mpi.results.schema import Checkpoint, checkpoint_path
 
 __all__ = ["check_same_data", "find_checkpoint"]
 
 
 def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...]) -> Checkpoint | None:
-    """Return the checkpoint beside an output, if there is one from which the experiment can go on here.
+    """Return the checkpoint beside an output, if there is one, for the experiment to go on from here.
 
-    Whether the data are still the same is for `check_same_data` to say, once they were read.
-
-    Parameters
-    ----------
-    output : Path
-        Where the result is to be.
-    experiment : Experiment
-        What is to go on.
-    builds : tuple of str
-        What the ranks run on, by `mu2mpi.execution.environment.builds`.
-
-    Raises
-    ------
-    InputError
-        If the checkpoint is damaged or of another experiment, or, without a seed, was written where
-        messages may differ in their last bits.
+    Raises InputError if it is damaged or of another experiment, or, without a seed, was written where
+    messages may differ in their last bits. Whether the data are the same is for `check_same_data` to say.
     """
-    from mu2mpi.results.checkpoint import checkpoint_path, read_checkpoint
-
     place = checkpoint_path(output)
     if not place.exists():
         return None
+    from mu2mpi.results.checkpoint import read_checkpoint
+
     checkpoint = read_checkpoint(place)
     # What the experiment leaves open was settled when the run began, perhaps on other ranks.
     sizes = ("machines", "rounds", *method_options(presets=False))
@@ -50,14 +36,8 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
             f"the checkpoint {place} is of another experiment: {difference}; repeat the command that wrote "
             "it, name another output, or remove the checkpoint"
         )
-    _check_builds(checkpoint, builds, place)
-    return checkpoint
-
-
-def _check_builds(checkpoint: Checkpoint, builds: tuple[str, ...], place: Path) -> None:
-    """Refuse, or with a seed only warn, to go on where rounds would be repeated with other bits."""
     if len({*checkpoint.builds, *builds}) == 1:
-        return
+        return checkpoint
     then, now = (" and ".join(kinds) for kinds in (checkpoint.builds, builds))
     where = f"the checkpoint {place} was written with {then}, not with {now} on all ranks"
     if checkpoint.experiment.seed is None:
@@ -66,21 +46,15 @@ def _check_builds(checkpoint: Checkpoint, builds: tuple[str, ...], place: Path) 
             "which costs privacy: go on where it was written, on such processors and with these packages"
         )
     print(f"mu2mpi: warning: {where}; the result will differ in its last bits", file=sys.stderr, flush=True)
+    return checkpoint
 
 
 def check_same_data(checkpoint: Checkpoint, source: Source, output: Path) -> None:
-    """Make sure that a run goes on with the data with which it began.
+    """Raise InputError, with what was spent, unless a run goes on with the data with which it began.
 
     Rounds since the checkpoint are repeated under the same noise. With other data, the difference of what
     is sent then and now would hold no noise at all, and tell who was changed.
-
-    Raises
-    ------
-    InputError
-        If a training sample, its owner, or their order has changed; the message says what was spent.
     """
-    from mu2mpi.results.checkpoint import checkpoint_path
-
     if source.digest == checkpoint.data:
         return
     place = checkpoint_path(output)

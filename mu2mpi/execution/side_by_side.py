@@ -11,15 +11,7 @@ __all__ = ["Wave", "waves"]
 
 @dataclass(frozen=True)
 class Wave:
-    """Runs that share the ranks at the same time.
-
-    Attributes
-    ----------
-    width : int
-        Ranks that work together on one run.
-    lanes : tuple of tuple of int
-        For each group of `width` ranks, the indices of its runs in their order.
-    """
+    """Runs that share the ranks at the same time: each group of `width` ranks has a lane of runs."""
 
     width: int
     lanes: tuple[tuple[int, ...], ...]
@@ -43,16 +35,7 @@ def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[W
     work, and the shortest ones, if too few are left to give every rank its own.
 
     Runs of the same width make a wave. In each, the longest run that is left goes to the lane that will
-    be free first; the wave with the longest run goes first.
-
-    Parameters
-    ----------
-    machines : sequence of int
-        M of each run.
-    costs : sequence of float
-        About how long each takes on one core, in any unit.
-    ranks : int
-        How many there are.
+    be free first; the wave with the longest run goes first. The costs are times on one core, in any unit.
     """
     order = sorted(range(len(machines)), key=lambda run: (-costs[run], run))
     fair = sum(costs) / ranks

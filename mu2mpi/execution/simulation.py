@@ -26,7 +26,7 @@ from mu2mpi.federation.server import make_server
 from mu2mpi.federation.stopwatch import PHASES, Stopwatch
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
+from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result
 
 __all__ = ["Keeper", "Simulation"]
 
@@ -45,14 +45,7 @@ class Keeper:
 class Simulation:
     """A run on the ranks of a communicator, ready for its first round or for the one after a checkpoint.
 
-    Parameters
-    ----------
-    plan : Plan
-        What to run.
-    communicator : Communicator
-        The ranks to run on.
-    checkpoint : Checkpoint, optional
-        On rank 0: the state from which the run goes on.
+    Rank 0 alone has the checkpoint.
 
     Raises
     ------
@@ -63,74 +56,74 @@ class Simulation:
     def __init__(self, plan: Plan, communicator: Communicator, checkpoint: Checkpoint | None = None) -> None:
         self.plan, self.communicator = plan, communicator
         self.experiment, self.source, self.schedule = plan.experiment, plan.source, plan.schedule
-        schedule, problem = plan.schedule, plan.schedule.problem
-        self.keys = Keys.draw(self.experiment, communicator, checkpoint.key if checkpoint else None)
-        is_trusted = schedule.server == "trusted"
+        experiment, source, schedule = self.experiment, self.source, self.schedule
+        keys = self.keys = Keys.draw(experiment, communicator, checkpoint.key if checkpoint else None)
+        self._is_trusted = schedule.server == "trusted"
         with communicator.together():
-            self.privacy = self._privacy()
+            self.privacy = PrivacyStatement.of(
+                schedule.mechanism,
+                delta=experiment.delta,
+                noise=experiment.noise or "protocol",
+                server=schedule.server,
+                S=schedule.S,
+                noise_recomputable=experiment.seed is not None,
+            )
             self.privacy.check_sampler()
             hosted = block(schedule.machines, communicator.size, communicator.rank)
-            supply = make_supply(
-                plan.source, schedule, self.keys.dealing, hosted, plan.partition, self.keys.sampling
-            )
-            self.machines = Machines(schedule, hosted, supply, None if is_trusted else self.keys.noise)
-            self.evaluator = make_evaluator(plan.source, communicator, problem, schedule.unit_norm)
-        self.server = make_server(schedule, communicator, self.keys.noise if is_trusted else None)
-        count = self.experiment.evaluations or affordable_evaluations(schedule, plan.source.test_samples)
-        if not schedule.mechanism.shows_messages:
-            # The history is no place to show what is not protected.
-            count = 1
-        self.evaluation_rounds = evaluation_rounds(schedule.rounds, count)
+            supply = make_supply(source, schedule, keys.dealing, hosted, plan.partition, keys.sampling)
+            self.machines = Machines(schedule, hosted, supply, None if self._is_trusted else keys.noise)
+            self.evaluator = make_evaluator(source, communicator, schedule.problem, schedule.unit_norm)
+        self.server = make_server(schedule, communicator, keys.noise if self._is_trusted else None)
+        count = experiment.evaluations or affordable_evaluations(schedule, source.test_samples)
+        # Where messages are not protected, the history is no place to show them.
+        self.evaluation_rounds = evaluation_rounds(
+            schedule.rounds, count if schedule.mechanism.shows_messages else 1
+        )
         self.clock = Stopwatch()
         self.rounds_done = 0
         self._rows: list[tuple[float, ...]] = []
         self._elapsed_before = 0.0
-        self._class_counts_before: NDArray[np.int64] | None = None
+        self._class_counts_before = np.zeros((1, 1), dtype=np.int64)
         self._restore(checkpoint)
         with communicator.together():
             feature_type = self.machines.read(self.rounds_done + 1).features.dtype
         start_compiler()
-        communicator.fill_cache(kernel_calls(feature_type, schedule.estimator, problem))
+        communicator.fill_cache(kernel_calls(feature_type, schedule.estimator, schedule.problem))
 
     def run(self, progress: Progress, keeper: Keeper | None = None) -> Result:
         """Take all rounds that are left and return the result, the same on every rank.
 
-        Parameters
-        ----------
-        progress : Progress
-            Told on rank 0 how the run goes.
-        keeper : Keeper, optional
-            Asked between rounds whether to keep the state, or to stop.
+        Rank 0 tells `progress` how the run goes; the keeper is asked between rounds whether to keep the
+        state, or to stop.
         """
-        if self.communicator.rank != 0:
+        communicator, schedule, iterates = self.communicator, self.schedule, self.server.iterates
+        if communicator.rank != 0:
             progress = Progress()
         progress.start(self.plan, self.rounds_done)
         try:
             self._take_rounds(progress, keeper or Keeper())
         finally:
             progress.finish()
-        largest, clipped = self._increments_so_far()
-        class_counts = self._class_counts_so_far()
-        drawn = self.schedule.machines * self.schedule.sampling.drawn(self.schedule.rounds)
-        share = min(1.0, clipped / drawn)
-        theory = self._theory()
-        timing, facts = self._timing(), environment.describe(self.communicator)
-        result = None
-        if self.communicator.rank == 0:
-            result = Result(
-                experiment=self.experiment,
-                x=self.server.iterates.output,
-                w=self.server.iterates.w,
-                history=_history(self._rows),
-                privacy=self.privacy,
-                theory=theory,
-                diagnostics=Diagnostics(math.sqrt(largest), share),
-                class_counts=class_counts if class_counts.size else None,
-                class_names=self.source.class_names,
-                timing=timing,
-                environment=facts,
-            )
-        shared: Result = self.communicator.share(result)
+        largest, clipped, class_counts = self._counts_so_far()
+        drawn = schedule.machines * schedule.sampling.drawn(schedule.rounds)
+        loss = communicator.share(self._rows[-1][1] if self._rows else math.nan)
+        theory = assess(schedule, self.source, self.evaluator, iterates.output, loss, communicator)
+        seconds = communicator.allgather(self.clock.seconds)
+        # That of rank 0 is of all machines; the others take part, and get it.
+        result = Result(
+            experiment=self.experiment,
+            x=iterates.output,
+            w=iterates.w,
+            history=_history(self._rows),
+            privacy=self.privacy,
+            theory=theory,
+            diagnostics=Diagnostics(math.sqrt(largest), min(1.0, clipped / drawn)),
+            class_counts=class_counts if class_counts.size else None,
+            class_names=self.source.class_names,
+            timing={phase: np.array([of_rank[phase] for of_rank in seconds]) for phase in PHASES},
+            environment=environment.describe(communicator),
+        )
+        shared: Result = communicator.share(result)
         return shared
 
     def _take_rounds(self, progress: Progress, keeper: Keeper) -> None:
@@ -157,23 +150,16 @@ class Simulation:
             progress.advance()
 
     def _row(self, t: int, loss: float, accuracy: float, elapsed: float) -> tuple[float, ...]:
-        """Return a row of the history."""
-        schedule, sampling = self.schedule, self.schedule.sampling
+        schedule, sampling, direction = self.schedule, self.schedule.sampling, self.server.iterates.direction
         samples = schedule.machines * sampling.used(t)
         gradients = round(schedule.estimator.gradients * schedule.machines * sampling.drawn(t))
-        spent = schedule.mechanism.rho_spent(t)
-        return t, loss, accuracy, samples, gradients, spent, elapsed, self._message_norm(t)
-
-    def _message_norm(self, t: int) -> float:
-        """Return the norm of q~_t, which the guarantee covers with either server, on rank 0.
-
-        The messages of the last round move nothing, and a trusted server does not even add noise to them.
-        """
-        direction, schedule = self.server.iterates.direction, self.schedule
-        if t == schedule.rounds or direction is None:
-            return math.nan
-        norm = np.linalg.norm(direction.astype(np.float64))
-        return float(norm * schedule.resolution / (schedule.machines * schedule.sampling.size(t)))
+        spent, message = schedule.mechanism.rho_spent(t), math.nan
+        # The guarantee covers the norm of q~_t with either server. But the messages of the last round move
+        # nothing, and a trusted server does not even add noise to them.
+        if t < schedule.rounds and direction is not None:
+            norm = np.linalg.norm(direction.astype(np.float64))
+            message = float(norm * schedule.resolution / (schedule.machines * sampling.size(t)))
+        return t, loss, accuracy, samples, gradients, spent, elapsed, message
 
     def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
         """Return ||d_t - f'(x_t)||^2 on rank 0, where f is known: the sum before noise is of made-up data."""
@@ -188,18 +174,11 @@ class Simulation:
         d = total * (schedule.resolution / (schedule.machines * weight))
         return float(np.sum((d - gradient) ** 2))
 
-    def _theory(self) -> Theory:
-        """Compare with theory, on every rank; rank 0 alone knows the final loss."""
-        loss = self.communicator.share(self._rows[-1][1] if self._rows else math.nan)
-        x = self.server.iterates.output
-        return assess(self.schedule, self.source, self.evaluator, x, loss, self.communicator)
-
     @property
     def needs_its_key_kept(self) -> bool:
-        """Whether the noise comes from a key that is nowhere else.
+        """Whether the noise comes from a key that is nowhere else, to be kept before anything is sent.
 
-        Such a run must keep its key before it sends anything: if it were to start again with a new one,
-        the same secrets would leave a second time under other noise.
+        If such a run were to start again, the same secrets would leave a second time under other noise.
         """
         return self.experiment.seed is None and self.schedule.is_noisy
 
@@ -207,8 +186,7 @@ class Simulation:
         """Gather what a checkpoint holds on rank 0, and return None elsewhere; all ranks must call this."""
         communicator, iterates = self.communicator, self.server.iterates
         total = communicator.reduce(self.machines.q, np.empty_like(self.machines.q))
-        largest, clipped = self._increments_so_far()
-        class_counts = self._class_counts_so_far()
+        largest, clipped, class_counts = self._counts_so_far()
         builds = environment.builds(communicator)
         if total is None:
             return None
@@ -230,57 +208,35 @@ class Simulation:
 
     def _restore(self, checkpoint: Checkpoint | None) -> None:
         """Take up the state that rank 0 has; its machines stand for all in what the others have sent."""
-        communicator, iterates = self.communicator, self.server.iterates
-        self.rounds_done = communicator.share(checkpoint.rounds_done if checkpoint else 0)
+        iterates, machines = self.server.iterates, self.machines
+        self.rounds_done = self.communicator.share(checkpoint.rounds_done if checkpoint else 0)
         if checkpoint is not None:
             for name, array in iterates.arrays().items():
                 np.copyto(array, checkpoint.iterates[name])
-            np.copyto(self.machines.q, checkpoint.q)
-            self.machines.largest_squared_norm = checkpoint.largest_squared_norm
-            self.machines.clipped = checkpoint.clipped
+            np.copyto(machines.q, checkpoint.q)
+            machines.largest_squared_norm = checkpoint.largest_squared_norm
+            machines.clipped = checkpoint.clipped
             columns = [getattr(checkpoint.history, name).tolist() for name in History.columns()]
             self._rows = list(zip(*columns, strict=True))
             self._elapsed_before = checkpoint.elapsed_seconds
             self._class_counts_before = checkpoint.class_counts
-        if self.rounds_done == 0:
-            return
-        is_trusted = self.schedule.server == "trusted"
-        for array in (iterates.public() if is_trusted else iterates.arrays()).values():
-            communicator.bcast(array)
+        if self.rounds_done > 0:
+            for array in (iterates.public() if self._is_trusted else iterates.arrays()).values():
+                self.communicator.bcast(array)
 
-    def _privacy(self) -> PrivacyStatement:
-        return PrivacyStatement.of(
-            self.schedule.mechanism,
-            delta=self.experiment.delta,
-            noise=self.experiment.noise or "protocol",
-            server=self.schedule.server,
-            S=self.schedule.S,
-            noise_recomputable=self.experiment.seed is not None,
-        )
-
-    def _increments_so_far(self) -> tuple[float, int]:
-        """Return the largest squared norm of all ranks' increments, and how many were clipped, on rank 0."""
-        mine = (self.machines.largest_squared_norm, self.machines.clipped)
-        largest, clipped = zip(*(self.communicator.gather(mine) or [mine]), strict=True)
-        return max(largest), sum(clipped)
-
-    def _class_counts_so_far(self) -> NDArray[np.int64]:
-        """Return how many samples of each class each machine has spent, shape (M, K), on rank 0."""
-        mine = self.machines.class_counts(self.rounds_done)
-        counts: NDArray[np.int64] = np.concatenate(self.communicator.gather(mine) or [mine])
-        return counts if self._class_counts_before is None else counts + self._class_counts_before
-
-    def _timing(self) -> dict[str, NDArray[np.float64]]:
-        seconds = self.communicator.allgather(self.clock.seconds)
-        return {phase: np.array([of_rank[phase] for of_rank in seconds]) for phase in PHASES}
+    def _counts_so_far(self) -> tuple[float, int, NDArray[np.int64]]:
+        """Return the largest squared norm of an increment, and counts of clipped ones and of classes."""
+        machines = self.machines
+        mine = machines.largest_squared_norm, machines.clipped, machines.class_counts(self.rounds_done)
+        largest, clipped, counts = zip(*(self.communicator.gather(mine) or [mine]), strict=True)
+        return max(largest), sum(clipped), np.concatenate(counts) + self._class_counts_before
 
 
 def _history(rows: list[tuple[float, ...]]) -> History:
     """Turn rows in the order of the history's columns into columns."""
-    names = History.columns()
     counts = ("round", "samples", "gradient_evaluations")
     columns: dict[str, Any] = {
         name: np.array([row[k] for row in rows], dtype=np.int64 if name in counts else np.float64)
-        for k, name in enumerate(names)
+        for k, name in enumerate(History.columns())
     }
     return History(**columns)

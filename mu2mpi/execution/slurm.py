@@ -34,91 +34,76 @@ RANK_VARIABLES = {
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What a job asks of SLURM.
+    """What a job asks of SLURM."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the job and of its log; what SLURM would stumble over is replaced.
-    ntasks : int
-        Number of ranks.
-    time : str
-        Time limit, as SLURM writes it.
-    partition, account : str or None
-        Left to the site's default if None.
-    array : int or None
-        Number of tasks of an array job, or None for a single run.
-    """
-
+    # Of the job and of its log; what SLURM would stumble over is replaced.
     name: str
     ntasks: int = 2
     time: str = "01:00:00"
+    # Left to the site's default if None.
     partition: str | None = None
     account: str | None = None
+    # Number of tasks of an array job, or None for a single run.
     array: int | None = None
+
+
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --ntasks={ntasks}
+#SBATCH --cpus-per-task=1
+#SBATCH --time={time}
+{array}#SBATCH --output={log}
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+{partition}
+{account}
+
+# Edit: modules, and the virtual environment in which mu2mpi is installed.
+# module load ...
+# shellcheck source=/dev/null
+source {activate}
+
+export OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+
+# Starts the ranks with what works here (mpirun or srun), passes signals on to them, and requeues
+# the job when they stopped with a checkpoint, 120 seconds before its time is up or on preemption.
+exec mu2mpi launch {words}
+"""
 
 
 def render_job(options: JobOptions, arguments: Sequence[str], environment: str | None = None) -> str:
     """Return the script of a job that runs ``mu2mpi ARGUMENTS`` on its ranks; a function of its input alone.
 
-    Parameters
-    ----------
-    options : JobOptions
-        What the job asks for.
-    arguments : sequence of str
-        Arguments of the command; the index of an array's task may be written ``$SLURM_ARRAY_TASK_ID``.
-    environment : str, optional
-        Folder of the virtual environment to activate; the line is left to edit without it.
+    The index of an array's task may be written ``$SLURM_ARRAY_TASK_ID`` in the arguments. `environment` is
+    the folder of the virtual environment to activate; the line is left to edit without it.
     """
-    log = "%x-%A_%a.log" if options.array is not None else "%x-%j.log"
-    settings = {
-        "job-name": re.sub(r"[^\w.-]", "-", options.name),
-        "ntasks": options.ntasks,
-        "cpus-per-task": 1,
-        "time": options.time,
-        "array": None if options.array is None else f"0-{options.array - 1}",
-        "output": log,
-        "open-mode": "append",
-        "signal": "B:USR1@120",
-        "requeue": "",
-        "partition": options.partition,
-        "account": options.account,
-    }
-    lines = ["#!/bin/bash"]
-    for name, value in settings.items():
-        if value is not None:
-            lines.append(f"#SBATCH --{name}={value}" if value != "" else f"#SBATCH --{name}")
-        elif name in ("partition", "account"):
-            lines.append(f"##SBATCH --{name}=...   # edit, if your site asks for it")
-    activate = f"source {shlex.quote(f'{environment}/bin/activate')}" if environment else ""
-    lines += [
-        "",
-        "# Edit: modules, and the virtual environment in which mu2mpi is installed.",
-        "# module load ...",
-        "# shellcheck source=/dev/null",
-        activate or "source .venv/bin/activate",
-        "",
-        "export OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1",
-        "",
-        "# Starts the ranks with what works here (mpirun or srun), passes signals on to them, and requeues",
-        "# the job when they stopped with a checkpoint, 120 seconds before its time is up or on preemption.",
-        f"exec mu2mpi launch {' '.join(_quoted(argument) for argument in arguments)}",
-    ]
-    return "\n".join(lines) + "\n"
 
+    def of_site(name: str, value: str | None) -> str:
+        if value is None:
+            return f"##SBATCH --{name}=...   # edit, if your site asks for it"
+        return f"#SBATCH --{name}={value}"
 
-def _quoted(argument: str) -> str:
-    return f'"{argument}"' if argument == "$SLURM_ARRAY_TASK_ID" else shlex.quote(argument)
+    def quoted(argument: str) -> str:
+        return f'"{argument}"' if argument == "$SLURM_ARRAY_TASK_ID" else shlex.quote(argument)
+
+    tasks = options.array
+    return SCRIPT.format(
+        name=re.sub(r"[^\w.-]", "-", options.name),
+        ntasks=options.ntasks,
+        time=options.time,
+        array="" if tasks is None else f"#SBATCH --array=0-{tasks - 1}\n",
+        log="%x-%j.log" if tasks is None else "%x-%A_%a.log",
+        partition=of_site("partition", options.partition),
+        account=of_site("account", options.account),
+        activate=shlex.quote(f"{environment}/bin/activate") if environment else ".venv/bin/activate",
+        words=" ".join(map(quoted, arguments)),
+    )
 
 
 def submit(script: str) -> None:
-    """Hand a script to sbatch.
-
-    Raises
-    ------
-    InputError
-        If there is no sbatch here, or it refuses.
-    """
+    """Hand a script to sbatch; InputError if there is no sbatch here, or it refuses."""
     try:
         subprocess.run(["sbatch"], input=script, text=True, check=True)
     except FileNotFoundError:
@@ -130,27 +115,10 @@ def submit(script: str) -> None:
 def launch(arguments: Sequence[str], ranks: int | None = None, requeues: int = 20) -> int:
     """Start ``mu2mpi ARGUMENTS`` on the ranks of this job and see it through.
 
-    SIGUSR1, SIGUSR2 and SIGTERM are passed on to the ranks as SIGUSR1. If the ranks stop with a
-    checkpoint, and not because of SIGTERM, the SLURM job is put back into the queue.
-
-    Parameters
-    ----------
-    arguments : sequence of str
-        Arguments of the command.
-    ranks : int, optional
-        Number of ranks; by default that of the SLURM job, or 1.
-    requeues : int, optional
-        How often the job may be requeued.
-
-    Returns
-    -------
-    int
-        The exit code of the ranks.
-
-    Raises
-    ------
-    InputError
-        If no launcher starts ranks that find each other.
+    SIGUSR1, SIGUSR2 and SIGTERM are passed on to the ranks as SIGUSR1. If the ranks stop with a checkpoint,
+    and not because of SIGTERM, the SLURM job is put back into the queue, at most `requeues` times. By default
+    there are as many ranks as the SLURM job has, or 1. Returns their exit code; raises InputError if no
+    launcher starts ranks that find each other.
     """
     ranks = ranks or int(os.environ.get("SLURM_NTASKS", "1"))
     environment = {**os.environ, **{k: v for k, v in RANK_VARIABLES.items() if k not in os.environ}}
@@ -184,27 +152,18 @@ def launch(arguments: Sequence[str], ranks: int | None = None, requeues: int = 2
 
 
 def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
-    """Return the command that starts this many ranks which find each other, tried in turn.
-
-    Raises
-    ------
-    InputError
-        If none does.
-    """
+    """Return the first command that starts this many ranks which find each other; InputError if none does."""
     if ranks == 1:
         return []
-    tried = []
+    lines = [f"no launcher starts {ranks} ranks that find each other:"]
     for candidate in _candidates(ranks):
         problem = _problem(candidate, ranks, environment)
         if problem is None:
             return candidate
-        tried.append(f"  {shlex.join(candidate)}: {problem}")
+        lines.append(f"  {shlex.join(candidate)}: {problem}")
         _say(f"not with {shlex.join(candidate)}: {problem}")
-    raise InputError(
-        f"no launcher starts {ranks} ranks that find each other:\n"
-        + "\n".join(tried)
-        + f"\nSet {LAUNCHER_VARIABLE} to the command that does, such as 'srun --mpi=pmix -n {ranks}'"
-    )
+    way_out = f"Set {LAUNCHER_VARIABLE} to the command that does, such as 'srun --mpi=pmix -n {ranks}'"
+    raise InputError("\n".join([*lines, way_out]))
 
 
 def _candidates(ranks: int) -> list[list[str]]:
@@ -224,14 +183,10 @@ def _candidates(ranks: int) -> list[list[str]]:
 
 def _problem(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]) -> str | None:
     """Try a launcher on a tiny program; return what is wrong with it, or None."""
+    command = [*launcher, sys.executable, "-c", PROBE]
     try:
         probe = subprocess.run(
-            [*launcher, sys.executable, "-c", PROBE],
-            capture_output=True,
-            text=True,
-            timeout=PROBE_SECONDS,
-            env=dict(environment),
-            check=False,
+            command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=dict(environment), check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
@@ -254,9 +209,9 @@ def _requeue(limit: int) -> None:
     restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
     if restarts >= limit:
         _say(f"job {job} was requeued {restarts} times, which is enough; submit it again to go on")
-        return
-    _say(f"requeueing job {job} ({restarts + 1} of at most {limit} times)")
-    subprocess.run(["scontrol", "requeue", job], check=False)
+    else:
+        _say(f"requeueing job {job} ({restarts + 1} of at most {limit} times)")
+        subprocess.run(["scontrol", "requeue", job], check=False)
 
 
 def _say(message: str) -> None:

@@ -27,12 +27,7 @@ def check_data(source: Source, communicator: Communicator) -> None:
     """Check all samples before anything is sent, and let every rank know their digest.
 
     The first rank of each node reads them, as nodes may have files of their own; once, however often this
-    is called for a source.
-
-    Raises
-    ------
-    InputError
-        On every rank, if a sample cannot be used or two nodes have different data.
+    is called for a source. Every rank raises InputError if a sample cannot be used or two nodes differ.
     """
     digest: bytes | None = None
     with communicator.together():

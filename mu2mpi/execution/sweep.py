@@ -23,35 +23,16 @@ __all__ = ["run_sweep"]
 LOG_SECONDS = 30.0
 """A log hears of a run at most this often: a sweep may have hundreds of short ones."""
 
-Chosen = list[tuple[int, Experiment]]
-
 
 def run_sweep(
     sweep: Sweep,
-    chosen: Chosen,
+    chosen: list[tuple[int, Experiment]],
     folder: Path,
     data_dir: Path | None,
     overwrite: bool,
     checkpoint_every: float,
 ) -> None:
-    """Run experiments of a sweep on all ranks and write one result file for each.
-
-    Runs are done side by side, the longest first (`waves`).
-
-    Parameters
-    ----------
-    sweep : Sweep
-        Gives the files their names.
-    chosen : list of (int, Experiment)
-        What to run, with its index in the sweep.
-    folder : Path
-        Where the results go; made if need be.
-    data_dir : Path or None
-        Folder of data sets.
-    overwrite : bool
-        Whether to run again what is finished.
-    checkpoint_every : float
-        Seconds between two checkpoints of a run.
+    """Run experiments of a sweep on all ranks, side by side (`waves`), and write a file for each to a folder.
 
     Raises
     ------
@@ -61,37 +42,29 @@ def run_sweep(
     Interrupted
         On every rank, if a signal stopped the sweep; the runs that it was at have checkpoints.
     """
-    communicator = world()
     with stop_requests() as requests:
-        _run_all(Job(communicator, requests, overwrite, checkpoint_every), sweep, chosen, folder, data_dir)
-
-
-def _run_all(job: Job, sweep: Sweep, chosen: Chosen, folder: Path, data_dir: Path | None) -> None:
-    communicator = job.communicator
-    sources = {
-        data_key(experiment): shared_source(experiment, data_dir, communicator)
-        for experiment in {data_key(e): e for _, e in chosen}.values()
-    }
-    with communicator.together():
-        runs = [
-            Run(resolve(e, sources[data_key(e)], communicator.size), folder / sweep.file_name(e))
-            for _, e in chosen
-        ]
-        todo = _unfinished(job, runs)
-    todo = communicator.share(todo)
-    runs = [runs[number] for number in todo]
-    for source in dict.fromkeys(run.plan.source for run in runs):
-        check_data(source, communicator)
-    _say(communicator, f"{len(chosen) - len(runs)} of {len(chosen)} runs are finished; {len(runs)} to go")
-    schedules = [run.plan.schedule for run in runs]
-    machines, costs = [s.machines for s in schedules], [run_cost(s) for s in schedules]
-    done = 0
-    for wave in waves(machines, costs, communicator.size):
-        order = wave.runs()
-        labels = {number: f"[{done + k}/{len(runs)}]" for k, number in enumerate(order, 1)}
-        _run_wave(job, wave, runs, labels)
-        done += len(order)
-    _say(communicator, f"all {len(chosen)} runs are in {folder}; next: mu2mpi table {folder}")
+        job = Job(world(), requests, overwrite, checkpoint_every)
+        communicator = job.communicator
+        examples = {data_key(experiment): experiment for _, experiment in chosen}
+        sources = {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
+        with communicator.together():
+            plans = [resolve(e, sources[data_key(e)], communicator.size) for _, e in chosen]
+            names = [sweep.file_name(e) for _, e in chosen]
+            runs = [Run(plan, folder / name) for plan, name in zip(plans, names, strict=True)]
+            todo = _unfinished(job, runs)
+        runs = [runs[number] for number in communicator.share(todo)]
+        for source in dict.fromkeys(run.plan.source for run in runs):
+            check_data(source, communicator)
+        _say(communicator, f"{len(chosen) - len(runs)} of {len(chosen)} runs are finished; {len(runs)} to go")
+        schedules = [run.plan.schedule for run in runs]
+        machines, costs = [s.machines for s in schedules], [run_cost(s) for s in schedules]
+        done = 0
+        for wave in waves(machines, costs, communicator.size):
+            order = wave.runs()
+            labels = {number: f"[{done + k}/{len(runs)}]" for k, number in enumerate(order, 1)}
+            _run_wave(job, wave, runs, labels)
+            done += len(order)
+        _say(communicator, f"all {len(chosen)} runs are in {folder}; next: mu2mpi table {folder}")
 
 
 @dataclass(frozen=True)
@@ -103,13 +76,7 @@ class Run:
 
 
 def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str]) -> None:
-    """Take the runs of a wave, each lane on its own ranks, and wait for all lanes.
-
-    Raises
-    ------
-    Interrupted
-        On every rank, if any lane was stopped: the others stop as soon as they hear of it.
-    """
+    """Take the runs of a wave, each lane on its own ranks; if one is interrupted, so is every rank."""
     everyone = job.communicator
     if len(wave.lanes) == 1:
         for number in wave.lanes[0]:
@@ -135,22 +102,21 @@ def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str]) -> 
         raise Interrupted(max(stops))
 
 
+@dataclass(frozen=True)
 class _CallsToo:
     """Asks this rank to stop also when a rank that works on another run has been asked to."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    job: Job
 
     @property
     def pending(self) -> bool:
         """Whether a signal has come, or another rank has called."""
-        return self._job.requests.pending or self._job.communicator.called()
+        return self.job.requests.pending or self.job.communicator.called()
 
 
 def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
-    communicator = job.communicator
+    communicator, plan = job.communicator, run.plan
     _say(communicator, f"{label} {run.path}")
-    plan = run.plan
     # Another job may have been at work in the same folder meanwhile.
     if not job.overwrite and communicator.share(communicator.rank == 0 and holds(run.path, plan.experiment)):
         _say(communicator, f"{label} finished by another job")
@@ -170,22 +136,18 @@ def _unfinished(job: Job, runs: list[Run]) -> list[int]:
         return []
     todo = []
     for number, run in enumerate(runs):
-        if run.path.exists() and not job.overwrite:
-            _check_same(run.path, run.plan.experiment)
-        else:
+        if job.overwrite or not run.path.exists():
             todo.append(number)
+            continue
+        difference = run.plan.experiment.difference(read_experiment(run.path))
+        if difference is not None:
+            raise InputError(
+                f"{run.path} holds another experiment: {difference}; "
+                "use another --output, or --overwrite to replace it"
+            )
     if todo:
         check_output(runs[todo[0]].path, job.overwrite)
     return todo
-
-
-def _check_same(path: Path, experiment: Experiment) -> None:
-    difference = experiment.difference(read_experiment(path))
-    if difference is not None:
-        raise InputError(
-            f"{path} holds another experiment: {difference}; "
-            "use another --output, or --overwrite to replace it"
-        )
 
 
 def _say(communicator: Communicator, message: str) -> None:

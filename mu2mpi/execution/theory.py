@@ -33,27 +33,26 @@ def assess(
     The smallest evaluation loss over K depends on the data, their scale and K alone, so it is found once for
     all runs of a sweep. It takes a few passes over the test set where K is small, and never more than
     `affordable_passes`. Of a model of more than `MOST_PARAMETERS` there is only the bound: the search
-    needs more memory than the run.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        The constants of the run.
-    source : Source
-        Its data.
-    evaluator : Evaluator or ExactEvaluator
-        Its test set or population.
-    x : ndarray of float64, shape (K, F)
-        Its output, which all ranks hold.
-    loss : float
-        Evaluation loss of the output, in nats.
-    communicator : Communicator
-        The ranks.
+    needs more memory than the run. All ranks hold the output x, and `loss` is its evaluation loss in nats.
     """
     bound = schedule.loss_bound
     if schedule.d > MOST_PARAMETERS:
         return Theory(bound, *[math.nan] * 5)
-    minimum = _minimum(schedule, source, evaluator, communicator)
+    most_passes = affordable_passes(schedule, source.test_samples)
+    found = _found.setdefault(source, {})
+    problem = schedule.problem.name, schedule.radius, schedule.unit_norm
+    # In a sweep, ranks that worked on other runs may know other minima: all go by what rank 0 knows.
+    minimum: Minimum | None = communicator.share(found.get(problem))
+    # An earlier search counts only if one for this run would have found the same.
+    is_same = minimum is not None and (
+        minimum.passes == most_passes or (minimum.gap <= evaluator.tolerance and minimum.passes < most_passes)
+    )
+    if minimum is None or not is_same:
+        start = np.zeros((schedule.classes, schedule.features))
+        minimum = minimise_over_ball(
+            evaluator.gradient, start, schedule.radius, schedule.L, most_passes, evaluator.tolerance
+        )
+    found[problem] = minimum
     _, gradient = evaluator.gradient(x)
     return Theory(
         excess_loss_bound=bound,
@@ -63,26 +62,3 @@ def assess(
         first_slope=minimum.first_slope,
         last_slope=float(np.linalg.norm(gradient)),
     )
-
-
-def _minimum(
-    schedule: Schedule, source: Source, evaluator: Evaluator | ExactEvaluator, communicator: Communicator
-) -> Minimum:
-    """Return the minimum over K as it would be found for this run, from an earlier search if that is so."""
-    most_passes = affordable_passes(schedule, source.test_samples)
-    found, problem = (
-        _found.setdefault(source, {}),
-        (schedule.problem.name, schedule.radius, schedule.unit_norm),
-    )
-    # In a sweep, ranks that worked on other runs may know other minima: all go by what rank 0 knows.
-    known: Minimum | None = communicator.share(found.get(problem))
-    is_same = known is not None and (
-        known.passes == most_passes or (known.gap <= evaluator.tolerance and known.passes < most_passes)
-    )
-    if known is None or not is_same:
-        start = np.zeros((schedule.classes, schedule.features))
-        known = minimise_over_ball(
-            evaluator.gradient, start, schedule.radius, schedule.L, most_passes, evaluator.tolerance
-        )
-    found[problem] = known
-    return known

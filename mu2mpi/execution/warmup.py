@@ -42,17 +42,7 @@ def start_compiler_without_scipy() -> None:
 def kernel_calls(
     feature_type: np.dtype[np.generic], estimator: Estimator, problem: Problem
 ) -> list[Callable[[], object]]:
-    """Return a call of every kernel of a run with its types, the slowest to compile first.
-
-    Parameters
-    ----------
-    feature_type : dtype
-        The type of stored features.
-    estimator : Estimator
-        What its machines send.
-    problem : Problem
-        The loss.
-    """
+    """Return a call of every kernel of a run on features of this type, the slowest to compile first."""
     x = np.zeros((2, 2))
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=np.int32)

@@ -28,22 +28,12 @@ class Verdict(enum.Enum):
 class Watch:
     """Decides together with the other ranks, every so many rounds, whether to save or to stop.
 
-    Parameters
-    ----------
-    communicator : Communicator
-        The ranks.
-    requests : Requests
-        What has been asked of this rank.
-    every : float
-        Seconds between two checkpoints, by the clock of rank 0.
+    `requests` are those of this rank, and `every` is in seconds by the clock of rank 0.
     """
 
     def __init__(self, communicator: Communicator, requests: Requests, every: float) -> None:
-        self._communicator = communicator
-        self._requests = requests
-        self._every = every
-        self._next_round = 0
-        self._stride = 1
+        self._communicator, self._requests, self._every = communicator, requests, every
+        self._next_round, self._stride = 0, 1
         self._looked = self._saved = monotonic()
         self._sums = np.zeros(3, dtype=np.int64)
 
@@ -52,22 +42,13 @@ class Watch:
         if t < self._next_round:
             return Verdict.GO_ON
         now = monotonic()
-        leads = self._communicator.rank == 0
-        mine = np.array(
-            [
-                self._requests.pending,
-                leads and now - self._saved >= self._every,
-                self._rounds_until_next_look(now) if leads else 0,
-            ],
-            dtype=np.int64,
-        )
-        stop, save, stride = self._communicator.allreduce(mine, self._sums).tolist()
-        self._stride, self._looked = stride, now
-        self._next_round = t + stride
+        seconds_a_round = max(1e-7, (now - self._looked) / self._stride)
+        stride = max(1, min(int(LOOK_SECONDS / seconds_a_round), FASTER * self._stride))
+        # Rank 0 alone has a say in when to save and when to look again.
+        by_clock = [now - self._saved >= self._every, stride] if self._communicator.rank == 0 else [0, 0]
+        mine = np.array([self._requests.pending, *by_clock], dtype=np.int64)
+        stop, save, self._stride = self._communicator.allreduce(mine, self._sums).tolist()
+        self._looked, self._next_round = now, t + self._stride
         if save:
             self._saved = now
         return Verdict.STOP if stop else Verdict.SAVE if save else Verdict.GO_ON
-
-    def _rounds_until_next_look(self, now: float) -> int:
-        seconds_a_round = max(1e-7, (now - self._looked) / self._stride)
-        return max(1, min(int(LOOK_SECONDS / seconds_a_round), FASTER * self._stride))

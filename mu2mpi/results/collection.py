@@ -18,19 +18,11 @@ MANY = 100
 
 
 def find_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Summary], list[str]]:
-    """Read the summaries of all results among files and folders, with a progress bar where it takes long.
-
-    Parameters
-    ----------
-    paths : iterable of Path
-        Files, whatever their suffix, and folders, which are searched as `find_files` does.
-    strict : bool, optional
-        Whether a file that cannot be used is an error.
+    """Read the summaries of all results that `find_files` finds, with a progress bar where it takes long.
 
     Returns
     -------
     summaries : list of Summary
-        In the order of `find_files`.
     warnings : list of str
         One message for each file or folder that was skipped because it cannot be used.
 
@@ -53,33 +45,22 @@ def find_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Su
 
 def shown(files: Sequence[Any], action: str) -> Iterable[Any]:
     """Return an iterator over files that says on standard error how far it is, where there are many."""
-    if len(files) < MANY:
-        return files
-    if not sys.stderr.isatty():
-        print(f"mu2mpi: {action} {len(files):,} files", file=sys.stderr, flush=True)
-        return files
-    from tqdm import tqdm
+    bar: Iterable[Any] = files
+    if len(files) >= MANY and sys.stderr.isatty():
+        from tqdm import tqdm
 
-    bar: Iterable[Any] = tqdm(files, desc=action, unit="file", leave=False, delay=0.5)
+        bar = tqdm(files, desc=action, unit="file", leave=False, delay=0.5)
+    elif len(files) >= MANY:
+        print(f"mu2mpi: {action} {len(files):,} files", file=sys.stderr, flush=True)
     return bar
 
 
 def find_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
-    """List the files that may be results, each once.
+    """List the files that may be results, each once, and a warning for each folder that cannot be listed.
 
-    A folder stands for every ``*.h5`` in it and below, in sorted order; names that begin with a dot,
-    such as those of files that are still being written, are left out.
-
-    Returns
-    -------
-    files : list of Path
-    warnings : list of str
-        One message for each folder that could not be listed.
-
-    Raises
-    ------
-    InputError
-        If one of `paths` does not exist.
+    A file counts whatever its suffix. A folder stands for every ``*.h5`` in it and below, in sorted order;
+    names that begin with a dot, such as those of files that are still being written, are left out. A path
+    that does not exist raises InputError.
     """
     files: dict[str, Path] = {}
     warnings: list[str] = []

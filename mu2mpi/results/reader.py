@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import h5py
 import numpy as np
@@ -34,19 +34,9 @@ __all__ = [
 
 OWN_ATTRIBUTES = ("schema", "created", "status", "experiment")
 
-SUMMED_UP = {
-    "epsilon_paper": ("privacy", "epsilon"),
-    "epsilon_exact": ("privacy", "epsilon_exact"),
-    "sigma": ("privacy", "sigma"),
-    "excess_loss": ("theory", "excess_loss"),
-    "excess_loss_bound": ("theory", "excess_loss_bound"),
-    "minimum_loss": ("theory", "minimum_loss"),
-    "first_slope": ("theory", "first_slope"),
-    "last_slope": ("theory", "last_slope"),
-}
-"""Numbers that a summary holds, and the groups and attributes where they are; `epsilon` is a setting."""
-
-Record = TypeVar("Record", Diagnostics, Theory)
+OF_PRIVACY = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma"}
+OF_THEORY = ("excess_loss", "excess_loss_bound", "minimum_loss", "first_slope", "last_slope")
+"""Attributes that a summary holds; the epsilon of /privacy under another name, as `epsilon` is a setting."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +55,9 @@ class Summary:
         Of the output x_T on the test set; accuracy as a share in [0, 1].
     figures : dict of str to float
         Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
-        ``parameters`` (the d of the paper), ``samples_used`` and ``gradient_evaluations`` (of all machines,
-        one as often as it was used), ``elapsed_seconds``, and for each phase its seconds as the
-        mean over ranks, such as ``noise_seconds``. None but the times depends on private data other than
-        through what is released.
+        ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` (of all machines, one as often as
+        it was used), ``elapsed_seconds``, and seconds by phase as the mean over ranks, such as
+        ``noise_seconds``. None but the times depends on private data but through what is released.
     """
 
     path: Path
@@ -80,12 +69,9 @@ class Summary:
 
     @cached_property
     def history(self) -> History:
-        """The history in full, read from the file when it is first asked for.
-
-        The seal of the file, which the summary was read from, is not compared again.
-        """
+        """The history in full, read when it is first asked for; the seal is not compared again."""
         with _open(self.path, sealed=False) as file:
-            return History(**_columns(file))
+            return _history(file)
 
     def row(self) -> dict[str, Any]:
         """Return settings and measurements by name, as one row of a tidy table."""
@@ -104,23 +90,21 @@ def read_result(path: Path) -> Result:
         If there is no such file, or it is not HDF5, not a result, damaged, incomplete or of another
         schema. The message names the file.
     """
-    with _open(path) as file:
-        model = _group(file, path, "model")
-        _check_group(file, path, "history")
+    with _open(path, "model", "history", "privacy") as file:
+        others = {name: value for name, value in file.attrs.items() if name not in OWN_ATTRIBUTES}
         return Result(
             experiment=stored_experiment(file, path),
-            x=_matrix(model, "x"),
-            w=_matrix(model, "w"),
-            history=History(**_columns(file)),
+            x=_matrix(file, "x"),
+            w=_matrix(file, "w"),
+            history=_history(file),
             privacy=stored_privacy(file, path),
-            theory=_record(Theory, file["theory"]) if "theory" in file else None,
-            diagnostics=_record(Diagnostics, file["diagnostics"]) if "diagnostics" in file else None,
+            theory=_record(Theory, file, "theory"),
+            diagnostics=_record(Diagnostics, file, "diagnostics"),
             class_counts=_class_counts(file),
-            class_names=_class_names(model),
+            class_names=_class_names(file),
             timing=_timing(file),
-            environment={
-                name: _python(value) for name, value in file.attrs.items() if name not in OWN_ATTRIBUTES
-            },
+            # Python's own integers rather than numpy's.
+            environment={k: v if isinstance(v, str) else v.item() for k, v in others.items()},
         )
 
 
@@ -131,18 +115,12 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def read_class_counts(path: Path) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Read how many samples of each class each machine spent, and what the classes are called.
-
-    Raises
-    ------
-    InputError
-        Like `read_result`, or if the file does not hold them.
-    """
-    with _open(path) as file:
-        counts, names = _class_counts(file), _class_names(_group(file, path, "model"))
+    """Read how many samples of each class each machine spent, and the classes' names; InputError without."""
+    with _open(path, "model") as file:
+        counts = _class_counts(file)
         if counts is None:
             raise InputError(f"{path} does not hold which machine got which classes: it has no diagnostics")
-        return counts, names or tuple(map(str, range(counts.shape[1])))
+        return counts, _class_names(file) or tuple(map(str, range(counts.shape[1])))
 
 
 def read_timing(path: Path) -> dict[str, NDArray[np.float64]]:
@@ -153,33 +131,30 @@ def read_timing(path: Path) -> dict[str, NDArray[np.float64]]:
 
 def read_summary(path: Path) -> Summary:
     """Read only what a table needs of a file; raises like `read_result`."""
-    with _open(path) as file:
-        for name in ("model", "history", "privacy"):
-            _check_group(file, path, name)
-        groups = [name for name in ("privacy", "theory") if name in file]
-        figures = {
-            name: _number(file, group, attribute)
-            for name, (group, attribute) in SUMMED_UP.items()
-            if group in groups
-        }
+    with _open(path, "model", "history", "privacy") as file:
+
+        def last(column: str) -> Any:
+            return _array(file, f"history/{column}")[-1].item()
+
+        figures = {name: _number(file, "privacy", stated) for name, stated in OF_PRIVACY.items()}
+        if "theory" in file:
+            figures |= {name: _number(file, "theory", name) for name in OF_THEORY}
         if "rho" not in file["privacy"].attrs:
             # The lemma speaks of a rho, so that the file repeats the epsilon of another account.
             figures["epsilon_paper"] = math.nan
         figures["ranks"] = int(_number(file, ".", "ranks"))
         figures["parameters"] = math.prod(_dataset(file, "model/x").shape)
-        figures["samples_used"] = int(_array(file, "history/samples")[-1])
-        figures["gradient_evaluations"] = int(_array(file, "history/gradient_evaluations")[-1])
-        figures["elapsed_seconds"] = float(_array(file, "history/elapsed_seconds")[-1])
-        for phase in file.get("timing", ()):
-            seconds = _array(file, f"timing/{phase}")
-            if phase != "rank" and seconds.size:
-                figures[f"{phase}_seconds"] = float(seconds.mean())
+        figures["samples_used"] = last("samples")
+        figures["gradient_evaluations"] = last("gradient_evaluations")
+        figures["elapsed_seconds"] = last("elapsed_seconds")
+        timing = _timing(file).items()
+        figures |= {f"{phase}_seconds": float(of_ranks.mean()) for phase, of_ranks in timing if of_ranks.size}
         return Summary(
             path=path,
             experiment=stored_experiment(file, path),
             created=_text(file, "created"),
-            test_loss=float(_array(file, "history/test_loss")[-1]),
-            test_accuracy=float(_array(file, "history/test_accuracy")[-1]),
+            test_loss=last("test_loss"),
+            test_accuracy=last("test_accuracy"),
             figures=figures,
         )
 
@@ -209,11 +184,7 @@ def _array(file: h5py.File, name: str) -> NDArray[Any]:
 
 @contextmanager
 def open_sealed(path: Path, sealed: bool = True) -> Iterator[h5py.File]:
-    """Open an HDF5 file of ours, and turn whatever goes wrong with it into an InputError that names it.
-
-    That includes what goes wrong in the block that reads from it. Without `sealed` the seal is not
-    looked at.
-    """
+    """Open an HDF5 file of ours, and turn whatever goes wrong, also in the block, into an InputError."""
     try:
         # Plain Python gives the better message for a file that is missing or may not be read.
         with open(path, "rb"):
@@ -221,41 +192,35 @@ def open_sealed(path: Path, sealed: bool = True) -> Iterator[h5py.File]:
         if not h5py.is_hdf5(path):
             raise InputError(f"{path} is not an HDF5 file, so not one of mu2mpi")
         if sealed and seal_is_broken(path):
-            raise InputError(_damaged(path, "its checksum does not match"))
+            raise ValueError("its checksum does not match")
         with h5py.File(path, "r") as file:
             yield file
     except InputError:
         raise
-    except OSError as error:
-        if error.strerror and error.filename:
-            raise InputError(f"cannot read {path}: {error.strerror}") from None
-        raise InputError(_damaged(path, error)) from error
     except Exception as error:
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            raise InputError(f"cannot read {path}: {error.strerror}") from None
         # Where HDF5 meets damage decides which of half a dozen exceptions it raises.
-        raise InputError(_damaged(path, error)) from error
+        what = f"{path} is damaged or incomplete ({error})"
+        raise InputError(f"{what}; copy it again or repeat the run") from error
 
 
 @contextmanager
-def _open(path: Path, sealed: bool = True) -> Iterator[h5py.File]:
-    """Open a result file of this schema."""
+def _open(path: Path, *groups: str, sealed: bool = True) -> Iterator[h5py.File]:
+    """Open a finished result of this schema, in which these groups are needed."""
     with open_sealed(path, sealed) as file:
-        _check_schema(file, path)
+        if "schema" not in file.attrs:
+            raise InputError(
+                f"{path} is an HDF5 file but not a result of mu2mpi: it has no attribute 'schema'"
+            )
+        if (schema := _text(file, "schema")) != SCHEMA:
+            raise InputError(f"{path} has the schema {schema!r}; this version of mu2mpi reads {SCHEMA!r}")
+        if (status := _text(file, "status")) != "complete":
+            raise InputError(f"{path} is not a finished run: its status is {status!r}")
+        for group in groups:
+            if group not in file:
+                raise InputError(f"{path} is incomplete: it has no group /{group}")
         yield file
-
-
-def _damaged(path: Path, error: Exception | str) -> str:
-    return f"{path} is damaged or incomplete ({error}); copy it again or repeat the run"
-
-
-def _check_schema(file: h5py.File, path: Path) -> None:
-    if "schema" not in file.attrs:
-        raise InputError(f"{path} is an HDF5 file but not a result of mu2mpi: it has no attribute 'schema'")
-    schema = _text(file, "schema")
-    if schema != SCHEMA:
-        raise InputError(f"{path} has the schema {schema!r}; this version of mu2mpi reads {SCHEMA!r}")
-    status = _text(file, "status")
-    if status != "complete":
-        raise InputError(f"{path} is not a finished run: its status is {status!r}")
 
 
 def stored_experiment(file: h5py.File, path: Path) -> Experiment:
@@ -268,7 +233,7 @@ def stored_experiment(file: h5py.File, path: Path) -> Experiment:
 
 def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
     """Return the privacy statement that an open file holds."""
-    attributes = dict(_group(file, path, "privacy").attrs)
+    attributes = dict(file["privacy"].attrs)
     try:
         return PrivacyStatement.from_attributes(attributes)
     except InputError as error:
@@ -282,50 +247,39 @@ def _text(file: h5py.File, name: str) -> str:
     return value
 
 
-def _group(file: h5py.File, path: Path, name: str) -> h5py.Group:
-    _check_group(file, path, name)
-    return file[name]
-
-
-def _check_group(file: h5py.File, path: Path, name: str) -> None:
-    if name not in file:
-        raise InputError(f"{path} is incomplete: it has no group /{name}")
-
-
-def _matrix(model: h5py.Group, name: str) -> NDArray[np.float64]:
-    matrix: NDArray[np.float64] = model[name][()]
-    if matrix.shape != (len(model["class"]), len(model["feature"])) or matrix.dtype != np.float64:
+def _matrix(file: h5py.File, name: str) -> NDArray[np.float64]:
+    matrix = _array(file, f"model/{name}")
+    shape = tuple(_dataset(file, f"model/{axis}").shape[0] for axis in ("class", "feature"))
+    if matrix.shape != shape or matrix.dtype != np.float64:
         raise ValueError(f"/model/{name} has the type {matrix.dtype} and shape {matrix.shape}")
     return matrix
 
 
 def _class_counts(file: h5py.File) -> NDArray[np.int64] | None:
     name = "diagnostics/class_counts"
-    return file[name][()] if name in file else None
+    return _array(file, name) if name in file else None
 
 
-def _class_names(model: h5py.Group) -> tuple[str, ...] | None:
-    return tuple(model["label"].asstr()[()]) if "label" in model else None
+def _class_names(file: h5py.File) -> tuple[str, ...] | None:
+    return tuple(file["model/label"].asstr()[()]) if "model/label" in file else None
 
 
 def _timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
     """Return the seconds by phase and rank; none of a file that was published without."""
-    return {phase: seconds[()] for phase, seconds in file.get("timing", {}).items() if phase != "rank"}
+    phases = [name for name in file.get("timing", ()) if name != "rank"]
+    return {phase: _array(file, f"timing/{phase}") for phase in phases}
 
 
-def _columns(file: h5py.File) -> dict[str, NDArray[Any]]:
+def _history(file: h5py.File) -> History:
     columns = {name: _array(file, f"history/{name}") for name in History.columns()}
     shapes = {values.shape for values in columns.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise ValueError(f"the columns of /history differ in shape: {shapes}")
-    return columns
+    return History(**columns)
 
 
-def _record(kind: type[Record], group: h5py.Group) -> Record:
-    """Rebuild a dataclass of numbers from the attributes of a group."""
-    return kind(**{entry.name: float(group.attrs[entry.name]) for entry in fields(kind)})
-
-
-def _python(value: Any) -> str | int:
-    """Return an attribute as text or as a Python integer rather than numpy's."""
-    return value if isinstance(value, str) else value.item()
+def _record(kind: type[Any], file: h5py.File, group: str) -> Any:
+    """Rebuild a dataclass of numbers from the attributes of a group, if it is there."""
+    if group not in file:
+        return None
+    return kind(**{entry.name: _number(file, group, entry.name) for entry in fields(kind)})

@@ -1,6 +1,7 @@
 """What result files (schema "mu2mpi-1") and checkpoints hold, shared by what writes and reads them."""
 
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,13 +9,19 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.statement import PrivacyStatement
 
-__all__ = ["SCHEMA", "Checkpoint", "Diagnostics", "History", "Result", "Theory"]
+__all__ = ["SCHEMA", "SUFFIX", "Checkpoint", "Diagnostics", "History", "Result", "Theory", "checkpoint_path"]
 
 SCHEMA = "mu2mpi-1"
 
+SUFFIX = ".checkpoint"
+"""What follows the name of the output in that of its checkpoint."""
 
-def described(long_name: str, units: str) -> dict[str, str]:
-    """Return what the file says of a column of the history."""
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def described(long_name: str, units: str = "1") -> dict[str, str]:
+    """Return what a file says of a column of the history."""
     return {"long_name": long_name, "units": units}
 
 
@@ -27,30 +34,19 @@ class History:
     of its query points, that of the first t stands for x_t.
     """
 
-    round: NDArray[np.int64] = field(metadata=described("round t", "1"))
-    test_loss: NDArray[np.float64] = field(
-        metadata=described("mean logistic loss of x_t on the test set", "nat")
+    round: Integers = field(metadata=described("round t"))
+    test_loss: Floats = field(metadata=described("mean logistic loss of x_t on the test set", "nat"))
+    test_accuracy: Floats = field(metadata=described("share of test samples that x_t classifies correctly"))
+    samples: Integers = field(metadata=described("training samples used so far by all machines"))
+    gradient_evaluations: Integers = field(metadata=described("gradients computed so far by all machines"))
+    rho_spent: Floats = field(metadata=described("rho of everything released so far"))
+    elapsed_seconds: Floats = field(metadata=described("wall-clock time since the first round", "s"))
+    message_norm: Floats = field(
+        metadata=described("norm of q~_t, the released average over machines; NaN in the last round")
     )
-    test_accuracy: NDArray[np.float64] = field(
-        metadata=described("share of test samples that x_t classifies correctly", "1")
-    )
-    samples: NDArray[np.int64] = field(
-        metadata=described("training samples used so far by all machines", "1")
-    )
-    gradient_evaluations: NDArray[np.int64] = field(
-        metadata=described("gradients computed so far by all machines", "1")
-    )
-    rho_spent: NDArray[np.float64] = field(metadata=described("rho of everything released so far", "1"))
-    elapsed_seconds: NDArray[np.float64] = field(
-        metadata=described("wall-clock time since the first round", "s")
-    )
-    message_norm: NDArray[np.float64] = field(
-        metadata=described("norm of q~_t, the released average over machines; NaN in the last round", "1")
-    )
-    estimate_error: NDArray[np.float64] = field(
+    estimate_error: Floats = field(
         metadata=described(
-            "squared distance, before noise, of d_t from the gradient; NaN but for populations",
-            "1",
+            "squared distance, before noise, of d_t from the gradient; NaN but for populations"
         )
     )
 
@@ -130,32 +126,30 @@ class Result:
     privacy : PrivacyStatement
         What the released messages reveal at most.
     theory : Theory or None
-        The theorem's bound and the smallest loss over K; None in files of versions that wrote none, and in
-        those that were published without what a private test set tells.
+        The theorem's bound and the smallest loss over K; None where a private test set would be told of.
     diagnostics : Diagnostics or None
-        Largest increment and share of clipped ones; None in files that were published without.
+        Largest increment and share of clipped ones; None in published files.
     timing : dict of str to ndarray of float64, shape (ranks,)
-        Seconds by phase and rank; empty in files that were published without.
+        Seconds by phase and rank; empty in published files.
     environment : dict of str to str or int
         Hosts, ranks, MPI library and versions; of a published file `ranks` and versions alone, and under
         `published` what it was published without.
     class_counts : ndarray of int64, shape (machines, classes), or None
-        How many samples of each class each machine spent; private like the diagnostics. None in files of
-        versions that wrote none, and in published ones.
+        How many samples of each class each machine spent; private, and None, like the diagnostics.
     class_names : tuple of str or None
         What the classes are called, where it is not by their numbers.
     """
 
     experiment: Experiment
-    x: NDArray[np.float64]
-    w: NDArray[np.float64]
+    x: Floats
+    w: Floats
     history: History
     privacy: PrivacyStatement
     theory: Theory | None
     diagnostics: Diagnostics | None
-    timing: dict[str, NDArray[np.float64]]
+    timing: dict[str, Floats]
     environment: dict[str, str | int]
-    class_counts: NDArray[np.int64] | None = None
+    class_counts: Integers | None = None
     class_names: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
@@ -166,49 +160,30 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The state of a run between two rounds.
-
-    Attributes
-    ----------
-    experiment : Experiment
-        What is run, with machines and rounds filled in.
-    rounds_done : int
-        Rounds whose messages were sent.
-    key : bytes or None
-        The 32-byte root key of a run without a seed; None if it follows from the seed.
-    iterates : dict of str to ndarray of float64
-        All that the server's next step depends on, such as the iterate, the query point of the next round,
-        and the query point before it.
-    q : ndarray of int64, shape (classes, features)
-        Sum over all machines of their q_{t,i}, without noise, in units of the grid.
-    history : History
-        What was measured so far.
-    elapsed_seconds : float
-        Wall-clock time of the rounds so far.
-    largest_squared_norm : float
-        Largest squared norm of an increment so far.
-    clipped : int
-        Number of increments clipped so far.
-    class_counts : ndarray of int64, shape (machines, classes)
-        Samples of each class that each machine has spent so far.
-    privacy : PrivacyStatement
-        What all rounds together reveal at most.
-    builds : tuple of str
-        Kinds of processors and versions of packages that the ranks ran on, which the bits of a run depend on.
-    data : bytes
-        Digest of everything in the data that decides what is sent.
-    """
+    """The state of a run between two rounds; of its experiment, machines and rounds are filled in."""
 
     experiment: Experiment
     rounds_done: int
+    # The 32-byte root key of a run without a seed; None if it follows from the seed.
     key: bytes | None
-    iterates: dict[str, NDArray[np.float64]]
-    q: NDArray[np.int64]
+    # All that the server's next step depends on, such as the iterate and the query point.
+    iterates: dict[str, Floats]
+    # Sum over all machines of their q_{t,i}, without noise, in units of the grid: shape (classes, features).
+    q: Integers
     history: History
     elapsed_seconds: float
     largest_squared_norm: float
     clipped: int
-    class_counts: NDArray[np.int64]
+    # What each machine has spent, shape (machines, classes).
+    class_counts: Integers
+    # Of all rounds together.
     privacy: PrivacyStatement
+    # Kinds of processors and versions of packages that the ranks ran on, on which bits depend.
     builds: tuple[str, ...]
+    # Digest of everything in the data that decides what is sent.
     data: bytes
+
+
+def checkpoint_path(output: Path) -> Path:
+    """Return where the checkpoint of a run with this output lies."""
+    return output.with_name(output.name + SUFFIX)

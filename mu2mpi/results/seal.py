@@ -23,13 +23,7 @@ def seal_of(content: bytes | memoryview) -> bytes:
 
 
 def seal_is_broken(path: Path) -> bool:
-    """Return whether a file ends in a seal that does not fit what is before it.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    """
+    """Return whether a file ends in a seal that does not fit what is before it."""
     size = os.path.getsize(path) - LENGTH
     if size < 0:
         return False

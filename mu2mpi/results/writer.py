@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,22 +21,14 @@ __all__ = ["check_output", "plain", "write_result"]
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
 
+Plain = str | int | float | bool
+
 
 def check_output(path: Path, overwrite: bool) -> None:
     """Find out before a run whether its result can be written, and leave everything as it is.
 
-    Parameters
-    ----------
-    path : Path
-        Where the result is to go; any suffix will do. A symbolic link is followed.
-    overwrite : bool
-        Whether a file that is already there may be replaced.
-
-    Raises
-    ------
-    InputError
-        If the file exists and may not be replaced, if it is a folder or a device, or if its folder, or
-        the nearest one that exists, cannot be written.
+    Raises InputError if the file exists and may not be replaced, if it is a folder or a device, or if its
+    folder, or the nearest one that exists, cannot be written. A symbolic link is followed.
     """
     target = _target(path)
     if os.path.isdir(target):
@@ -57,20 +49,9 @@ def check_output(path: Path, overwrite: bool) -> None:
 
 
 def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
-    """Write a result so that a reader sees either all of it or none.
+    """Write a result so that a reader sees either all of it or none; on any failure all is as it was.
 
-    The file gets its name only once its content is on the disk; on any failure there is no new file
-    and an older one is untouched.
-
-    Parameters
-    ----------
-    result : Result
-        A finished run.
-    path : Path
-        Where to write it.
-    overwrite : bool, optional
-        Whether a file that is already there may be replaced. If not, one that appears during the call
-        is not replaced either.
+    Without `overwrite`, not even a file is replaced that appears during the call.
 
     Raises
     ------
@@ -93,28 +74,6 @@ def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
 
 def file_image(result: Result) -> memoryview:
     """Return the bytes of the HDF5 file that holds a result."""
-    buffer = io.BytesIO()
-    # From version 1.10 on, HDF5 keeps checksums of its own structures.
-    with h5py.File(buffer, "w", libver=("v110", "v110"), track_order=True) as file:
-        _write_root(file, result)
-        _write_model(file.create_group("model", track_order=True), result)
-        _write_history(file.create_group("history", track_order=True), result.history)
-        file.create_group("privacy", track_order=True).attrs.update(plain(result.privacy.attributes()))
-        if result.theory is not None:
-            theory = file.create_group("theory", track_order=True)
-            theory.attrs.update(plain({**asdict(result.theory), "units": "nat"}))
-        if result.diagnostics is not None:
-            diagnostics = file.create_group("diagnostics", track_order=True)
-            diagnostics.attrs.update(plain(asdict(result.diagnostics)))
-            diagnostics.attrs["note"] = DIAGNOSTICS_NOTE
-            if result.class_counts is not None:
-                _write_class_counts(diagnostics, file["model/class"], result.class_counts)
-        if result.timing:
-            _write_timing(file.create_group("timing", track_order=True), result.timing)
-    return buffer.getbuffer()
-
-
-def _write_root(file: h5py.File, result: Result) -> None:
     ours = {
         "schema": SCHEMA,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -123,44 +82,61 @@ def _write_root(file: h5py.File, result: Result) -> None:
     }
     # The version that ran the experiment counts, should another one copy its result.
     software = {"mu2mpi_version": __version__, **result.environment}
-    others = {name: value for name, value in software.items() if name not in ours}
-    file.attrs.update(plain({**ours, **others}))
+    buffer = io.BytesIO()
+    # From version 1.10 on, HDF5 keeps checksums of its own structures.
+    with h5py.File(buffer, "w", libver=("v110", "v110"), track_order=True) as file:
+        file.attrs.update(plain({**ours, **software, **ours}))
+        _write_model(_group(file, "model"), result)
+        _write_history(_group(file, "history"), result.history)
+        _group(file, "privacy", result.privacy.attributes())
+        if result.theory is not None:
+            _group(file, "theory", {**asdict(result.theory), "units": "nat"})
+        if result.diagnostics is not None:
+            diagnostics = _group(
+                file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE}
+            )
+            if result.class_counts is not None:
+                _write_class_counts(diagnostics, file["model/class"], result.class_counts)
+        if result.timing:
+            _write_timing(_group(file, "timing"), result.timing)
+    return buffer.getbuffer()
+
+
+def _group(file: h5py.File, name: str, attributes: Mapping[str, Plain] | None = None) -> h5py.Group:
+    group = file.create_group(name, track_order=True)
+    group.attrs.update(plain(attributes or {}))
+    return group
 
 
 def _write_model(group: h5py.Group, result: Result) -> None:
     classes, features = np.shape(result.x)
     scales = [
-        _put_scale(group, "class", np.arange(classes), "class"),
-        _put_scale(group, "feature", np.arange(features), "feature; the last is the bias"),
+        _put(group, "class", np.arange(classes), "class"),
+        _put(group, "feature", np.arange(features), "feature; the last is the bias"),
     ]
-    _put(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", "1", scales)
+    _put(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", scales=scales)
     if result.class_names is not None:
-        _put(
-            group, "label", np.array(result.class_names, dtype=object), "label of the class", "1", scales[:1]
-        )
-    _put(group, "w", np.asarray(result.w, np.float64), "last iterate w_T", "1", scales)
-
-
-def _write_class_counts(group: h5py.Group, classes: h5py.Dataset, counts: NDArray[np.int64]) -> None:
-    machines = _put_scale(group, "machine", np.arange(len(counts)), "machine")
-    text = "samples of each class that each machine spent"
-    _put(group, "class_counts", counts, text, "1", [machines, classes])
+        names = np.array(result.class_names, dtype=object)
+        _put(group, "label", names, "label of the class", scales=scales[:1])
+    _put(group, "w", np.asarray(result.w, np.float64), "last iterate w_T", scales=scales)
 
 
 def _write_history(group: h5py.Group, history: History) -> None:
-    scales: list[h5py.Dataset] = []
-    for column in fields(history):
-        text = (column.metadata["long_name"], column.metadata["units"])
-        values = getattr(history, column.name)
-        if column.name == "round":
-            scales = [_put_scale(group, column.name, values, *text)]
-        else:
-            _put(group, column.name, values, *text, scales)
+    rounds, *others = fields(history)
+    scales = [_put(group, rounds.name, history.round, **rounds.metadata)]
+    for column in others:
+        _put(group, column.name, getattr(history, column.name), **column.metadata, scales=scales)
+
+
+def _write_class_counts(group: h5py.Group, classes: h5py.Dataset, counts: NDArray[np.int64]) -> None:
+    machines = _put(group, "machine", np.arange(len(counts)), "machine")
+    text = "samples of each class that each machine spent"
+    _put(group, "class_counts", counts, text, scales=[machines, classes])
 
 
 def _write_timing(group: h5py.Group, timing: dict[str, NDArray[np.float64]]) -> None:
-    ranks = len(next(iter(timing.values())))
-    scales = [_put_scale(group, "rank", np.arange(ranks), "MPI rank")]
+    ranks = np.arange(len(next(iter(timing.values()))))
+    scales = [_put(group, "rank", ranks, "MPI rank")]
     for phase, seconds in timing.items():
         _put(group, phase, seconds, f"time spent on {phase}", "s", scales)
 
@@ -171,40 +147,29 @@ def _put(
     values: ArrayLike,
     long_name: str,
     units: str = "1",
-    scales: Sequence[h5py.Dataset] = (),
+    scales: Sequence[h5py.Dataset] | None = None,
 ) -> h5py.Dataset:
-    """Write one array with its name, its units and the coordinates of its dimensions."""
+    """Write one array with the coordinates of its dimensions; without, it is those of a dimension itself."""
     array = np.asarray(values)
     # HDF5 can filter neither text nor an array without elements; the checksum finds what gzip lets through.
     filters = {"compression": "gzip", "shuffle": True, "fletcher32": True}
-    dataset = group.create_dataset(
-        name, data=array, **(filters if array.size and array.dtype != object else {})
-    )
+    filtered = array.size > 0 and array.dtype != object
+    dataset = group.create_dataset(name, data=array, **(filters if filtered else {}))
     dataset.attrs["long_name"] = long_name
     dataset.attrs["units"] = units
-    for dimension, scale in enumerate(scales):
+    if scales is None:
+        dataset.make_scale(name)
+    for dimension, scale in enumerate(scales or ()):
         dataset.dims[dimension].attach_scale(scale)
     return dataset
 
 
-def _put_scale(
-    group: h5py.Group, name: str, values: ArrayLike, long_name: str, units: str = "1"
-) -> h5py.Dataset:
-    dataset = _put(group, name, values, long_name, units)
-    dataset.make_scale(name)
-    return dataset
-
-
-def plain(attributes: dict[str, str | int | float | bool]) -> dict[str, str | int | float]:
+def plain(attributes: Mapping[str, Plain]) -> dict[str, str | int | float]:
     """Return attributes as every reader of HDF5 and netCDF takes them."""
-    return {name: _plain_value(value) for name, value in attributes.items()}
-
-
-def _plain_value(value: str | int | float | bool) -> str | int | float:
-    if isinstance(value, str):
-        # Some MPI libraries end their version in a zero byte, which HDF5 refuses.
-        return value.replace("\0", "")
-    return int(value) if isinstance(value, bool | np.bool_) else value
+    # Some MPI libraries end their version in a zero byte, which HDF5 refuses.
+    texts = {name: value.replace("\0", "") for name, value in attributes.items() if isinstance(value, str)}
+    truths = {name: int(value) for name, value in attributes.items() if isinstance(value, bool | np.bool_)}
+    return {**attributes, **texts, **truths}
 
 
 def _target(path: Path) -> Path:
