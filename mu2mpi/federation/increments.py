@@ -83,7 +83,7 @@ def add_increments(  # type: ignore[no-untyped-def]
     """Add the increments s_{t,i} of some machines, clipped and rounded to the grid, to the sum of q_{t,i}.
 
     The gradients of a sample z at x_t and x_{t-1} are r z^T and r~ z^T, so its increment is c z^T with
-    c = r + (t - 1)(r - r~), and its norm is ||c|| ||z||.
+    c = r + (t - 1)(r - r~), and its norm is ||c|| ||z|| <= S (Lemmas 4.1 and 4.2).
 
     Parameters
     ----------
@@ -105,10 +105,6 @@ def add_increments(  # type: ignore[no-untyped-def]
     -------
     tuple of float and int
         Largest squared norm of an increment before clipping, and how many were clipped.
-
-    References
-    ----------
-    Lemma 4.1: q_{t,i} is the sum of s_{tau,i} for tau <= t. Lemma 4.2: ||s_{t,i}|| <= S.
     """
     classes, width = x.shape
     z = empty_batch(batch, width)

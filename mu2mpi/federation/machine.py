@@ -29,7 +29,7 @@ class HostedSamples:
     scales : ndarray of float64, shape (samples,)
         Factors that take their stored features to those of z.
     sizes : ndarray of int64, shape (rounds, machines)
-        Entry ``[k, i]`` is how many of them the rank's i-th machine uses in round ``first_round + k``.
+        How many of them each of the rank's machines uses in each round.
     first_round : int
         The first of the rounds, from 1.
     bias : float
@@ -79,8 +79,8 @@ NOTHING = HostedSamples(
 class Machines:
     """The machines hosted by one rank.
 
-    Machines first .. first + count - 1 keep one vector together, the sum of their q_{t,i}: whatever
-    leaves the rank is a sum over its machines, and sums of integers do not depend on how they are split.
+    They keep one vector together, the sum of their q_{t,i}: whatever leaves the rank is a sum over its
+    machines, and sums of integers do not depend on how they are split.
 
     Parameters
     ----------
@@ -97,15 +97,11 @@ class Machines:
     ----------
     samples : HostedSamples
         What was read last; nothing before the first round.
-    q : ndarray of int64, shape (K, F)
+    q, flat_q : ndarray of int64, shape (K, F), and flat as `add_noise` takes it
         Sum of the hosted q_{t,i}, not noised, in units of the grid. With plain gradients, the sum of a
         machine's gradients of round t takes the place of q_{t,i}.
-    flat_q : ndarray of int64
-        The same numbers as `add_noise` takes them.
-    largest_squared_norm : float
-        Largest squared norm of an increment so far, before clipping.
-    clipped : int
-        Number of increments clipped so far.
+    largest_squared_norm, clipped : float, int
+        Largest squared norm of an increment before clipping, and number of increments clipped, so far.
     """
 
     def __init__(
@@ -142,15 +138,8 @@ class Machines:
     def class_counts(self, t: int) -> NDArray[np.int64]:
         """Return how many samples of each class each hosted machine has spent once round t is over.
 
-        Parameters
-        ----------
-        t : int
-            A round for which samples are at hand, or the one before.
-
-        Returns
-        -------
-        ndarray of int64, shape (machines, K)
-            Or (machines, 0) where all machines together have more than `MOST_COUNTS` of them.
+        The round is one for which samples are at hand, or the one before. The shape is (machines, K), or
+        (machines, 0) where all machines together have more than `MOST_COUNTS` of them.
         """
         counts = self._class_counts
         if counts.size == 0:
@@ -180,14 +169,8 @@ class Machines:
             return self.q
         if self.key is None:
             raise RuntimeError("these machines hold no noise key")
-        scale, who, first, count = (
-            self.schedule.sigma_of(t) / self._resolution,
-            MACHINE,
-            self.first,
-            self.count,
-        )
+        scale, who = self.schedule.sigma_of(t) / self._resolution, (MACHINE, self.first, self.count)
         if self.schedule.aggregate_noise:
-            scale *= math.sqrt(self.schedule.machines)
-            who, first, count = AGGREGATE, 0, 1
-        add_noise(self._flat_noised, self.flat_q, self.key, who, first, count, t, scale)
+            scale, who = scale * math.sqrt(self.schedule.machines), (AGGREGATE, 0, 1)
+        add_noise(self._flat_noised, self.flat_q, self.key, *who, t, scale)
         return self._noised

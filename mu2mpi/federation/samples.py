@@ -36,14 +36,13 @@ def make_supply(
         The training set, or a population of which samples are drawn.
     schedule : Schedule
         Its M and T, which samples are used when, and whether they are scaled to norm 1.
-    key : bytes
-        32 bytes that determine the dealing, or the draws.
+    key, sampling_key : bytes
+        32 bytes that determine the dealing, or the draws; and 32 that determine which samples are used when,
+        where that is left to chance.
     hosted : range
         The machines.
     partition : str, optional
         How a training set is dealt to all machines.
-    sampling_key : bytes, optional
-        32 bytes that determine which samples are used when, where that is left to chance.
 
     Returns
     -------

@@ -13,30 +13,15 @@ __all__ = ["Batches", "Fresh", "Poisson", "Sampling", "Taken", "WithReplacement"
 
 
 def users(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return whose each sample is, as a number among some machines from 0.
-
-    Parameters
-    ----------
-    sizes : ndarray of int64, shape (rounds, machines)
-        How many samples each machine uses in each round.
-
-    Returns
-    -------
-    ndarray of int64, shape (samples,)
-        Round by round, and in each machine by machine.
-    """
+    """Return whose each sample is, as a number among some machines from 0, given `sizes` as in `Taken`."""
     return np.repeat(np.tile(np.arange(sizes.shape[1]), len(sizes)), sizes.ravel())
 
 
 class Taken(NamedTuple):
     """What some machines use in some rounds, round by round and in each machine by machine.
 
-    Attributes
-    ----------
-    places : ndarray of int64, shape (samples,)
-        Each as its number among the samples of its own machine, from 0.
-    sizes : ndarray of int64, shape (rounds, machines)
-        How many samples each machine uses in each round.
+    `places` are numbers of samples among those of their own machines, from 0, shape (samples,), and `sizes`
+    how many each machine uses in each round, shape (rounds, machines).
     """
 
     places: NDArray[np.int64]
@@ -77,17 +62,10 @@ class Sampling(Protocol):
         """Return how many of its samples it can have used in rounds 1 .. t, each counted once."""
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
-        """Return what some machines use in some rounds.
+        """Return what some machines, numbered from 0, use in consecutive rounds, numbered from 1.
 
-        Parameters
-        ----------
-        key : bytes
-            32 bytes from which random choices follow. Those of a machine in a round depend on nothing
-            else but the two.
-        machines : range
-            Their numbers, from 0.
-        rounds : range
-            Consecutive rounds, from 1.
+        Random choices follow from a key of 32 bytes; those of a machine in a round depend on nothing else
+        but the two.
         """
 
 
@@ -104,13 +82,11 @@ class Fresh:
         """Return 1."""
         return 1
 
-    def drawn(self, t: int) -> float:
-        """Return t."""
-        return t
-
     def used(self, t: int) -> int:
         """Return t."""
         return t
+
+    drawn = used
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return the t-th sample of each machine for round t."""
@@ -145,13 +121,11 @@ class Batches:
         """Return the size of the batch of round t."""
         return self.used(t) - self.used(t - 1)
 
-    def drawn(self, t: int) -> float:
-        """Return the size of the first t batches together."""
-        return self.used(t)
-
     def used(self, t: int) -> int:
         """Return the size of the first t batches together."""
         return self.ends[t - 1] if t else 0
+
+    drawn = used
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return the batches of some rounds, which follow each other in each machine's samples."""

@@ -23,20 +23,16 @@ class Schedule:
 
     Attributes
     ----------
-    problem : Problem
-        The loss.
+    problem, mechanism : Problem, Mechanism
+        The loss; the noise, and the grid of messages.
     estimator, query : Estimator, Query
         What machines send, and where they take gradients.
     sampling : Sampling
         Which of its samples each machine uses in which round.
-    mechanism : Mechanism
-        The noise, and the grid of messages.
     server : str
         ``"untrusted"`` (Algorithm 1) or ``"trusted"`` (Algorithm 2).
-    machines, rounds : int
-        M and T.
-    classes, features : int
-        K and F (with the bias), so that d = K F.
+    machines, rounds, classes, features : int
+        M, T, K and F (with the bias), so that d = K F.
     radius : float
         D / 2: the feasible set is the ball of this radius about 0.
     unit_norm : bool
@@ -44,10 +40,9 @@ class Schedule:
     G, L, S : float
         Bounds on gradients, on their change, and on what a sample adds to a message: S = G + 2 L D for
         increments (Lemma 4.2).
-    eta : float
-        The learning rate.
-    rate : callable
-        Takes a round t and returns by what its message, averaged over samples, is multiplied in the step.
+    eta, rate : float, callable
+        The learning rate; and by what the message of a round t, averaged over samples, is multiplied in the
+        step.
     takes_mean : bool
         Whether the output is the mean of all query points, or the last of them.
     make_iterates : callable
