@@ -11,9 +11,9 @@ __all__ = ["open_table"]
 def open_table(
     path: Path, features: str | None, labels: str | None, verify: bool, dimension: int | None = None
 ) -> Table:
-    """Open a file by its suffix, with names of features and labels where they are not the usual ones.
+    """Open a file by its suffix; None stands for the usual names, and for what dimension a sparse file has.
 
-    A format may leave the dimension open. With `verify`, damage that could hang a process is looked for.
+    With `verify`, damage that could hang a process is looked for.
     """
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix
     if suffix in (".svm", ".libsvm"):

@@ -19,10 +19,10 @@ DELIMITERS = ",;\t"
 
 
 def read_csv(path: Path, features: str | None, labels: str | None) -> ArrayTable:
-    """Read a file, compressed by gzip or not, whose first line names its columns.
+    """Read a file whose first line names its columns, or holds numbers; columns are then called 0, 1, ...
 
-    They are counted from 0 if that line holds numbers alone. Names of several features are separated by
-    commas; by default, features are all columns but those of labels and owners.
+    Names of several features are separated by commas; by default, all columns are but those of labels and
+    owners.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     with reading(path), opener(path, "rt", encoding="utf-8-sig", newline="") as lines:

@@ -37,8 +37,8 @@ TIMEOUT = (20.0, 30.0)  # seconds to wait for a connection, and for the next pie
 class Mnist(Source):
     """The 60,000 training and 10,000 test images, kept as bytes and mapped into memory.
 
-    Their four files, compressed or not, are in ``mnist/`` of a folder: by default the one that
-    ``MU2MPI_DATA_DIR`` names, or else the user's cache, to which missing files are downloaded. With
+    Their four files, compressed or not, are in ``mnist/`` of `data_dir`; by default of what
+    ``MU2MPI_DATA_DIR`` names, or else of the user's cache, to which missing files are downloaded. With
     `verify`, checksums of the content are compared; format, shape and size always are.
     """
 
@@ -59,10 +59,7 @@ class Mnist(Source):
 
     @classmethod
     def fetch(cls, data_dir: Path | None = None) -> list[Path]:
-        """Make sure that the four files are there and good, and download those that are missing.
-
-        This also downloads into a folder that the user names, but does not replace a damaged file there.
-        """
+        """Download what is missing, but replace no damaged file of the user's; return the four files."""
         _load(data_dir, verify=True, download=True)
         folder, _ = _folder(data_dir)
         return [path for file in FILES if (path := _find(folder, file))]

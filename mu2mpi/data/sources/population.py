@@ -121,10 +121,7 @@ class Population(Source):
         return found
 
     def draw(self, key: bytes, machine: int, machines: int, places: range | NDArray[np.int64]) -> Samples:
-        """Make the samples of one of M machines at some places among its own.
-
-        Each is a function of the key, the machine and its place, which is 0 or more.
-        """
+        """Make samples of one of M machines: functions of the key, the machine and their places from 0."""
         places = np.asarray(places, np.int64)
         first, last = (int(places.min()), int(places.max())) if places.size else (0, -1)
         words = machine_words(key, "fresh samples", machine, first, last + 1 - first)

@@ -28,9 +28,9 @@ MOST_CLASSES, SURELY_MANY = 1_000_000, 1000
 class UserFile(Source):
     """The samples of a file, of which a share is for testing, or of one for training and one for testing.
 
-    Rows are read when they are asked for, from formats that allow it. Labels may be whole numbers or text;
-    in their order they become the classes 0, 1, ... The bound is what features are divided by, and none may
-    pass in absolute value; None if samples are to be scaled to norm 1.
+    Rows are read when they are asked for, from formats that allow it. Labels, whole numbers or text, become
+    the classes 0, 1, ... in their order. Features are divided by the bound; without one, samples are to be
+    scaled to norm 1.
     """
 
     remedy = "give a larger public bound with --normalize box --feature-bound, or --normalize unit"
