@@ -5,14 +5,7 @@ import numpy as np
 from mu2mpi.kernels import inline, round_to_integer
 from mu2mpi.problem.ball import shrinkage, squared_norm
 from mu2mpi.problem.base import residual
-from mu2mpi.problem.linear import (
-    TILE,
-    batch_margins,
-    empty_batch,
-    load_sample,
-    model_margins,
-    two_margins,
-)
+from mu2mpi.problem.linear import TILE, batch_margins, empty_batch, load_sample, model_margins, two_margins
 
 __all__ = ["add_gradients", "add_increments"]
 
