@@ -58,12 +58,6 @@ class HostedSamples:
         k = t - self.first_round
         return self._ends[k], self._ends[k + 1]
 
-    def classes_until(self, t: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return the rank's machine and the class of each sample of the rounds up to t."""
-        sizes = self.sizes[: max(0, t + 1 - self.first_round)]
-        machines = users(sizes)
-        return machines, self.labels[: len(machines)]
-
 
 MOST_COUNTS = 10_000_000
 """Machines times classes up to which it is counted what each machine gets."""
@@ -144,8 +138,8 @@ class Machines:
         counts = self._class_counts
         if counts.size == 0:
             return counts
-        machines, classes = self.samples.classes_until(t)
-        places = machines * counts.shape[1] + classes
+        machines = users(self.samples.sizes[: max(0, t + 1 - self.samples.first_round)])
+        places = machines * counts.shape[1] + self.samples.labels[: len(machines)]
         return counts + np.bincount(places, minlength=counts.size).reshape(counts.shape)
 
     def observe(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:

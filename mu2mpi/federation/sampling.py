@@ -1,10 +1,11 @@
 """Which of its samples each machine uses in which round."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import ClassVar, NamedTuple, Protocol, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,34 +34,39 @@ class Taken(NamedTuple):
         return users(self.sizes)
 
 
-class Sampling(Protocol):
-    """How the samples of a machine are spread over the rounds; the same for every machine."""
+class Sampling(ABC):
+    """How the samples of a machine are spread over the rounds; the same for every machine.
 
-    @property
-    def chance(self) -> str:
-        """How samples are drawn at random; empty if each is used once, in a round that is known."""
+    Attributes
+    ----------
+    owned, most : int
+        How many samples a machine needs to have, n; and the largest number that it can use in one round.
+    chance : str
+        How samples are drawn at random; empty if each is used once, in a round that is known.
+    """
 
-    @property
-    def owned(self) -> int:
-        """How many samples a machine needs to have, n."""
-
-    @property
-    def most(self) -> int:
-        """The largest number of samples that a machine can use in one round."""
+    owned: int
+    most: int
+    chance: ClassVar[str] = ""
 
     @property
     def words(self) -> str:
         """What is left to chance, in a few words."""
+        return ""
 
+    @abstractmethod
     def size(self, t: int) -> float:
         """Return how many samples a machine is expected to use in round t."""
 
-    def drawn(self, t: int) -> float:
-        """Return how many it is expected to use in rounds 1 .. t, each as often as it is used."""
-
+    @abstractmethod
     def used(self, t: int) -> int:
         """Return how many of its samples it can have used in rounds 1 .. t, each counted once."""
 
+    def drawn(self, t: int) -> float:
+        """Return how many it is expected to use in rounds 1 .. t, each as often as it is used."""
+        return self.size(t) * t if self.chance else self.used(t)
+
+    @abstractmethod
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return what some machines, numbered from 0, use in consecutive rounds, numbered from 1.
 
@@ -70,13 +76,11 @@ class Sampling(Protocol):
 
 
 @dataclass(frozen=True)
-class Fresh:
+class Fresh(Sampling):
     """One sample in each of so many rounds, each used once."""
 
     owned: int
-    most: ClassVar[int] = 1
-    chance: ClassVar[str] = ""
-    words: ClassVar[str] = ""
+    most = 1
 
     def size(self, t: int) -> float:
         """Return 1."""
@@ -86,8 +90,6 @@ class Fresh:
         """Return t."""
         return t
 
-    drawn = used
-
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return the t-th sample of each machine for round t."""
         places = np.repeat(np.arange(rounds.start - 1, rounds.stop - 1), len(machines))
@@ -95,12 +97,10 @@ class Fresh:
 
 
 @dataclass(frozen=True)
-class Batches:
+class Batches(Sampling):
     """A batch in each round, each sample used once; `ends` are how many are used by the end of each."""
 
     ends: tuple[int, ...]
-    chance: ClassVar[str] = ""
-    words: ClassVar[str] = ""
 
     @classmethod
     def of(cls, sizes: Iterable[int]) -> Self:
@@ -108,12 +108,12 @@ class Batches:
         return cls(tuple(accumulate(map(int, sizes))))
 
     @property
-    def owned(self) -> int:
+    def owned(self) -> int:  # type: ignore[override]
         """All batches together."""
         return self.ends[-1]
 
     @property
-    def most(self) -> int:
+    def most(self) -> int:  # type: ignore[override]
         """The largest batch."""
         return int(np.diff(self.ends, prepend=0).max())
 
@@ -125,8 +125,6 @@ class Batches:
         """Return the size of the first t batches together."""
         return self.ends[t - 1] if t else 0
 
-    drawn = used
-
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return the batches of some rounds, which follow each other in each machine's samples."""
         batches = [np.arange(self.used(t - 1), self.used(t)) for t in rounds]
@@ -136,12 +134,12 @@ class Batches:
 
 
 @dataclass(frozen=True)
-class WithReplacement:
+class WithReplacement(Sampling):
     """K samples in each round (`most`), each drawn uniformly from all n that the machine has (`owned`)."""
 
     owned: int
     most: int
-    chance: ClassVar[str] = "replacement"
+    chance = "replacement"
 
     @property
     def words(self) -> str:
@@ -151,10 +149,6 @@ class WithReplacement:
     def size(self, t: int) -> float:
         """Return K."""
         return self.most
-
-    def drawn(self, t: int) -> float:
-        """Return K t."""
-        return self.most * t
 
     def used(self, t: int) -> int:
         """Return K t, or n where that is less."""
@@ -169,15 +163,15 @@ class WithReplacement:
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(Sampling):
     """Each of n samples in each round with the same probability q, whatever becomes of all others."""
 
     owned: int
     probability: float
-    chance: ClassVar[str] = "poisson"
+    chance = "poisson"
 
     @property
-    def most(self) -> int:
+    def most(self) -> int:  # type: ignore[override]
         """All samples."""
         return self.owned
 
@@ -189,10 +183,6 @@ class Poisson:
     def size(self, t: int) -> float:
         """Return q n."""
         return self.probability * self.owned
-
-    def drawn(self, t: int) -> float:
-        """Return q n t."""
-        return self.size(t) * t
 
     def used(self, t: int) -> int:
         """Return n, once there was a round."""
