@@ -3,7 +3,7 @@
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,6 @@ from mu2mpi.data.formats.idx import IdxFile, check_content, open_idx
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.errors import InputError
 from mu2mpi.files import write_whole
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 __all__ = ["FILES", "MIRRORS", "Mnist"]
 
@@ -53,7 +50,7 @@ class Mnist(Source):
         self._training, self._test = (images, labels), (test_images, test_labels)
 
     @classmethod
-    def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
+    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
         """Open the four files."""
         return cls(data_dir, verify)
 

@@ -6,7 +6,7 @@ they are asked for and never stored: there are as many as a run has time for.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import machine_words, seed_words, unit_uniforms
 from mu2mpi.errors import InputError
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 __all__ = ["POINTS", "Population"]
 
@@ -87,7 +84,7 @@ class Population(Source):
         self.points = np.rint(exact * 2.0**12) * 2.0**-12
 
     @classmethod
-    def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
+    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
         """Make the population of an experiment's options."""
         features, seed = experiment.features, experiment.data_seed
         noise = experiment.label_noise, experiment.heterogeneity

@@ -2,16 +2,13 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import seed_words, unit_uniforms
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 __all__ = ["Synthetic"]
 
@@ -53,7 +50,7 @@ class Synthetic(Source):
         self._weights, self._intercept = _draw_truth(seed, classes, informative)
 
     @classmethod
-    def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
+    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
         """Make the source of an experiment's options."""
         return cls(experiment.samples, experiment.features, experiment.classes, experiment.data_seed)
 

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,6 @@ from mu2mpi.data.formats.table import Column, Table, reading
 from mu2mpi.data.source import COLUMN_AT_ONCE, Samples, Source, Which, row_blocks
 from mu2mpi.data.split import Split
 from mu2mpi.errors import InputError
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 __all__ = ["UserFile"]
 
@@ -59,7 +56,7 @@ class UserFile(Source):
         self._at_once = max(1, READ_BYTES // (training.feature_type.itemsize * training.dimension))
 
     @classmethod
-    def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
+    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
         """Open the file, or the two files, that an experiment names."""
         features = experiment.features
         training = open_table(Path(experiment.data).expanduser(), features, experiment.labels, verify)

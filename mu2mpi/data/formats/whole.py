@@ -1,7 +1,9 @@
-"""Samples in a file of values separated by commas, semicolons or tabs, read whole."""
+"""Samples in files that are read whole: separated values, archives of numpy's, and the format of LIBSVM."""
 
 import csv
 import gzip
+import math
+import zipfile
 from array import array
 from collections.abc import Sequence
 from itertools import chain
@@ -10,10 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import OWNERS, ArrayTable, find_name, reading
+from mu2mpi.data.formats.table import MOST_FEATURES, OWNERS, ArrayTable, find_name, reading
 from mu2mpi.errors import InputError
 
-__all__ = ["read_csv"]
+__all__ = ["read_csv", "read_npz", "read_svm"]
 
 DELIMITERS = ",;\t"
 
@@ -74,3 +76,49 @@ def _typed(values: list[str]) -> NDArray[np.generic]:
         return np.array([int(value) for value in values], np.int64)
     except (ValueError, OverflowError):
         return np.array(values, dtype=object)
+
+
+def read_npz(path: Path, features: str | None, labels: str | None) -> ArrayTable:
+    """Read arrays of these names, or of the usual ones; one of the name ``machine`` holds owners."""
+    with reading(path), zipfile.ZipFile(path) as archive:
+        there = [name.removesuffix(".npy") for name in archive.namelist()]
+        names = [
+            find_name(path, there, features, "features"),
+            find_name(path, there, labels, "labels"),
+            *([OWNERS] if OWNERS in there else []),
+        ]
+        return ArrayTable(path, *(_array(path, archive, name) for name in names))
+
+
+def _array(path: Path, archive: zipfile.ZipFile, name: str) -> NDArray[np.generic]:
+    member = archive.getinfo(f"{name}.npy")
+    with archive.open(member) as file:
+        version = np.lib.format.read_magic(file)
+        read_header = getattr(np.lib.format, "read_array_header_{}_{}".format(*version), None)
+        if read_header is None:
+            raise InputError(f"{path}: {name} has version {version} of numpy's format; only 1 and 2 are read")
+        shape, in_columns, dtype = read_header(file)
+        if dtype.hasobject:
+            raise InputError(f"{path}: {name} holds Python objects; store numbers or text")
+        # Before memory is taken for it: a damaged header may promise anything.
+        if math.prod(shape) * dtype.itemsize != member.file_size - file.tell():
+            raise InputError(f"{path}: {name} is not as large as its shape {shape} says")
+        values = np.frombuffer(file.read(), dtype)
+    return values.reshape(shape, order="F" if in_columns else "C")
+
+
+def read_svm(path: Path, dimension: int | None) -> ArrayTable:
+    """Read lines such as ``1 3:0.5 7:1``; by default, there are as many features as occur."""
+    try:
+        from sklearn.datasets import load_svmlight_file
+    except ImportError:
+        raise InputError(
+            f'{path} is read by scikit-learn, which is missing: pip install "mu2mpi[digits]"'
+        ) from None
+    with reading(path):
+        features, labels = load_svmlight_file(path, n_features=dimension)
+        if features.shape[1] > MOST_FEATURES or (features.nnz and features.indices.min() < 0):
+            raise InputError(f"{path} numbers features beyond 1 .. {MOST_FEATURES}")
+        if dimension is None and features.nnz == 0:
+            raise InputError(f"{path} has no features")
+        return ArrayTable(path, features, np.asarray(labels))
