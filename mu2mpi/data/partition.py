@@ -59,17 +59,15 @@ def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: ra
 
     Parameters
     ----------
-    samples, machines, rounds : int
-        Size of the training set, number of machines M in all, and of rounds T.
+    samples, machines, rounds, block : int, int, int, range
+        Size of the training set, M, T, and the machines asked for.
     key : bytes
         32 bytes that determine the dealing.
-    block : range
-        Indices of the machines asked for.
 
     Returns
     -------
     ndarray of int64, shape (rounds, len(block))
-        Row t, column i: what machine ``block[i]`` uses in round t + 1. All rows of all machines differ.
+        Row t, column i: what machine ``block[i]`` uses in round t + 1.
     """
     check_rounds(samples_per_machine(samples, machines), machines, rounds)
     if len(block) and (min(block) < 0 or max(block) >= machines):

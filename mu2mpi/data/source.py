@@ -36,10 +36,8 @@ class Samples:
 
     Attributes
     ----------
-    features : ndarray of uint8, float32 or float64, shape (n, dimension)
-        Raw features, C-contiguous, without the bias feature.
-    labels : ndarray of int32, shape (n,)
-        Class of each sample, in ``0 .. classes - 1``.
+    features, labels : ndarray of uint8, float32 or float64, shape (n, dimension), and of int32, shape (n,)
+        Raw features, C-contiguous, without the bias feature; and classes in ``0 .. classes - 1``.
     """
 
     features: NDArray[np.generic]
@@ -119,12 +117,7 @@ class Source(ABC):
         """Return these rows of one of the two sets, in this order."""
 
     def training(self, rows: NDArray[np.int64]) -> Samples:
-        """Return the given rows of the training set, checked.
-
-        Parameters
-        ----------
-        rows : ndarray of int64, shape (n,)
-            Row numbers in ``0 .. training_samples - 1``, in any order.
+        """Return the given rows of the training set, an int64 array of any order, checked.
 
         Returns
         -------

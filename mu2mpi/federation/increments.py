@@ -83,11 +83,9 @@ def add_increments(  # type: ignore[no-untyped-def]
     q : ndarray of int64, shape (K, F)
         Sum over the machines of q_{t-1,i} in units of the grid; made that of q_{t,i}.
     x, x_previous : ndarray of float64, shape (K, F)
-        The query points x_t and x_{t-1}.
+        The query points x_t and x_{t-1} of round t, from 1.
     features, labels, scales, bias
         Samples as in `HostedSamples`; those from number `first` on and before `end` are used.
-    t : int
-        The round, from 1.
     bound, resolution : float
         Norm to which increments are clipped, and spacing of the grid, a power of two.
     batch : {1, BATCH}

@@ -22,18 +22,14 @@ class HostedSamples:
 
     Attributes
     ----------
-    features : ndarray, shape (samples, F - 1)
-        Round by round, and in each of them machine by machine, in the stored type.
-    labels : ndarray of int32, shape (samples,)
-        Their classes.
+    features, labels : ndarray, shape (samples, F - 1), and of int32, shape (samples,)
+        Round by round, and in each of them machine by machine; features in the stored type.
     scales : ndarray of float64, shape (samples,)
         Factors that take their stored features to those of z.
     sizes : ndarray of int64, shape (rounds, machines)
         How many of them each of the rank's machines uses in each round.
-    first_round : int
-        The first of the rounds, from 1.
-    bias : float
-        The bias feature.
+    first_round, bias : int, float
+        The first of the rounds, from 1; and the bias feature.
     """
 
     features: NDArray[np.generic]
@@ -78,10 +74,8 @@ class Machines:
 
     Parameters
     ----------
-    schedule : Schedule
-        Constants of the run.
-    hosted : range
-        Numbers of the hosted machines, from 0.
+    schedule, hosted : Schedule, range
+        Constants of the run, and numbers of the hosted machines, from 0.
     supply : callable
         Returns the hosted machines' samples from a given round on.
     key : ndarray of uint32, shape (8,), or None
@@ -92,8 +86,7 @@ class Machines:
     samples : HostedSamples
         What was read last; nothing before the first round.
     q, flat_q : ndarray of int64, shape (K, F), and flat as `add_noise` takes it
-        Sum of the hosted q_{t,i}, not noised, in units of the grid. With plain gradients, the sum of a
-        machine's gradients of round t takes the place of q_{t,i}.
+        Sum of the hosted q_{t,i}, or of their gradients of round t, not noised, in units of the grid.
     largest_squared_norm, clipped : float, int
         Largest squared norm of an increment before clipping, and number of increments clipped, so far.
     """
@@ -154,10 +147,9 @@ class Machines:
         self.clipped += clipped
 
     def noised(self, t: int) -> NDArray[np.int64]:
-        """Return the sum of q~_{t,i} = q_{t,i} + Y_{t,i}, every machine with noise of its own.
+        """Return the sum of q~_{t,i} = q_{t,i} + Y_{t,i}, in an array that the next call reuses.
 
-        With aggregate noise, the host of the first machine adds a draw for all machines of the run, and
-        nobody else adds any. The array is reused by the next call.
+        Every machine has noise of its own; if it is aggregate, the host of the first draws once for all.
         """
         if not self._draws:
             return self.q

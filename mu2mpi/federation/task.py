@@ -16,21 +16,10 @@ __all__ = ["Sizes", "Task"]
 class Task:
     """What a run is to do, with nothing open but what its method chooses; names are as in `Schedule`.
 
-    Attributes
-    ----------
-    samples, most : int, int or None
-        How many training samples each machine has, n; how many it can use, or None if more are made as
-        needed.
-    diameter : float
-        D.
-    budget : Budget
-        What may be spent.
-    mechanism : str
-        The name of the noise's mechanism; that of the method's own if the user chose none.
-    clip_norm, eta_scale : float or None
-        As the user set them.
-    options : Options
-        The method's own.
+    Each machine has so many `samples`, n, and can use the `most`, or None if more are made as needed. D is
+    the `diameter`, and `budget` what may be spent. `mechanism` is the name of the noise's mechanism, that of
+    the method's own if the user chose none. `clip_norm` and `eta_scale` are None or as the user set them, and
+    `options` the method's own.
     """
 
     problem: "Problem"

@@ -1,8 +1,7 @@
 """Populations of which everything is known: the loss of any model, its gradient, and so the answer.
 
 Each machine has a distribution D_i of its own on the same finite set of points. Expectations are sums over
-that set, so the excess loss of a run is measured and not estimated from a test set. Samples are made when
-they are asked for and never stored: there are as many as a run has time for.
+that set, and so measured, not estimated. Samples are made when they are asked for and never stored.
 """
 
 from pathlib import Path

@@ -75,8 +75,7 @@ class UserFile(Source):
         elif experiment.test is not None:
             test = experiment.test
         # What a preset chooses here does not depend on the number of machines, which is not known yet.
-        normalize = experiment.scaling
-        bound = None if normalize == "unit" else experiment.feature_bound or 1.0
+        bound = None if experiment.scaling == "unit" else experiment.feature_bound or 1.0
         return cls(training, test, experiment.data_seed, bound)
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
