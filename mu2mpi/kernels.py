@@ -42,10 +42,7 @@ CACHE_LINE = 64
 
 
 def _use_widest_vectors() -> None:
-    """Let LLVM use 512-bit registers, which it avoids on its own on several processors that have them.
-
-    The choice is left alone where the user made one, and elsewhere than on x86.
-    """
+    """Let LLVM use 512-bit registers, which several processors have and it avoids, unless the user chose."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return
     if "NUMBA_CPU_FEATURES" in os.environ or "NUMBA_CPU_NAME" in os.environ:
@@ -84,16 +81,9 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 @cache
 def specialised(template: Callable[..., Any], tag: str, **own: Any) -> Any:
-    """Compile a copy of a function in which some of its module's names mean something else.
+    """Compile a copy of a function in which some of its module's names mean what `own` says.
 
-    Parameters
-    ----------
-    template : callable
-        Takes and returns what a kernel may.
-    tag : str
-        What tells this copy from others, also in the cache on disk: what has another meaning has another tag.
-    **own : object
-        What the names mean here, such as functions for kernels to call.
+    The tag tells this copy from others, also in the cache on disk: what has another meaning has another tag.
     """
     name = f"{template.__name__}[{tag}]"
     copy = FunctionType(template.__code__, {**template.__globals__, **own}, name)
@@ -139,15 +129,7 @@ def scratch(size):  # type: ignore[no-untyped-def]
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
-    """Return a C-contiguous array of zeros that starts at the start of a cache line.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Its shape.
-    dtype : type
-        Its type, of 8 bytes.
-    """
+    """Return a C-contiguous array of zeros, of a type of 8 bytes, at the start of a cache line."""
     block = np.zeros(math.prod(shape) + CACHE_LINE // 8 - 1, dtype)
     skip = -block.ctypes.data % CACHE_LINE // 8
     return block[skip : skip + math.prod(shape)].reshape(shape)

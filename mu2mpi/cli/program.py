@@ -83,7 +83,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
         description = f"{summary[0].upper()}{summary[1:]}. {more}"
         of_command = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
         of_command.set_defaults(command=command, parser=of_command)
-        if name == given:
+        if name == given and hasattr(command, "add_arguments"):
             command.add_arguments(of_command)
     arguments, unknown = parser.parse_known_args(words)
     if unknown:

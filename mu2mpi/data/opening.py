@@ -15,22 +15,19 @@ SHOWN = 20  # names of classes that a description lists
 
 
 def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: bool = True) -> Source:
-    """Open the data of an experiment.
+    """Open the data of an experiment; a missing MNIST is downloaded into the user's cache.
 
-    A missing MNIST is downloaded into the user's cache. Any number of processes may call this at once,
-    but it is kinder to let one process of a node do it first, with `verify`, and the others after it
-    without: then there is one download, one unpacking and one checksum.
+    Any number of processes may call this at once, but it is kinder to let one of a node do it first, with
+    `verify`, and the others after it without.
 
     Parameters
     ----------
     experiment : Experiment
         Its option `data` says which source, and others say what is peculiar to that.
     data_dir : Path, optional
-        Folder that holds one folder per data set, such as ``mnist/``. By default the one that the
-        environment variable ``MU2MPI_DATA_DIR`` names, or else the user's cache.
+        Holds one folder for each data set; by default ``MU2MPI_DATA_DIR``, or else the user's cache.
     verify : bool, optional
-        Whether checksums are compared, and damage is looked for that could hang a process; format and size
-        are always checked.
+        Whether checksums are compared, and damage is looked for that could hang a process.
 
     Raises
     ------
@@ -41,10 +38,7 @@ def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: 
 
 
 def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> str:
-    """Get the data of an experiment ready, with checksums compared, and say in words what and where they are.
-
-    Unlike `open_source`, this also downloads into a folder that the user names.
-    """
+    """Get data ready, checked and even into a folder that the user names; say what and where they are."""
     paths = source_class(experiment.data).fetch(data_dir)
     source = open_source(experiment, data_dir, verify=not paths)
     lines = [

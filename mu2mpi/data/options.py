@@ -87,15 +87,16 @@ class FileOptions(SourceOptions):
     @field_validator("test", mode="before")
     @classmethod
     def _read_test(cls, value: object) -> object:
-        try:
-            share = None if value is None else float(str(value))
-        except ValueError:
-            if not is_file(str(value)):
-                raise ValueError(
-                    f"should be a share such as 0.2, or a file whose name ends in {', '.join(SUFFIXES)}"
-                ) from None
+        if value is None or is_file(str(value)):
             return value
-        if share is not None and not 0 < share < 1:
+        try:
+            share = float(str(value))
+        except ValueError:
+            suffixes = ", ".join(SUFFIXES)
+            raise ValueError(
+                f"should be a share such as 0.2, or a file whose name ends in {suffixes}"
+            ) from None
+        if not 0 < share < 1:
             raise ValueError("should be greater than 0 and less than 1")
         return share
 

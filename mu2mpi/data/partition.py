@@ -27,13 +27,7 @@ def samples_per_machine(samples: int, machines: int) -> int:
 
 
 def check_rounds(most: int, machines: int, rounds: int, needed: int | None = None) -> None:
-    """Make sure that there is a fresh sample for every machine in every round, or what else each needs.
-
-    Raises
-    ------
-    InputError
-        If that is more than some machine has samples.
-    """
+    """Make sure that each machine has the samples that it needs: by default, a fresh one a round."""
     needed = rounds if needed is None else needed
     if needed <= most:
         return
@@ -65,12 +59,10 @@ def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: ra
 
     Parameters
     ----------
-    samples, machines, rounds : int
-        Size of the training set, number of machines M in all, and of rounds T.
+    samples, machines, rounds, block : int, int, int, range
+        Size of the training set, M, T, and the machines asked for.
     key : bytes
         32 bytes that determine the dealing.
-    block : range
-        Indices of the machines asked for.
 
     Returns
     -------
@@ -84,13 +76,7 @@ def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: ra
 
 
 def most_rounds(source: Source, machines: int, partition: str) -> int:
-    """Return how many rounds a partition has a fresh sample for every machine for.
-
-    Raises
-    ------
-    InputError
-        If the machines cannot be given samples in this way at all.
-    """
+    """Return for how many rounds each machine has a fresh sample; an InputError if it can have none so."""
     kind, _, amount = partition.partition(":")
     if kind == "owner":
         sizes = source.owner_sizes
@@ -130,10 +116,9 @@ def partition_rows(
         random order; or ``owner``: to each owner its own, in random order.
     machines, each : int
         M, and how many samples each machine needs.
-    key : bytes
-        32 bytes that determine the dealing.
-    hosted : range
-        Indices of the machines asked for. A machine's rows do not depend on which others are.
+    key, hosted : bytes, range
+        32 bytes that determine the dealing, and the machines asked for. A machine's rows do not depend on
+        which others are.
     """
     if partition == "contiguous":
         starts = samples_per_machine(source.training_samples, machines) * np.asarray(hosted, np.int64)
@@ -193,9 +178,8 @@ def dirichlet_shares(
 ) -> NDArray[np.int64]:
     """Return how many samples each machine gets (row) of each class (column), in proportions of its own.
 
-    A machine's proportions are those of the classes in all data, each times a Gamma(A) variable of its
-    own: a Dirichlet distribution where classes are of equal size. A = 0.1 leaves most machines one or
-    two classes, and A = 100 is nearly iid. Machines draw one after the other, by their proportions from
+    These are those of the classes in all data, each times a Gamma(A) variable of the machine's own: A = 0.1
+    leaves most machines one or two classes, and A = 100 is nearly iid. Machines draw one after the other from
     what is left, so that the last ones take what the others did not want. See Hsu, Qi and Brown, "Measuring
     the effects of non-identical data distribution for federated visual classification", 2019.
     """
@@ -216,10 +200,7 @@ def dirichlet_shares(
 
 
 def sorted_shares(sizes: NDArray[np.int64], machines: int, each: int) -> NDArray[np.int64]:
-    """Return the same shares where samples are dealt out class by class.
-
-    Most machines then have one class, and few more than two.
-    """
+    """Return the same shares where samples are dealt out class by class: most machines then have one."""
     ends = np.minimum(np.cumsum(sizes), machines * each)
     bounds = each * np.arange(machines + 1)[:, np.newaxis]
     return np.diff(np.clip(ends, bounds[:-1], bounds[1:]) - bounds[:-1], axis=1, prepend=0)
@@ -237,11 +218,10 @@ def shard_size(sizes: NDArray[np.int64], shards: int) -> int:
 def label_shares(
     sizes: NDArray[np.int64], machines: int, labels: int, random: np.random.RandomState
 ) -> NDArray[np.int64]:
-    """Return the same shares where each machine gets some shards of one class each.
+    """Return the same shares where each machine gets some shards of one class each, dealt out at random.
 
-    Shards are as large as they can be and dealt out at random, so that a machine has at most `labels`
-    classes. What is left of a class is not used. See McMahan et al., "Communication-efficient learning of
-    deep networks from decentralized data", 2017.
+    Shards are as large as they can be; what is left of a class is not used. See McMahan et al.,
+    "Communication-efficient learning of deep networks from decentralized data", 2017.
     """
     size = shard_size(sizes, machines * labels)
     class_of_shard = random.permutation(np.repeat(np.arange(len(sizes)), sizes // size))

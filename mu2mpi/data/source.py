@@ -36,10 +36,8 @@ class Samples:
 
     Attributes
     ----------
-    features : ndarray of uint8, float32 or float64, shape (n, dimension)
-        Raw features, C-contiguous, without the bias feature.
-    labels : ndarray of int32, shape (n,)
-        Class of each sample, in ``0 .. classes - 1``.
+    features, labels : ndarray of uint8, float32 or float64, shape (n, dimension), and of int32, shape (n,)
+        Raw features, C-contiguous, without the bias feature; and classes in ``0 .. classes - 1``.
     """
 
     features: NDArray[np.generic]
@@ -62,11 +60,9 @@ class Source(ABC):
         Sizes of the two sets.
     scale : float
         Factor that takes a stored feature into [-1, 1], such as 1/255 for pixels.
-    limit : float or None
-        What no stored feature may pass in absolute value, where samples are scaled to norm 1 and need not
-        lie in [-1, 1]; None otherwise.
-    remedy : str
-        What a message advises where a feature passes its limit.
+    limit, remedy : float or None, str
+        What no stored feature may pass in absolute value, where samples are scaled to norm 1 and need not lie
+        in [-1, 1]; and what a message advises where one does.
     class_names : tuple of str or None
         What the classes are called, where it is not by their numbers.
     has_owners, made_up : bool
@@ -121,12 +117,7 @@ class Source(ABC):
         """Return these rows of one of the two sets, in this order."""
 
     def training(self, rows: NDArray[np.int64]) -> Samples:
-        """Return the given rows of the training set, checked.
-
-        Parameters
-        ----------
-        rows : ndarray of int64, shape (n,)
-            Row numbers in ``0 .. training_samples - 1``, in any order.
+        """Return the given rows of the training set, an int64 array of any order, checked.
 
         Returns
         -------
@@ -165,16 +156,15 @@ class Source(ABC):
     def digest(self) -> bytes:
         """SHA-256 of everything that decides what is sent; at its first use all data are read and checked.
 
-        Test samples decide nothing that is sent and are checked alone. What the settings determine is not
-        read at all. Whoever knows the digest of private data can test a guess at them, so that it is as
-        confidential as they are.
+        What the settings determine is not read at all. Whoever knows the digest of private data can test a
+        guess at them, so that it is as confidential as they are.
         """
         sizes = self.training_samples, self.dimension, self.classes
         facts = (*map(int, sizes), self.scale, self.limit, self.has_owners, self.class_names)
         return digest_of(repr(facts), () if self.made_up else self._checked_parts())
 
     def _checked_parts(self) -> Iterator[tuple[NDArray[np.generic], ...]]:
-        """Yield features, labels and perhaps owners of the training set in parts, and check the test set."""
+        """Yield features, labels and perhaps owners of the training set in parts; check the test set."""
         sizes = self.test_samples, self.training_samples
         parts = math.ceil(max(sizes) / max(1, PART_BYTES // self.sample_bytes))
         for k in range(parts):
@@ -252,8 +242,8 @@ def row_blocks(samples: int, at_once: int) -> Iterator[NDArray[np.int64]]:
 def digest_of(facts: str, parts: Iterable[tuple[NDArray[np.generic], ...]]) -> bytes:
     """Return the SHA-256 of some facts and of columns, numbers or texts as objects, that come in parts.
 
-    It depends on every bit, on types and on the order of the rows, but not on where one part ends and the
-    next begins. Of SHA-256 and BLAKE2b, processors with instructions for the first compute it twice as fast.
+    It depends on every bit, on types and on the order of the rows, but not on where parts end. Processors
+    with instructions for SHA-256 compute it twice as fast as BLAKE2b.
     """
     columns: list[hashlib._Hash] = []
     for part in parts:

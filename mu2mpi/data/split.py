@@ -11,11 +11,11 @@ __all__ = ["Split"]
 
 
 class Split:
-    """A random part of the rows 0 .. rows - 1 for testing, the rest for training.
+    """A random part of the rows of a file, which messages call `what`, for testing, the rest for training.
 
     The rows are cut into as many stretches of nearly equal length as there are test rows, and one row of
-    each, any with the same probability, is a test row. Both parts keep the order of the file, and at least
-    one row is left to either. Messages call the file `what`.
+    each, any with the same probability, is a test row. Both parts keep the order of the file and have a row
+    at least.
     """
 
     def __init__(self, rows: int, fraction: float, seed: int, what: str) -> None:

@@ -81,25 +81,11 @@ def _uniform(key, first, first_round, places, owned, refused):  # type: ignore[n
 def draw_independently(
     key: bytes, machines: range, rounds: range, owned: int, threshold: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return which samples each machine uses in each round, each sample with the same probability.
+    """Return which samples each machine uses in each round, each with the probability threshold / 2^64.
 
-    Parameters
-    ----------
-    key : bytes
-        32 bytes, used for nothing else.
-    machines, rounds : range
-        Consecutive numbers, below 2^32.
-    owned : int
-        How many samples each machine has, at most 2^35.
-    threshold : int
-        A sample is chosen with the probability threshold / 2^64, in ``0 .. 2**64 - 1``.
-
-    Returns
-    -------
-    places : ndarray of int64, shape (samples,)
-        Numbers of samples among those of their machines, round by round and in each machine by machine.
-    sizes : ndarray of int64, shape (rounds, machines)
-        How many each machine uses in each round.
+    Machines and rounds are consecutive numbers below 2^32, and a machine has at most 2^35 samples. Returned
+    are the samples' numbers among those of their machines, round by round and in each machine by machine,
+    and how many each machine uses in each round, shape (rounds, machines).
     """
     sizes = np.empty((len(rounds), len(machines)), np.int64)
     places = _independent(key_words(key), machines.start, rounds.start, sizes, owned, np.uint64(threshold))
@@ -107,29 +93,12 @@ def draw_independently(
 
 
 def draw_uniformly(key: bytes, machines: range, rounds: range, owned: int, number: int) -> NDArray[np.int64]:
-    """Return the same number of samples for each machine and round, each drawn from all with replacement.
+    """Return equally many samples for each machine and round, drawn with replacement.
 
-    The upper 64 bits of a random word times n are uniform in ``0 .. n - 1`` once words are refused by which
-    the lower 64 bits are one of the 2^64 mod n smallest: exactly so, were the words truly random.
-
-    Parameters
-    ----------
-    key : bytes
-        32 bytes, used for nothing else.
-    machines, rounds : range
-        Consecutive numbers, below 2^32.
-    owned : int
-        How many samples each machine has, n.
-    number : int
-        How many each draws in a round, at most 2^34.
-
-    Returns
-    -------
-    ndarray of int64, shape (rounds, machines, number)
-
-    References
-    ----------
-    Lemire, "Fast random integer generation in an interval", 2019.
+    Their shape is (rounds, machines, number). The upper 64 bits of a random word times n, of so many samples
+    a machine, are uniform in ``0 .. n - 1`` once words are refused by which the lower 64 bits are one of the
+    2^64 mod n smallest: exactly so, were the words truly random. See Lemire, "Fast random integer generation
+    in an interval", 2019.
     """
     places = np.empty((len(rounds), len(machines), number), np.int64)
     refused = np.uint64(2**64 % owned)

@@ -13,21 +13,13 @@ __all__ = ["AVERAGE", "CORRECTED_MOMENTUM", "GRADIENT", "ITERATE", "Estimator", 
 
 @dataclass(frozen=True)
 class Query:
-    """Where gradients are taken: at the iterate w_t, or at the average x_t of w_1 .. w_t.
-
-    Attributes
-    ----------
-    name : str
-        What the user calls it.
-    averages : bool
-        Whether it is the average.
-    """
+    """Where gradients are taken: at iterate w_t, or if it `averages`, at the average x_t of w_1 .. w_t."""
 
     name: str
     averages: bool
 
     def importance(self, t: int) -> int:
-        """Return alpha_t, the weight of round t: t at averages, and 1 at iterates."""
+        """Return alpha_t, the weight of round t."""
         return t if self.averages else 1
 
     def averaging_weight(self, t: int) -> float:

@@ -5,14 +5,7 @@ import numpy as np
 from mu2mpi.kernels import inline, round_to_integer
 from mu2mpi.problem.ball import shrinkage, squared_norm
 from mu2mpi.problem.base import residual
-from mu2mpi.problem.linear import (
-    TILE,
-    batch_margins,
-    empty_batch,
-    load_sample,
-    model_margins,
-    two_margins,
-)
+from mu2mpi.problem.linear import TILE, batch_margins, empty_batch, load_sample, model_margins, two_margins
 
 __all__ = ["add_gradients", "add_increments"]
 
@@ -83,18 +76,16 @@ def add_increments(  # type: ignore[no-untyped-def]
     """Add the increments s_{t,i} of some machines, clipped and rounded to the grid, to the sum of q_{t,i}.
 
     The gradients of a sample z at x_t and x_{t-1} are r z^T and r~ z^T, so its increment is c z^T with
-    c = r + (t - 1)(r - r~), and its norm is ||c|| ||z||.
+    c = r + (t - 1)(r - r~), and its norm is ||c|| ||z|| <= S (Lemmas 4.1 and 4.2).
 
     Parameters
     ----------
     q : ndarray of int64, shape (K, F)
         Sum over the machines of q_{t-1,i} in units of the grid; made that of q_{t,i}.
     x, x_previous : ndarray of float64, shape (K, F)
-        The query points x_t and x_{t-1}.
+        The query points x_t and x_{t-1} of round t, from 1.
     features, labels, scales, bias
         Samples as in `HostedSamples`; those from number `first` on and before `end` are used.
-    t : int
-        The round, from 1.
     bound, resolution : float
         Norm to which increments are clipped, and spacing of the grid, a power of two.
     batch : {1, BATCH}
@@ -105,10 +96,6 @@ def add_increments(  # type: ignore[no-untyped-def]
     -------
     tuple of float and int
         Largest squared norm of an increment before clipping, and how many were clipped.
-
-    References
-    ----------
-    Lemma 4.1: q_{t,i} is the sum of s_{tau,i} for tau <= t. Lemma 4.2: ||s_{t,i}|| <= S.
     """
     classes, width = x.shape
     z = empty_batch(batch, width)

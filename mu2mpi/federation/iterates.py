@@ -26,14 +26,12 @@ def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-unt
 
     Parameters
     ----------
-    w : ndarray of float64, shape (K, F)
-        w_t, made w_{t+1}.
-    x, x_next : ndarray of float64, shape (K, F)
-        x_t; and where to put x_{t+1}.
+    w, x, x_next : ndarray of float64, shape (K, F)
+        w_t, made w_{t+1}; x_t; and where to put x_{t+1}.
     total : ndarray of int64, shape (K, F)
         The noised sum over machines, in units of the grid.
     step : float
-        The learning rate times the resolution over the number of samples: what takes the sum to the step.
+        What takes the sum to the step: the learning rate times the resolution over the number of samples.
     radius : float
         Radius of the ball K about 0.
     weight : float
@@ -51,11 +49,6 @@ def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-unt
 
 class Iterates:
     """w_t, the query point x_t and the one before it.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Constants of the run.
 
     Attributes
     ----------

@@ -23,57 +23,25 @@ ROUNDING = 1.01 * 2.0**-53
 
 
 def gradient_error(features: int, radius: float, G: float, L: float, roundings: float) -> float:
-    """Return how far the gradient of a sample, at a point of the ball, is from the exact one: a norm.
+    """Return how far a sample's gradient at a point of the ball is from the exact one: a norm.
 
-    Parameters
-    ----------
-    features : int
-        F (with the bias).
-    radius : float
-        Radius of the ball.
-    G, L : float
-        Norm that no gradient passes, and smoothness.
-    roundings : float
-        How many the residual and its product with the sample take.
+    The residual and its product with the sample take so many roundings, each relative to G.
     """
     return ROUNDING * (features * radius * L + roundings * G)
 
 
 def iterate_error(d: int, radius: float, move: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how far a step and its projection on the ball are from the exact ones: norms.
-
-    Parameters
-    ----------
-    d : int
-        Number of coordinates.
-    radius : float
-        Radius of the ball.
-    move : ndarray of float64
-        Norms of what is subtracted from iterates.
-    """
+    """Return how far steps of these norms, projected on the ball, are from exact ones: norms."""
     summed = min(BLOCK, d) + math.ceil(d / BLOCK)
     return ROUNDING * (radius * (summed / 2 + 6) + 3 * move)
 
 
 def arithmetic_slack(schedule: Schedule) -> NDArray[np.float64]:
-    """Return how much farther apart than exact steps floating-point numbers let each step take two iterates.
+    """Return how much farther apart than exact steps computed ones may take two iterates: shape (T - 1,).
 
     Both of the two are wrong. What happens after the noise of a step counts in the next one; before the last,
-    the iterate is divided by the spacing of a grid, too.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Its iterates are hidden.
-
-    Returns
-    -------
-    ndarray of float64, shape (T - 1,)
-
-    Raises
-    ------
-    InputError
-        If that is not known of the loss.
+    the iterate is divided by the spacing of a grid, too. It is an InputError if that is not known of the
+    loss.
     """
     d, radius, G = schedule.d, schedule.radius, schedule.G
     rates = schedule.eta * halving_steps(schedule.rounds - 1)
@@ -93,13 +61,7 @@ def arithmetic_slack(schedule: Schedule) -> NDArray[np.float64]:
 
 
 def check_arithmetic(schedule: Schedule, rho: float) -> None:
-    """Make sure that rounding errors keep to the share of rho that is set aside for them.
-
-    Raises
-    ------
-    InputError
-        If they do not.
-    """
+    """Make sure that rounding errors keep to the share of rho that is set aside for them."""
     deviations = schedule.eta * halving_steps(schedule.rounds - 1) * (schedule.sigma / schedule.machines)
     cost = last_iterate_rho(np.zeros(len(deviations)), deviations, arithmetic_slack(schedule)).max()
     if not cost <= rho * ARITHMETIC / (1 + ARITHMETIC):
@@ -118,13 +80,7 @@ def largest_landing(schedule: Schedule) -> float:
 
 
 class LandingIterates(Iterates):
-    """Iterates whose last step is a function of the noised sum on a grid, and of nothing finer.
-
-    Raises
-    ------
-    InputError
-        If the grid of the last step, or floating-point numbers, are too coarse for what is claimed.
-    """
+    """Iterates whose last step is a function of the noised sum on a grid, and of nothing finer."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__(schedule)

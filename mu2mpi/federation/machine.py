@@ -22,18 +22,14 @@ class HostedSamples:
 
     Attributes
     ----------
-    features : ndarray, shape (samples, F - 1)
-        Round by round, and in each of them machine by machine, in the stored type.
-    labels : ndarray of int32, shape (samples,)
-        Their classes.
+    features, labels : ndarray, shape (samples, F - 1), and of int32, shape (samples,)
+        Round by round, and in each of them machine by machine; features in the stored type.
     scales : ndarray of float64, shape (samples,)
         Factors that take their stored features to those of z.
     sizes : ndarray of int64, shape (rounds, machines)
-        Entry ``[k, i]`` is how many of them the rank's i-th machine uses in round ``first_round + k``.
-    first_round : int
-        The first of the rounds, from 1.
-    bias : float
-        The bias feature.
+        How many of them each of the rank's machines uses in each round.
+    first_round, bias : int, float
+        The first of the rounds, from 1; and the bias feature.
     """
 
     features: NDArray[np.generic]
@@ -58,12 +54,6 @@ class HostedSamples:
         k = t - self.first_round
         return self._ends[k], self._ends[k + 1]
 
-    def classes_until(self, t: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return the rank's machine and the class of each sample of the rounds up to t."""
-        sizes = self.sizes[: max(0, t + 1 - self.first_round)]
-        machines = users(sizes)
-        return machines, self.labels[: len(machines)]
-
 
 MOST_COUNTS = 10_000_000
 """Machines times classes up to which it is counted what each machine gets."""
@@ -79,15 +69,13 @@ NOTHING = HostedSamples(
 class Machines:
     """The machines hosted by one rank.
 
-    Machines first .. first + count - 1 keep one vector together, the sum of their q_{t,i}: whatever
-    leaves the rank is a sum over its machines, and sums of integers do not depend on how they are split.
+    They keep one vector together, the sum of their q_{t,i}: whatever leaves the rank is a sum over its
+    machines, and sums of integers do not depend on how they are split.
 
     Parameters
     ----------
-    schedule : Schedule
-        Constants of the run.
-    hosted : range
-        Numbers of the hosted machines, from 0.
+    schedule, hosted : Schedule, range
+        Constants of the run, and numbers of the hosted machines, from 0.
     supply : callable
         Returns the hosted machines' samples from a given round on.
     key : ndarray of uint32, shape (8,), or None
@@ -97,15 +85,10 @@ class Machines:
     ----------
     samples : HostedSamples
         What was read last; nothing before the first round.
-    q : ndarray of int64, shape (K, F)
-        Sum of the hosted q_{t,i}, not noised, in units of the grid. With plain gradients, the sum of a
-        machine's gradients of round t takes the place of q_{t,i}.
-    flat_q : ndarray of int64
-        The same numbers as `add_noise` takes them.
-    largest_squared_norm : float
-        Largest squared norm of an increment so far, before clipping.
-    clipped : int
-        Number of increments clipped so far.
+    q, flat_q : ndarray of int64, shape (K, F), and flat as `add_noise` takes it
+        Sum of the hosted q_{t,i}, or of their gradients of round t, not noised, in units of the grid.
+    largest_squared_norm, clipped : float, int
+        Largest squared norm of an increment before clipping, and number of increments clipped, so far.
     """
 
     def __init__(
@@ -142,21 +125,14 @@ class Machines:
     def class_counts(self, t: int) -> NDArray[np.int64]:
         """Return how many samples of each class each hosted machine has spent once round t is over.
 
-        Parameters
-        ----------
-        t : int
-            A round for which samples are at hand, or the one before.
-
-        Returns
-        -------
-        ndarray of int64, shape (machines, K)
-            Or (machines, 0) where all machines together have more than `MOST_COUNTS` of them.
+        The round is one for which samples are at hand, or the one before. The shape is (machines, K), or
+        (machines, 0) where all machines together have more than `MOST_COUNTS` of them.
         """
         counts = self._class_counts
         if counts.size == 0:
             return counts
-        machines, classes = self.samples.classes_until(t)
-        places = machines * counts.shape[1] + classes
+        machines = users(self.samples.sizes[: max(0, t + 1 - self.samples.first_round)])
+        places = machines * counts.shape[1] + self.samples.labels[: len(machines)]
         return counts + np.bincount(places, minlength=counts.size).reshape(counts.shape)
 
     def observe(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:
@@ -171,23 +147,16 @@ class Machines:
         self.clipped += clipped
 
     def noised(self, t: int) -> NDArray[np.int64]:
-        """Return the sum of q~_{t,i} = q_{t,i} + Y_{t,i}, every machine with noise of its own.
+        """Return the sum of q~_{t,i} = q_{t,i} + Y_{t,i}, in an array that the next call reuses.
 
-        With aggregate noise, the host of the first machine adds a draw for all machines of the run, and
-        nobody else adds any. The array is reused by the next call.
+        Every machine has noise of its own; if it is aggregate, the host of the first draws once for all.
         """
         if not self._draws:
             return self.q
         if self.key is None:
             raise RuntimeError("these machines hold no noise key")
-        scale, who, first, count = (
-            self.schedule.sigma_of(t) / self._resolution,
-            MACHINE,
-            self.first,
-            self.count,
-        )
+        scale, who = self.schedule.sigma_of(t) / self._resolution, (MACHINE, self.first, self.count)
         if self.schedule.aggregate_noise:
-            scale *= math.sqrt(self.schedule.machines)
-            who, first, count = AGGREGATE, 0, 1
-        add_noise(self._flat_noised, self.flat_q, self.key, who, first, count, t, scale)
+            scale, who = scale * math.sqrt(self.schedule.machines), (AGGREGATE, 0, 1)
+        add_noise(self._flat_noised, self.flat_q, self.key, *who, t, scale)
         return self._noised

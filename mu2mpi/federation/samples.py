@@ -32,29 +32,25 @@ def make_supply(
 
     Parameters
     ----------
-    source : Source
-        The training set, or a population of which samples are drawn.
-    schedule : Schedule
-        Its M and T, which samples are used when, and whether they are scaled to norm 1.
-    key : bytes
-        32 bytes that determine the dealing, or the draws.
-    hosted : range
-        The machines.
-    partition : str, optional
-        How a training set is dealt to all machines.
-    sampling_key : bytes, optional
-        32 bytes that determine which samples are used when, where that is left to chance.
+    source, schedule : Source, Schedule
+        The training set, or a population of which samples are drawn; and M, T, which samples are used when,
+        and whether they are scaled to norm 1.
+    key, sampling_key : bytes
+        32 bytes that determine the dealing, or the draws; and 32 that determine which samples are used when,
+        where that is left to chance.
+    hosted, partition : range, str
+        The machines; and how a training set is dealt to all of them, hosted or not.
 
     Returns
     -------
     callable
-        Takes a round t and returns the samples of as many rounds from t on as are read at once, at
-        least one. What a machine gets in a round does not depend on how many are read at once.
+        Takes a round t and returns the samples of it and of as many rounds after it as are read at once. What
+        a machine gets in a round does not depend on how many are. InputError if samples cannot be used.
 
     Raises
     ------
     InputError
-        If there are not enough samples. The callable raises it for samples that cannot be used.
+        If there are not enough samples.
     """
     sampling, rounds = schedule.sampling, schedule.rounds
     if source.population is not None:

@@ -1,10 +1,11 @@
 """Which of its samples each machine uses in which round."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import ClassVar, NamedTuple, Protocol, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,30 +14,15 @@ __all__ = ["Batches", "Fresh", "Poisson", "Sampling", "Taken", "WithReplacement"
 
 
 def users(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return whose each sample is, as a number among some machines from 0.
-
-    Parameters
-    ----------
-    sizes : ndarray of int64, shape (rounds, machines)
-        How many samples each machine uses in each round.
-
-    Returns
-    -------
-    ndarray of int64, shape (samples,)
-        Round by round, and in each machine by machine.
-    """
+    """Return whose each sample is, as a number among some machines from 0, given `sizes` as in `Taken`."""
     return np.repeat(np.tile(np.arange(sizes.shape[1]), len(sizes)), sizes.ravel())
 
 
 class Taken(NamedTuple):
     """What some machines use in some rounds, round by round and in each machine by machine.
 
-    Attributes
-    ----------
-    places : ndarray of int64, shape (samples,)
-        Each as its number among the samples of its own machine, from 0.
-    sizes : ndarray of int64, shape (rounds, machines)
-        How many samples each machine uses in each round.
+    `places` are numbers of samples among those of their own machines, from 0, shape (samples,), and `sizes`
+    how many each machine uses in each round, shape (rounds, machines).
     """
 
     places: NDArray[np.int64]
@@ -48,65 +34,57 @@ class Taken(NamedTuple):
         return users(self.sizes)
 
 
-class Sampling(Protocol):
-    """How the samples of a machine are spread over the rounds; the same for every machine."""
+class Sampling(ABC):
+    """How the samples of a machine are spread over the rounds; the same for every machine.
 
-    @property
-    def chance(self) -> str:
-        """How samples are drawn at random; empty if each is used once, in a round that is known."""
+    Attributes
+    ----------
+    owned, most : int
+        How many samples a machine needs to have, n; and the largest number that it can use in one round.
+    chance : str
+        How samples are drawn at random; empty if each is used once, in a round that is known.
+    """
 
-    @property
-    def owned(self) -> int:
-        """How many samples a machine needs to have, n."""
-
-    @property
-    def most(self) -> int:
-        """The largest number of samples that a machine can use in one round."""
+    owned: int
+    most: int
+    chance: ClassVar[str] = ""
 
     @property
     def words(self) -> str:
         """What is left to chance, in a few words."""
+        return ""
 
+    @abstractmethod
     def size(self, t: int) -> float:
         """Return how many samples a machine is expected to use in round t."""
 
-    def drawn(self, t: int) -> float:
-        """Return how many it is expected to use in rounds 1 .. t, each as often as it is used."""
-
+    @abstractmethod
     def used(self, t: int) -> int:
         """Return how many of its samples it can have used in rounds 1 .. t, each counted once."""
 
-    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
-        """Return what some machines use in some rounds.
+    def drawn(self, t: int) -> float:
+        """Return how many it is expected to use in rounds 1 .. t, each as often as it is used."""
+        return self.size(t) * t if self.chance else self.used(t)
 
-        Parameters
-        ----------
-        key : bytes
-            32 bytes from which random choices follow. Those of a machine in a round depend on nothing
-            else but the two.
-        machines : range
-            Their numbers, from 0.
-        rounds : range
-            Consecutive rounds, from 1.
+    @abstractmethod
+    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
+        """Return what some machines, numbered from 0, use in consecutive rounds, numbered from 1.
+
+        Random choices follow from a key of 32 bytes; those of a machine in a round depend on nothing else
+        but the two.
         """
 
 
 @dataclass(frozen=True)
-class Fresh:
+class Fresh(Sampling):
     """One sample in each of so many rounds, each used once."""
 
     owned: int
-    most: ClassVar[int] = 1
-    chance: ClassVar[str] = ""
-    words: ClassVar[str] = ""
+    most = 1
 
     def size(self, t: int) -> float:
         """Return 1."""
         return 1
-
-    def drawn(self, t: int) -> float:
-        """Return t."""
-        return t
 
     def used(self, t: int) -> int:
         """Return t."""
@@ -119,12 +97,10 @@ class Fresh:
 
 
 @dataclass(frozen=True)
-class Batches:
+class Batches(Sampling):
     """A batch in each round, each sample used once; `ends` are how many are used by the end of each."""
 
     ends: tuple[int, ...]
-    chance: ClassVar[str] = ""
-    words: ClassVar[str] = ""
 
     @classmethod
     def of(cls, sizes: Iterable[int]) -> Self:
@@ -132,22 +108,18 @@ class Batches:
         return cls(tuple(accumulate(map(int, sizes))))
 
     @property
-    def owned(self) -> int:
+    def owned(self) -> int:  # type: ignore[override]
         """All batches together."""
         return self.ends[-1]
 
     @property
-    def most(self) -> int:
+    def most(self) -> int:  # type: ignore[override]
         """The largest batch."""
         return int(np.diff(self.ends, prepend=0).max())
 
     def size(self, t: int) -> float:
         """Return the size of the batch of round t."""
         return self.used(t) - self.used(t - 1)
-
-    def drawn(self, t: int) -> float:
-        """Return the size of the first t batches together."""
-        return self.used(t)
 
     def used(self, t: int) -> int:
         """Return the size of the first t batches together."""
@@ -162,12 +134,12 @@ class Batches:
 
 
 @dataclass(frozen=True)
-class WithReplacement:
+class WithReplacement(Sampling):
     """K samples in each round (`most`), each drawn uniformly from all n that the machine has (`owned`)."""
 
     owned: int
     most: int
-    chance: ClassVar[str] = "replacement"
+    chance = "replacement"
 
     @property
     def words(self) -> str:
@@ -177,10 +149,6 @@ class WithReplacement:
     def size(self, t: int) -> float:
         """Return K."""
         return self.most
-
-    def drawn(self, t: int) -> float:
-        """Return K t."""
-        return self.most * t
 
     def used(self, t: int) -> int:
         """Return K t, or n where that is less."""
@@ -195,15 +163,15 @@ class WithReplacement:
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(Sampling):
     """Each of n samples in each round with the same probability q, whatever becomes of all others."""
 
     owned: int
     probability: float
-    chance: ClassVar[str] = "poisson"
+    chance = "poisson"
 
     @property
-    def most(self) -> int:
+    def most(self) -> int:  # type: ignore[override]
         """All samples."""
         return self.owned
 
@@ -215,10 +183,6 @@ class Poisson:
     def size(self, t: int) -> float:
         """Return q n."""
         return self.probability * self.owned
-
-    def drawn(self, t: int) -> float:
-        """Return q n t."""
-        return self.size(t) * t
 
     def used(self, t: int) -> int:
         """Return n, once there was a round."""

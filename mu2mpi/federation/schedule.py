@@ -23,39 +23,28 @@ class Schedule:
 
     Attributes
     ----------
-    problem : Problem
-        The loss.
-    estimator, query : Estimator, Query
-        What machines send, and where they take gradients.
-    sampling : Sampling
-        Which of its samples each machine uses in which round.
-    mechanism : Mechanism
-        The noise, and the grid of messages.
+    problem, mechanism : Problem, Mechanism
+        The loss; the noise, and the grid of messages.
+    estimator, query, sampling : Estimator, Query, Sampling
+        What machines send, where they take gradients, and which of its samples each uses in which round.
     server : str
         ``"untrusted"`` (Algorithm 1) or ``"trusted"`` (Algorithm 2).
-    machines, rounds : int
-        M and T.
-    classes, features : int
-        K and F (with the bias), so that d = K F.
-    radius : float
-        D / 2: the feasible set is the ball of this radius about 0.
-    unit_norm : bool
-        Whether each sample is scaled to norm 1.
+    machines, rounds, classes, features : int
+        M, T, K and F (with the bias), so that d = K F.
+    radius, unit_norm : float, bool
+        D / 2, the feasible set being the ball of this radius about 0; whether samples are scaled to norm 1.
     G, L, S : float
         Bounds on gradients, on their change, and on what a sample adds to a message: S = G + 2 L D for
         increments (Lemma 4.2).
-    eta : float
-        The learning rate.
-    rate : callable
-        Takes a round t and returns by what its message, averaged over samples, is multiplied in the step.
-    takes_mean : bool
-        Whether the output is the mean of all query points, or the last of them.
+    eta, rate : float, callable
+        The learning rate; and what a round t multiplies its message by in the step, averaged over samples.
+    takes_mean, aggregate_noise : bool
+        Whether the output is the mean of all query points, not the last; whether the noise of all machines is
+        drawn as one, which simulates an untrusted server.
     make_iterates : callable
         Takes the schedule and returns where the server begins, and how it moves.
     loss_bound : float
         What theory says that the expected excess loss of the output is at most, in nats; NaN if nothing.
-    aggregate_noise : bool
-        Whether the noise of all machines is drawn as one, which simulates an untrusted server.
     """
 
     problem: Problem

@@ -26,10 +26,7 @@ class Server(Protocol):
     iterates: Iterates
 
     def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
-        """Take round t, from the query point x_t to x_{t+1}.
-
-        No query point follows that of the last round, whose messages move nothing any more.
-        """
+        """Take round t, from the query point x_t to x_{t+1}; the messages of the last round move nothing."""
 
 
 class UntrustedServer:
@@ -61,13 +58,8 @@ class UntrustedServer:
 class TrustedServer:
     """Algorithm 2: rank 0 alone sees the sum, and adds noise before anything leaves it.
 
-    An Allreduce would hand the un-noised sum to every machine. Only rank 0 holds the noise key and w_t;
-    the others receive x_{t+1}.
-
-    Parameters
-    ----------
-    key : ndarray of uint32, shape (8,), or None
-        Noise key on rank 0; None elsewhere.
+    An Allreduce would hand the un-noised sum to every machine. Only rank 0 holds the noise key, words of
+    uint32 of shape (8,), and w_t; the others have None for a key and receive x_{t+1}.
     """
 
     def __init__(

@@ -8,13 +8,7 @@ PHASES = ("compute", "noise", "communication", "evaluation")
 
 
 class Stopwatch:
-    """Add up the seconds between laps under the name of the phase that ends there.
-
-    Attributes
-    ----------
-    seconds : dict of str to float
-        Time spent in each of `PHASES`.
-    """
+    """Add up the seconds between laps, in `seconds` under the name of the phase that ends there."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)

@@ -14,38 +14,12 @@ __all__ = ["Sizes", "Task"]
 
 @dataclass(frozen=True)
 class Task:
-    """What a run is to do, with nothing open but what its method chooses.
+    """What a run is to do, with nothing open but what its method chooses; names are as in `Schedule`.
 
-    Attributes
-    ----------
-    problem : Problem
-        The loss.
-    server : str
-        ``"untrusted"`` or ``"trusted"``.
-    machines : int
-        M.
-    samples : int
-        How many training samples each machine has, n.
-    most : int or None
-        How many it can use; None if more are made as they are needed.
-    classes, features : int
-        K and F (with the bias).
-    diameter : float
-        D.
-    unit_norm : bool
-        Whether samples are scaled to norm 1.
-    budget : Budget
-        What may be spent.
-    mechanism : str
-        The name of the noise's mechanism; that of the method's own if the user chose none.
-    G, L : float
-        Norm that no gradient passes, and smoothness.
-    clip_norm, eta_scale : float or None
-        As the user set them.
-    aggregate_noise : bool
-        Whether the noise of all machines is drawn as one.
-    options : Options
-        The method's own.
+    Each machine has so many `samples`, n, and can use the `most`, or None if more are made as needed. D is
+    the `diameter`, and `budget` what may be spent. `mechanism` is the name of the noise's mechanism, that of
+    the method's own if the user chose none. `clip_norm` and `eta_scale` are None or as the user set them, and
+    `options` the method's own.
     """
 
     problem: "Problem"
@@ -79,17 +53,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How long a run is, and which samples it uses.
-
-    Attributes
-    ----------
-    rounds : int
-        T.
-    sampling : Sampling
-        Which of its samples each machine uses in which round.
-    options : dict
-        Those of the method that were left open, with their values.
-    """
+    """How long a run is and which samples it uses, with values of the options that were left open."""
 
     rounds: int
     sampling: "Sampling"

@@ -1,9 +1,9 @@
 """The commands, one module each: a module in this folder is a command under its name.
 
-``SUMMARY`` is its line in the list of commands, and ``MORE``, which it may have, follows in its own help.
-``add_arguments(parser)`` is called if the command is given, and ``execute(arguments)`` returns the exit code;
-``arguments.parser.error`` complains of bad usage. ``KEEPS_SIGNALS = True`` lets a signal that asks for a
-checkpoint wait for the run. The list of commands imports all: what takes long is imported in functions.
+``SUMMARY`` is its line in the list of commands, and ``execute(arguments)`` returns the exit code;
+``arguments.parser.error`` complains of bad usage. It may have ``MORE``, which follows in its own help,
+``add_arguments(parser)``, called if it is given, and ``KEEPS_SIGNALS = True``, which lets a signal that asks
+for a checkpoint wait for the run. The list of commands imports all: what takes long is imported in functions.
 """
 
 from importlib import import_module

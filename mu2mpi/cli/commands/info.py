@@ -1,13 +1,9 @@
 """``mu2mpi info``."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 SUMMARY = "print versions, the MPI library, ranks, hosts and folders"
 MORE = "Under mpirun it tells whether the ranks find each other. Put its output into a bug report."
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add nothing."""
 
 
 def execute(arguments: Namespace) -> int:

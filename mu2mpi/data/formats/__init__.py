@@ -1,4 +1,4 @@
-"""One module a format of files, which is imported only where it is used."""
+"""Formats of files, which are imported only where they are used."""
 
 from pathlib import Path
 
@@ -11,25 +11,19 @@ __all__ = ["open_table"]
 def open_table(
     path: Path, features: str | None, labels: str | None, verify: bool, dimension: int | None = None
 ) -> Table:
-    """Open a file by its suffix, with names of features and labels where they are not the usual ones.
+    """Open a file by its suffix; None stands for the usual names, and for what dimension a sparse file has.
 
-    A format may leave the dimension open. With `verify`, damage that could hang a process is looked for.
+    With `verify`, damage that could hang a process is looked for.
     """
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix
-    if suffix in (".svm", ".libsvm"):
-        from mu2mpi.data.formats.svm import read_svm
+    if suffix not in (".csv", ".npz", ".svm", ".libsvm"):
+        from mu2mpi.data.formats.hdf5 import Hdf5Table
 
-        if features is not None or labels is not None:
-            raise InputError(f"{path} has no names of features and labels; leave out --features and --labels")
-        return read_svm(path, dimension)
-    if suffix == ".csv":
-        from mu2mpi.data.formats.text import read_csv
+        return Hdf5Table(path, features, labels, verify)
+    from mu2mpi.data.formats.whole import read_csv, read_npz, read_svm
 
-        return read_csv(path, features, labels)
-    if suffix == ".npz":
-        from mu2mpi.data.formats.npz import read_npz
-
-        return read_npz(path, features, labels)
-    from mu2mpi.data.formats.hdf5 import Hdf5Table
-
-    return Hdf5Table(path, features, labels, verify)
+    if suffix in (".csv", ".npz"):
+        return (read_csv if suffix == ".csv" else read_npz)(path, features, labels)
+    if features is not None or labels is not None:
+        raise InputError(f"{path} has no names of features and labels; leave out --features and --labels")
+    return read_svm(path, dimension)

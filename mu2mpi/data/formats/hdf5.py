@@ -32,8 +32,8 @@ BLOCK_BYTES = 4 << 20
 class Hdf5Table(Table):
     """Datasets of features, labels and perhaps owners; or a group ``machine`` with a group for each owner.
 
-    The file stays open. Features and labels have these names, or the usual ones. With `verify`, texts are
-    read once by another process: where they are damaged, HDF5 may do so for ever.
+    The file stays open. With `verify`, texts are read once by another process: where they are damaged, HDF5
+    may do so for ever.
     """
 
     def __init__(self, path: Path, features: str | None, labels: str | None, verify: bool) -> None:
@@ -117,8 +117,8 @@ def _check_texts(path: Path, columns: "list[Rows]") -> None:
 class Rows:
     """The rows of a dataset of numbers or text, the latter as objects.
 
-    Rows that lie side by side in the file, neither packed nor in another order of bytes, are read one by
-    one where they lie, which is quick even if they are few and far between. Others are read in blocks.
+    Rows that lie in the file as they do in memory are read one by one where they lie, which is quick even if
+    they are few and far between. Others are read in blocks.
     """
 
     def __init__(self, path: Path, dataset: Any) -> None:

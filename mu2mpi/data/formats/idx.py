@@ -46,8 +46,8 @@ class IdxFile:
 def open_idx(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
     """Open the array in a file, read-only and mapped into memory; with `verify`, compare its checksum.
 
-    A compressed file is unpacked once into the user's cache folder, or into memory if that folder cannot
-    be written. Whether a file is compressed is seen from its content, not from its name.
+    What is compressed, by its content and not its name, is unpacked once into the user's cache folder, or
+    into memory if that cannot be written.
     """
     try:
         return (_open_packed if _is_gzip(path) else _open_plain)(path, expected, verify)

@@ -82,7 +82,7 @@ def kernel_type(path: Path, stored: np.dtype[np.generic]) -> np.dtype[np.generic
 def checked_size(
     path: Path, features: Sequence[int], column: Sequence[int], what: str = "labels"
 ) -> tuple[int, int]:
-    """Return the numbers of samples and features, given the shapes of features and of a column beside them.
+    """Return the numbers of samples and features, by the shapes of features and of a column beside them.
 
     Features may have several axes, such as those of images; they are taken as one.
     """

@@ -41,10 +41,7 @@ class Digits(Source):
 
 
 def split(labels: NDArray[np.int32], test_samples: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows for training and for testing, ascending, at random but always alike.
-
-    Each class has its exact share of the test set, rounded up or down.
-    """
+    """Return rows for training and testing, ascending, at random but always alike, classes in proportion."""
     # Raw bits of a bit generator, unlike numpy's shuffling, are promised to stay the same for ever.
     order = np.argsort(np.random.Philox(key=0).random_raw(len(labels)), kind="stable")
     shuffled = order[np.argsort(labels[order], kind="stable")]

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,6 @@ from mu2mpi.data.formats.idx import IdxFile, check_content, open_idx
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.errors import InputError
 from mu2mpi.files import write_whole
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 __all__ = ["FILES", "MIRRORS", "Mnist"]
 
@@ -37,8 +34,8 @@ TIMEOUT = (20.0, 30.0)  # seconds to wait for a connection, and for the next pie
 class Mnist(Source):
     """The 60,000 training and 10,000 test images, kept as bytes and mapped into memory.
 
-    Their four files, compressed or not, are in ``mnist/`` of a folder: by default the one that
-    ``MU2MPI_DATA_DIR`` names, or else the user's cache, to which missing files are downloaded. With
+    Their four files, compressed or not, are in ``mnist/`` of `data_dir`; by default of what
+    ``MU2MPI_DATA_DIR`` names, or else of the user's cache, to which missing files are downloaded. With
     `verify`, checksums of the content are compared; format, shape and size always are.
     """
 
@@ -53,16 +50,13 @@ class Mnist(Source):
         self._training, self._test = (images, labels), (test_images, test_labels)
 
     @classmethod
-    def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
+    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
         """Open the four files."""
         return cls(data_dir, verify)
 
     @classmethod
     def fetch(cls, data_dir: Path | None = None) -> list[Path]:
-        """Make sure that the four files are there and good, and download those that are missing.
-
-        This also downloads into a folder that the user names, but does not replace a damaged file there.
-        """
+        """Download what is missing, but replace no damaged file of the user's; return the four files."""
         _load(data_dir, verify=True, download=True)
         folder, _ = _folder(data_dir)
         return [path for file in FILES if (path := _find(folder, file))]

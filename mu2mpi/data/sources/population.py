@@ -1,12 +1,11 @@
 """Populations of which everything is known: the loss of any model, its gradient, and so the answer.
 
 Each machine has a distribution D_i of its own on the same finite set of points. Expectations are sums over
-that set, so the excess loss of a run is measured and not estimated from a test set. Samples are made when
-they are asked for and never stored: there are as many as a run has time for.
+that set, and so measured, not estimated. Samples are made when they are asked for and never stored.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +13,6 @@ from numpy.typing import NDArray
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import machine_words, seed_words, unit_uniforms
 from mu2mpi.errors import InputError
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 __all__ = ["POINTS", "Population"]
 
@@ -87,7 +83,7 @@ class Population(Source):
         self.points = np.rint(exact * 2.0**12) * 2.0**-12
 
     @classmethod
-    def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
+    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
         """Make the population of an experiment's options."""
         features, seed = experiment.features, experiment.data_seed
         noise = experiment.label_noise, experiment.heterogeneity
@@ -121,10 +117,7 @@ class Population(Source):
         return found
 
     def draw(self, key: bytes, machine: int, machines: int, places: range | NDArray[np.int64]) -> Samples:
-        """Make the samples of one of M machines at some places among its own.
-
-        Each is a function of the key, the machine and its place, which is 0 or more.
-        """
+        """Make samples of one of M machines: functions of the key, the machine and their places from 0."""
         places = np.asarray(places, np.int64)
         first, last = (int(places.min()), int(places.max())) if places.size else (0, -1)
         words = machine_words(key, "fresh samples", machine, first, last + 1 - first)

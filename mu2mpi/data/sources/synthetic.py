@@ -2,16 +2,13 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import seed_words, unit_uniforms
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 __all__ = ["Synthetic"]
 
@@ -30,10 +27,10 @@ class Synthetic(Source):
     """Features uniform on [-1, 1), and labels drawn from softmax(W z + b) of them.
 
     The entries of W and b are uniform, and scaled so that before the softmax each class's value has a
-    standard deviation of ``2 sqrt(2 log classes)``. Like the random energy model at half its critical
-    temperature, the most probable class then has a probability well above 1/2 at most points whatever the
-    number of classes: the problem can be learned and is noisy. Only the columns of W that belong to (at
-    most) 256 features, evenly spaced, differ from 0, so that drawing labels stays cheap for wide data.
+    standard deviation of ``2 sqrt(2 log classes)``: the most probable class then has a probability well above
+    1/2 at most points whatever the number of classes, so that the problem can be learned and is noisy. Only
+    the columns of W that belong to (at most) 256 features, evenly spaced, differ from 0: drawing labels stays
+    cheap.
 
     Any row is a function of the seed in ``0 .. 2**63 - 1``, its own number, and the numbers of features and
     classes. It does not depend on the number of samples or on which other rows are read.
@@ -53,7 +50,7 @@ class Synthetic(Source):
         self._weights, self._intercept = _draw_truth(seed, classes, informative)
 
     @classmethod
-    def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
+    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
         """Make the source of an experiment's options."""
         return cls(experiment.samples, experiment.features, experiment.classes, experiment.data_seed)
 
@@ -103,11 +100,10 @@ class Synthetic(Source):
 
 
 def _draw_truth(seed: int, classes: int, informative: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return W, shape (classes, informative), and b, shape (classes,).
+    """Return W, shape (classes, informative), and b, shape (classes,), rounded to multiples of 2**-12.
 
-    Their entries are rounded to multiples of 2**-12. Features are multiples of 2**-23, so that every sum
-    in W z + b is exact in float64: a label does not depend on the order in which a library of linear
-    algebra sums, nor on its number of threads.
+    Features are multiples of 2**-23, so that every sum in W z + b is exact in float64: a label does not
+    depend on the order in which a library of linear algebra sums, nor on its number of threads.
     """
     raw = seed_words(seed, TRUTH, 0, classes * (informative + 1)).reshape(classes, informative + 1)
     uniform = 2 * unit_uniforms(raw) - 1

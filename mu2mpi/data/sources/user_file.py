@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,6 @@ from mu2mpi.data.formats.table import Column, Table, reading
 from mu2mpi.data.source import COLUMN_AT_ONCE, Samples, Source, Which, row_blocks
 from mu2mpi.data.split import Split
 from mu2mpi.errors import InputError
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 __all__ = ["UserFile"]
 
@@ -28,9 +25,9 @@ MOST_CLASSES, SURELY_MANY = 1_000_000, 1000
 class UserFile(Source):
     """The samples of a file, of which a share is for testing, or of one for training and one for testing.
 
-    Rows are read when they are asked for, from formats that allow it. Labels may be whole numbers or text;
-    in their order they become the classes 0, 1, ... The bound is what features are divided by, and none may
-    pass in absolute value; None if samples are to be scaled to norm 1.
+    Rows are read when they are asked for, from formats that allow it. Labels, whole numbers or text, become
+    the classes 0, 1, ... in their order. Features are divided by the bound; without one, samples are to be
+    scaled to norm 1.
     """
 
     remedy = "give a larger public bound with --normalize box --feature-bound, or --normalize unit"
@@ -59,7 +56,7 @@ class UserFile(Source):
         self._at_once = max(1, READ_BYTES // (training.feature_type.itemsize * training.dimension))
 
     @classmethod
-    def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
+    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
         """Open the file, or the two files, that an experiment names."""
         features = experiment.features
         training = open_table(Path(experiment.data).expanduser(), features, experiment.labels, verify)
@@ -78,8 +75,7 @@ class UserFile(Source):
         elif experiment.test is not None:
             test = experiment.test
         # What a preset chooses here does not depend on the number of machines, which is not known yet.
-        normalize = experiment.scaling
-        bound = None if normalize == "unit" else experiment.feature_bound or 1.0
+        bound = None if experiment.scaling == "unit" else experiment.feature_bound or 1.0
         return cls(training, test, experiment.data_seed, bound)
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
