@@ -54,7 +54,7 @@ class Population(Source):
 
     name = "population"
     scale = 1.0
-    made_up = is_unlimited = True
+    made_up = True
 
     def __init__(
         self,
