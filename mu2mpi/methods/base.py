@@ -246,6 +246,10 @@ class Method(ABC):
                 "--mechanism out"
             )
         mechanism = kind.calibrate(task.budget, messages)
+        if (rho := mechanism.stated_rho) is not None and rho > task.budget.rho * (1 + 1e-9):
+            raise InputError(
+                f"mechanism = {kind.name} spends rho = {rho:g} where {task.budget.rho:g} is asked for"
+            )
         theory = self.base_rate(task, sizes, mechanism)
         eta = theory if task.eta_scale is None else task.eta_scale * self.largest_rate(task, sizes)
         if not (math.isfinite(mechanism.sigma) and eta > 0):

@@ -233,6 +233,8 @@ def stored_experiment(file: h5py.File, path: Path) -> Experiment:
 
 def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
     """Return the privacy statement that an open file holds."""
+    if "privacy" not in file:
+        raise InputError(f"{path} is incomplete: it has no group /privacy")
     attributes = dict(file["privacy"].attrs)
     try:
         return PrivacyStatement.from_attributes(attributes)

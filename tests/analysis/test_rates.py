@@ -16,6 +16,7 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.config.toml import read_toml
 from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError
+from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.execution.sweep import data_key
@@ -132,7 +133,7 @@ def measured():
     sources, summaries = {}, []
     for experiment in filter(is_telling, Sweep(read_toml(RATES)).experiments):
         source = sources.setdefault(data_key(experiment), open_source(experiment))
-        result = Simulation(experiment, source, Communicator()).run(Progress())
+        result = Simulation(resolve(experiment, source, 1), Communicator()).run(Progress())
         theory = result.theory
         figures = {
             "parameters": result.x.size,
