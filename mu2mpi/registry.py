@@ -51,9 +51,7 @@ def register(thing: Thing) -> Thing:
     kind, name = getattr(thing, "kind", None), getattr(thing, "name", None)
     if kind not in _registered or not isinstance(name, str):
         raise ValueError(f"{thing!r} has no kind among {', '.join(_registered)}, or no name")
-    is_class = isinstance(thing, type) and kind not in CLASSES
-    made: Any = thing
-    _registered[kind][name] = made() if is_class else made
+    _registered[kind][name] = thing() if isinstance(thing, type) and kind not in CLASSES else thing
     _changes += 1
     return thing
 

@@ -145,7 +145,7 @@ def _check_values(runs: Sequence[Summary], values: Sequence[str]) -> None:
     known = {
         name: None
         for run in runs
-        for name, value in run.row().items()
+        for name, value in run.row.items()
         if isinstance(value, int | float) and name not in PLACES
     }
     for name in values:
@@ -166,7 +166,7 @@ def by_settings(runs: Iterable[Summary], names: Sequence[str]) -> dict[Key, list
     """Group runs by the values of settings (or `ranks`), in the order in which tables show them."""
     groups: dict[Key, list[Summary]] = {}
     for run in runs:
-        row = run.row()
+        row = run.row
         groups.setdefault(tuple(map(row.get, names)), []).append(run)
     return {key: groups[key] for key in sorted(groups, key=sort_key)}
 
@@ -175,7 +175,7 @@ def _section(settings: dict[str, Any], runs: Sequence[Summary], layout: Layout) 
     cut = len(layout.rows)
     cells = {}
     for key, members in by_settings(runs, layout.places).items():
-        found = [run.row() for run in members]
+        found = [run.row for run in members]
         values = {name: estimate([row.get(name, math.nan) for row in found]) for name in layout.values}
         cells[key[:cut], key[cut:]] = Cell(len(members), values)
     rows, columns = (sorted({place[k] for place in cells}, key=sort_key) for k in (0, 1))

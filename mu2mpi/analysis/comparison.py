@@ -76,7 +76,7 @@ def _check_privacy(runs: Sequence[Summary]) -> None:
 
 
 def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> None:
-    rows = [run.row() for run in runs]
+    rows = [run.row for run in runs]
     for name in names:
         values = {row[name] for row in rows}
         if len(values) > 1:
@@ -93,7 +93,7 @@ def _line(name: str, runs: Sequence[Summary]) -> Line:
         points.setdefault(run.figures["samples_used"], []).append(run)
     sizes = np.array(list(points))
     gradients, losses, accuracies = (
-        np.array([estimate([run.row()[measured] for run in at]) for at in points.values()])
+        np.array([estimate([run.row[measured] for run in at]) for at in points.values()])
         for measured in ("gradient_evaluations", "test_loss", "test_accuracy")
     )
     means = gradients[:, 0]

@@ -29,7 +29,7 @@ def varying(runs: Sequence[Summary]) -> list[str]:
 
     Rounds that follow from the number of machines are left out, and so is what follows from a preset.
     """
-    rows = [run.row() for run in runs]
+    rows = [dict(run.row) for run in runs]
     for row, run in zip(rows, runs, strict=True):
         follows = run.experiment.by_preset()
         row.update({name: None for name, value in follows.items() if row[name] == value})

@@ -40,7 +40,7 @@ class Axis:
 
     def of(self, run: Summary) -> float:
         """Return its value in a run."""
-        return float(run.figures["parameters"] if self.symbol == "d" else run.row()[self.setting])
+        return float(run.figures["parameters"] if self.symbol == "d" else run.row[self.setting])
 
 
 AXES = (

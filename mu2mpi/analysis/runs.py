@@ -158,7 +158,7 @@ class Runs(Sequence[Run]):
         Diagnostics, which the guarantee does not cover, are left out.
         """
         pandas = needed("pandas")
-        frame = pandas.DataFrame([run.summary.row() for run in self])
+        frame = pandas.DataFrame([run.summary.row for run in self])
         # The features of a file are a name.
         whole = {n: "Int64" for n in WHOLE if n in frame and not frame[n].map(type).eq(str).any()}
         frame = frame.astype({**whole, "clip_norm": float, "eta_scale": float, "epsilon": float})

@@ -301,10 +301,7 @@ class Experiment(BaseModel):
         return str(chosen.get("normalize", self.normalize))
 
     def to_toml(self) -> str:
-        """Return the TOML that repeats this experiment.
-
-        Options left to their meaning "unset" are absent, and so is a rho that follows from epsilon.
-        """
+        """Return the TOML that repeats this experiment, without what is unset and a rho that follows."""
         follows = () if self.epsilon is None else ("rho",)
         return tomli_w.dumps({k: v for k, v in self.settings().items() if k not in follows})
 

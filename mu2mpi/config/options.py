@@ -84,7 +84,8 @@ def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
         For options of others, for unknown ones and for bad values.
     """
     lines = []
-    known = {kind: _options_of(models) for kind, models in _owners().items()}
+    models = _owners()
+    known = {kind: _options_of(of_kind) for kind, of_kind in models.items()}
     taken: dict[str, dict[str, Any]] = {kind: {} for kind in chosen}
     for name, value in settings.items():
         having = [kind for kind in chosen if name in known[kind]]
@@ -104,7 +105,7 @@ def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
     parts = {}
     for kind, values in taken.items():
         try:
-            parts[kind] = _owners()[kind][chosen[kind]](**values)
+            parts[kind] = models[kind][chosen[kind]](**values)
         except ValidationError as error:
             lines.append(explained(error))
     if lines:

@@ -35,15 +35,12 @@ def run(
 ) -> Result:
     """Run an experiment on all ranks of the job.
 
-    With an output, the run goes on from the checkpoint beside it if there is one, and stops with a new
-    one on SIGUSR1, SIGUSR2 or SIGTERM.
-
     Parameters
     ----------
     experiment : Experiment
-        What to run. Every rank must give the same.
+        What to run, the same on every rank.
     output : path, optional
-        Where to write the result; nothing is written without it.
+        Where to write the result; nothing is written without it. The run goes on from a checkpoint beside it.
     data_dir : path, optional
         Folder that holds a folder for each data set; by default ``MU2MPI_DATA_DIR`` or the user's cache.
     overwrite : bool, optional
@@ -65,35 +62,27 @@ def run(
     OSError
         If the result cannot be written.
     Interrupted
-        If a signal stopped the run. It is a `SystemExit` with code 75.
+        If SIGUSR1, SIGUSR2 or SIGTERM stopped a run with an output: a `SystemExit` with code 75.
 
     Examples
     --------
-    >>> from mu2mpi import Experiment, run
     >>> result = run(Experiment(data="digits", machines=4, server="trusted", rho=4.0, seed=1))
     >>> result.x.shape
     (10, 65)
     """
     communicator = world()
-    folder = None if data_dir is None else Path(data_dir)
-    path = None if output is None else Path(output)
+    folder, path = (None if name is None else Path(name) for name in (data_dir, output))
     # Without a file to go on from, signals do what they do to any program.
     with stop_requests() if path is not None else nullcontext(StopRequests()) as requests:
-        with communicator.together():
-            if path is not None and communicator.rank == 0:
-                from mu2mpi.results.writer import check_output
-
-                check_output(path, overwrite)
-        source = shared_source(experiment, folder, communicator)
-        progress = progress or Progress()
+        job = Job(communicator, requests, overwrite, checkpoint_every)
         if path is not None:
-            job = Job(communicator, requests, overwrite, checkpoint_every)
-            return job.run_to_file(experiment, source, path, progress)
-        with communicator.together():
-            plan = resolve(experiment, source, communicator.size)
-        simulation = Simulation(plan, communicator)
+            job.check_output(path)
+        source = shared_source(experiment, folder, communicator)
+        if path is not None:
+            return job.run_to_file(experiment, source, path, progress or Progress())
+        simulation = Simulation(job.resolve(experiment, source), communicator)
         check_data(source, communicator)
-        return simulation.run(progress)
+        return simulation.run(progress or Progress())
 
 
 @dataclass(frozen=True)
@@ -105,6 +94,19 @@ class Job:
     requests: Requests
     overwrite: bool
     checkpoint_every: float
+
+    def check_output(self, path: Path) -> None:
+        """Find out on rank 0 whether a result can be written; every rank raises InputError if not."""
+        with self.communicator.together():
+            if self.communicator.rank == 0:
+                from mu2mpi.results.writer import check_output
+
+                check_output(path, self.overwrite)
+
+    def resolve(self, experiment: Experiment, source: Source) -> Plan:
+        """Return the plan of an experiment on the job's ranks; every rank raises what `resolve` does."""
+        with self.communicator.together():
+            return resolve(experiment, source, self.communicator.size)
 
     def run_to_file(
         self, experiment: Experiment, source: Source, path: Path, progress: Progress, plan: Plan | None = None
@@ -124,10 +126,7 @@ class Job:
                 if checkpoint is not None:
                     check_same_data(checkpoint, source, path)
         completed = communicator.share(checkpoint.experiment if checkpoint else experiment)
-        if plan is None:
-            with communicator.together():
-                plan = resolve(completed, source, communicator.size)
-        simulation = Simulation(plan, communicator, checkpoint)
+        simulation = Simulation(plan or self.resolve(completed, source), communicator, checkpoint)
         # Before the first message leaves, and before a file keeps the key of a run that cannot begin.
         check_data(source, communicator)
         keeper = FileKeeper(self, path)

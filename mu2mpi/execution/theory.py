@@ -10,6 +10,7 @@ from mu2mpi.data.source import Source
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, affordable_passes
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator
+from mu2mpi.problem.base import Problem
 from mu2mpi.problem.minimum import Minimum, minimise_over_ball
 from mu2mpi.results.schema import Theory
 
@@ -17,7 +18,7 @@ __all__ = ["assess"]
 
 MOST_PARAMETERS = 2_000_000
 
-_found: WeakKeyDictionary[Source, dict[tuple[str, float, bool], Minimum]] = WeakKeyDictionary()
+_found: WeakKeyDictionary[Source, dict[tuple[Problem, float, bool], Minimum]] = WeakKeyDictionary()
 
 
 def assess(
@@ -40,7 +41,7 @@ def assess(
         return Theory(bound, *[math.nan] * 5)
     most_passes = affordable_passes(schedule, source.test_samples)
     found = _found.setdefault(source, {})
-    problem = schedule.problem.name, schedule.radius, schedule.unit_norm
+    problem = schedule.problem, schedule.radius, schedule.unit_norm
     # In a sweep, ranks that worked on other runs may know other minima: all go by what rank 0 knows.
     minimum: Minimum | None = communicator.share(found.get(problem))
     # An earlier search counts only if one for this run would have found the same.

@@ -230,15 +230,11 @@ class Method(ABC):
         from functools import partial
 
         from mu2mpi.federation.schedule import Schedule
-        from mu2mpi.privacy.noise import MAX_COORDINATES, MAX_NUMBER
+        from mu2mpi.privacy.noise import check_numbers
         from mu2mpi.registry import find
 
         messages = self.messages(task, sizes)
-        if task.d > MAX_COORDINATES or max(task.machines, sizes.rounds) > MAX_NUMBER:
-            raise InputError(
-                f"{task.d} coordinates, {task.machines} machines and {sizes.rounds} rounds are more than the "
-                f"noise has numbers for: at most {MAX_COORDINATES}, {MAX_NUMBER} and {MAX_NUMBER}"
-            )
+        check_numbers(task.d, task.machines, sizes.rounds)
         kind: type[Mechanism] = find("mechanisms", task.mechanism)
         if not kind.accounts_for(messages):
             raise InputError(

@@ -15,6 +15,7 @@ import numpy as np
 from numba import int64, uint32, uint64
 from numpy.typing import NDArray
 
+from mu2mpi.errors import InputError
 from mu2mpi.kernels import aligned_zeros, float_to_bits, inline, kernel, round_to_integer, scratch
 from mu2mpi.privacy.box_muller import FEWEST_BITS, normal_pair, split, split_word, squared_radius
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
@@ -31,6 +32,7 @@ __all__ = [
     "PAIRS",
     "SERVER",
     "add_noise",
+    "check_numbers",
     "derive_key",
     "key_words",
     "padded_zeros",
@@ -204,6 +206,15 @@ def standard_normal(key: NDArray[np.uint32], who: int, number: int, t: int, d: i
     out = np.empty(-(-d // CHUNK) * CHUNK)
     _fill_normals(out, key, who, number, t)
     return out[:d]
+
+
+def check_numbers(d: int, machines: int, rounds: int) -> None:
+    """Raise InputError if the stream has no numbers for so many coordinates, machines or rounds."""
+    if d > MAX_COORDINATES or max(machines, rounds) > MAX_NUMBER:
+        raise InputError(
+            f"{d} coordinates, {machines} machines and {rounds} rounds are more than the noise has numbers "
+            f"for: at most {MAX_COORDINATES}, {MAX_NUMBER} and {MAX_NUMBER}"
+        )
 
 
 def root_key(seed: int) -> bytes:

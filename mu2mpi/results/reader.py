@@ -73,8 +73,9 @@ class Summary:
         with _open(self.path, sealed=False) as file:
             return _history(file)
 
+    @cached_property
     def row(self) -> dict[str, Any]:
-        """Return settings and measurements by name, as one row of a tidy table."""
+        """Settings and measurements by name, as one row of a tidy table."""
         measured = {"test_loss": self.test_loss, "test_accuracy": self.test_accuracy, **self.figures}
         given = self.experiment.settings()
         settings = {name: given.get(name) for name in option_fields()}

@@ -78,7 +78,7 @@ def test_the_figure_shows_every_method_and_its_exponent():
 def test_methods_with_a_name_have_no_estimator_and_no_query_point():
     runs = comparison_runs(seeds=(1,))
     for run in runs:
-        row = run.row()
+        row = run.row
         assert row["method"] == run.experiment.method
         if run.experiment.method == "mu2-sgd":
             assert row["estimator"] in ("corrected-momentum", "gradient")

@@ -98,7 +98,7 @@ def test_file_that_was_published_without_theory_is_read(path):
 
 
 def test_summary_is_a_row(result, path):
-    row = read_summary(path).row()
+    row = read_summary(path).row
     assert row["data"] == "mnist"
     assert row["epsilon_exact"] == result.privacy.epsilon_exact
     assert row["excess_loss"] == result.theory.excess_loss

@@ -45,7 +45,7 @@ def draw(kind: str, runs: "Sequence[Summary]", against: str | None = None, theme
     if not kept:
         raise InputError("there are no results to draw")
     column, words = facts.needs or ("", "")
-    without = [run.path for run in kept if math.isnan(run.row().get(column, 0.0))]
+    without = [run.path for run in kept if math.isnan(run.row.get(column, 0.0))]
     if without:
         who = f"{without[0]} and {len(without) - 1} more hold" if len(without) > 1 else f"{without[0]} holds"
         raise InputError(f"{kind} shows {words}, and {who} none, as published files may; choose others")

@@ -63,7 +63,7 @@ def _series(runs: Sequence[Summary], names: Sequence[str], shared: Callable[[Sum
     """Return milliseconds by ranks for each value of `shared` and of the settings, where ranks differ."""
     series: Series = {}
     for run in runs:
-        points = series.setdefault((shared(run), *(run.row()[name] for name in names)), {})
+        points = series.setdefault((shared(run), *(run.row[name] for name in names)), {})
         points.setdefault(int(run.figures["ranks"]), []).append(1e3 * seconds_per_round(run))
     order = sorted(series, key=sort_key)
     return {key: dict(sorted(series[key].items())) for key in order if len(series[key]) > 1}

@@ -33,7 +33,7 @@ def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
         x = [_abscissa(point.runs[0], against) for point in points]
         ticks.update(x)
         for panel, (name, _, factor) in zip(axes[0], MEASURED, strict=True):
-            found = [estimate([run.row()[name] for run in point.runs]) for point in points]
+            found = [estimate([run.row[name] for run in point.runs]) for point in points]
             barred |= draw_means(panel, x, found, factor, **encoding.look(group))
     for at, values in _papers_values(runs):
         for panel, (name, _, factor) in zip(axes[0], MEASURED, strict=True):
