@@ -15,11 +15,6 @@ from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-__all__ = [
-    "COLUMNS", "ROWS", "VALUES", "Cell", "Estimate", "Layout", "Section", "build_sections", "by_settings",
-    "counted", "estimate", "number_text", "sort_key", "without_repeats",
-]  # fmt: skip
-
 ROWS, COLUMNS, VALUES = ("server", "rho"), ("machines",), ("test_loss", "test_accuracy")
 """The layout of the paper's tables."""
 
@@ -93,6 +88,7 @@ class Section:
 
     layout: Layout
     settings: dict[str, Any]
+    defaults: dict[str, Any]
     rows: list[Key]
     columns: list[Key]
     cells: dict[tuple[Key, Key], Cell]
@@ -105,8 +101,10 @@ class Section:
 
     @property
     def heading(self) -> str:
-        """The shared settings in words."""
-        return ", ".join(f"{name} = {number_text(value)}" for name, value in self.settings.items())
+        """The shared settings in words, without names (other than the data's) that are the default."""
+        defaults = {name: value for name, value in self.defaults.items() if isinstance(value, str)}
+        said = {n: v for n, v in self.settings.items() if n == "data" or v != defaults.get(n)}
+        return ", ".join(f"{name} = {number_text(value)}" for name, value in said.items())
 
 
 def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Section], list[str]]:
@@ -181,7 +179,7 @@ def _section(settings: dict[str, Any], runs: Sequence[Summary], layout: Layout) 
     rows, columns = (sorted({place[k] for place in cells}, key=sort_key) for k in (0, 1))
     paper = {(r, c): _paper_values(settings, layout, r + c) for r in rows for c in columns}
     known = {place: values for place, values in paper.items() if values}
-    return Section(layout, settings, rows, columns, cells, known)
+    return Section(layout, settings, runs[0].experiment.defaults, rows, columns, cells, known)
 
 
 def estimate(values: Sequence[float]) -> Estimate:

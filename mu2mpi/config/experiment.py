@@ -23,8 +23,6 @@ from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
 from mu2mpi.privacy.sampler import RESERVE
 from mu2mpi.registry import default, find
 
-__all__ = ["Experiment"]
-
 RHO_DIGITS = 8
 """Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
 mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
@@ -261,6 +259,12 @@ class Experiment(BaseModel):
         return self.model_fields_set.union(*(part.model_fields_set for part in self._parts.values()))
 
     @property
+    def defaults(self) -> dict[str, Any]:
+        """What each option that applies to this source and method is if it is not given."""
+        parts = (self, *self._parts.values())
+        return {name: field.default for part in parts for name, field in type(part).model_fields.items()}
+
+    @property
     def options(self) -> BaseModel:
         """The options of the method."""
         return self._parts["method"]
@@ -327,13 +331,9 @@ class Experiment(BaseModel):
         return self.on_file and not isinstance(self.test, str)
 
     def settings(self) -> dict[str, Any]:
-        """Return every option that has a value and applies to this source and method, by name.
-
-        What a preset is still to choose is not there.
-        """
+        """Return every option that has a value, but for what a preset is still to choose, by name."""
         open_ones = self.by_preset().keys() - self.given
-        named = {name: getattr(self, name) for name in option_fields()}
-        return {name: value for name, value in named.items() if value is not None and name not in open_ones}
+        return {n: v for n in option_fields() if n not in open_ones and (v := getattr(self, n)) is not None}
 
     def difference(self, other: Self) -> str | None:
         """Say in words which setting first differs from `other`, or return None if none does."""
