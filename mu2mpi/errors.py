@@ -1,7 +1,5 @@
 """Ends of a run that are no failures of the program: what a user can cause, and stops at a request."""
 
-__all__ = ["EXIT_INTERRUPTED", "InputError", "Interrupted", "SharedInputError", "SharedOSError"]
-
 EXIT_INTERRUPTED = 75
 """Exit code of a run that stopped with a checkpoint; the same command goes on from it."""
 

@@ -6,8 +6,6 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["temporary_name", "write_whole"]
-
 
 def write_whole(
     path: Path, chunks: Iterable[bytes | memoryview], *, mode: int = 0o666, replace: bool = True

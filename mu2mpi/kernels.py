@@ -25,18 +25,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "aligned_zeros",
-    "bits_to_float",
-    "float_to_bits",
-    "inline",
-    "kernel",
-    "reduction",
-    "round_to_integer",
-    "scratch",
-    "specialised",
-]
-
 CACHE_LINE = 64
 """Bytes. A vector of 512 bits that starts anywhere else lies on two lines and takes twice as long to load."""
 

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError, SharedInputError, SharedOSError
 
-__all__ = ["TURNS", "Communicator", "block", "world", "world_if_parallel"]
-
 LAUNCHER_SIZES = (
     "OMPI_COMM_WORLD_SIZE",
     "PMI_SIZE",

@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 
 from mu2mpi.errors import InputError
 
-__all__ = ["changes", "default", "find", "names", "register"]
-
 FOLDERS = {
     "problems": "mu2mpi.problem.losses",
     "methods": "mu2mpi.methods",

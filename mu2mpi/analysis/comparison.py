@@ -17,8 +17,6 @@ from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
 from mu2mpi.results.reader import Summary
 
-__all__ = ["Line", "compare"]
-
 OWN = ("method", "mechanism", "estimator", "query", "clip_norm", "eta_scale")
 """Settings in which methods may differ."""
 

@@ -10,8 +10,6 @@ from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import delta_paper, epsilon_exact, epsilon_paper, gaussian_delta, rho_paper
 from mu2mpi.privacy.statement import ADJACENCY, size_concerns
 
-__all__ = ["convert"]
-
 DELTAS = tuple(float(f"1e-{k}") for k in range(3, 13))
 
 

@@ -5,8 +5,6 @@ from typing import Any
 
 from mu2mpi.errors import InputError
 
-__all__ = ["needed"]
-
 
 def needed(name: str) -> Any:
     """Import a module of the extra `analysis`, or raise an InputError that says how to install it."""

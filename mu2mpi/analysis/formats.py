@@ -5,8 +5,6 @@ import io
 import textwrap
 from collections.abc import Sequence
 
-__all__ = ["as_bullets", "as_csv", "as_latex", "as_markdown", "as_paragraph", "as_text"]
-
 Row = Sequence[str]
 Block = Sequence[Row]
 

@@ -11,8 +11,6 @@ from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-__all__ = ["Group", "chosen", "grouped", "in_words", "setting_text", "varying"]
-
 SYMBOLS = {"rho": "ρ", "machines": "M", "rounds": "T", "diameter": "D", "clip_norm": "C"}
 
 

@@ -17,8 +17,6 @@ from mu2mpi.results.collection import list_files, names_of, shown
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import History, Result
 
-__all__ = ["check_ledgers", "contradictions"]
-
 MEANING = (
     "Claims were computed again from the clipping norm, the noise and the rounds that a file states, and "
     "compared with its experiment and history."

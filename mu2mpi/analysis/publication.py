@@ -14,8 +14,6 @@ from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import Result
 from mu2mpi.results.writer import check_output, write_result
 
-__all__ = ["publish"]
-
 NEVER = "without diagnostics, times, machine and folders"
 
 NO_TESTS = "without loss and accuracy, as the test set was a share of the data file"

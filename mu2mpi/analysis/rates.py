@@ -19,8 +19,6 @@ from mu2mpi.analysis.groups import Group, grouped
 from mu2mpi.config.options import option_fields
 from mu2mpi.results.reader import Summary
 
-__all__ = ["AXES", "Axis", "Rate", "find_rates"]
-
 PROBLEM = ("margin", "label_noise")
 """Settings that choose a problem, of which the worst counts."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-__all__ = ["Run", "Runs", "load"]
-
 WHOLE = ("seed", "machines", "rounds", "evaluations", "samples", "features", "classes", "data_seed", "ranks")
 """Columns of integers that may be unset, which pandas would otherwise turn into floats."""
 

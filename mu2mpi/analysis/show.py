@@ -15,11 +15,6 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
-__all__ = [
-    "TEST_SHARE", "describe", "describe_checkpoint", "describe_privacy", "in_brief", "in_numbers",
-    "lists_tests", "rounded_down", "rounded_up",
-]  # fmt: skip
-
 HISTORY_ROWS, MOST_NAMES = 8, 20
 
 TEST_SHARE = (

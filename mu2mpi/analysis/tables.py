@@ -11,8 +11,6 @@ from mu2mpi.analysis.formats import as_csv, as_latex, as_markdown, as_text
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-__all__ = ["Format", "Table", "build_table"]
-
 Format = Literal["text", "csv", "markdown", "latex"]
 
 MISSING = "–"

@@ -17,8 +17,6 @@ from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.collection import names_of
 from mu2mpi.results.schema import Result
 
-__all__ = ["Release", "together"]
-
 OWN_FILES = "Files of your own count as the same people's data, whatever they are called."
 
 

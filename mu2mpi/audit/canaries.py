@@ -13,8 +13,6 @@ from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.problem.scaling import scaled
 
-__all__ = ["CLIPPED", "FEATURE_TYPE", "UNCLIPPED", "Canaries", "Numbered", "WorstCase"]
-
 FEATURE_TYPE = np.uint8
 """As in the data sets whose kernels are likely to be compiled already."""
 

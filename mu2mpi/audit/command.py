@@ -10,8 +10,6 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.parallel import Communicator
 
-__all__ = ["audit_servers"]
-
 
 def audit_servers(settings: Mapping[str, Any], trials: int, communicator: Communicator) -> Iterator[Finding]:
     """Audit the server of some settings, or one after the other those that the method allows.

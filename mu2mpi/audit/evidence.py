@@ -7,11 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "CONFIDENCE", "Interval", "Separations", "best_statistics", "choose_threshold", "epsilon_bound",
-    "largest_probability",
-]  # fmt: skip
-
 CONFIDENCE = 0.99
 """Of all that an audit says together."""
 

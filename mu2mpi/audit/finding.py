@@ -11,8 +11,6 @@ from mu2mpi.audit.judge import Judgement
 from mu2mpi.audit.structure import Structure
 from mu2mpi.privacy.accountant import epsilon_exact
 
-__all__ = ["ATTACKS", "LEAST", "RISK", "Attack", "Finding"]
-
 ATTACKS = 6
 """Two servers, each with two worst cases and the structure of its noise."""
 

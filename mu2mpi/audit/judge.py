@@ -10,8 +10,6 @@ from mu2mpi.audit.canaries import Canaries
 from mu2mpi.audit.evidence import Interval, Separations, best_statistics, choose_threshold, epsilon_bound
 from mu2mpi.audit.runs import view
 
-__all__ = ["Judgement", "Reading", "judge"]
-
 COUNTING = 0.25
 """Share of the risk that is left to the bound on epsilon."""
 

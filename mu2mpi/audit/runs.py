@@ -15,8 +15,6 @@ from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, key_words
 
-__all__ = ["check_layouts", "play", "see", "tells_sums", "view"]
-
 
 def play(
     schedule: Schedule,

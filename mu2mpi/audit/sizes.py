@@ -10,8 +10,6 @@ from mu2mpi.audit.structure import TAIL_BITS, Fault
 from mu2mpi.kernels import kernel
 from mu2mpi.privacy.noise import PAIRS
 
-__all__ = ["add_squares", "signatures", "size_faults"]
-
 SIGNED = 0, 1, PAIRS
 """Coordinates of a chunk that tell its noise from any other."""
 

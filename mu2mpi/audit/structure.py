@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from mu2mpi.kernels import kernel
 from mu2mpi.privacy.noise import PAIRS
 
-__all__ = ["TAIL_BITS", "Fault", "Structure", "collect_tail", "lattice_evidence"]
-
 TAIL_BITS = 22
 """Pairs with u < 2^-22, r^2 > 30.5, are looked at: fractional parts of 2^b u are uniform for b from 22 on."""
 

@@ -18,8 +18,6 @@ from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, key_words
 
-__all__ = ["MESSAGES", "attack_structure"]
-
 CLASSES, PIXELS, MACHINES, ROUNDS = 10, 784, 10, 60_000
 """Ten machines, each with as many samples as MNIST."""
 

@@ -21,8 +21,6 @@ from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, root_key
 from mu2mpi.registry import find
 
-__all__ = ["NORMALS_A_TRIAL", "audit"]
-
 NORMALS_A_TRIAL = 500_000
 """How many normals of messages of real size are looked at, for each of the trials."""
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.parallel import Communicator
 
-__all__ = ["OutOfStepError", "RecordedRank", "on_ranks"]
-
 Answer = TypeVar("Answer")
 
 

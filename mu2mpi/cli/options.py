@@ -12,8 +12,6 @@ from mu2mpi.config.toml import read_toml
 from mu2mpi.errors import EXIT_INTERRUPTED
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
 
-__all__ = ["add_field", "add_running_options", "given_settings", "merged_settings"]
-
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
 
 

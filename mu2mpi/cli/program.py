@@ -16,8 +16,6 @@ from mu2mpi.cli.commands import command_names, load
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
 from mu2mpi.execution.signals import stop_requests
 
-__all__ = ["Parser", "main"]
-
 DESCRIPTION = "Differentially private federated convex optimisation over MPI (DP-mu^2-FL)."
 EXAMPLES = """examples:
   mu2mpi run --rho 8 --seed 1                        a small run on the built-in digits

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.results.reader import Summary
 
-__all__ = ["add_data_dir", "add_flag", "add_output", "add_paths", "add_runs", "read_runs", "warn_of_tests"]
-
 
 def add_flag(parser: ArgumentParser, option: str, what: str) -> None:
     """Add an option that takes no value."""

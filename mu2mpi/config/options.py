@@ -11,8 +11,6 @@ from mu2mpi.data.options import owners
 from mu2mpi.errors import InputError
 from mu2mpi.registry import changes, find, names
 
-__all__ = ["choices", "explained", "method_options", "option_fields", "options_for"]
-
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return all options by name, those of methods and sources behind the option that chooses these."""

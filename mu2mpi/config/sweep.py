@@ -8,8 +8,6 @@ from typing import Any
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 
-__all__ = ["Sweep", "result_name"]
-
 
 class Sweep:
     """Every combination of settings of which some are lists.

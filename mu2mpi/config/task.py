@@ -6,8 +6,6 @@ from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.problem.scaling import largest_square
 from mu2mpi.registry import find
 
-__all__ = ["task_of"]
-
 
 def task_of(
     experiment: Experiment, machines: int, classes: int, features: int, samples: int, most: int | None = None

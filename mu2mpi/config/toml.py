@@ -6,8 +6,6 @@ from typing import Any
 
 from mu2mpi.errors import InputError
 
-__all__ = ["read_toml"]
-
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a configuration file.

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import platformdirs
 
-__all__ = ["cache_folder"]
-
 
 def cache_folder() -> Path:
     """Return the folder for files that can be made again: ``MU2MPI_CACHE_DIR``, or the platform's custom."""

@@ -9,8 +9,6 @@ from mu2mpi.data.sources import source_class
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
 
-__all__ = ["describe_source", "open_source"]
-
 SHOWN = 20  # names of classes that a description lists
 
 

@@ -7,8 +7,6 @@ import re
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-__all__ = ["BUILT_IN", "FILE", "SUFFIXES", "FileOptions", "SourceOptions", "is_file", "options_of", "owners"]
-
 FILE = "a file"
 SUFFIXES = (".h5", ".hdf5", ".npz", ".csv", ".csv.gz", ".svm", ".svm.gz", ".libsvm", ".libsvm.gz")
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.data.sources.population import Population
 
-__all__ = ["Samples", "Source", "Which", "digest_of", "row_blocks"]
-
 Which = Literal["training", "test"]
 
 WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20

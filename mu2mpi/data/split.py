@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
 
-__all__ = ["Split"]
-
 
 class Split:
     """A random part of the rows of a file, which messages call `what`, for testing, the rest for training.

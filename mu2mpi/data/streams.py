@@ -8,8 +8,6 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["machine_words", "philox_key", "seed_words", "unit_uniforms"]
-
 
 def philox_key(key: bytes, use: str) -> int:
     """Return Philox's key for one use of a key of 32 bytes."""

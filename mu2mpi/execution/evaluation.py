@@ -17,15 +17,6 @@ from mu2mpi.problem.linear import sum_losses
 from mu2mpi.problem.minimum import TOLERANCE
 from mu2mpi.problem.scaling import bias_feature, sample_scales, scaled, with_bias
 
-__all__ = [
-    "Evaluator",
-    "ExactEvaluator",
-    "affordable_evaluations",
-    "affordable_passes",
-    "evaluation_rounds",
-    "make_evaluator",
-]
-
 PIECE = 250
 """Test samples whose losses are summed by one rank in one go. Sums of pieces are combined exactly, so
 the pieces, and not the ranks, determine the bits of the result."""

@@ -21,8 +21,6 @@ from mu2mpi.execution.watch import Verdict, Watch
 from mu2mpi.parallel import Communicator, world
 from mu2mpi.results.schema import Checkpoint, Result, checkpoint_path
 
-__all__ = ["Job", "holds", "run"]
-
 
 def run(
     experiment: Experiment,

@@ -10,8 +10,6 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
 
-__all__ = ["Keys"]
-
 
 @dataclass(frozen=True)
 class Keys:

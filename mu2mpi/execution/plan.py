@@ -9,8 +9,6 @@ from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
 from mu2mpi.federation.schedule import Schedule
 
-__all__ = ["Plan", "filled", "resolve"]
-
 
 @dataclass(frozen=True)
 class Plan:

@@ -8,8 +8,6 @@ from typing import Any, TextIO
 
 from mu2mpi.execution.plan import Plan
 
-__all__ = ["LogProgress", "Progress", "TerminalProgress", "for_standard_error"]
-
 REFRESH_SECONDS = 0.2
 """How often a bar is drawn again at most."""
 

@@ -11,8 +11,6 @@ from mu2mpi.execution.plan import filled
 from mu2mpi.privacy.guarantee import Gaussian, Guarantee
 from mu2mpi.results.schema import Checkpoint, checkpoint_path
 
-__all__ = ["check_same_data", "find_checkpoint"]
-
 
 def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...]) -> Checkpoint | None:
     """Return the checkpoint beside an output, if there is one, for the experiment to go on from here.

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Wave", "waves"]
-
 
 @dataclass(frozen=True)
 class Wave:

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
 
-__all__ = ["CHECKPOINT_SECONDS", "SIGNALS", "Requests", "StopRequests", "stop_requests"]
-
 CHECKPOINT_SECONDS = 300.0
 """Seconds between two checkpoints unless the user says otherwise."""
 

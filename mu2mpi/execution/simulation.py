@@ -28,8 +28,6 @@ from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result
 
-__all__ = ["Keeper", "Simulation"]
-
 
 class Keeper:
     """Decides between rounds whether the state is to be kept; this one never wants it."""

@@ -15,8 +15,6 @@ from types import FrameType
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError
 from mu2mpi.execution.signals import SIGNALS
 
-__all__ = ["JobOptions", "launch", "render_job", "submit"]
-
 KILLED = (signal.SIGKILL, signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 LAUNCHER_VARIABLE = "MU2MPI_LAUNCHER"
 # One write a rank, since launchers mix what ranks write in pieces.

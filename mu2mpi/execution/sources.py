@@ -8,8 +8,6 @@ from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.parallel import TURNS, Communicator
 
-__all__ = ["check_data", "shared_source"]
-
 
 def shared_source(experiment: Experiment, data_dir: Path | None, communicator: Communicator) -> Source:
     """Open the experiment's data on every rank; the first rank of each node checks the content before."""

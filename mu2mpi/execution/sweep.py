@@ -18,8 +18,6 @@ from mu2mpi.parallel import Communicator, world
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.writer import check_output
 
-__all__ = ["run_sweep"]
-
 LOG_SECONDS = 30.0
 """A log hears of a run at most this often: a sweep may have hundreds of short ones."""
 

@@ -14,8 +14,6 @@ from mu2mpi.problem.base import Problem
 from mu2mpi.problem.minimum import Minimum, minimise_over_ball
 from mu2mpi.results.schema import Theory
 
-__all__ = ["assess"]
-
 MOST_PARAMETERS = 2_000_000
 
 _found: WeakKeyDictionary[Source, dict[tuple[Problem, float, bool], Minimum]] = WeakKeyDictionary()

@@ -12,8 +12,6 @@ from mu2mpi.privacy.noise import MACHINE, add_noise, padded_zeros
 from mu2mpi.problem.base import Problem
 from mu2mpi.problem.linear import sum_losses
 
-__all__ = ["kernel_calls", "start_compiler", "start_compiler_without_scipy"]
-
 
 def start_compiler() -> None:
     """Let numba set itself up, which takes longer than to load kernels, and touches no cache."""

@@ -8,8 +8,6 @@ import numpy as np
 from mu2mpi.execution.signals import Requests
 from mu2mpi.parallel import Communicator
 
-__all__ = ["Verdict", "Watch"]
-
 LOOK_SECONDS = 0.2
 """About how often the ranks ask each other: often enough for a signal, rarely enough to cost nothing."""
 

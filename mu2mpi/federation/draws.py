@@ -13,8 +13,6 @@ from mu2mpi.kernels import kernel, scratch
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise import key_words
 
-__all__ = ["WORDS", "draw_independently", "draw_uniformly"]
-
 WORDS = 8 * BLOCKS
 """64-bit words that one call of the keystream yields."""
 

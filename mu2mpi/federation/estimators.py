@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from mu2mpi.problem.base import Problem
 
-__all__ = ["AVERAGE", "CORRECTED_MOMENTUM", "GRADIENT", "ITERATE", "Estimator", "Query"]
-
 
 @dataclass(frozen=True)
 class Query:

@@ -7,8 +7,6 @@ from mu2mpi.problem.ball import shrinkage, squared_norm
 from mu2mpi.problem.base import residual
 from mu2mpi.problem.linear import TILE, batch_margins, empty_batch, load_sample, model_margins, two_margins
 
-__all__ = ["add_gradients", "add_increments"]
-
 LEAST, MOST = 2.0**-500, 2.0**500
 """Squared norms of c and z whose product is a number, and of which no square that counts underflowed."""
 

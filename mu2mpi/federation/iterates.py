@@ -7,8 +7,6 @@ from mu2mpi.federation.schedule import Schedule
 from mu2mpi.kernels import aligned_zeros, kernel, reduction
 from mu2mpi.problem.ball import BLOCK, shrinkage
 
-__all__ = ["Iterates", "take_step"]
-
 
 @reduction
 def _descend(w, total, step):  # type: ignore[no-untyped-def]

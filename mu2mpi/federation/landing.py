@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from mu2mpi.errors import InputError
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.schedule import Schedule
+from mu2mpi.privacy.grid import MAX_NORMAL
 from mu2mpi.privacy.iteration import ARITHMETIC, LANDING, halving_steps, last_iterate_rho
-from mu2mpi.privacy.noise import MAX_NORMAL
 from mu2mpi.problem.ball import BLOCK
-
-__all__ = ["LandingIterates", "arithmetic_slack", "check_arithmetic", "gradient_error", "iterate_error"]
 
 ROUNDING = 1.01 * 2.0**-53
 """What an operation is off by, relative; the hundredth covers products of errors and features above 1."""

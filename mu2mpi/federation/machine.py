@@ -13,8 +13,6 @@ from mu2mpi.federation.schedule import Schedule
 from mu2mpi.privacy.noise import AGGREGATE, MACHINE, add_noise, padded_zeros
 from mu2mpi.problem.linear import BATCH
 
-__all__ = ["HostedSamples", "Machines", "Supply"]
-
 
 @dataclass(frozen=True)
 class HostedSamples:

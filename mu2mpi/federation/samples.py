@@ -14,8 +14,6 @@ from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.problem.scaling import bias_feature, sample_scales
 
-__all__ = ["make_supply"]
-
 Read = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]
 """Takes numbers of samples among those of their machines, and of these machines among those hosted."""
 

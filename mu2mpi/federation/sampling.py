@@ -10,8 +10,6 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Batches", "Fresh", "Poisson", "Sampling", "Taken", "WithReplacement", "users"]
-
 
 def users(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return whose each sample is, as a number among some machines from 0, given `sizes` as in `Taken`."""

@@ -14,8 +14,6 @@ from mu2mpi.problem.base import Problem
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Iterates
 
-__all__ = ["Schedule"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:

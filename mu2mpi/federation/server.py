@@ -17,8 +17,6 @@ from mu2mpi.kernels import aligned_zeros
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
 
-__all__ = ["Server", "TrustedServer", "UntrustedServer", "make_server"]
-
 
 class Server(Protocol):
     """What the loop over rounds needs of a server."""

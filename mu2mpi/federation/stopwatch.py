@@ -2,8 +2,6 @@
 
 from time import perf_counter
 
-__all__ = ["PHASES", "Stopwatch"]
-
 PHASES = ("compute", "noise", "communication", "evaluation")
 
 

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from mu2mpi.privacy.guarantee import Budget
     from mu2mpi.problem.base import Problem
 
-__all__ = ["Sizes", "Task"]
-
 
 @dataclass(frozen=True)
 class Task:

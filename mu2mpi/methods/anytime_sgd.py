@@ -4,8 +4,6 @@ from mu2mpi.federation.estimators import AVERAGE, GRADIENT
 from mu2mpi.methods.base import Method
 from mu2mpi.registry import register
 
-__all__ = ["AnytimeSgd"]
-
 
 @register
 class AnytimeSgd(Method):

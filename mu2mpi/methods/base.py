@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.privacy.mechanisms.base import Mechanism, Messages
 
-__all__ = ["Asked", "Method", "Options", "check_batch"]
-
 
 class Options(BaseModel):
     """Options that a method has beside those of every experiment; each with a default and a description."""

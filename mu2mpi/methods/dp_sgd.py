@@ -11,8 +11,6 @@ from mu2mpi.federation.task import Sizes, Task
 from mu2mpi.methods.base import Asked, Method, Options, check_batch
 from mu2mpi.registry import register
 
-__all__ = ["DpSgd"]
-
 PASSES = 20
 """How often each sample is used, on average."""
 

@@ -14,8 +14,6 @@ from mu2mpi.registry import find, names, register
 if TYPE_CHECKING:
     from mu2mpi.privacy.mechanisms.base import Mechanism
 
-__all__ = ["Mu2Options", "Mu2Sgd"]
-
 CLIP_NORM = 0.75
 """About the norm of an increment of samples of norm 1 while a model is being learned, and half of G."""
 

@@ -13,8 +13,6 @@ from mu2mpi.registry import register
 if TYPE_CHECKING:
     from mu2mpi.privacy.mechanisms.base import Mechanism
 
-__all__ = ["NoisyMinibatchSgd", "theorem_rounds"]
-
 
 class MinibatchOptions(Options):
     """How many samples are drawn."""

@@ -4,8 +4,6 @@ from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.methods.base import Method
 from mu2mpi.registry import register
 
-__all__ = ["ParallelSgd"]
-
 
 @register
 class ParallelSgd(Method):

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.privacy.mechanisms.base import Mechanism
 
-__all__ = ["SnowballSgd"]
-
 LOOSENESS = 1 + 2.0**-10
 """By what the norm C that noise is scaled to exceeds G: rounded gradients keep to it without being clipped.
 

@@ -11,8 +11,6 @@ from mu2mpi.registry import register
 if TYPE_CHECKING:
     from mu2mpi.privacy.mechanisms.base import Mechanism
 
-__all__ = ["Storm"]
-
 
 @register
 class Storm(Method):

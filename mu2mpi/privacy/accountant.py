@@ -13,18 +13,6 @@ from typing import NamedTuple
 
 from mu2mpi.privacy.tradeoff import FAR, UNIT, log_delta
 
-__all__ = [
-    "Releases",
-    "delta_paper",
-    "epsilon_exact",
-    "epsilon_paper",
-    "gaussian_delta",
-    "rho_exact",
-    "rho_of",
-    "rho_paper",
-    "rho_spent",
-]
-
 UP, DOWN = 1 + 8 * UNIT, 1 - 8 * UNIT
 """Cover the rounding errors of a formula of a few operations."""
 

@@ -11,8 +11,6 @@ from numba import int64, uint64
 
 from mu2mpi.kernels import bits_to_float, float_to_bits, inline
 
-__all__ = ["FEWEST_BITS", "normal_pair", "split", "split_word", "squared_radius"]
-
 QUANTUM = 2.0**-64
 """Spacing of u = word 2^-64, which is resolved where u is close to 1, too."""
 

@@ -10,8 +10,6 @@ from numba import uint32
 
 from mu2mpi.kernels import inline
 
-__all__ = ["BLOCKS", "fill_keystream"]
-
 BLOCKS = 32
 """Blocks, of sixteen words of 32 bits each, that one call of `fill_keystream` computes."""
 

@@ -4,8 +4,6 @@ import math
 
 from mu2mpi.errors import InputError
 
-__all__ = ["MAX_NORMAL", "choose_resolution", "clipping_bound"]
-
 MAX_NORMAL = 39.0
 """No draw of noise is larger, in standard deviations: u is at least 2^-1087 in Box and Muller's transform."""
 

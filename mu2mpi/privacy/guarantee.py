@@ -9,8 +9,6 @@ from functools import partial
 from mu2mpi.privacy.accountant import epsilon_exact, epsilon_paper
 from mu2mpi.privacy.sampler import EXACT, Deviation, with_sampler
 
-__all__ = ["Approximate", "Budget", "Gaussian", "Guarantee"]
-
 
 @dataclass(frozen=True)
 class Budget:

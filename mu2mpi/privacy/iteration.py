@@ -12,16 +12,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "ARITHMETIC",
-    "LANDING",
-    "growing_batches",
-    "halving_steps",
-    "hidden_rho",
-    "last_iterate_rho",
-    "rounding_slack",
-]
-
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 

@@ -19,26 +19,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.kernels import aligned_zeros, float_to_bits, inline, kernel, round_to_integer, scratch
 from mu2mpi.privacy.box_muller import FEWEST_BITS, normal_pair, split, split_word, squared_radius
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
-from mu2mpi.privacy.grid import MAX_NORMAL
 from mu2mpi.privacy.sampler import FINEST, SPREAD_BITS
-
-__all__ = [
-    "AGGREGATE",
-    "CHUNK",
-    "MACHINE",
-    "MAX_COORDINATES",
-    "MAX_NORMAL",
-    "MAX_NUMBER",
-    "PAIRS",
-    "SERVER",
-    "add_noise",
-    "check_numbers",
-    "derive_key",
-    "key_words",
-    "padded_zeros",
-    "root_key",
-    "standard_normal",
-]
 
 MACHINE, SERVER, AGGREGATE = 0, 1, 2
 """First word of the nonce: whose noise it is."""

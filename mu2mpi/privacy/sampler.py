@@ -11,17 +11,6 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = [
-    "EXACT",
-    "FINEST",
-    "RESERVE",
-    "SPREAD_BITS",
-    "Deviation",
-    "deviation",
-    "is_negligible",
-    "with_sampler",
-]
-
 ERROR = 16 * 2.0**-53
 """A coordinate of a pair at radius r is computed, scaled and rounded with an error of at most ERROR r, in
 standard deviations. In units of 2^-53: 5.6 for the radius before its root is rounded, 1 for that, 1.5 for u,

@@ -12,8 +12,6 @@ from mu2mpi.privacy.mechanisms.base import Concern, Mechanism, agree
 from mu2mpi.privacy.sampler import is_negligible
 from mu2mpi.registry import find
 
-__all__ = ["ADJACENCY", "LARGE_EPSILON", "UNIT", "PrivacyStatement", "size_concerns"]
-
 ADJACENCY = "replace-one"
 UNIT = "one sample of one machine"
 """What is replaced."""

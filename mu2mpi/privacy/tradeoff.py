@@ -3,8 +3,6 @@
 import math
 from typing import NamedTuple
 
-__all__ = ["FAR", "UNIT", "LogDelta", "log_delta"]
-
 UNIT = 2.0**-52
 """Twice the relative error of one operation on floating-point numbers."""
 

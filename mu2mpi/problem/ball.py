@@ -4,8 +4,6 @@ import numpy as np
 
 from mu2mpi.kernels import inline, reduction
 
-__all__ = ["BLOCK", "shrinkage", "squared_norm"]
-
 BLOCK = 256
 """Squares that are summed up by themselves, so that rounding errors of d grow with BLOCK + d / BLOCK."""
 

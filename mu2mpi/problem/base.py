@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.kernels import specialised
 
-__all__ = ["Constants", "Problem", "loss", "residual"]
-
 Array = NDArray[np.float64]
 
 

@@ -10,17 +10,6 @@ import numpy as np
 from mu2mpi.kernels import inline, reduction, scratch
 from mu2mpi.problem.base import loss
 
-__all__ = [
-    "BATCH",
-    "TILE",
-    "batch_margins",
-    "empty_batch",
-    "load_sample",
-    "model_margins",
-    "sum_losses",
-    "two_margins",
-]
-
 BATCH = 4
 """Samples whose inner products with the model are computed together, sharing each read of it."""
 

@@ -6,8 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TOLERANCE", "Minimum", "minimise_over_ball"]
-
 TOLERANCE = 1e-6
 """Nats by which the value found may pass the minimum on a test set, unless the passes run out before."""
 

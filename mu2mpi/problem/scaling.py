@@ -9,8 +9,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UNIT_BIAS", "bias_feature", "largest_square", "sample_scales", "scaled"]
-
 UNIT_BIAS = 0.1
 """The bias feature of a sample that is scaled to norm 1. The others have norm sqrt(1 - UNIT_BIAS^2)."""
 

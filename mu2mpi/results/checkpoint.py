@@ -14,11 +14,9 @@ from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import write_whole
 from mu2mpi.results.reader import open_sealed, stored_experiment, stored_privacy
-from mu2mpi.results.schema import SUFFIX, Checkpoint, History, checkpoint_path
+from mu2mpi.results.schema import Checkpoint, History
 from mu2mpi.results.seal import seal_of
 from mu2mpi.results.writer import plain
-
-__all__ = ["CHECKPOINT_SCHEMA", "SUFFIX", "checkpoint_path", "read_checkpoint", "write_checkpoint"]
 
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-5"
 

@@ -9,8 +9,6 @@ from typing import Any
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_summary
 
-__all__ = ["check_some", "find_files", "find_summaries", "list_files", "names_of", "shown"]
-
 MOST_NAMES = 3
 
 MANY = 100

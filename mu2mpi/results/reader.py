@@ -20,18 +20,6 @@ from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken
 
-__all__ = [
-    "Summary",
-    "open_sealed",
-    "read_class_counts",
-    "read_experiment",
-    "read_result",
-    "read_summary",
-    "read_timing",
-    "stored_experiment",
-    "stored_privacy",
-]
-
 OWN_ATTRIBUTES = ("schema", "created", "status", "experiment")
 
 OF_PRIVACY = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma"}

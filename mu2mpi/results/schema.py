@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.statement import PrivacyStatement
 
-__all__ = ["SCHEMA", "SUFFIX", "Checkpoint", "Diagnostics", "History", "Result", "Theory", "checkpoint_path"]
-
 SCHEMA = "mu2mpi-1"
 
 SUFFIX = ".checkpoint"

@@ -10,8 +10,6 @@ import hashlib
 import os
 from pathlib import Path
 
-__all__ = ["seal_is_broken", "seal_of"]
-
 MARK = b"\nmu2mpi sha256 "
 LENGTH = len(MARK) + 64 + 1
 BLOCK = 2**20

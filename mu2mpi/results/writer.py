@@ -17,8 +17,6 @@ from mu2mpi.files import temporary_name, write_whole
 from mu2mpi.results.schema import SCHEMA, History, Result
 from mu2mpi.results.seal import seal_of
 
-__all__ = ["check_output", "plain", "write_result"]
-
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
 
 Plain = str | int | float | bool

@@ -14,8 +14,9 @@ from mu2mpi.execution.signals import StopRequests
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.execution.sources import shared_source
 from mu2mpi.parallel import Communicator
-from mu2mpi.results.checkpoint import checkpoint_path, read_checkpoint
+from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result
+from mu2mpi.results.schema import checkpoint_path
 
 SERIAL = Communicator()
 SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "rounds": 4}

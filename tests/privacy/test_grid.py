@@ -11,8 +11,7 @@ from relaxed import given
 
 from mu2mpi.errors import InputError
 from mu2mpi.kernels import round_to_integer
-from mu2mpi.privacy.grid import choose_resolution, clipping_bound
-from mu2mpi.privacy.noise import MAX_NORMAL
+from mu2mpi.privacy.grid import MAX_NORMAL, choose_resolution, clipping_bound
 
 norms = st.floats(1e-3, 1e6)
 sizes = st.integers(1, 10**6)

@@ -15,11 +15,10 @@ from slowly import slow
 
 from mu2mpi.privacy.accountant import epsilon_exact
 from mu2mpi.privacy.box_muller import FEWEST_BITS, normal_pair, split, split_word, squared_radius
-from mu2mpi.privacy.grid import choose_resolution
+from mu2mpi.privacy.grid import MAX_NORMAL, choose_resolution
 from mu2mpi.privacy.noise import (
     CHUNK,
     MACHINE,
-    MAX_NORMAL,
     MOST_FURTHER,
     PAIRS,
     add_noise,

@@ -32,8 +32,9 @@ from mu2mpi.execution.signals import StopRequests
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.watch import Verdict
 from mu2mpi.parallel import Communicator
-from mu2mpi.results.checkpoint import SUFFIX, checkpoint_path, read_checkpoint, write_checkpoint
+from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_result
+from mu2mpi.results.schema import SUFFIX, checkpoint_path
 
 OTHERS = [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")]
 SERVERS = pytest.mark.parametrize("server", ["untrusted", "trusted"])

@@ -7,8 +7,8 @@ from relaxed import given
 
 from mu2mpi.cli import main
 from mu2mpi.execution.side_by_side import waves
-from mu2mpi.results.checkpoint import SUFFIX
 from mu2mpi.results.reader import read_result
+from mu2mpi.results.schema import SUFFIX
 
 sweeps = st.lists(st.tuples(st.integers(1, 20), st.floats(0.1, 100)), max_size=30)
 

@@ -19,8 +19,9 @@ from mu2mpi.data.split import Split
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution.progress import Progress
 from mu2mpi.federation.machine import Machines
-from mu2mpi.results.checkpoint import checkpoint_path, read_checkpoint
+from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result
+from mu2mpi.results.schema import checkpoint_path
 
 ROWS, FEATURES, MACHINES = 300, 3, 3
 random = np.random.default_rng(0)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mu2mpi.errors import InputError
-from mu2mpi.results.checkpoint import CHECKPOINT_SCHEMA, checkpoint_path, read_checkpoint, write_checkpoint
-from mu2mpi.results.schema import Checkpoint, History
+from mu2mpi.results.checkpoint import CHECKPOINT_SCHEMA, read_checkpoint, write_checkpoint
+from mu2mpi.results.schema import Checkpoint, History, checkpoint_path
 
 
 @pytest.fixture

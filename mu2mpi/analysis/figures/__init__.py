@@ -13,8 +13,6 @@ from mu2mpi.errors import InputError
 if TYPE_CHECKING:
     from mu2mpi.results.reader import Summary
 
-__all__ = ["draw", "image"]
-
 
 def draw(kind: str, runs: "Sequence[Summary]", against: str | None = None, theme: Theme = LIGHT) -> Figure:
     """Draw a figure, independent of pyplot, so that there is nothing to close.

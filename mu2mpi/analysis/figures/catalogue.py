@@ -7,8 +7,6 @@ from typing import Any
 
 from mu2mpi.errors import InputError
 
-__all__ = ["AGAINST", "FIGURES", "KINDS", "LOSSES", "TIMES", "Kind", "check_kind", "suffix_of"]
-
 LOSSES, TIMES = ("test_loss", "test loss"), ("elapsed_seconds", "times")
 """What a published file may be without, by its name in a summary and in words."""
 

@@ -11,8 +11,6 @@ from mu2mpi.analysis.figures.curves import MEASURED, bars_handle, draw_means, pl
 from mu2mpi.analysis.figures.style import Axes, Figure, Theme, canvas, handle, with_legend
 from mu2mpi.results.reader import Summary
 
-__all__ = ["draw"]
-
 MARKS = "osD^vPX"
 """One for each method, as colours alone do not tell so many apart."""
 

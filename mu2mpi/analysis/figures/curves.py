@@ -13,11 +13,6 @@ from mu2mpi.analysis.groups import Group
 from mu2mpi.results.collection import shown
 from mu2mpi.results.reader import Summary
 
-__all__ = [
-    "MEASURED", "along_rounds", "bars_handle", "draw_means", "histories_of", "plain_log_ticks",
-    "read_histories",
-]  # fmt: skip
-
 MEASURED = (("test_loss", "test loss (nats)", 1.0), ("test_accuracy", "test accuracy (%)", 100.0))
 """Measurements, what their axis says, and the factor to its unit."""
 

@@ -10,8 +10,6 @@ from mu2mpi.analysis.groups import Group, grouped, in_words, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-__all__ = ["Encoding", "encode"]
-
 MOST_PANELS, MOST_COLOURS = 3, 7
 
 

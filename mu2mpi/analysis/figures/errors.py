@@ -15,8 +15,6 @@ from mu2mpi.analysis.figures.style import Figure, Theme, handle, with_legend
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-__all__ = ["draw"]
-
 SLOPE: dict[str, Any] = {"linewidth": 0.8, "alpha": 0.5}
 
 

@@ -7,8 +7,6 @@ from mu2mpi.analysis.figures.encoding import encode
 from mu2mpi.analysis.figures.style import Figure, Theme, canvas, handle, panel_titles, with_legend
 from mu2mpi.results.reader import Summary
 
-__all__ = ["draw"]
-
 LABELS = {
     "round": "round t",
     "samples": "training samples used by all machines",

@@ -19,8 +19,6 @@ from mu2mpi.analysis.figures.encoding import encode
 from mu2mpi.analysis.figures.style import Figure, Theme, handle, with_legend
 from mu2mpi.results.reader import Summary
 
-__all__ = ["draw", "noise_norm", "signal_norm"]
-
 NOISE: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
 
 

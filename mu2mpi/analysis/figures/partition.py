@@ -11,8 +11,6 @@ from mu2mpi.analysis.groups import grouped, in_words, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_class_counts
 
-__all__ = ["draw"]
-
 MOST_PANELS, MOST_NAMES = 4, 20
 DECIDING = ("data", "machines", "partition")
 """Settings that decide who gets what, but for the seed."""

@@ -12,8 +12,6 @@ from mu2mpi.analysis.rates import AXES, Rate, find_rates
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-__all__ = ["draw"]
-
 REGIMES = {False: "without noise, where both servers are one algorithm", True: "private"}
 
 SHAPES = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼"}

@@ -12,8 +12,6 @@ from mu2mpi.analysis.groups import in_words, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-__all__ = ["draw", "seconds_per_round"]
-
 Series = dict[tuple[Any, ...], dict[int, list[float]]]
 
 IDEAL: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}

@@ -15,11 +15,6 @@ else:
     # matplotlib takes long, and may be missing until something is drawn.
     Axes = Figure = Any
 
-__all__ = [
-    "DARK", "DASHES", "HATCHES", "LIGHT", "WIDTH", "Axes", "Figure", "Theme", "canvas", "dashed", "handle",
-    "panel_titles", "styled", "with_legend",
-]  # fmt: skip
-
 WIDTH = 7.0
 """Inches: two columns of a paper."""
 

@@ -9,8 +9,6 @@ from mu2mpi.analysis.groups import Group, grouped, in_words, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_timing
 
-__all__ = ["draw"]
-
 MOST_BARS = 40
 
 Bars = list[tuple[str, dict[str, float]]]

@@ -13,8 +13,6 @@ from mu2mpi.analysis.groups import grouped
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-__all__ = ["draw"]
-
 CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5, "markeredgewidth": 0.9}
 
 

@@ -11,8 +11,6 @@ from mu2mpi.analysis.figures.style import WIDTH, Figure, Theme, canvas
 from mu2mpi.analysis.groups import in_words
 from mu2mpi.results.reader import Summary, read_result
 
-__all__ = ["draw"]
-
 MOST_CLASSES = 20
 MAP = "cividis"
 """Made for the colour-blind; its lightness grows steadily, so it reads in grey as well."""

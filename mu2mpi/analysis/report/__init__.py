@@ -10,8 +10,6 @@ from mu2mpi.analysis.report.sections import figures, privacy, repeat, results, t
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-__all__ = ["build_report"]
-
 PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head><meta charset="utf-8">

@@ -4,8 +4,6 @@ import base64
 import html
 from collections.abc import Iterable, Sequence
 
-__all__ = ["bullets", "code", "escaped", "paragraph", "picture", "section", "table"]
-
 escaped = html.escape
 
 

@@ -27,8 +27,6 @@ from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary, read_result
 
-__all__ = ["figures", "privacy", "repeat", "results", "theory", "what_was_run"]
-
 MOST_EXPERIMENTS = 10
 
 GUARANTEE = (

@@ -18,8 +18,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     """Describe the result, or the checkpoint of a result that is not finished."""
     from mu2mpi.analysis.show import describe, describe_checkpoint
-    from mu2mpi.results.checkpoint import SUFFIX, checkpoint_path, read_checkpoint
+    from mu2mpi.results.checkpoint import read_checkpoint
     from mu2mpi.results.reader import read_result
+    from mu2mpi.results.schema import SUFFIX, checkpoint_path
 
     path = arguments.path
     if path.suffix != SUFFIX and not path.exists() and checkpoint_path(path).exists():

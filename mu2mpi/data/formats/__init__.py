@@ -5,8 +5,6 @@ from pathlib import Path
 from mu2mpi.data.formats.table import Table
 from mu2mpi.errors import InputError
 
-__all__ = ["open_table"]
-
 
 def open_table(
     path: Path, features: str | None, labels: str | None, verify: bool, dimension: int | None = None

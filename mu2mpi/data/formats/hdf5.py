@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from mu2mpi.data.formats.table import OWNERS, Column, Table, checked_size, find_name, kernel_type, reading
 from mu2mpi.errors import InputError
 
-__all__ = ["Hdf5Table"]
-
 READ_TEXTS = """
 import sys, h5py
 with h5py.File(sys.argv[1]) as file:

@@ -18,8 +18,6 @@ from mu2mpi.data.cache import cache_folder
 from mu2mpi.errors import InputError
 from mu2mpi.files import write_whole
 
-__all__ = ["IdxFile", "check_content", "open_idx"]
-
 CHUNK = 1 << 20
 GZIP_MAGIC, UNSIGNED_BYTES = b"\x1f\x8b", 8
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
 
-__all__ = ["MOST_FEATURES", "OWNERS", "ArrayTable", "Column", "Table", "find_name", "reading"]
-
 USUAL = {
     "features": ("features", "X", "x", "images", "data"),
     "labels": ("labels", "label", "y", "target", "class"),

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from mu2mpi.data.formats.table import MOST_FEATURES, OWNERS, ArrayTable, find_name, reading
 from mu2mpi.errors import InputError
 
-__all__ = ["read_csv", "read_npz", "read_svm"]
-
 DELIMITERS = ",;\t"
 
 

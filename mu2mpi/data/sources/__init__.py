@@ -5,8 +5,6 @@ from importlib import import_module
 from mu2mpi.data.options import is_file
 from mu2mpi.data.source import Source
 
-__all__ = ["source_class"]
-
 
 def source_class(data: str) -> type[Source]:
     """Return the class of what an experiment's option `data` names; a run imports no other source."""

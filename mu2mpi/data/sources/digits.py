@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.errors import InputError
 
-__all__ = ["Digits"]
-
 SAMPLES, TEST_SAMPLES, PIXELS, LARGEST = 1797, 360, 64, 16
 
 

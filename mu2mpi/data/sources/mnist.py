@@ -14,8 +14,6 @@ from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.errors import InputError
 from mu2mpi.files import write_whole
 
-__all__ = ["FILES", "MIRRORS", "Mnist"]
-
 # Mirrors recompress the files now and then, so the checksums are those of the decompressed content.
 CONTENTS = (
     ("train-images", (60_000, 28, 28), "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),

@@ -14,8 +14,6 @@ from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import machine_words, seed_words, unit_uniforms
 from mu2mpi.errors import InputError
 
-__all__ = ["POINTS", "Population"]
-
 # Size of the set of points, a power of two: then a uniform number names a point without rounding.
 POINTS = 1024
 # So that the points take 128 MB at most.

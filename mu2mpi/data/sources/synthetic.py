@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import seed_words, unit_uniforms
 
-__all__ = ["Synthetic"]
-
 # Streams of one seed.
 TRUTH, STREAMS = 0, {"training": 1, "test": 2}
 # Values in a block of rows. Starting a generator costs as much as some 5,000 values, so a block that is

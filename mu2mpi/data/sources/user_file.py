@@ -13,8 +13,6 @@ from mu2mpi.data.source import COLUMN_AT_ONCE, Samples, Source, Which, row_block
 from mu2mpi.data.split import Split
 from mu2mpi.errors import InputError
 
-__all__ = ["UserFile"]
-
 # Squares of larger numbers, and sums of them, may leave the range of floating-point numbers.
 LARGEST = 1e150
 READ_BYTES = 4 << 20  # of features at once

@@ -11,8 +11,6 @@ from mu2mpi.privacy.grid import choose_resolution
 from mu2mpi.privacy.guarantee import Approximate, Budget, Guarantee
 from mu2mpi.privacy.sampler import EXACT, Deviation, deviation
 
-__all__ = ["Concern", "Mechanism", "Messages", "Subsampled", "agree"]
-
 
 class Concern(NamedTuple):
     """Why something is less private than it looks: in a few words, and in a sentence."""

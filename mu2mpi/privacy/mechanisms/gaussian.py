@@ -9,8 +9,6 @@ from mu2mpi.privacy.guarantee import Budget, Gaussian
 from mu2mpi.privacy.mechanisms.base import Mechanism, Messages
 from mu2mpi.registry import register
 
-__all__ = ["GaussianReleases"]
-
 
 @register
 @dataclass(frozen=True, kw_only=True)

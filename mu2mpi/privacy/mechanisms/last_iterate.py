@@ -21,8 +21,6 @@ from mu2mpi.privacy.iteration import growing_batches, hidden_rho
 from mu2mpi.privacy.mechanisms.base import Concern, Mechanism, Messages, agree
 from mu2mpi.registry import register
 
-__all__ = ["LastIterate", "check_steps", "growth_of", "most_steps"]
-
 ABOVE = 2.0**-18
 """By what share gradients may pass G: features may pass 1 by a little less than that."""
 

@@ -15,8 +15,6 @@ from mu2mpi.privacy.mechanisms.base import Messages, Subsampled
 from mu2mpi.privacy.sampler import RESERVE
 from mu2mpi.registry import register
 
-__all__ = ["PoissonReleases", "poisson_epsilon", "poisson_sigma"]
-
 COARSEST, FINENESS = 1e-3, 0.02
 """Privacy losses are rounded to multiples of the one, or of the other over sqrt(T) if that is less, such that
 nothing looks more private than it is. What T rounds add to epsilon grows with T times the square of that."""

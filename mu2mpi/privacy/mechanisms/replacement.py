@@ -13,8 +13,6 @@ from mu2mpi.privacy.mechanisms.base import Messages, Subsampled
 from mu2mpi.privacy.sampler import RESERVE
 from mu2mpi.registry import register
 
-__all__ = ["ReplacementReleases", "fewest_drawn", "with_replacement_epsilon", "with_replacement_sigma"]
-
 
 @register
 @dataclass(frozen=True, kw_only=True)

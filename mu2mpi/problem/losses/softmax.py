@@ -9,8 +9,6 @@ from mu2mpi.kernels import inline
 from mu2mpi.problem.base import Array, Constants, Problem
 from mu2mpi.registry import register
 
-__all__ = ["Softmax"]
-
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
