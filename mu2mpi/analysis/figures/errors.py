@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.figures.curves import along_rounds, histories_of, read_histories
-from mu2mpi.analysis.figures.encoding import encode
+from mu2mpi.analysis.figures.encoding import along_rounds, encode, histories_of, read_histories
 from mu2mpi.analysis.figures.style import Figure, Theme, handle, with_legend
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from mu2mpi.analysis.figures.curves import MEASURED, histories_of, read_histories
-from mu2mpi.analysis.figures.encoding import encode
-from mu2mpi.analysis.figures.style import Figure, Theme, canvas, handle, panel_titles, with_legend
+from mu2mpi.analysis.figures.curves import MEASURED
+from mu2mpi.analysis.figures.encoding import encode, histories_of, read_histories
+from mu2mpi.analysis.figures.style import Figure, Theme, canvas, handle, with_legend
 from mu2mpi.results.reader import Summary
 
 LABELS = {
@@ -18,8 +18,8 @@ FAINT = 0.18
 def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
     """Draw loss above accuracy, with a panel for each server."""
     encoding = encode(runs, theme)
-    sharex = "col" if against == "round" else True
-    figure, axes = canvas(2, len(encoding.titles), 4.4, sharex=sharex, sharey="row")
+    titles, sharex = encoding.panel.words(), "col" if against == "round" else True
+    figure, axes = canvas(2, len(titles), 4.4, titles, sharex=sharex, sharey="row")
     read_histories(runs)
     banded = False
     for group in encoding.groups:
@@ -32,7 +32,6 @@ def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
                 banded, deviation = True, factor * values.std(axis=0, ddof=1)
                 band = mean - deviation, mean + deviation
                 panel.fill_between(x, *band, color=look["color"], alpha=FAINT, linewidth=0)
-    panel_titles(axes[0], encoding.titles)
     for panel, (_, label, _) in zip(axes[:, 0], MEASURED, strict=True):
         panel.set_ylabel(label)
     for panel in axes[1]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures.style import Axes, Figure, Theme, canvas, panel_titles
+from mu2mpi.analysis.figures.style import Axes, Figure, Theme, canvas
 from mu2mpi.analysis.groups import grouped, in_words, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_class_counts
@@ -24,11 +24,10 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     groups = grouped(runs, [name for name in varying(runs) if name in DECIDING])
     if len(groups) > MOST_PANELS:
         raise InputError(f"{len(groups)} partitions are too many for a figure; choose some with --where")
-    figure, axes = canvas(1, len(groups), 3.4)
+    figure, axes = canvas(1, len(groups), 3.4, [in_words(group.settings) for group in groups])
     for panel, group in zip(axes[0], groups, strict=True):
         shown = _show(panel, *read_class_counts(group.runs[0].path))
     axes[0, 0].set_ylabel("machine")
-    panel_titles(axes[0], [in_words(group.settings) for group in groups])
     figure.colorbar(shown, ax=axes, label="share of the machine's samples", shrink=0.9, aspect=30)
     seed = groups[0].runs[0].experiment.seed
     if seed is not None and len({run.experiment.seed for run in runs}) > 1:

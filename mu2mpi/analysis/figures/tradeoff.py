@@ -25,7 +25,7 @@ def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
     encoding = encode(runs, theme, apart=apart, panel=(), colour=("machines",))
     figure, axes = canvas(1, 2, 3.2)
     ticks: set[float] = set()
-    barred = crossed = False
+    barred = False
     for group in encoding.groups:
         points = grouped(group.runs, ["rho"])
         x = [_abscissa(point.runs[0], against) for point in points]
@@ -33,17 +33,17 @@ def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
         for panel, (name, _, factor) in zip(axes[0], MEASURED, strict=True):
             found = [estimate([run.row[name] for run in point.runs]) for point in points]
             barred |= draw_means(panel, x, found, factor, **encoding.look(group))
-    for at, values in _papers_values(runs):
+    of_paper = _papers_values(runs)
+    for at, values in of_paper:
         for panel, (name, _, factor) in zip(axes[0], MEASURED, strict=True):
             panel.plot(_abscissa(at, against), factor * values[name], color=theme.ink, zorder=4, **CROSS)
-        crossed = True
     deltas = ", ".join(f"{delta:g}" for delta in sorted({run.experiment.delta for run in runs}))
     across = "privacy ρ" if against == "rho" else f"exact ε at δ = {deltas}"
     for panel, (_, label, _) in zip(axes[0], MEASURED, strict=True):
         panel.set(xscale="log", xlabel=f"{across}  (less private →)", ylabel=label)
         plain_log_ticks(panel.xaxis, sorted(ticks) if len(ticks) <= 8 else sorted(ticks)[:: len(ticks) // 6])
     legend = encoding.legend() + [bars_handle(theme)] * barred
-    if crossed:
+    if of_paper:
         legend.append(handle("the paper's values", color=theme.ink, **CROSS))
     return with_legend(figure, legend)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import tomli_w
 
+from mu2mpi.analysis.catalogue import FIGURES
 from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text
 from mu2mpi.analysis.figures import draw, image
-from mu2mpi.analysis.figures.catalogue import FIGURES
 from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import grouped, varying
 from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
