@@ -14,7 +14,7 @@ from mu2mpi.results.reader import Summary
 SYMBOLS = {"rho": "ρ", "machines": "M", "rounds": "T", "diameter": "D", "clip_norm": "C"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Group:
     """Runs, at least one, and the settings that they share, by which they were grouped."""
 

@@ -110,7 +110,12 @@ def _fit(axis: Axis, group: Group) -> Rate:
     worst = np.nanmax(means, axis=0)
     seeds = np.random.default_rng(0).multinomial(len(losses), [1 / len(losses)] * len(losses), RESAMPLES)
     resampled = np.nan_to_num(_weighted_means(losses, seeds), nan=-np.inf).max(axis=1)
-    low, high = _interval(_slopes(values, resampled))
+    slopes = _slopes(values, resampled)
+    known = slopes[np.isfinite(slopes)]
+    low, high = math.nan, math.nan
+    # Most are unknown where each point has seeds of its own.
+    if 2 * known.size >= slopes.size:
+        low, high = np.quantile(known, [0.025, 0.975]).tolist()
     exponent = float(_slopes(values, worst[np.newaxis])[0])
     bound = np.array([bounds[value] for value in values])
     return Rate(group.settings, group.runs, axis, np.array(values), means, worst, bound, exponent, low, high)
@@ -145,12 +150,3 @@ def _slopes(values: Sequence[float], losses: NDArray[np.float64]) -> NDArray[np.
     x = np.log(values) - np.mean(np.log(values))
     logs = np.log(np.where(losses > 0, losses, np.nan))
     return np.asarray(logs @ x / (x @ x), np.float64)
-
-
-def _interval(slopes: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the middle 95 % of resampled slopes; NaN if most are unknown, as with a seed for each point."""
-    known = slopes[np.isfinite(slopes)]
-    if known.size < slopes.size / 2:
-        return math.nan, math.nan
-    low, high = np.quantile(known, [0.025, 0.975])
-    return float(low), float(high)

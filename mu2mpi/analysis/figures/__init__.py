@@ -4,9 +4,8 @@ import importlib
 import io
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from mu2mpi.analysis.catalogue import FIGURES, TIMES, check_kind
+from mu2mpi.analysis.catalogue import FIGURES, FORMATS, TIMES, check_kind
 from mu2mpi.analysis.cells import without_repeats
 from mu2mpi.analysis.figures.style import LIGHT, Figure, Theme, styled
 from mu2mpi.errors import InputError
@@ -38,8 +37,7 @@ def draw(kind: str, runs: Sequence[Summary], against: str | None = None, theme: 
 
 def image(figure: Figure, suffix: str, theme: Theme = LIGHT) -> bytes:
     """Return a figure as the content of a file, ``png``, ``svg`` or ``pdf``: the same bytes each time."""
-    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[suffix]
     buffer = io.BytesIO()
     with styled(theme):
-        figure.savefig(buffer, format=suffix, metadata=undated)
+        figure.savefig(buffer, format=suffix, metadata=FORMATS[suffix])
     return buffer.getvalue()

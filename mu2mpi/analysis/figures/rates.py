@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mu2mpi.analysis.figures.curves import plain_log_ticks
-from mu2mpi.analysis.figures.encoding import Encoding
+from mu2mpi.analysis.figures.curves import encoded, plain_log_ticks
 from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Theme, canvas, handle, with_legend
-from mu2mpi.analysis.groups import in_words
+from mu2mpi.analysis.groups import Group, in_words
 from mu2mpi.analysis.rates import AXES, Rate, find_rates
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -22,6 +21,9 @@ LINE = 0.07
 
 BOUND: dict[str, Any] = {"linestyle": ":", "linewidth": 1.0}
 
+Key = tuple[tuple[str, Any], ...]
+Looks = dict[Key, dict[str, Any]]
+
 
 def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     """Draw a row of panels for each regime, a column for each axis."""
@@ -34,25 +36,26 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     regimes = sorted({rate.is_private for rate in rates})
     axes = [axis for axis in AXES if any(rate.axis == axis for rate in rates)]
     figure, panels = canvas(len(regimes), len(axes), 0.8 + 2.6 * len(regimes), sharey="row")
-    rest = [name for name, _ in _key(rates[0]) if name != "server"]
-    encoding = Encoding(rates, theme, panel=(), colour=("server",), style=rest)
-    if len(encoding.style.levels) > len(DASHES):
+    names = [name for name, _ in _key(rates[0]) if name != "server"]
+    if len({tuple(rate.settings[name] for name in names) for rate in rates}) > len(DASHES):
         raise InputError("these runs differ in too much for one figure; choose some with --where")
+    encoding = encoded(rates, theme, panels=(), colours=("server",), styles=names)
+    looks = {_key(rate): look for rate, _, look in encoding.groups}
     for row, regime in zip(panels, regimes, strict=True):
         of_axes = [[r for r in rates if r.is_private == regime and r.axis == axis] for axis in axes]
         for panel, here in zip(row, of_axes, strict=True):
             _check_told_apart(here)
-            _draw_panel(panel, here, encoding)
+            _draw_panel(panel, here, looks)
         row[0].set_title(REGIMES[regime], loc="left")
         row[0].set_ylabel("excess loss (nats)")
         lines = max(len(here) for here in of_axes)
         row[0].set_ylim(*_limits([rate for here in of_axes for rate in here], room=LINE * (lines + 1)))
     for panel, axis in zip(panels[-1], axes, strict=True):
         panel.set_xlabel(f"{axis.symbol}  ({axis.words})")
-    return with_legend(figure, _legend(rates, encoding))
+    return with_legend(figure, _legend(rates, looks, theme.ink))
 
 
-def _key(rate: Rate) -> tuple[tuple[str, Any], ...]:
+def _key(rate: Group) -> Key:
     """Return what tells a line from another in its panel."""
     across = [axis.setting for axis in AXES]
     return tuple((name, value) for name, value in rate.settings.items() if name not in across)
@@ -60,7 +63,7 @@ def _key(rate: Rate) -> tuple[tuple[str, Any], ...]:
 
 def _check_told_apart(rates: Sequence[Rate]) -> None:
     """Make sure that no two lines of a panel differ only in what other panels have across."""
-    lines: dict[tuple[Any, ...], Rate] = {}
+    lines: dict[Key, Rate] = {}
     for rate in rates:
         other = lines.setdefault(_key(rate), rate)
         if other is not rate:
@@ -71,14 +74,14 @@ def _check_told_apart(rates: Sequence[Rate]) -> None:
             )
 
 
-def _draw_panel(panel: Axes, rates: Sequence[Rate], encoding: Encoding) -> None:
+def _draw_panel(panel: Axes, rates: Sequence[Rate], looks: Looks) -> None:
     """Draw the worst mean at each point, the theorem's bound, each problem by itself, and exponents."""
     if not rates:
         panel.set_axis_off()
         return
     panel.set(xscale="log", yscale="log")
     for k, rate in enumerate(rates):
-        look = encoding.look(rate)
+        look = looks[_key(rate)]
         colour = look["color"]
         panel.plot(rate.values, rate.worst, **look)
         panel.plot(rate.values, rate.bounds, color=colour, **BOUND)
@@ -98,9 +101,8 @@ def _limits(rates: Sequence[Rate], room: float) -> tuple[float, float]:
     return float(low * (low / high) ** (room / (1 - room))), float(high)
 
 
-def _legend(rates: Sequence[Rate], encoding: Encoding) -> list[Any]:
-    looks, ink = {_key(rate): encoding.look(rate) for rate in rates}, encoding.theme.ink
-    differ = {name for name, _ in _key(rates[0]) if len({dict(key)[name] for key in looks}) > 1}
+def _legend(rates: Sequence[Rate], looks: Looks, ink: str) -> list[Any]:
+    differ = {name for name, _ in next(iter(looks)) if len({dict(key)[name] for key in looks}) > 1}
     handles = [
         handle(in_words({name: value for name, value in key if name in differ}) or "measured", **look)
         for key, look in looks.items()
