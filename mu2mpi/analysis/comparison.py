@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import POOLED, estimate
+from mu2mpi.analysis.groups import grouped
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
@@ -64,7 +65,7 @@ def compare(runs: Sequence[Summary]) -> list[Line]:
 def _check_privacy(runs: Sequence[Summary]) -> None:
     claims = {run.figures["epsilon_exact"] for run in runs}
     deltas = {run.experiment.delta for run in runs}
-    if len(deltas) > 1 or not (len(claims) == 1 or max(claims) <= CLOSE * min(claims)):
+    if len(deltas) > 1 or max(claims) > CLOSE * min(claims):
         found = ", ".join(f"{epsilon:.4g}" for epsilon in sorted(claims))
         raise InputError(
             f"methods are compared at equal privacy, and these runs have epsilon = {found} at delta = "
@@ -74,9 +75,8 @@ def _check_privacy(runs: Sequence[Summary]) -> None:
 
 
 def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> None:
-    rows = [run.row for run in runs]
     for name in names:
-        values = {row[name] for row in rows}
+        values = {run.row[name] for run in runs}
         if len(values) > 1:
             found = ", ".join(sorted("unset" if value is None else str(value) for value in values))
             raise InputError(
@@ -86,12 +86,10 @@ def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> No
 
 def _line(name: str, runs: Sequence[Summary]) -> Line:
     _check_same(runs, OWN, f"runs of {name}")
-    points: dict[float, list[Summary]] = {}
-    for run in sorted(runs, key=lambda run: run.figures["samples_used"]):
-        points.setdefault(run.figures["samples_used"], []).append(run)
-    sizes = np.array(list(points))
+    points = grouped(runs, ["samples_used"])
+    sizes = np.array([point.settings["samples_used"] for point in points])
     gradients, losses, accuracies = (
-        np.array([estimate([run.row[measured] for run in at]) for at in points.values()])
+        np.array([estimate([run.row[measured] for run in point.runs]) for point in points])
         for measured in ("gradient_evaluations", "test_loss", "test_accuracy")
     )
     means = gradients[:, 0]

@@ -14,9 +14,9 @@ from mu2mpi.results.reader import Summary
 SYMBOLS = {"rho": "ρ", "machines": "M", "rounds": "T", "diameter": "D", "clip_norm": "C"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Group:
-    """Runs, at least one, that differ in the seed alone, and the settings by which they were grouped."""
+    """Runs, at least one, and the settings that they share, by which they were grouped."""
 
     settings: dict[str, Any]
     runs: list[Summary]
@@ -40,7 +40,7 @@ def varying(runs: Sequence[Summary]) -> list[str]:
 
 
 def grouped(runs: Iterable[Summary], names: Sequence[str]) -> list[Group]:
-    """Group runs by some settings (or `ranks`), in the order in which tables show them."""
+    """Group runs by settings, or other columns of their rows, in the order in which tables show them."""
     return [Group(dict(zip(names, key, strict=True)), of) for key, of in by_settings(runs, names).items()]
 
 
@@ -63,18 +63,20 @@ def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
     return list(runs)
 
 
-def _is(value: Any, text: str) -> bool:
+def _is(value: object, text: str) -> bool:
     """Return whether a text means a value: 4 is the same as 4.0."""
-    if value is None or isinstance(value, str):
-        return text == ("unset" if value is None else value)
     try:
-        return bool(float(text) == value)
+        return text == number_text(value) or float(text) == value
     except ValueError:
         return False
 
 
-def setting_text(name: str, value: Any) -> str:
-    """Return a setting for a legend, such as "M = 10"; names that speak for themselves stand alone."""
+def in_words(settings: dict[str, Any]) -> str:
+    """Return several settings for a legend, such as "M = 10"; names that speak for themselves stand alone."""
+    return ", ".join(_setting_text(name, value) for name, value in settings.items())
+
+
+def _setting_text(name: str, value: Any) -> str:
     if name == "server":
         return f"{value} server"
     if name == "partition" and value is not None:
@@ -82,8 +84,3 @@ def setting_text(name: str, value: Any) -> str:
     if name == "data":
         return Path(value).name
     return f"{SYMBOLS.get(name, name)} = {'∞' if value == math.inf else counted(value)}"
-
-
-def in_words(settings: dict[str, Any]) -> str:
-    """Return several settings for a legend."""
-    return ", ".join(setting_text(name, value) for name, value in settings.items())

@@ -57,11 +57,10 @@ PRIVATE = {
 
 
 @dataclass(frozen=True, eq=False)
-class Rate:
+class Rate(Group):
     """Runs that differ along one axis, in the problem, and in the seed; all arrays are along the axis."""
 
     axis: Axis
-    settings: dict[str, Any]
     values: NDArray[np.float64]
     means: NDArray[np.float64]
     """Of the excess loss over seeds, shape (problems, points); NaN where there is no run."""
@@ -106,28 +105,33 @@ def find_rates(runs: Iterable[Summary]) -> list[Rate]:
 def _fit(axis: Axis, group: Group) -> Rate:
     bounds = {axis.of(run): run.figures["excess_loss_bound"] for run in group.runs}
     values = sorted(bounds)
-    losses = _losses(axis, group.runs, values)
+    losses = _losses(axis, group.runs)
     means = _weighted_means(losses, np.ones((1, len(losses))))[0]
     worst = np.nanmax(means, axis=0)
     seeds = np.random.default_rng(0).multinomial(len(losses), [1 / len(losses)] * len(losses), RESAMPLES)
     resampled = np.nan_to_num(_weighted_means(losses, seeds), nan=-np.inf).max(axis=1)
-    low, high = _interval(_slopes(values, resampled))
+    slopes = _slopes(values, resampled)
+    known = slopes[np.isfinite(slopes)]
+    low, high = math.nan, math.nan
+    # Most are unknown where each point has seeds of its own.
+    if 2 * known.size >= slopes.size:
+        low, high = np.quantile(known, [0.025, 0.975]).tolist()
     exponent = float(_slopes(values, worst[np.newaxis])[0])
-    across, bound = np.array(values), np.array([bounds[value] for value in values])
-    return Rate(axis, group.settings, across, means, worst, bound, exponent, low, high)
+    bound = np.array([bounds[value] for value in values])
+    return Rate(group.settings, group.runs, axis, np.array(values), means, worst, bound, exponent, low, high)
 
 
-def _losses(axis: Axis, runs: Sequence[Summary], values: Sequence[float]) -> NDArray[np.float64]:
+def _losses(axis: Axis, runs: Sequence[Summary]) -> NDArray[np.float64]:
     """Return excess losses by seed, problem and value, shape (seeds, problems, values); NaN for no run."""
     # Without a seed, every run has one of its own.
     seeds = [run.path if run.experiment.seed is None else run.experiment.seed for run in runs]
     problems = [tuple(getattr(run.experiment, name) for name in PROBLEM) for run in runs]
-    points = list(map(axis.of, runs))
-    known: list[list[Any]] = [list(dict.fromkeys(seeds)), list(dict.fromkeys(problems)), list(values)]
+    columns: list[list[Any]] = [seeds, problems, [axis.of(run) for run in runs]]
+    known = [list(dict.fromkeys(column)) for column in columns]
+    known[-1].sort()
     losses = np.full([len(levels) for levels in known], np.nan)
-    for run, *place in zip(runs, seeds, problems, points, strict=True):
-        at = tuple(levels.index(level) for levels, level in zip(known, place, strict=True))
-        losses[at] = run.figures["excess_loss"]
+    for run, *place in zip(runs, *columns, strict=True):
+        losses[tuple(map(list.index, known, place))] = run.figures["excess_loss"]
     return losses
 
 
@@ -146,12 +150,3 @@ def _slopes(values: Sequence[float], losses: NDArray[np.float64]) -> NDArray[np.
     x = np.log(values) - np.mean(np.log(values))
     logs = np.log(np.where(losses > 0, losses, np.nan))
     return np.asarray(logs @ x / (x @ x), np.float64)
-
-
-def _interval(slopes: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the middle 95 % of resampled slopes; NaN if most are unknown, as with a seed for each point."""
-    known = slopes[np.isfinite(slopes)]
-    if known.size < slopes.size / 2:
-        return math.nan, math.nan
-    low, high = np.quantile(known, [0.025, 0.975])
-    return float(low), float(high)

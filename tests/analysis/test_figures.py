@@ -20,8 +20,8 @@ from slowly import slow
 
 import mu2mpi
 from mu2mpi.analysis import figures
+from mu2mpi.analysis.catalogue import FIGURES, KINDS
 from mu2mpi.analysis.figures import draw, image
-from mu2mpi.analysis.figures.catalogue import FIGURES, KINDS
 from mu2mpi.analysis.figures.noise import noise_norm, signal_norm
 from mu2mpi.analysis.figures.scaling import seconds_per_round
 from mu2mpi.analysis.figures.style import DARK, LIGHT
@@ -255,7 +255,7 @@ def test_a_report_leaves_out_what_is_private_or_says_nothing(runs, populations):
 
 def test_the_catalogue_costs_little():
     script = (
-        "import sys, mu2mpi.analysis.figures.catalogue\n"
+        "import sys, mu2mpi.analysis.catalogue\n"
         "print([m for m in ('numpy', 'h5py', 'pydantic', 'matplotlib') if m in sys.modules])"
     )
     child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

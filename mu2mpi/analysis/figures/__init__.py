@@ -4,38 +4,20 @@ import importlib
 import io
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
-from mu2mpi.analysis.figures.catalogue import FIGURES, TIMES, check_kind
+from mu2mpi.analysis.catalogue import FIGURES, FORMATS, TIMES, check_kind
+from mu2mpi.analysis.cells import without_repeats
 from mu2mpi.analysis.figures.style import LIGHT, Figure, Theme, styled
 from mu2mpi.errors import InputError
-
-if TYPE_CHECKING:
-    from mu2mpi.results.reader import Summary
+from mu2mpi.results.reader import Summary
 
 
-def draw(kind: str, runs: "Sequence[Summary]", against: str | None = None, theme: Theme = LIGHT) -> Figure:
-    """Draw a figure, independent of pyplot, so that there is nothing to close.
+def draw(kind: str, runs: Sequence[Summary], against: str | None = None, theme: Theme = LIGHT) -> Figure:
+    """Draw one of `FIGURES`, independent of pyplot, so that there is nothing to close.
 
-    Parameters
-    ----------
-    kind : str
-        One of `mu2mpi.analysis.figures.catalogue.FIGURES`.
-    runs : sequence of Summary
-        Results; one that is there twice counts once.
-    against : str, optional
-        What is on the horizontal axis, for those figures that leave a choice.
-    theme : Theme, optional
-        Colours for light or dark paper.
-
-    Raises
-    ------
-    InputError
-        If there is no such figure or axis, or the runs do not suit it.
+    `against` is on the horizontal axis, where there is a choice. A result that is there twice counts once.
+    Raises an InputError if there is no such figure or axis, or the runs do not suit it.
     """
-    # Here, so that the names of all figures are there without it.
-    from mu2mpi.analysis.cells import without_repeats
-
     check_kind(kind, against)
     facts = FIGURES[kind]
     # On another number of ranks, the times are others.
@@ -55,8 +37,7 @@ def draw(kind: str, runs: "Sequence[Summary]", against: str | None = None, theme
 
 def image(figure: Figure, suffix: str, theme: Theme = LIGHT) -> bytes:
     """Return a figure as the content of a file, ``png``, ``svg`` or ``pdf``: the same bytes each time."""
-    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[suffix]
     buffer = io.BytesIO()
     with styled(theme):
-        figure.savefig(buffer, format=suffix, metadata=undated)
+        figure.savefig(buffer, format=suffix, metadata=FORMATS[suffix])
     return buffer.getvalue()

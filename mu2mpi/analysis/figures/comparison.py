@@ -28,9 +28,8 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     handles, barred = [], False
     for k, (line, colour) in enumerate(zip(lines, theme.colours(len(lines)), strict=True)):
         look = {"color": colour, "marker": MARKS[k % len(MARKS)], "linewidth": 1.0}
-        for panel, values, (_, _, factor) in zip(
-            reached, (line.losses, line.accuracies), MEASURED, strict=True
-        ):
+        measured = zip(reached, (line.losses, line.accuracies), MEASURED, strict=True)
+        for panel, values, (_, _, factor) in measured:
             draw_means(panel, line.gradients, values, factor, capsize=1.5, elinewidth=0.6, **look)
         complexity.plot(line.sizes, line.gradients, **look)
         grows = "" if math.isnan(line.exponent) else f": {line.exponent:.2f}"
@@ -59,14 +58,11 @@ def _round_losses(lines: Sequence[Line]) -> list[float]:
 def _draw_slopes(panel: Axes, lines: Sequence[Line], theme: Theme) -> None:
     """Draw slope 1 below all lines, and 3/2 above them if the highest of them is about as steep."""
     low, high = (choose(lines, key=lambda line: line.gradients[-1]) for choose in (min, max))
-    below = {"xytext": (0, -4), "va": "top"}
-    above = {"xytext": (-7, 0), "va": "bottom"}
     for text, slope, line, factor in (("1", 1.0, low, 1 / 1.8), ("3/2", 1.5, high, 1.8)):
         if line is low or abs(line.exponent - slope) < NEAR:
             ends = line.sizes[[0, -1]]
             guide = factor * line.gradients[-1] * (ends / ends[-1]) ** slope
             panel.plot(ends, guide, color=theme.ink, **SLOPE)
-            place: dict[str, Any] = above if line is high else below
-            panel.annotate(
-                text, (ends[-1], guide[-1]), **place, textcoords="offset points", ha="right", fontsize=7
-            )
+            offset, side = ((-7, 0), "bottom") if line is high else ((0, -4), "top")
+            look: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": side, "fontsize": 7}
+            panel.annotate(text, (ends[-1], guide[-1]), offset, **look)

@@ -1,20 +1,97 @@
-"""What several figures draw: histories of groups of runs, means with bars, and logarithmic axes."""
+"""What several figures draw: groups of runs told apart by looks, histories, means with bars, and axes."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.analysis.cells import sort_key
 from mu2mpi.analysis.extra import needed
-from mu2mpi.analysis.figures.encoding import Encoding
-from mu2mpi.analysis.figures.style import Axes, Figure, Theme, canvas, handle, panel_titles
-from mu2mpi.analysis.groups import Group
+from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Theme, canvas, dashed, handle
+from mu2mpi.analysis.groups import Group, grouped, in_words, varying
+from mu2mpi.errors import InputError
 from mu2mpi.results.collection import shown
 from mu2mpi.results.reader import Summary
 
+MOST_PANELS, MOST_COLOURS = 3, 7
+
 MEASURED = (("test_loss", "test loss (nats)", 1.0), ("test_accuracy", "test accuracy (%)", 100.0))
 """Measurements, what their axis says, and the factor to its unit."""
+
+Names = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Groups of runs, each with the number of its panel and its look, as matplotlib takes it."""
+
+    groups: list[tuple[Group, int, dict[str, Any]]]
+    titles: list[str]
+    """One for each panel."""
+    legend: list[Any]
+    """A handle for each colour, and one for each style."""
+
+
+def encode(
+    runs: Sequence[Summary],
+    theme: Theme,
+    apart: Names = (),
+    panel: Names = ("server",),
+    colour: Names = ("rho", "machines"),
+) -> Encoding:
+    """Choose how groups of runs are told apart, in a theme.
+
+    Settings in `apart` do not part groups, as an axis shows them; those in `panel` make panels, where they
+    vary; and of those in `colour`, the first that varies makes colours. Raises an InputError if the runs
+    differ in more than a figure can show.
+    """
+    names = [name for name in varying(runs) if name not in apart]
+    panels = [name for name in names if name in panel]
+    rest = [name for name in names if name not in panels]
+    colours = [name for name in colour if name in rest][:1] or rest[:1]
+    styles = [name for name in rest if name not in colours]
+    groups = grouped(runs, names)
+    limits = {"panels": MOST_PANELS, "colours": MOST_COLOURS, "lines": len(DASHES)}
+    for chosen, (what, most) in zip((panels, colours, styles), limits.items(), strict=True):
+        _, values = _parted(groups, chosen)
+        if len(values) > most:
+            raise InputError(
+                f"these runs have {len(values)} values of {', '.join(chosen)}, too many for {what}; "
+                f"choose some, for example with --where {chosen[0]}=..."
+            )
+    return encoded(groups, theme, panels, colours, styles)
+
+
+def encoded(groups: Sequence[Group], theme: Theme, panels: Names, colours: Names, styles: Names) -> Encoding:
+    """Tell groups apart by settings that choose panels, colours, and dashes with markers; any may be none."""
+    of_panel, titles = _parted(groups, panels)
+    of_colour, hues = _parted(groups, colours)
+    of_style, kinds = _parted(groups, styles)
+    palette = theme.colours(len(hues))
+    # Where colours are all there is, markers make up for their loss in grey.
+    looks = [
+        {"color": palette[k], **dashed(style, style if styles else k)}
+        for k, style in zip(of_colour, of_style, strict=True)
+    ]
+    legend = []
+    if colours:
+        plain = {"marker": ""} if styles else {}
+        for k, words in enumerate(hues):
+            legend.append(handle(words, **{"color": palette[k], **dashed(0, k), **plain}))
+    if styles:
+        legend += [handle(words, color=theme.ink, **dashed(k, k)) for k, words in enumerate(kinds)]
+    return Encoding(list(zip(groups, of_panel, looks, strict=True)), titles, legend)
+
+
+def _parted(groups: Sequence[Group], names: Names) -> tuple[list[int], list[str]]:
+    """Return which value of some settings each group has, counted from 0, and what each is called."""
+    keys = [tuple(group.settings[name] for name in names) for group in groups]
+    levels = sorted(set(keys), key=sort_key)
+    words = [in_words(dict(zip(names, level, strict=True))) for level in levels]
+    return [levels.index(key) for key in keys], words
 
 
 def read_histories(runs: Sequence[Summary]) -> None:
@@ -26,9 +103,7 @@ def read_histories(runs: Sequence[Summary]) -> None:
 def histories_of(group: Group, against: str, name: str) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Return the rounds (or samples) at which all runs of a group were measured, and one row a run."""
     members = [run.history for run in group.runs]
-    common = members[0].round
-    for history in members[1:]:
-        common = np.intersect1d(common, history.round)
+    common = reduce(np.intersect1d, [history.round for history in members])
     values = np.array([getattr(history, name)[np.isin(history.round, common)] for history in members])
     across: NDArray[Any] = getattr(members[0], against)
     return across[np.isin(members[0].round, common)], values
@@ -36,8 +111,7 @@ def histories_of(group: Group, against: str, name: str) -> tuple[NDArray[Any], N
 
 def along_rounds(encoding: Encoding, label: str) -> tuple[Figure, Any]:
     """Return a figure with a panel for each server, everything logarithmic, and these panels."""
-    figure, axes = canvas(1, len(encoding.titles), 3.4, sharey=True, sharex=True)
-    panel_titles(axes[0], encoding.titles)
+    figure, axes = canvas(1, len(encoding.titles), 3.4, encoding.titles, sharey=True, sharex=True)
     for panel in axes[0]:
         panel.set(xscale="log", yscale="log", xlabel="round t")
     axes[0, 0].set_ylabel(label)

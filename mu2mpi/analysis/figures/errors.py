@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.figures.curves import along_rounds, histories_of, read_histories
-from mu2mpi.analysis.figures.encoding import encode
+from mu2mpi.analysis.figures.curves import along_rounds, encode, histories_of, read_histories
 from mu2mpi.analysis.figures.style import Figure, Theme, handle, with_legend
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -26,10 +25,10 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     encoding = encode(runs, theme, colour=("estimator", "query", "rho", "machines"))
     figure, panels = along_rounds(encoding, "mean of ‖d$_t$ - ∇f(x$_t$)‖² (no unit)")
     read_histories(runs)
-    for group in encoding.groups:
+    for group, place, look in encoding.groups:
         t, squares = histories_of(group, "round", "estimate_error")
-        panel, mean = panels[encoding.panel.of(group)], squares.mean(axis=0)
-        panel.plot(t, mean, **encoding.look(group))
+        panel, mean = panels[place], squares.mean(axis=0)
+        panel.plot(t, mean, **look)
         falls = group.runs[0].experiment.estimator == "corrected-momentum"
         panel.plot(t, mean[0] / (t if falls else np.ones(len(t))), color=theme.ink, **SLOPE)
-    return with_legend(figure, [*encoding.legend(), handle("slopes -1 and 0", color=theme.ink, **SLOPE)])
+    return with_legend(figure, [*encoding.legend, handle("slopes -1 and 0", color=theme.ink, **SLOPE)])

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from mu2mpi.analysis.figures.curves import MEASURED, histories_of, read_histories
-from mu2mpi.analysis.figures.encoding import encode
-from mu2mpi.analysis.figures.style import Figure, Theme, canvas, handle, panel_titles, with_legend
+from mu2mpi.analysis.figures.curves import MEASURED, encode, histories_of, read_histories
+from mu2mpi.analysis.figures.style import Figure, Theme, canvas, handle, with_legend
 from mu2mpi.results.reader import Summary
 
 LABELS = {
@@ -19,27 +18,23 @@ def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
     """Draw loss above accuracy, with a panel for each server."""
     encoding = encode(runs, theme)
     sharex = "col" if against == "round" else True
-    figure, axes = canvas(2, len(encoding.titles), 4.4, sharex=sharex, sharey="row")
+    figure, axes = canvas(2, len(encoding.titles), 4.4, encoding.titles, sharex=sharex, sharey="row")
     read_histories(runs)
     banded = False
-    for group in encoding.groups:
-        look, column = encoding.look(group), axes[:, encoding.panel.of(group)]
-        for panel, (name, _, factor) in zip(column, MEASURED, strict=True):
+    for group, place, look in encoding.groups:
+        for panel, (name, _, factor) in zip(axes[:, place], MEASURED, strict=True):
             x, values = histories_of(group, against, name)
             mean = factor * values.mean(axis=0)
             panel.plot(x, mean, **look)
             if len(values) > 1:
                 banded, deviation = True, factor * values.std(axis=0, ddof=1)
-                band = mean - deviation, mean + deviation
-                panel.fill_between(x, *band, color=look["color"], alpha=FAINT, linewidth=0)
-    panel_titles(axes[0], encoding.titles)
+                low, high = mean - deviation, mean + deviation
+                panel.fill_between(x, low, high, color=look["color"], alpha=FAINT, linewidth=0)
     for panel, (_, label, _) in zip(axes[:, 0], MEASURED, strict=True):
         panel.set_ylabel(label)
     for panel in axes[1]:
         panel.set_xlabel(LABELS[against])
     for panel in axes.flat:
         panel.set_xscale("log")
-    legend = encoding.legend()
-    if banded:
-        legend.append(handle("band: ± 1 standard deviation", color=theme.ink, linewidth=6, alpha=FAINT))
-    return with_legend(figure, legend)
+    band = handle("band: ± 1 standard deviation", color=theme.ink, linewidth=6, alpha=FAINT)
+    return with_legend(figure, encoding.legend + [band] * banded)

@@ -1,10 +1,9 @@
 """Signal and noise in q~_t = q_t + Y_t over the rounds, from nothing that the guarantee does not cover.
 
-The norm of the noise is known: Y_t has d coordinates of a known standard deviation. The norm of the signal
-q_t itself is a function of the private data. On average, however, q_t is t times the gradient of the loss
-at x_t, and the gradient of the test loss is public: a run keeps its norm at x_1 and at x_T, and between them
-the figure interpolates. What was released in fact, the norm of q~_t, is drawn as measured: the guarantee
-covers it as it covers every function of the releases.
+The norm of the noise is known: Y_t has d coordinates of a known standard deviation. That of the signal q_t is
+a function of the private data; but on average q_t is t times the gradient of the loss at x_t, and of the test
+loss, which is public, a run keeps its norm at x_1 and at x_T, between which the figure interpolates. The norm
+of q~_t is drawn as measured: the guarantee covers it as it covers every function of the releases.
 """
 
 import math
@@ -14,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures.curves import along_rounds, histories_of, read_histories
-from mu2mpi.analysis.figures.encoding import encode
+from mu2mpi.analysis.figures.curves import along_rounds, encode, histories_of, read_histories
 from mu2mpi.analysis.figures.style import Figure, Theme, handle, with_legend
 from mu2mpi.results.reader import Summary
 
@@ -45,11 +43,11 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     figure, panels = along_rounds(encoding, "norm, average over machines (no unit)")
     read_histories(runs)
     measured = False
-    for group in encoding.groups:
-        look, panel, run = encoding.look(group), panels[encoding.panel.of(group)], group.runs[0]
+    for group, place, look in encoding.groups:
+        panel, run = panels[place], group.runs[0]
         t = np.geomspace(1, max(2, run.experiment.rounds or 1), 50)
-        signals = np.array([signal_norm(run, t) for run in group.runs])
-        panel.plot(t, signals.mean(axis=0), **{**look, "marker": ""})
+        signal = np.mean([signal_norm(run, t) for run in group.runs], axis=0)
+        panel.plot(t, signal, **{**look, "marker": ""})
         noise = noise_norm(run)
         if noise > 0:
             panel.plot(t[[0, -1]], [noise, noise], color=look["color"], **NOISE)
@@ -57,7 +55,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
         known = np.isfinite(released).all(axis=0)
         measured |= bool(known.any())
         panel.plot(at[known], released[:, known].mean(axis=0), **{**look, "linestyle": ""})
-    legend = [*encoding.legend(), handle("signal k$_t$ ‖∇f(x$_t$)‖", color=theme.ink)]
+    legend = [*encoding.legend, handle("signal k$_t$ ‖∇f(x$_t$)‖", color=theme.ink)]
     if any(run.figures["sigma"] > 0 for run in runs):
         legend.append(handle("noise Y$_t$, expected", color=theme.ink, **NOISE))
     if measured:

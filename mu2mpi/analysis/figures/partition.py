@@ -1,12 +1,10 @@
 """Who got what: the share of each class among the samples that each machine spent."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures.style import Axes, Figure, Theme, canvas, panel_titles
+from mu2mpi.analysis.figures.style import Figure, Theme, canvas
 from mu2mpi.analysis.groups import grouped, in_words, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_class_counts
@@ -24,25 +22,20 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     groups = grouped(runs, [name for name in varying(runs) if name in DECIDING])
     if len(groups) > MOST_PANELS:
         raise InputError(f"{len(groups)} partitions are too many for a figure; choose some with --where")
-    figure, axes = canvas(1, len(groups), 3.4)
+    figure, axes = canvas(1, len(groups), 3.4, [in_words(group.settings) for group in groups])
     for panel, group in zip(axes[0], groups, strict=True):
-        shown = _show(panel, *read_class_counts(group.runs[0].path))
+        counts, labels = read_class_counts(group.runs[0].path)
+        shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
+        panel.grid(visible=False)
+        panel.set_xlabel("class")
+        panel.locator_params(axis="y", integer=True)
+        shown = panel.imshow(shares, "viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+        if len(labels) <= MOST_NAMES:
+            rotation, side = (45, "right") if max(map(len, labels)) > 2 else (0, "center")
+            panel.set_xticks(range(len(labels)), labels, rotation=rotation, ha=side)
     axes[0, 0].set_ylabel("machine")
-    panel_titles(axes[0], [in_words(group.settings) for group in groups])
     figure.colorbar(shown, ax=axes, label="share of the machine's samples", shrink=0.9, aspect=30)
     seed = groups[0].runs[0].experiment.seed
     if seed is not None and len({run.experiment.seed for run in runs}) > 1:
         figure.suptitle(f"seed {seed}", fontsize=9)
     return figure
-
-
-def _show(panel: Axes, counts: NDArray[np.int64], labels: Sequence[str]) -> Any:
-    shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
-    panel.grid(visible=False)
-    panel.set_xlabel("class")
-    panel.locator_params(axis="y", integer=True)
-    shown = panel.imshow(shares, "viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-    if len(labels) <= MOST_NAMES:
-        rotation, side = (45, "right") if max(map(len, labels)) > 2 else (0, "center")
-        panel.set_xticks(range(len(labels)), labels, rotation=rotation, ha=side)
-    return shown

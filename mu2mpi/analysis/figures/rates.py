@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mu2mpi.analysis.cells import sort_key
-from mu2mpi.analysis.figures.curves import plain_log_ticks
+from mu2mpi.analysis.figures.curves import encoded, plain_log_ticks
 from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Theme, canvas, handle, with_legend
-from mu2mpi.analysis.groups import in_words
+from mu2mpi.analysis.groups import Group, in_words
 from mu2mpi.analysis.rates import AXES, Rate, find_rates
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -22,7 +21,8 @@ LINE = 0.07
 
 BOUND: dict[str, Any] = {"linestyle": ":", "linewidth": 1.0}
 
-Looks = dict[tuple[Any, ...], dict[str, Any]]
+Key = tuple[tuple[str, Any], ...]
+Looks = dict[Key, dict[str, Any]]
 
 
 def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
@@ -36,7 +36,11 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     regimes = sorted({rate.is_private for rate in rates})
     axes = [axis for axis in AXES if any(rate.axis == axis for rate in rates)]
     figure, panels = canvas(len(regimes), len(axes), 0.8 + 2.6 * len(regimes), sharey="row")
-    looks = _looks(rates, theme)
+    names = [name for name, _ in _key(rates[0]) if name != "server"]
+    if len({tuple(rate.settings[name] for name in names) for rate in rates}) > len(DASHES):
+        raise InputError("these runs differ in too much for one figure; choose some with --where")
+    encoding = encoded(rates, theme, panels=(), colours=("server",), styles=names)
+    looks = {_key(rate): look for rate, _, look in encoding.groups}
     for row, regime in zip(panels, regimes, strict=True):
         of_axes = [[r for r in rates if r.is_private == regime and r.axis == axis] for axis in axes]
         for panel, here in zip(row, of_axes, strict=True):
@@ -48,41 +52,26 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
         row[0].set_ylim(*_limits([rate for here in of_axes for rate in here], room=LINE * (lines + 1)))
     for panel, axis in zip(panels[-1], axes, strict=True):
         panel.set_xlabel(f"{axis.symbol}  ({axis.words})")
-    return with_legend(figure, _legend(rates, looks, theme))
+    return with_legend(figure, _legend(rates, looks, theme.ink))
 
 
-def _key(rate: Rate) -> tuple[tuple[str, Any], ...]:
+def _key(rate: Group) -> Key:
     """Return what tells a line from another in its panel."""
     across = [axis.setting for axis in AXES]
     return tuple((name, value) for name, value in rate.settings.items() if name not in across)
 
 
-def _looks(rates: Sequence[Rate], theme: Theme) -> Looks:
-    """Return colours by server, dashes and markers by everything else in which lines differ."""
-    keys = {_key(rate): rate.settings["server"] for rate in rates}
-    servers = sorted(set(keys.values()), reverse=True)
-    colours = dict(zip(servers, theme.colours(len(servers)), strict=True))
-    rest = {key: tuple(value for name, value in key if name != "server") for key in keys}
-    others = sorted(set(rest.values()), key=sort_key)
-    if len(others) > len(DASHES):
-        raise InputError("these runs differ in too much for one figure; choose some with --where")
-    lines = dict(zip(others, zip(DASHES, SHAPES, strict=True), strict=False))
-    return {
-        key: {"color": colours[server], "linestyle": lines[rest[key]][0], "marker": lines[rest[key]][1]}
-        for key, server in keys.items()
-    }
-
-
 def _check_told_apart(rates: Sequence[Rate]) -> None:
     """Make sure that no two lines of a panel differ only in what other panels have across."""
-    for k, rate in enumerate(rates):
-        for other in rates[:k]:
-            if _key(rate) == _key(other):
-                names = [name for name in rate.settings if rate.settings[name] != other.settings[name]]
-                raise InputError(
-                    f"lines against {rate.axis.symbol} differ in {', '.join(names)} alone, too much for one "
-                    f"figure; choose some, for example with --where {names[0]}=..."
-                )
+    lines: dict[Key, Rate] = {}
+    for rate in rates:
+        other = lines.setdefault(_key(rate), rate)
+        if other is not rate:
+            names = [name for name in rate.settings if rate.settings[name] != other.settings[name]]
+            raise InputError(
+                f"lines against {rate.axis.symbol} differ in {', '.join(names)} alone, too much for one "
+                f"figure; choose some, for example with --where {names[0]}=..."
+            )
 
 
 def _draw_panel(panel: Axes, rates: Sequence[Rate], looks: Looks) -> None:
@@ -112,14 +101,14 @@ def _limits(rates: Sequence[Rate], room: float) -> tuple[float, float]:
     return float(low * (low / high) ** (room / (1 - room))), float(high)
 
 
-def _legend(rates: Sequence[Rate], looks: Looks, theme: Theme) -> list[Any]:
-    differ = {name for name, _ in next(iter(looks)) if len({dict(key).get(name) for key in looks}) > 1}
+def _legend(rates: Sequence[Rate], looks: Looks, ink: str) -> list[Any]:
+    differ = {name for name, _ in next(iter(looks)) if len({dict(key)[name] for key in looks}) > 1}
     handles = [
         handle(in_words({name: value for name, value in key if name in differ}) or "measured", **look)
         for key, look in looks.items()
     ]
-    handles.append(handle("the theorem's bound", color=theme.ink, **BOUND))
+    handles.append(handle("the theorem's bound", color=ink, **BOUND))
     if any(len(rate.means) > 1 for rate in rates):
-        handles.append(handle("single problems", color=theme.ink, linewidth=0.5, alpha=0.5))
-    handles.append(handle("fitted exponent [95 %] (theorem's)", color=theme.ink, linestyle="", marker="o"))
+        handles.append(handle("single problems", color=ink, linewidth=0.5, alpha=0.5))
+    handles.append(handle("fitted exponent [95 %] (theorem's)", color=ink, linestyle="", marker="o"))
     return handles

@@ -38,10 +38,10 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
             "scaling needs runs of the same machines, or of the same machines per rank, on different numbers "
             "of ranks, such as those of jobs/scaling.sbatch"
         )
-    figure, axes = canvas(1, len(panels), 3.3, sharey=True)
+    figure, axes = canvas(1, len(panels), 3.3, [title for title, *_ in panels], sharey=True)
     colours = theme.colours(sum(len(series) for _, series, _, _ in panels))
     legend: list[Any] = []
-    for panel, (title, series, word, slope) in zip(axes[0], panels, strict=True):
+    for panel, (_, series, word, slope) in zip(axes[0], panels, strict=True):
         for (machines, *others), points in series.items():
             k = len(legend)
             look = {"color": colours[k], **dashed(k, k)}
@@ -50,7 +50,6 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
             panel.plot(ranks, times[0].mean * (ranks / ranks[0]) ** slope, color=theme.ink, **IDEAL)
             words = [word.format(machines), in_words(dict(zip(names, others, strict=True)))]
             legend.append(handle(", ".join(filter(None, words)), **look))
-        panel.set_title(title, loc="left")
         panel.set(xscale="log", yscale="log", xlabel="MPI ranks")
         plain_log_ticks(panel.xaxis, sorted({ranks for points in series.values() for ranks in points}))
     axes[0, 0].set_ylabel("time per round (ms)")

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mu2mpi.analysis.extra import needed
 
@@ -70,10 +71,15 @@ def styled(theme: Theme) -> Iterator[None]:
         yield
 
 
-def canvas(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, Any]:
-    """Return a new figure of full width and its axes, shape (rows, columns)."""
+def canvas(
+    rows: int, columns: int, height: float, titles: Sequence[str] = (), **options: Any
+) -> tuple[Figure, Any]:
+    """Return a new figure of full width and its axes, shape (rows, columns), with titles above the first."""
     figure = needed("matplotlib.figure").Figure(figsize=(WIDTH, height), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    for panel, title in zip(axes[0], titles, strict=False):
+        panel.set_title(title, loc="left")
+    return figure, axes
 
 
 def handle(label: str, **style: Any) -> Any:
@@ -87,19 +93,10 @@ def dashed(style: int, mark: int) -> dict[str, Any]:
 
 
 def with_legend(figure: Figure, handles: Sequence[Any]) -> Figure:
-    """Put a legend below the axes, where it covers no data, in as many columns as fit."""
+    """Put a legend, if there is any, below the axes, where it covers no data, in as many columns as fit."""
     lengths = [len(handle.get_label()) + 10 for handle in handles]
-    for columns in range(len(handles), 0, -1):
-        # As matplotlib fills them: one after the other, the first ones longer by one.
-        rows, longer = divmod(len(handles), columns)
-        starts = [k * rows + min(k, longer) for k in range(columns + 1)]
-        if columns == 1 or sum(max(lengths[start:end]) for start, end in pairwise(starts)) <= LETTERS:
-            figure.legend(handles=handles, loc="outside lower center", ncols=columns)
-            break
+    # Columns are filled one after the other, the first ones longer by one, as `array_split` does it.
+    fitting = (n for n in range(len(handles), 1, -1) if sum(map(max, np.array_split(lengths, n))) <= LETTERS)
+    if handles:
+        figure.legend(handles=handles, loc="outside lower center", ncols=next(fitting, 1))
     return figure
-
-
-def panel_titles(axes: Sequence[Axes], titles: Sequence[str]) -> None:
-    """Give each panel its title, at the left."""
-    for panel, title in zip(axes, titles, strict=True):
-        panel.set_title(title, loc="left")

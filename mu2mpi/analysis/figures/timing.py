@@ -47,13 +47,11 @@ def _by_rank(group: Group) -> Bars:
     means = {phase: np.mean([timing[phase] for timing in timings], axis=0) for phase in timings[0]}
     ranks = len(next(iter(means.values()), ()))
     blocks = np.array_split(np.arange(ranks), min(ranks, MOST_BARS)) if ranks else []
-    return [
-        (
-            f"rank {block[0]}" if len(block) == 1 else f"ranks {block[0]} to {block[-1]}",
-            {phase: float(seconds[block].mean()) for phase, seconds in means.items()},
-        )
-        for block in blocks
-    ]
+    bars = []
+    for block in blocks:
+        label = f"rank {block[0]}" if len(block) == 1 else f"ranks {block[0]} to {block[-1]}"
+        bars.append((label, {phase: float(seconds[block].mean()) for phase, seconds in means.items()}))
+    return bars
 
 
 def _by_group(groups: Sequence[Group]) -> Bars:

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.cells import Layout, build_sections, estimate
-from mu2mpi.analysis.figures.curves import MEASURED, bars_handle, draw_means, plain_log_ticks
-from mu2mpi.analysis.figures.encoding import encode
+from mu2mpi.analysis.figures.curves import MEASURED, bars_handle, draw_means, encode, plain_log_ticks
 from mu2mpi.analysis.figures.style import Figure, Theme, canvas, handle, with_legend
 from mu2mpi.analysis.groups import grouped
 from mu2mpi.errors import InputError
@@ -25,27 +24,25 @@ def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
     encoding = encode(runs, theme, apart=apart, panel=(), colour=("machines",))
     figure, axes = canvas(1, 2, 3.2)
     ticks: set[float] = set()
-    barred = crossed = False
-    for group in encoding.groups:
+    barred = False
+    for group, _, look in encoding.groups:
         points = grouped(group.runs, ["rho"])
         x = [_abscissa(point.runs[0], against) for point in points]
         ticks.update(x)
         for panel, (name, _, factor) in zip(axes[0], MEASURED, strict=True):
             found = [estimate([run.row[name] for run in point.runs]) for point in points]
-            barred |= draw_means(panel, x, found, factor, **encoding.look(group))
-    for at, values in _papers_values(runs):
+            barred |= draw_means(panel, x, found, factor, **look)
+    of_paper = _papers_values(runs)
+    for at, values in of_paper:
         for panel, (name, _, factor) in zip(axes[0], MEASURED, strict=True):
             panel.plot(_abscissa(at, against), factor * values[name], color=theme.ink, zorder=4, **CROSS)
-        crossed = True
     deltas = ", ".join(f"{delta:g}" for delta in sorted({run.experiment.delta for run in runs}))
     across = "privacy ρ" if against == "rho" else f"exact ε at δ = {deltas}"
     for panel, (_, label, _) in zip(axes[0], MEASURED, strict=True):
         panel.set(xscale="log", xlabel=f"{across}  (less private →)", ylabel=label)
         plain_log_ticks(panel.xaxis, sorted(ticks) if len(ticks) <= 8 else sorted(ticks)[:: len(ticks) // 6])
-    legend = encoding.legend() + [bars_handle(theme)] * barred
-    if crossed:
-        legend.append(handle("the paper's values", color=theme.ink, **CROSS))
-    return with_legend(figure, legend)
+    crosses = [handle("the paper's values", color=theme.ink, **CROSS)] if of_paper else []
+    return with_legend(figure, [*encoding.legend, *[bars_handle(theme)] * barred, *crosses])
 
 
 def _abscissa(run: Summary, against: str) -> float:

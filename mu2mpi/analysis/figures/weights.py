@@ -44,8 +44,9 @@ def _images(x: NDArray[np.float64], colours: dict[str, Any]) -> Figure:
     for k, panel in zip(range(len(x)), axes.flat, strict=False):
         shown = panel.imshow(x[k], **colours)
         panel.set_title(f"class {k}", pad=3)
-    label = "weight of a pixel (no unit); bias not shown"
-    figure.colorbar(shown, ax=axes, label=label, shrink=0.9, aspect=30)
+    figure.colorbar(
+        shown, ax=axes, label="weight of a pixel (no unit); bias not shown", shrink=0.9, aspect=30
+    )
     return figure
 
 

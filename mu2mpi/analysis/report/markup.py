@@ -4,6 +4,8 @@ import base64
 import html
 from collections.abc import Iterable, Sequence
 
+from mu2mpi.analysis.formats import Block, Row
+
 escaped = html.escape
 
 
@@ -28,30 +30,23 @@ def code(text: str) -> str:
     return f"<pre><code>{escaped(text)}</code></pre>"
 
 
-def table(
-    header: Sequence[str], blocks: Sequence[Sequence[Sequence[str]]], caption: str = "", kind: str = ""
-) -> str:
+def table(header: Row, blocks: Sequence[Block], caption: str = "", kind: str = "") -> str:
     """Return a table that scrolls by itself where it is wider than the page, below its caption."""
     head = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in header)
-    bodies = "".join(
-        "<tbody>"
-        + "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>" for row in block)
-        + "</tbody>"
-        for block in blocks
-    )
+    bodies = ""
+    for block in blocks:
+        rows = ("".join(f"<td>{escaped(cell)}</td>" for cell in row) for row in block)
+        bodies += f"<tbody>{''.join(f'<tr>{row}</tr>' for row in rows)}</tbody>"
     table = f'<table class="{escaped(kind)}"><thead><tr>{head}</tr></thead>{bodies}</table>'
     return f'{paragraph(caption, "soft") if caption else ""}<div class="wide">{table}</div>'
 
 
 def picture(light: bytes, dark: bytes, caption: str) -> str:
     """Return a figure from two SVG files, of which the reader sees the one that suits the screen."""
-    source = f'<source srcset="{_data(dark)}" media="(prefers-color-scheme: dark)">'
-    image = f'<img src="{_data(light)}" alt="{escaped(caption)}">'
+    day, night = (f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}" for svg in (light, dark))
+    source = f'<source srcset="{night}" media="(prefers-color-scheme: dark)">'
+    image = f'<img src="{day}" alt="{escaped(caption)}">'
     return (
         f'<figure><div class="wide"><picture>{source}{image}</picture></div>'
         f"<figcaption>{escaped(caption)}</figcaption></figure>"
     )
-
-
-def _data(svg: bytes) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"

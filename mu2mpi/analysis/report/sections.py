@@ -4,14 +4,13 @@ import math
 import re
 import tomllib
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 import tomli_w
 
+from mu2mpi.analysis.catalogue import FIGURES
 from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text
 from mu2mpi.analysis.figures import draw, image
-from mu2mpi.analysis.figures.catalogue import FIGURES
 from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import grouped, varying
 from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
@@ -80,9 +79,9 @@ def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
     return "\n".join(parts)
 
 
-def results(runs: Sequence[Summary], layout: Layout) -> str:
+def results(runs: Sequence[Summary]) -> str:
     """Return the tables of `mu2mpi table`."""
-    sections, _ = build_sections(runs, layout)
+    sections, _ = build_sections(runs, Layout())
     return "\n".join(table(*grid(s), caption=f"{s.heading}. {legend(s)}") for s in sections)
 
 
@@ -138,11 +137,10 @@ def _mechanism(run: Summary) -> type[Mechanism]:
 def _claims(run: Summary) -> list[str]:
     """Return what a run reveals at most."""
     experiment, figures, mechanism = run.experiment, run.figures, _mechanism(run)
-    rho = experiment.rho if mechanism.spends == "rho" else None
-    rho_text, exactly, lemma = in_numbers(
-        rho, figures["epsilon_exact"], figures["epsilon_paper"], mechanism.name
-    )
-    return [number_text(experiment.server), rho_text, f"{experiment.delta:g}", lemma, exactly]
+    spent = experiment.rho if mechanism.spends == "rho" else None
+    epsilons = figures["epsilon_exact"], figures["epsilon_paper"]
+    rho, exactly, lemma = in_numbers(spent, *epsilons, mechanism.name)
+    return [experiment.server, rho, f"{experiment.delta:g}", lemma, exactly]
 
 
 def _not_covered(runs: Sequence[Summary], files: Sequence[Summary]) -> list[str]:
@@ -194,14 +192,11 @@ def repeat(runs: Sequence[Summary]) -> str:
     if sweep is not None:
         name, command = "sweep.toml", "mpirun -n 2 mu2mpi sweep sweep.toml --output runs/again"
         if len(experiments) == 1:
-            name = "experiment.toml"
-            command = "mu2mpi run --config experiment.toml --output runs/again.h5"
+            name, command = "experiment.toml", "mu2mpi run --config experiment.toml --output runs/again.h5"
         text = f"Save these lines as {name}, and run the command below, on any number of ranks.{remark}"
         return "\n".join([paragraph(text), code(sweep.strip()), code(command)])
-    text = (
-        "The runs are no single sweep. Save the lines of each as experiment.toml, and run: "
-        "mu2mpi run --config experiment.toml."
-    )
+    text = "The runs are no single sweep. Save the lines of each as experiment.toml, and run: "
+    text += "mu2mpi run --config experiment.toml."
     if len(experiments) > MOST_EXPERIMENTS:
         text += f" The first {MOST_EXPERIMENTS} of {len(experiments):,} are below; "
         text += "mu2mpi show prints those of any file."
@@ -219,7 +214,7 @@ def _as_sweep(experiments: Sequence[Experiment]) -> str | None:
     by_default = (SIZES.get(row["data"], row.get("samples", 0)) // row["machines"] for row in rows)
     if len(lists["rounds"]) > 1 and [row["rounds"] for row in rows] == list(by_default):
         del lists["rounds"]
-    combinations = {tuple(row[name] for name in lists) for row in rows}
-    if combinations != set(product(*lists.values())) or len(combinations) < len(rows):
+    # No two rows are the same, so that as many as there are combinations are all of them.
+    if len(rows) != math.prod(map(len, lists.values())):
         return None
     return tomli_w.dumps({name: values if len(values) > 1 else values[0] for name, values in lists.items()})

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.analysis.figures.catalogue import AGAINST, KINDS, check_kind, suffix_of
+from mu2mpi.analysis.catalogue import AGAINST, KINDS, check_kind, suffix_of
 from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
 
 SUMMARY = "draw a figure of results, ready for a paper"

@@ -10,7 +10,8 @@ from mu2mpi.errors import InputError
 LOSSES, TIMES = ("test_loss", "test loss"), ("elapsed_seconds", "times")
 """What a published file may be without, by its name in a summary and in words."""
 
-SUFFIXES = ("png", "svg", "pdf")
+FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+"""Of files, by their suffix, with what keeps the date out of each."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ def check_kind(kind: str, against: str | None) -> None:
 def suffix_of(path: Path) -> str:
     """Return the format that the suffix of a file asks for, or raise an InputError."""
     suffix = path.suffix.lower().removeprefix(".")
-    if suffix not in SUFFIXES:
+    if suffix not in FORMATS:
         raise InputError(
-            f"a figure is written as {', '.join(SUFFIXES)}, by its suffix; {path} has none of them"
+            f"a figure is written as {', '.join(FORMATS)}, by its suffix; {path} has none of them"
         )
     return suffix
