@@ -12,25 +12,22 @@ from mu2mpi.privacy.sampler import EXACT, Deviation, with_sampler
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend: `rho`, infinite for no noise, or the same as an epsilon at a delta.
-
-    The latter are for mechanisms that are not as private as any one Gaussian mechanism.
-    """
+    """What a run may spend."""
 
     rho: float
+    """Infinite for no noise."""
     epsilon: float
     delta: float
+    """The same, for mechanisms that are not as private as any one Gaussian mechanism."""
 
 
 class Guarantee(ABC):
-    """What is seen reveals at most this of one sample; the sum of guarantees is that of all that is seen.
-
-    `rho` is that of a Gaussian mechanism, if it is as private as one. `drawn` says how far the noise that is
-    drawn is from exact.
-    """
+    """What is seen reveals at most this of one sample; the sum of guarantees is that of all that is seen."""
 
     rho: float | None = None
+    """That of a Gaussian mechanism, if it is as private as one."""
     drawn: Deviation = EXACT
+    """How far the noise that is drawn is from exact."""
 
     @abstractmethod
     def exact(self, delta: float) -> float:

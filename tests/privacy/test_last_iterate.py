@@ -9,9 +9,15 @@ from relaxed import given
 
 from mu2mpi.methods.snowball_sgd import LOOSENESS
 from mu2mpi.privacy.guarantee import Budget
-from mu2mpi.privacy.iteration import growing_batches, halving_steps, hidden_rho
 from mu2mpi.privacy.mechanisms.base import Messages
-from mu2mpi.privacy.mechanisms.last_iterate import LastIterate, growth_of, most_steps
+from mu2mpi.privacy.mechanisms.last_iterate import (
+    LastIterate,
+    growing_batches,
+    growth_of,
+    halving_steps,
+    hidden_rho,
+    most_steps,
+)
 
 
 def calibrated(rounds, machines, d, rho, G=3.0):
