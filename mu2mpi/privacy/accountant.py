@@ -1,9 +1,9 @@
 """From the noise of releases to what they reveal: Renyi DP, (epsilon, delta) and Gaussian DP, both ways.
 
-Neighbours differ in one sample of one machine, which is replaced. All releases together are (a, a rho^2 / 2)-
-RDP for every a > 1, and exactly as private as one Gaussian mechanism of sensitivity rho and standard
-deviation 1: functions named `exact` go by that, those named `paper` by the paper's lemma. What they return is
-rounded to the private side. Without noise rho and epsilon are infinite; a delta lies in (0, 1).
+Neighbours differ in one sample of one machine, which is replaced. All releases together are exactly as
+private as one Gaussian mechanism of sensitivity rho and standard deviation 1, which is (a, a rho^2 / 2)-RDP
+for every order a > 1: functions named `exact` go by it, those named `paper` by the paper's lemma. What they
+return is rounded to the private side. Without noise rho and epsilon are infinite; a delta lies in (0, 1).
 """
 
 import math
@@ -26,11 +26,8 @@ floating-point numbers."""
 SMALL_RHO, TAIL = 0.5, 3.0
 """Below this rho, differences of Mills ratios are integrals; from here on a ratio is a continued fraction."""
 
-NODES = (
-    (0.9324695142031521, 0.1713244923791704),
-    (0.6612093864662645, 0.3607615730481386),
-    (0.2386191860831969, 0.4679139345726910),
-)
+NODES = 0.9324695142031521, 0.6612093864662645, 0.2386191860831969
+WEIGHTS = 0.1713244923791704, 0.3607615730481386, 0.4679139345726910
 """Nodes and weights of Gauss and Legendre's rule with six points on [-1, 1]; each node stands for two."""
 
 
@@ -166,8 +163,8 @@ def log_delta(epsilon: float, rho: float) -> LogDelta:
 
 def _integral(middle: float, half: float) -> float:
     """Return the integral of 1 - z m(z) over the interval with this middle and half length, below 1/4."""
-    nodes = ((weight, half * node) for node, weight in NODES)
-    return half * math.fsum(weight * (_mills(middle - x)[1] + _mills(middle + x)[1]) for weight, x in nodes)
+    heights = (_mills(middle - half * node)[1] + _mills(middle + half * node)[1] for node in NODES)
+    return half * math.fsum(weight * height for weight, height in zip(WEIGHTS, heights, strict=True))
 
 
 def _mills(z: float) -> tuple[float, float]:

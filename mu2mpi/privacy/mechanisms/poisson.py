@@ -1,7 +1,7 @@
 """Gaussian noise in sums over random samples, each in each of them with the same probability.
 
-Who is often left out is hidden better. Such releases are no Gaussian mechanisms: what is known is epsilon
-at a delta, from the distribution of the privacy loss.
+Who is often left out is hidden better: Abadi et al., "Deep learning with differential privacy", 2016. Such
+releases are no Gaussian mechanisms: epsilon at a delta follows from the distribution of the privacy loss.
 """
 
 import math
@@ -17,8 +17,9 @@ COARSEST, FINENESS = 1e-3, 0.02
 """Privacy losses are rounded to multiples of the one, or of the other over sqrt(T) if that is less, such that
 nothing looks more private than it is. What T rounds add to epsilon grows with T times the square of that."""
 
-ENOUGH = 1e-4
-"""How much more noise is added at most, as a share, than losses that are so rounded need."""
+ENOUGH, DIGITS = 1e-4, 6
+"""How much more noise is added at most, as a share, than losses that are so rounded need; and to how many
+digits noise is rounded up: fewer than those in which processors and libraries differ."""
 
 LEAST_DELTA, LEAST = 1e-12, 2.0**-4
 """Below this delta, what dp-accounting cuts off and its rounding errors count beside it. With less noise, in
@@ -26,9 +27,6 @@ units of C, losses would be too many to be listed, and hardly anything private."
 
 LARGEST = 2.0**100
 """Of it: with more, squares leave the range of floating-point numbers."""
-
-DIGITS = 6
-"""Of noise that is calibrated, rounded up: fewer than those in which processors and libraries differ."""
 
 
 def poisson_epsilon(C: float, samples: int, drawn: float, rounds: int, sigma: float, delta: float) -> float:
@@ -106,10 +104,7 @@ def _rounded_up(value: float) -> float:
 @register
 @dataclass(frozen=True, kw_only=True)
 class PoissonReleases(Subsampled):
-    """Of each of its n samples, a machine decides by itself: it is drawn with the probability drawn / n.
-
-    Abadi et al., "Deep learning with differential privacy", 2016.
-    """
+    """Of each of its n samples, a machine decides by itself: it is drawn with the probability drawn / n."""
 
     name, account = "poisson", "the distribution of the privacy loss, which dp-accounting computes"
     least_sigma, epsilon_by = staticmethod(poisson_sigma), staticmethod(poisson_epsilon)
