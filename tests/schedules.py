@@ -14,7 +14,7 @@ from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.task import Task
 from mu2mpi.methods.base import Method
 from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.mechanisms.base import Messages
+from mu2mpi.privacy.guarantee import Messages
 from mu2mpi.registry import find
 
 SWITCHED = ("mu2-sgd", "anytime-sgd", "parallel-sgd", "storm")

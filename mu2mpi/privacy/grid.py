@@ -1,12 +1,9 @@
 """The public grid on which all messages lie, so that their sums are exact in any order."""
 
 import math
-from typing import TYPE_CHECKING
 
 from mu2mpi.errors import InputError
-
-if TYPE_CHECKING:
-    from mu2mpi.privacy.mechanisms.base import Messages
+from mu2mpi.privacy.guarantee import Messages
 
 MAX_NORMAL = 39.0
 """No draw of noise is larger, in standard deviations: u is at least 2^-1087 in Box and Muller's transform."""
@@ -24,7 +21,7 @@ CLIPPING_SHARE = 0.005
 
 
 def choose_resolution(
-    messages: "Messages", sigma: float, noisy_bits: int = FEWEST_BITS, smallest: float | None = None
+    messages: Messages, sigma: float, noisy_bits: int = FEWEST_BITS, smallest: float | None = None
 ) -> float:
     """Return the spacing g of the grid: a power of two, no finer than it must be; InputError if none will do.
 
@@ -56,9 +53,8 @@ def choose_resolution(
 def clipping_bound(clip_norm: float, resolution: float, d: int) -> float:
     """Return the norm to which increments are clipped so that they keep to `clip_norm` once rounded.
 
-    Rounding moves each of d coordinates by at most half the resolution. The last factor covers the rounding
-    errors of the norm, a sum of d squares, and of the product by which an increment is clipped. InputError
-    says that the grid is too coarse for increments of this norm.
+    Rounding moves each of d coordinates by at most half the resolution; the last factor covers errors of the
+    norm, a sum of d squares, and of the product that clips. InputError says that the grid is too coarse.
     """
     bound = (clip_norm - resolution * math.sqrt(d) / 2) * (1 - max(2.0**-40, d * 2.0**-52))
     if bound < clip_norm / 2:

@@ -1,4 +1,4 @@
-"""What is asked of privacy, and what is known of it: values that can be compared and composed."""
+"""What is to be hidden, what that may cost, and what is known of it: values to be compared and composed."""
 
 import math
 from abc import ABC, abstractmethod
@@ -8,6 +8,33 @@ from functools import partial
 
 from mu2mpi.privacy.accountant import epsilon_exact, epsilon_paper
 from mu2mpi.privacy.sampler import EXACT, Deviation, with_sampler
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What is to be hidden: the sums that machines send, or that a server makes of them."""
+
+    rounds: int
+    machines: int
+    parameters: int
+    """T, M and d: how often what is sent, by how many, of how many coordinates."""
+    clip_norm: float
+    """Nothing that one sample adds to a message passes this norm, so that another moves it by twice this."""
+    gradient_norm: float
+    """No gradient passes this norm."""
+    touched: int
+    """In how many messages one sample can be."""
+    summed: int
+    """How many terms a machine's message can be the sum of."""
+    samples: int
+    drawn: float
+    """How many samples each machine uses, or draws from; and how many of them in the first round, or any."""
+    draws: int = 1
+    """Over how many machines noise is drawn as one: 1 if each draws its own."""
+    chance: str = ""
+    """What decides which samples are used when: nothing, or "poisson" or "replacement"."""
+    is_hidden: bool = False
+    """Whether nobody sees an iterate before the last, and steps take two of them no farther apart."""
 
 
 @dataclass(frozen=True)

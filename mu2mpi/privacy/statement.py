@@ -61,10 +61,7 @@ class PrivacyStatement:
     @property
     def guarantee(self) -> Guarantee:
         """What everything that is seen reveals at most."""
-        draws = self.mechanism.machines if self.noise == "aggregate" else 1
-        if (guarantee := self.mechanism.guarantee(draws=draws)) is None:
-            raise RuntimeError("a mechanism has to say what all of its messages reveal")
-        return guarantee
+        return self.mechanism.guarantee(draws=self.mechanism.machines if self.noise == "aggregate" else 1)
 
     def __getattr__(self, name: str) -> Any:
         """Return what the mechanism states: to who reads a file, both are one list."""
@@ -122,10 +119,9 @@ class PrivacyStatement:
     def check_sampler(self) -> None:
         """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them."""
         if not is_negligible(self.epsilon_exact, self.guarantee.exact(self.delta), self.delta):
-            T, d = self.mechanism.rounds, self.mechanism.parameters
             raise InputError(
-                f"{T:,} rounds of {d:,} coordinates take more draws of noise than are known to be as good as "
-                "exact ones; give fewer rounds, or a larger rho"
+                f"{self.rounds:,} rounds of {self.parameters:,} coordinates take more draws of noise than "
+                "are known to be as good as exact ones; give fewer rounds, or a larger rho"
             )
 
     def concerns(self) -> list[Concern]:
@@ -160,8 +156,7 @@ def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, Any]:
 def _values(kind: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a dataclass of plain values, in Python's own types rather than numpy's."""
     types = get_type_hints(kind)
-    names = [f.name for f in fields(kind) if f.name != "mechanism"]
-    return {name: _value(name, types[name], attributes) for name in names}
+    return {f.name: _value(f.name, types[f.name], attributes) for f in fields(kind) if f.name != "mechanism"}
 
 
 def _value(name: str, kind: type, attributes: Mapping[str, Any]) -> Any:

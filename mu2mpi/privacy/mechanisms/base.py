@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution
-from mu2mpi.privacy.guarantee import Approximate, Budget, Guarantee
+from mu2mpi.privacy.guarantee import Approximate, Budget, Gaussian, Guarantee, Messages
 from mu2mpi.privacy.sampler import EXACT, RESERVE, Deviation, deviation
 
 SMALLEST, LARGEST = math.ulp(0.0), sys.float_info.max
@@ -24,39 +24,9 @@ class Concern(NamedTuple):
     full: str
 
 
-@dataclass(frozen=True)
-class Messages:
-    """What is to be hidden: the sums that machines send, or that a server makes of them."""
-
-    rounds: int
-    machines: int
-    parameters: int
-    """T, M and d: how often what is sent, by how many, of how many coordinates."""
-    clip_norm: float
-    """Nothing that one sample adds to a message passes this norm, so that another moves it by twice this."""
-    gradient_norm: float
-    """No gradient passes this norm."""
-    touched: int
-    """In how many messages one sample can be."""
-    summed: int
-    """How many terms a machine's message can be the sum of."""
-    samples: int
-    drawn: float
-    """How many samples each machine uses, or draws from; and how many of them in the first round, or any."""
-    draws: int = 1
-    """Over how many machines noise is drawn as one: 1 if each draws its own."""
-    chance: str = ""
-    """What decides which samples are used when: nothing, or "poisson" or "replacement"."""
-    is_hidden: bool = False
-    """Whether nobody sees an iterate before the last, and steps take two of them no farther apart."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC):
-    """Noise that is added to messages, with all numbers that it takes to say what they reveal.
-
-    Numbers are those of `Messages`, or what a subclass needs, beside its noise and its grid.
-    """
+    """Noise that is added to messages, with all numbers that it takes to say what they reveal."""
 
     kind: ClassVar[str] = "mechanisms"
     name: ClassVar[str]
@@ -87,6 +57,7 @@ class Mechanism(ABC):
     parameters: int
     samples: int
     drawn: float
+    """These are as in `Messages`, and so is `clip_norm`."""
 
     @classmethod
     def accounts_for(cls, messages: Messages) -> bool:
@@ -99,11 +70,8 @@ class Mechanism(ABC):
         """Return the mechanism with the least noise that keeps to a budget; InputError says why none does."""
 
     @abstractmethod
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee | None:
-        """Return what the messages of the first rounds reveal, by default of all; None if these are nothing.
-
-        `draws` is over how many machines noise was drawn as one.
-        """
+    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee:
+        """Return what the messages of the first rounds, or of all, reveal; `draws` is as in `Messages`."""
 
     @classmethod
     def of(cls, messages: Messages, sigma: float, smallest: float | None = None, **own: Any) -> Self:
@@ -125,9 +93,7 @@ class Mechanism(ABC):
         if self.spends != "rho":
             return None
         rho: float | None = getattr(self, "rho", None)
-        if rho is None and (whole := self.guarantee()) is not None:
-            return whole.rho
-        return rho
+        return self.guarantee().rho if rho is None else rho
 
     @property
     def is_noisy(self) -> bool:
@@ -140,8 +106,8 @@ class Mechanism(ABC):
 
     def rho_spent(self, rounds: int) -> float:
         """Return the rho of the first rounds, for the history; NaN where no rho describes them."""
-        spent = self.guarantee(rounds)
-        return 0.0 if spent is None else math.nan if spent.rho is None else spent.rho
+        rho = self.guarantee(rounds).rho
+        return math.nan if rho is None else rho
 
     def share(self, first: int, last: int) -> float:
         """Return the share of the whole rho that a sample spends which is in the messages of these rounds."""
@@ -237,11 +203,11 @@ class Subsampled(Mechanism):
         """Return the epsilon of so many rounds with exact noise."""
         return self.epsilon_by(self.clip_norm, self.samples, self.drawn, rounds, self.sigma, delta)
 
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee | None:
+    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee:
         """Return the epsilons of all messages, or of the first."""
         number = self.rounds if rounds is None else rounds
         if number == 0:
-            return None
+            return Gaussian(0.0)
         curve = partial(self.epsilon, number) if self.is_noisy else lambda delta: math.inf
         return Approximate(curve, self.deviation(number, draws))
 

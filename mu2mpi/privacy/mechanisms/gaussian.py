@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from mu2mpi.privacy.accountant import Releases, rho_of
-from mu2mpi.privacy.guarantee import Budget, Gaussian
-from mu2mpi.privacy.mechanisms.base import Mechanism, Messages
+from mu2mpi.privacy.guarantee import Budget, Gaussian, Messages
+from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import register
 
 
@@ -38,11 +38,11 @@ class GaussianReleases(Mechanism):
         sigma = 2 * messages.clip_norm * math.sqrt(messages.touched) / budget.rho
         return cls.of(messages, sigma, rho=budget.rho, touched=messages.touched)
 
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian | None:
+    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian:
         """Return the rho of all messages, or of the first, for the sample of which they tell most."""
         number = min(self.rounds if rounds is None else rounds, self.touched)
         if number == 0:
-            return None
+            return Gaussian(0.0)
         releases = Releases(2 * self.clip_norm, self.sigma, number)
         return Gaussian(rho_of([releases]), self.deviation(number, draws))
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution, clipping_bound
-from mu2mpi.privacy.guarantee import Budget, Gaussian
-from mu2mpi.privacy.mechanisms.base import LARGEST, SMALLEST, Concern, Mechanism, Messages, agree
+from mu2mpi.privacy.guarantee import Budget, Gaussian, Messages
+from mu2mpi.privacy.mechanisms.base import LARGEST, SMALLEST, Concern, Mechanism, agree
 from mu2mpi.registry import register
 
 Array = NDArray[np.float64]
@@ -33,14 +33,11 @@ LANDING = 2**12
 """Spacing of the grid on which the last step is taken, in units of that of its sum. The iterate can be so far
 away, measured in the noise of that step, that a finer grid would not fit into integers."""
 
-LARGEST_BATCH = 2.0**40
-"""Growth beyond all data sets ends here."""
+LARGEST_BATCH, MOST_STEPS = 2.0**40, 2**22
+"""Growth beyond all data sets ends with the one; to list the batches of more steps would take gigabytes."""
 
 ABOVE = 2.0**-18
 """By what share gradients may pass G: features may pass 1 by a little less than that."""
-
-MOST_STEPS = 2**22
-"""Beyond, to list the batches of all steps would take gigabytes."""
 
 BITS = 40
 """Bits between the resolution and the noise: what rounding takes apart grows with M sqrt(d T)."""
@@ -97,18 +94,16 @@ def rounding_slack(scales: Array, samples: Counts, resolution: float, d: int) ->
     coordinate of a gradient and of a draw of noise is rounded by at most half the resolution, and the iterate
     before the last step to the coarser grid on which that step is taken.
     """
-    slack = scales * samples + np.append(0.0, scales[:-1])
+    slack: Array = scales * samples + np.append(0.0, scales[:-1])
     slack[-1] += LANDING * scales[-1]
-    rounded: Array = resolution * math.sqrt(d) * slack
-    return rounded
+    return resolution * math.sqrt(d) * slack
 
 
 def hidden_rho(batches: Counts, machines: int, C: float, noise: float, resolution: float, d: int) -> Array:
     """Return `last_iterate_rho` of a run, with what is set aside for floating-point numbers.
 
-    No gradient passes the norm C, so that another sample moves a sum of them by 2 C at most; `noise` is the
-    standard deviation of each coordinate of the noise of an average gradient, to which all is in inverse
-    proportion. Nothing is rounded if the resolution is 0.
+    No gradient passes the norm C, so that another sample moves a sum by 2 C at most; `noise`, to which all is
+    in inverse proportion, is that of an average gradient. Nothing is rounded if the resolution is 0.
     """
     eta, samples = halving_steps(len(batches)), machines * batches
     scales = eta / samples
@@ -120,8 +115,8 @@ def hidden_rho(batches: Counts, machines: int, C: float, noise: float, resolutio
 def growth_of(machines: int, d: int, rho: float) -> float:
     """Return how large batches have to grow: 2 sqrt(d) / (M rho), of one machine in the last step.
 
-    A sample moves the step by 2 C eta_t / (M B_t), and the noise from there on has the standard deviation
-    (C / sqrt(d)) sqrt(sum of eta_s^2 over s >= t): their ratio may be rho.
+    A sample moves a step by 2 C eta_t / (M B_t), which may be rho times the deviation of the noise from there
+    on, (C / sqrt(d)) sqrt(sum of eta_s^2 over s >= t).
     """
     return 2 * math.sqrt(d) / (machines * rho)
 
@@ -188,7 +183,7 @@ class LastIterate(Mechanism):
         return replace(whole, sigma=sigma, resolution=resolution)
 
     @cached_property
-    def batches(self) -> NDArray[np.int64]:
+    def batches(self) -> Counts:
         """How many samples each machine uses in each step, shape (T - 1,)."""
         return growing_batches(max(1, self.rounds - 1), self.growth)
 
@@ -197,10 +192,10 @@ class LastIterate(Mechanism):
         messages = self.batches, self.machines, self.clip_norm
         return float(hidden_rho(*messages, noise, resolution, self.parameters).max())
 
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian | None:
+    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian:
         """Return the rho of the last iterate; rounds before the last show nothing."""
         if rounds is not None and rounds < self.rounds:
-            return None
+            return Gaussian(0.0)
         drawn = self.deviation(self.rounds, draws, int(self.batches.min()), int(self.batches.max()))
         return Gaussian(self._largest_rho(self.sigma / self.machines, self.resolution), drawn)
 
