@@ -14,10 +14,26 @@ from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.task import Task
 from mu2mpi.methods.base import Method
 from mu2mpi.parallel import Communicator
+from mu2mpi.privacy.guarantee import Messages
 from mu2mpi.registry import find
 
 SWITCHED = ("mu2-sgd", "anytime-sgd", "parallel-sgd", "storm")
 """The methods that consist of one of two estimators and one of two query points."""
+
+
+def make_messages(clip_norm: float, gradient_norm: float, d: int, machines: int, summed: int) -> Messages:
+    """Return what is to be hidden, with the numbers that a grid depends on."""
+    return Messages(
+        rounds=summed,
+        machines=machines,
+        parameters=d,
+        clip_norm=clip_norm,
+        gradient_norm=gradient_norm,
+        touched=1,
+        summed=summed,
+        samples=summed,
+        drawn=1.0,
+    )
 
 
 def make_task(

@@ -141,8 +141,7 @@ def _with_history(result: Result) -> list[str]:
     if not _is_whole(history, mechanism.rounds):
         return [f"the rounds of /history do not end with the {mechanism.rounds:,} of /privacy"]
     for t, stated in zip(history.round.tolist(), history.rho_spent.tolist(), strict=True):
-        spent = mechanism.guarantee(t)
-        rho = 0.0 if spent is None else spent.rho
+        rho = mechanism.guarantee(t).rho
         if not agree(None if math.isnan(stated) else stated, rho):
             text = "none" if rho is None else f"{rho:.10g}"
             return [f"rho_spent by round {t} is {stated:.10g} in /history, and {text} by the noise"]

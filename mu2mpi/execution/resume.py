@@ -8,7 +8,7 @@ from mu2mpi.config.options import method_options
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import filled
-from mu2mpi.privacy.guarantee import Gaussian, Guarantee
+from mu2mpi.privacy.guarantee import Guarantee
 from mu2mpi.results.schema import Checkpoint, checkpoint_path
 
 
@@ -75,7 +75,7 @@ def _spent(checkpoint: Checkpoint) -> str:
         shown = "" if guarantee.rho is None else f"rho = {guarantee.rho:.4g}, "
         return f"{shown}epsilon = {guarantee.epsilon(privacy.delta):.4g} at delta = {privacy.delta:g}"
 
-    spent = privacy.mechanism.guarantee(done) or Gaussian(0.0)
+    spent = privacy.mechanism.guarantee(done)
     return (
         f"When the checkpoint was written, {done} of {checkpoint.experiment.rounds} rounds had been sent "
         f"({cost(spent)}), and more may have been since; all of them spend {cost(privacy.guarantee)}"

@@ -13,7 +13,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.privacy.grid import MAX_NORMAL
-from mu2mpi.privacy.iteration import ARITHMETIC, LANDING, halving_steps, last_iterate_rho
+from mu2mpi.privacy.mechanisms.last_iterate import ARITHMETIC, LANDING, halving_steps, last_iterate_rho
 from mu2mpi.problem.ball import BLOCK
 
 ROUNDING = 1.01 * 2.0**-53

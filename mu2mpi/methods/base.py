@@ -16,7 +16,8 @@ from mu2mpi.federation.task import Sizes, Task
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Iterates
     from mu2mpi.federation.schedule import Schedule
-    from mu2mpi.privacy.mechanisms.base import Mechanism, Messages
+    from mu2mpi.privacy.guarantee import Messages
+    from mu2mpi.privacy.mechanisms.base import Mechanism
 
 
 class Options(BaseModel):
@@ -158,7 +159,7 @@ class Method(ABC):
 
     def messages(self, task: Task, sizes: Sizes) -> "Messages":
         """Return what is to be hidden."""
-        from mu2mpi.privacy.mechanisms.base import Messages
+        from mu2mpi.privacy.guarantee import Messages
 
         sampling = sizes.sampling
         return Messages(

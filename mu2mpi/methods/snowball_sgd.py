@@ -68,8 +68,7 @@ class SnowballSgd(Method):
         """
         from mu2mpi.data.partition import check_rounds
         from mu2mpi.federation.sampling import Batches
-        from mu2mpi.privacy.iteration import growing_batches
-        from mu2mpi.privacy.mechanisms.last_iterate import check_steps, growth_of, most_steps
+        from mu2mpi.privacy.mechanisms.last_iterate import check_steps, growing_batches, growth_of, most_steps
 
         growth = growth_of(task.machines, task.d, task.budget.rho)
         if rounds is None:
@@ -122,7 +121,7 @@ class SnowballSgd(Method):
 
     def rate(self, eta: float, rounds: int, t: int) -> float:
         """Return a rate that is halved again and again: the last iterate has to be good by itself."""
-        from mu2mpi.privacy.iteration import halving_steps
+        from mu2mpi.privacy.mechanisms.last_iterate import halving_steps
 
         return eta * float(halving_steps(rounds - 1)[t - 1])
 

@@ -1,23 +1,34 @@
 """From the noise of releases to what they reveal: Renyi DP, (epsilon, delta) and Gaussian DP, both ways.
 
-Everything here is about neighbours that differ in one sample of one machine, which is replaced. One number
-stands for all releases together: they are (a, a rho^2 / 2)-RDP for every order a > 1, and exactly as
-private as one Gaussian mechanism of sensitivity rho and standard deviation 1. Functions named `paper` go by
-the paper's lemma, those named `exact` by that mechanism. What they return is rounded to the private side.
-No rho or epsilon is below 0, and without noise they are infinite; a delta lies in (0, 1).
+Neighbours differ in one sample of one machine, which is replaced. All releases together are exactly as
+private as one Gaussian mechanism of sensitivity rho and standard deviation 1, which is (a, a rho^2 / 2)-RDP
+for every order a > 1: functions named `exact` go by it, those named `paper` by the paper's lemma. What they
+return is rounded to the private side. Without noise rho and epsilon are infinite; a delta lies in (0, 1).
 """
 
 import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mu2mpi.privacy.tradeoff import FAR, UNIT, log_delta
+UNIT = 2.0**-52
+"""Twice the relative error of one operation on floating-point numbers."""
 
 UP, DOWN = 1 + 8 * UNIT, 1 - 8 * UNIT
 """Cover the rounding errors of a formula of a few operations."""
 
 LARGEST_RHO = 1e8
 """Beyond it, rounding errors hide how far the lemma is from the truth: less than a part in 10^7."""
+
+FAR, LARGEST_EXPONENT = 100.0, 700.0
+"""Beyond so many standard deviations a delta is below e^-5000; this, and little higher powers of e, are no
+floating-point numbers."""
+
+SMALL_RHO, TAIL = 0.5, 3.0
+"""Below this rho, differences of Mills ratios are integrals; from here on a ratio is a continued fraction."""
+
+NODES = 0.9324695142031521, 0.6612093864662645, 0.2386191860831969
+WEIGHTS = 0.1713244923791704, 0.3607615730481386, 0.4679139345726910
+"""Nodes and weights of Gauss and Legendre's rule with six points on [-1, 1]; each node stands for two."""
 
 
 class Releases(NamedTuple):
@@ -29,29 +40,16 @@ class Releases(NamedTuple):
 
 
 def rho_of(sequence: Iterable[Releases]) -> float:
-    """Return the rho of a sequence of releases, each of which may depend on those before it.
+    """Return the root of the sum of (sensitivity / sigma)^2, for releases that may depend on those before.
 
-    It is the square root of the sum of (sensitivity / sigma)^2; infinite if one has no noise. In
-    Theorems 5.1 and 6.1 of the paper the sensitivity is 2 S; they hold for any sequence of sigma_t.
+    In Theorems 5.1 and 6.1 of the paper the sensitivity is 2 S; they hold for any sequence of sigma_t.
     """
-    return math.hypot(
-        *(math.sqrt(number) * moved / sigma if sigma > 0 else math.inf for moved, sigma, number in sequence)
-    )
-
-
-def rho_spent(rho: float, rounds_done: int, touched: int) -> float:
-    """Return what part of a run's rho its first rounds spent, with a sigma that is the same in all.
-
-    rho^2 goes with the number of messages in which the sample is of which they tell most: `touched` at most.
-    """
-    return rho * math.sqrt(min(rounds_done, touched) / touched) if rounds_done else 0.0
+    rhos = (math.sqrt(number) * moved / sigma if sigma > 0 else math.inf for moved, sigma, number in sequence)
+    return math.hypot(*rhos)
 
 
 def epsilon_paper(rho: float, delta: float) -> float:
-    """Return the epsilon that the paper's lemma gives: rho^2 / 2 + rho sqrt(2 log(1 / delta)).
-
-    Lemma 2.5 of the paper, after Mironov, "Renyi differential privacy", 2017.
-    """
+    """Return Lemma 2.5's rho^2/2 + rho sqrt(2 log(1/delta)): Mironov, "Renyi differential privacy", 2017."""
     return (rho * rho / 2 + rho * math.sqrt(-2 * math.log(delta))) * UP
 
 
@@ -84,12 +82,9 @@ def gaussian_delta(epsilon: float, rho: float) -> float:
 def epsilon_exact(rho: float, delta: float) -> float:
     """Return the smallest epsilon at which the releases of a run are (epsilon, delta)-DP, rounded up.
 
-    log delta is a concave function of epsilon (delta is the convolution of two log-concave functions), so
-    that Newton's method, from what the lemma gives, comes down to the solution without ever passing it.
-
-    References
-    ----------
-    Dong, Roth and Su, "Gaussian differential privacy", 2022: Corollary 1 and Theorem 4.
+    As of Dong, Roth and Su, "Gaussian differential privacy", 2022: Corollary 1 and Theorem 4. log delta is a
+    concave function of epsilon (delta is the convolution of two log-concave functions), so that Newton's
+    method, from what the lemma gives, comes down to the solution without ever passing it.
     """
     lemma = epsilon_paper(rho, delta)
     if rho == 0 or rho > LARGEST_RHO or math.isinf(lemma):
@@ -107,13 +102,11 @@ def epsilon_exact(rho: float, delta: float) -> float:
 
 
 def rho_exact(epsilon: float, delta: float) -> float:
-    """Return the largest rho whose releases are (epsilon, delta)-DP, rounded down.
+    """Return the largest rho whose releases are (epsilon, delta)-DP, also by `epsilon_exact`, rounded down.
 
     log delta is a concave function of rho, too (delta is the integral of phi(epsilon/s - s/2) over s from 0
     to rho), and Newton's method climbs to the solution. It starts from what the lemma gives, or from
     delta sqrt(2 pi), which is private even with epsilon = 0.
-
-    ``epsilon_exact(rho, delta)`` is no larger than `epsilon`.
     """
     lemma = rho_paper(epsilon, delta)
     if lemma > LARGEST_RHO:
@@ -133,3 +126,54 @@ def rho_exact(epsilon: float, delta: float) -> float:
 def _exp_up(log: float) -> float:
     """Return e^log, rounded up, and never 0."""
     return max(min(math.exp(min(log, 0.0)) * UP, 1.0), math.ulp(0.0))
+
+
+class LogDelta(NamedTuple):
+    """The logarithm of the exact delta, rounded up, and its derivatives by epsilon and by rho."""
+
+    bound: float
+    by_epsilon: float
+    by_rho: float
+
+
+def log_delta(epsilon: float, rho: float) -> LogDelta:
+    """Return log delta for delta = Phi(rho/2 - epsilon/rho) - e^epsilon Phi(-rho/2 - epsilon/rho).
+
+    Let a and b be epsilon/rho -+ rho/2, and m(z) = Phi(-z) / phi(z) Mills' ratio. As b^2 - a^2 = 2 epsilon,
+    both terms have the factor phi(a): delta = phi(a) (m(a) - m(b)). Where m(a) and m(b) are close, their
+    difference is the integral of -m' = 1 - z m(z) from a to b.
+    """
+    a, b = epsilon / rho - rho / 2, epsilon / rho + rho / 2
+    if a > FAR:
+        # delta < phi(a) m(0) = exp(-a^2 / 2) / 2.
+        return LogDelta(-a * a / 2, -a / rho, a * b / rho)
+    log_density = -a * a / 2 - math.log(2 * math.pi) / 2
+    if rho < SMALL_RHO:
+        # Half of the smallest number there is, is none.
+        log = log_density + math.log(max(_integral(epsilon / rho, rho / 2), math.ulp(0.0)))
+    elif a > 0:
+        log = log_density + math.log(_mills(a)[0] - _mills(b)[0])
+    else:
+        log = math.log1p(-math.erfc(-a / math.sqrt(2)) / 2 - math.exp(log_density) * _mills(b)[0])
+    density = math.exp(min(log_density - log, LARGEST_EXPONENT))
+    # An error of a, which is some units of b, counts a-fold.
+    error = UNIT * (64 + 4 * abs(a) * b)
+    return LogDelta(log + error, -density * _mills(b)[0], density)
+
+
+def _integral(middle: float, half: float) -> float:
+    """Return the integral of 1 - z m(z) over the interval with this middle and half length, below 1/4."""
+    heights = (_mills(middle - half * node)[1] + _mills(middle + half * node)[1] for node in NODES)
+    return half * math.fsum(weight * height for weight, height in zip(WEIGHTS, heights, strict=True))
+
+
+def _mills(z: float) -> tuple[float, float]:
+    """Return m(z) = Phi(-z) / phi(z) and 1 - z m(z), for z > -1."""
+    if z < TAIL:
+        m = math.sqrt(math.pi / 2) * math.exp(z * z / 2) * math.erfc(z / math.sqrt(2))
+        return m, 1 - z * m
+    # m(z) = 1 / (z + 1 / (z + 2 / (z + 3 / ...))), and 1 - z m(z) without a difference of equals.
+    rest = 0.0
+    for k in range(12 + int(500 / (z * z)), 0, -1):
+        rest = k / (z + rest)
+    return 1 / (z + rest), rest / (z + rest)

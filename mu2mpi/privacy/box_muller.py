@@ -1,9 +1,9 @@
 """Box and Muller's transform, from random words to pairs of normals: dense, and with errors that are known.
 
-A pair has the squared radius -2 log u and a random angle. u keeps its *relative* precision however small it
-is, and 1 - u its own: on a lattice of absolute spacing the rare large radii would lie on circles that
-messages resolve. docs/privacy.md bounds how far pairs are from exact ones. The transform is that of Box and
-Muller, "A note on the generation of random normal deviates", 1958.
+A pair has the squared radius -2 log u and a random angle: Box and Muller, "A note on the generation of random
+normal deviates", 1958. u keeps its *relative* precision however small it is, and 1 - u its own: on a lattice
+of absolute spacing the rare large radii would lie on circles that messages resolve. docs/privacy.md bounds
+how far pairs are from exact ones.
 """
 
 import numpy as np
@@ -18,14 +18,9 @@ FEWEST_BITS = 44
 """Words below 2^44 are continued by further words, so that any u has at least so many significant bits."""
 
 
-def _bits(value: float) -> int:
-    return int(np.float64(value).view(np.int64))
-
-
-ONE, TWO_52, SIGN = _bits(1.0), _bits(2.0**52), -(2**63)
-MANTISSA = 2**52 - 1
-# Moves the exponent's step from 1 to sqrt(1/2), so that mantissas lie in [sqrt(1/2), sqrt 2).
-HALF_ROOT = _bits(float(np.sqrt(0.5)))
+# Bits; the last moves the exponent's step from 1 to sqrt(1/2), so that mantissas lie in [sqrt(1/2), sqrt 2).
+ONE, TWO_52, HALF_ROOT = np.array([1.0, 2.0**52, np.sqrt(0.5)]).view(np.int64).tolist()
+SIGN, MANTISSA = -(2**63), 2**52 - 1
 MINUS_2_LOG_2 = -2 * float(np.log(2.0))
 
 
@@ -70,30 +65,19 @@ def squared_radius(e, v):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _sin_quarter(f):  # type: ignore[no-untyped-def]
-    """sin(f pi / 2) for |f| <= 1/2, by the Chebyshev interpolant of degree 6 in f^2 (error 2^-54)."""
-    z = f * f
-    p = 5.6339337815378539538e-8
-    p = p * z - 3.598643352982309702e-6
-    p = p * z + 0.00016044115074219091052
-    p = p * z - 0.0046817541323409759917
-    p = p * z + 0.079692626246043003134
-    p = p * z - 0.64596409750624431573
-    p = p * z + 1.5707963267948966143
-    return p * f
+def _cos_and_sin(f):  # type: ignore[no-untyped-def]
+    """Return the cosine and the sine of f pi / 2 for |f| <= 1/2, with errors of at most 2^-52.6 and 2^-54.
 
-
-@inline
-def _cos_quarter(f):  # type: ignore[no-untyped-def]
-    """cos(f pi / 2) for |f| <= 1/2, by the Chebyshev interpolant of degree 6 in f^2 (error 2^-52.6)."""
+    They are the Chebyshev interpolants of degree 6 in f^2.
+    """
     z = f * f
-    p = 4.6552961874867621506e-7
-    p = p * z - 0.000025200135264284791372
-    p = p * z + 0.00091925995004166091679
-    p = p * z - 0.020863480734946568947
-    p = p * z + 0.2536695078998647314
-    p = p * z - 1.2337005501361513411
-    return p * z + 1.0
+    c, s = 4.6552961874867621506e-7, 5.6339337815378539538e-8
+    c, s = c * z - 0.000025200135264284791372, s * z - 3.598643352982309702e-6
+    c, s = c * z + 0.00091925995004166091679, s * z + 0.00016044115074219091052
+    c, s = c * z - 0.020863480734946568947, s * z - 0.0046817541323409759917
+    c, s = c * z + 0.2536695078998647314, s * z + 0.079692626246043003134
+    c, s = c * z - 1.2337005501361513411, s * z - 0.64596409750624431573
+    return c * z + 1.0, (s * z + 1.5707963267948966143) * f
 
 
 @inline
@@ -106,6 +90,7 @@ def normal_pair(square, word):  # type: ignore[no-untyped-def]
     f = np.float64(int64(word)) * 2.0**-64
     sign = int64(word << uint64(62)) & int64(SIGN)
     radius = bits_to_float(float_to_bits(np.sqrt(square)) ^ sign)
-    cosine, sine = radius * _cos_quarter(f), radius * _sin_quarter(f)
+    cosine, sine = _cos_and_sin(f)
+    cosine, sine = radius * cosine, radius * sine
     swap = (word & uint64(1)) != uint64(0)
     return (sine if swap else cosine), (cosine if swap else sine)

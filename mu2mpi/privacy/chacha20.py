@@ -1,9 +1,8 @@
 """The ChaCha20 block function of RFC 8439, many blocks side by side.
 
-The loop over blocks keeps the whole state in sixteen scalars and writes out the ten double rounds, so
-that LLVM turns each scalar into a vector with one block a lane. Each step of a quarter round waits for
-the one before it; the steps of four quarter rounds therefore alternate. Sums and shifts are cast back to
-uint32 at once: numba would widen them to 64 bits otherwise.
+A loop over blocks with the state in sixteen scalars and all double rounds written out lets LLVM turn each
+scalar into a vector with one block a lane. Steps of a quarter round wait for each other, so those of four
+alternate. Sums and shifts are cast back to uint32 at once: numba would widen them to 64 bits otherwise.
 """
 
 from numba import uint32

@@ -3,6 +3,7 @@
 import math
 
 from mu2mpi.errors import InputError
+from mu2mpi.privacy.guarantee import Messages
 
 MAX_NORMAL = 39.0
 """No draw of noise is larger, in standard deviations: u is at least 2^-1087 in Box and Muller's transform."""
@@ -20,47 +21,25 @@ CLIPPING_SHARE = 0.005
 
 
 def choose_resolution(
-    clip_norm: float,
-    gradient_norm: float,
-    sigma: float,
-    d: int,
-    machines: int,
-    terms: int,
-    draws: int = 1,
-    noisy_bits: int = FEWEST_BITS,
-    smallest: float | None = None,
+    messages: Messages, sigma: float, noisy_bits: int = FEWEST_BITS, smallest: float | None = None
 ) -> float:
-    """Return the spacing g of the grid: a power of two, no finer than it must be.
+    """Return the spacing g of the grid: a power of two, no finer than it must be; InputError if none will do.
 
     Rounding costs half a per cent of the clipping norm, or down to half of that. It is finer where that would
-    be coarse beside the noise, or beside increments without noise; and coarser where a number, or the sum of
-    all machines' messages, could otherwise leave its integers.
-
-    Parameters
-    ----------
-    clip_norm, gradient_norm : float
-        Largest norm of an increment, S or the user's C, and of a gradient, G.
-    sigma, smallest : float
-        Standard deviation of each draw of noise, or 0, and of the smallest of any round if they differ.
-    d, machines, terms : int
-        Coordinates, machines, and how many increments a message of a machine can be the sum of.
-    draws, noisy_bits : int, optional
-        Machines whose noise is drawn as one; bits between the resolution and the noise, at least.
-
-    Raises
-    ------
-    InputError
-        If no useful grid exists.
+    be coarse beside increments without noise, or beside noise, of which so many bits at least are above it;
+    and coarser where a number, or the sum of all machines' messages, could otherwise leave its integers.
+    `sigma` is the standard deviation of each draw, or 0; `smallest` is that of any round, if they differ.
     """
-    scale = (smallest or sigma) if sigma > 0 else min(clip_norm, gradient_norm)
+    C, machines, terms = messages.clip_norm, messages.machines, messages.summed
+    scale = (smallest or sigma) if sigma > 0 else min(C, messages.gradient_norm)
     bits = noisy_bits if sigma > 0 else NOISELESS_BITS
-    wanted = min(scale * 2.0**-bits, 2 * CLIPPING_SHARE * clip_norm / math.sqrt(d))
+    wanted = min(scale * 2.0**-bits, 2 * CLIPPING_SHARE * C / math.sqrt(messages.parameters))
     # A message holds these increments and one draw of noise; each is rounded by at most half a unit.
-    largest = machines * (terms * clip_norm + MAX_NORMAL * sigma)
+    largest = machines * (terms * C + MAX_NORMAL * sigma)
     room = LARGEST_SUM - machines * (terms + 1.0)
     needed = math.ceil(math.log2(largest / room)) if room > 0 else math.inf
-    drawn = MAX_NORMAL * math.sqrt(draws) * sigma
-    holds = math.ceil(math.log2(max(clip_norm, drawn))) - LARGEST_UNITS_BITS
+    drawn = MAX_NORMAL * math.sqrt(messages.draws) * sigma
+    holds = math.ceil(math.log2(max(C, drawn))) - LARGEST_UNITS_BITS
     exponent = max(math.floor(math.log2(wanted)), needed, holds)
     if exponent > math.floor(math.log2(scale)) - FEWEST_BITS:
         raise InputError(
@@ -74,9 +53,8 @@ def choose_resolution(
 def clipping_bound(clip_norm: float, resolution: float, d: int) -> float:
     """Return the norm to which increments are clipped so that they keep to `clip_norm` once rounded.
 
-    Rounding moves each of d coordinates by at most half the resolution. The last factor covers the rounding
-    errors of the norm, a sum of d squares, and of the product by which an increment is clipped. InputError
-    says that the grid is too coarse for increments of this norm.
+    Rounding moves each of d coordinates by at most half the resolution; the last factor covers errors of the
+    norm, a sum of d squares, and of the product that clips. InputError says that the grid is too coarse.
     """
     bound = (clip_norm - resolution * math.sqrt(d) / 2) * (1 - max(2.0**-40, d * 2.0**-52))
     if bound < clip_norm / 2:

@@ -1,4 +1,4 @@
-"""What is asked of privacy, and what is known of it: values that can be compared and composed."""
+"""What is to be hidden, what that may cost, and what is known of it: values to be compared and composed."""
 
 import math
 from abc import ABC, abstractmethod
@@ -11,26 +11,50 @@ from mu2mpi.privacy.sampler import EXACT, Deviation, with_sampler
 
 
 @dataclass(frozen=True)
-class Budget:
-    """What a run may spend: `rho`, infinite for no noise, or the same as an epsilon at a delta.
+class Messages:
+    """What is to be hidden: the sums that machines send, or that a server makes of them."""
 
-    The latter are for mechanisms that are not as private as any one Gaussian mechanism.
-    """
+    rounds: int
+    machines: int
+    parameters: int
+    """T, M and d: how often what is sent, by how many, of how many coordinates."""
+    clip_norm: float
+    """Nothing that one sample adds to a message passes this norm, so that another moves it by twice this."""
+    gradient_norm: float
+    """No gradient passes this norm."""
+    touched: int
+    """In how many messages one sample can be."""
+    summed: int
+    """How many terms a machine's message can be the sum of."""
+    samples: int
+    drawn: float
+    """How many samples each machine uses, or draws from; and how many of them in the first round, or any."""
+    draws: int = 1
+    """Over how many machines noise is drawn as one: 1 if each draws its own."""
+    chance: str = ""
+    """What decides which samples are used when: nothing, or "poisson" or "replacement"."""
+    is_hidden: bool = False
+    """Whether nobody sees an iterate before the last, and steps take two of them no farther apart."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may spend."""
 
     rho: float
+    """Infinite for no noise."""
     epsilon: float
     delta: float
+    """The same, for mechanisms that are not as private as any one Gaussian mechanism."""
 
 
 class Guarantee(ABC):
-    """What is seen reveals at most this of one sample; the sum of guarantees is that of all that is seen.
-
-    `rho` is that of a Gaussian mechanism, if it is as private as one. `drawn` says how far the noise that is
-    drawn is from exact.
-    """
+    """What is seen reveals at most this of one sample; the sum of guarantees is that of all that is seen."""
 
     rho: float | None = None
+    """That of a Gaussian mechanism, if it is as private as one."""
     drawn: Deviation = EXACT
+    """How far the noise that is drawn is from exact."""
 
     @abstractmethod
     def exact(self, delta: float) -> float:

@@ -3,9 +3,8 @@
 ChaCha20 is keyed by the noise key; its nonce holds who draws and in which round, its counter the coordinate.
 Two 64-bit words make two normals: in each chunk of 256, words i and 128 + i make normals i and 128 + i.
 Whoever lacks the key cannot tell the words from random ones, and whoever holds it can recompute any draw, so
-that a restarted run sends the same messages again, and no second noisy copy of the same secret.
-
-How far draws, rounded to integers, are from exact ones is for `mu2mpi.privacy.sampler` to say.
+that a restarted run sends the same messages again, and no second noisy copy of the same secret. How far
+draws, rounded to integers, are from exact ones is for `mu2mpi.privacy.sampler` to say.
 """
 
 import hashlib
@@ -142,17 +141,14 @@ def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignor
         The sum, which is overwritten, and what is to be hidden, in units of the grid. They come from
         `padded_zeros` and do not overlap; what is behind the first d numbers means nothing.
     key : ndarray of uint32, shape (8,)
-        The noise key.
     who, t : int
         `MACHINE`, `SERVER` or `AGGREGATE`; and the round.
     first, count : int
-        The draws of machines ``first .. first + count - 1``, at least one, are added, each rounded on
-        its own.
+        The draws of machines ``first .. first + count - 1`` are added, at least one, each rounded by itself.
     scale : float
         Standard deviation of a coordinate of one draw, in units of the grid. Beyond `FINEST`, where the
-        errors of 64-bit numbers would count beside a unit, a uniform integer is added to each number. An
-        error then has to cross the edge of so wide an interval to matter, and to the exact mechanism the
-        integer is post-processing.
+        errors of 64-bit numbers would count beside a unit, each number gets a uniform integer: errors then
+        have to cross the edge of a wide interval to matter. To the exact mechanism it is post-processing.
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)

@@ -34,13 +34,12 @@ something that rare counts, no epsilon is stated."""
 
 
 class Deviation(NamedTuple):
-    """How far all draws that tell of one sample are from exact ones.
-
-    `square` is the sum over pairs of the mean square of tau, and `largest` the largest tau of any cell.
-    """
+    """How far all draws that tell of one sample are from exact ones."""
 
     square: float
+    """The sum over pairs of the mean square of tau."""
     largest: float
+    """The largest tau of any cell."""
 
     def __add__(self, other: "Deviation") -> "Deviation":  # type: ignore[override]
         return Deviation(self.square + other.square, max(self.largest, other.largest))
@@ -58,7 +57,7 @@ EXACT = Deviation(0.0, 0.0)
 def deviation(d: int, messages: int, smallest: float, largest: float) -> Deviation:
     """Return how far the noise is from exact of so many messages of d coordinates that tell of one sample.
 
-    Standard deviations of their noise, in units of the grid, lie between the smallest and the largest.
+    The smallest and the largest standard deviation of their noise are in units of the grid.
     """
     if smallest < COARSEST:
         return Deviation(math.inf, math.inf)
@@ -69,15 +68,11 @@ def deviation(d: int, messages: int, smallest: float, largest: float) -> Deviati
 
 
 def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Deviation) -> float:
-    """Return the epsilon at delta of releases whose noise is drawn as it is.
+    """Return the epsilon at delta of releases as they are drawn; `epsilon_at` is that with exact noise.
 
-    `epsilon_at` takes a delta, and returns the epsilon of the releases with exact noise. What is returned is
-    infinite if this, or the deviation, is too large to say anything.
-
-    Notes
-    -----
     With a probability of at least 1 - delta' each of Q <= e^xi P and P <= e^xi Q holds for what is seen. From
     (epsilon, delta'') for P follows (epsilon + 2 xi, e^xi delta'' + (1 + e^(epsilon + xi)) delta') for Q.
+    What is returned is infinite if epsilon, or the deviation, is too large to say anything.
     """
     exact = epsilon_at(delta)
     if draws == EXACT:

@@ -12,9 +12,8 @@ from mu2mpi.privacy.mechanisms.base import Concern, Mechanism, agree
 from mu2mpi.privacy.sampler import is_negligible
 from mu2mpi.registry import find
 
-ADJACENCY = "replace-one"
-UNIT = "one sample of one machine"
-"""What is replaced."""
+ADJACENCY, UNIT = "replace-one", "one sample of one machine"
+"""How neighbours differ, and what is replaced."""
 
 KNOWN = {"server": ["untrusted", "trusted"], "noise": ["protocol", "aggregate"]}
 KNOWN |= {"adjacency": [ADJACENCY], "unit": [UNIT]}
@@ -23,42 +22,32 @@ KNOWN |= {"adjacency": [ADJACENCY], "unit": [UNIT]}
 LARGE_EPSILON = 10.0
 """Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample."""
 
-
-WORDS = {str: "text", float: "number", int: "integer", bool: "0 or 1"}
-"""What attributes of each type are called."""
+KINDS = {str: (str, "text"), float: (Real, "number"), int: (Integral, "integer"), bool: (Integral, "0 or 1")}
+"""As what a file keeps attributes of each type, and what they are called."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyStatement:
-    """The guarantee of one run: neighbours differ in one sample of one machine, which is replaced.
-
-    Attributes
-    ----------
-    server : str
-        ``"untrusted"``: the guarantee holds for everything that leaves a machine, {q~_{t,i}};
-        ``"trusted"``: for everything that leaves the server, {x_t}. But see what the mechanism protects.
-    delta, epsilon, epsilon_exact, epsilon_sampler : float
-        (epsilon, delta)-DP by the paper's lemma, the smallest epsilon that holds at this delta (where no rho
-        describes the releases, both are the one that the mechanism's account gives), and what of this is due
-        to noise that is drawn, in place of exact rounded normals.
-    S : float
-        The bound on the norm of what a sample adds, such as G + 2LD.
-    noise : str
-        ``"protocol"``; or ``"aggregate"`` if the noise of all machines was drawn as one: then this is the
-        guarantee of the protocol that was simulated, and not of the messages that were sent.
-    noise_recomputable : bool
-        Whether the noise follows from a seed that is written down, which hides nothing from who knows it.
-    """
+    """The guarantee of one run: neighbours differ in one sample of one machine, which is replaced."""
 
     mechanism: Mechanism
     server: str
+    """If untrusted, the guarantee holds for everything that leaves a machine, {q~_{t,i}}; if trusted, for
+    everything that leaves the server, {x_t}. But see what the mechanism protects."""
     delta: float
     epsilon: float
+    """(epsilon, delta)-DP by the paper's lemma."""
     epsilon_exact: float
+    """The smallest that holds at this delta; where no rho describes the releases, both are this one."""
     epsilon_sampler: float
+    """What of this is due to noise that is drawn, in place of exact rounded normals."""
     S: float
+    """The bound on the norm of what a sample adds, such as G + 2LD."""
     noise: str = "protocol"
+    """Or aggregate, if the noise of all machines was drawn as one: then this is the guarantee of the protocol
+    that was simulated, and not of the messages that were sent."""
     noise_recomputable: bool = False
+    """Whether the noise follows from a seed that is written down, which hides nothing from who knows it."""
     adjacency: str = ADJACENCY
     unit: str = UNIT
 
@@ -72,10 +61,7 @@ class PrivacyStatement:
     @property
     def guarantee(self) -> Guarantee:
         """What everything that is seen reveals at most."""
-        draws = self.mechanism.machines if self.noise == "aggregate" else 1
-        if (guarantee := self.mechanism.guarantee(draws=draws)) is None:
-            raise RuntimeError("a mechanism has to say what all of its messages reveal")
-        return guarantee
+        return self.mechanism.guarantee(draws=self.mechanism.machines if self.noise == "aggregate" else 1)
 
     def __getattr__(self, name: str) -> Any:
         """Return what the mechanism states: to who reads a file, both are one list."""
@@ -96,13 +82,7 @@ class PrivacyStatement:
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Self:
-        """Return the statement that a file holds.
-
-        Raises
-        ------
-        InputError
-            If something is not there, or not of its type, or its mechanism is not known.
-        """
+        """Return the statement that a file holds; InputError if anything is absent, or not known."""
         kind: type[Mechanism] = find("mechanisms", _value("mechanism", str, attributes))
         if (protects := _value("protects", str, attributes)) != kind.protects:
             raise InputError(f"the mechanism {kind.name!r} does not protect {protects!r}")
@@ -139,10 +119,9 @@ class PrivacyStatement:
     def check_sampler(self) -> None:
         """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them."""
         if not is_negligible(self.epsilon_exact, self.guarantee.exact(self.delta), self.delta):
-            T, d = self.mechanism.rounds, self.mechanism.parameters
             raise InputError(
-                f"{T:,} rounds of {d:,} coordinates take more draws of noise than are known to be as good as "
-                "exact ones; give fewer rounds, or a larger rho"
+                f"{self.rounds:,} rounds of {self.parameters:,} coordinates take more draws of noise than "
+                "are known to be as good as exact ones; give fewer rounds, or a larger rho"
             )
 
     def concerns(self) -> list[Concern]:
@@ -150,22 +129,19 @@ class PrivacyStatement:
         mechanism = self.mechanism
         if not mechanism.is_noisy:
             return [Concern("no noise", "No noise was added: there is no privacy guarantee at all.")]
-        of_seed = Concern(
+        seed = Concern(
             "its seed is written down",
             "The noise follows from the seed, which is written down: against anyone who knows it there is no "
             "guarantee. Leave the seed out for data that are private.",
         )
-        of_noise = Concern(
+        noise = Concern(
             "noise = aggregate",
             "The noise of all machines is drawn as one (noise = aggregate): this is the guarantee of the "
             "protocol that is simulated, and not of the messages that are sent.",
         )
-        return [
-            *([of_seed] if self.noise_recomputable else []),
-            *mechanism.concerns(),
-            *([of_noise] if self.noise == "aggregate" else []),
-            *size_concerns(self.epsilon_exact, self.delta, mechanism.machines * mechanism.samples),
-        ]
+        found = [*([seed] if self.noise_recomputable else []), *mechanism.concerns()]
+        found += [noise] if self.noise == "aggregate" else []
+        return found + size_concerns(self.epsilon_exact, self.delta, mechanism.machines * mechanism.samples)
 
 
 def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, Any]:
@@ -180,19 +156,16 @@ def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, Any]:
 def _values(kind: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a dataclass of plain values, in Python's own types rather than numpy's."""
     types = get_type_hints(kind)
-    names = [f.name for f in fields(kind) if f.name != "mechanism"]
-    return {name: _value(name, types[name], attributes) for name in names}
+    return {f.name: _value(f.name, types[f.name], attributes) for f in fields(kind) if f.name != "mechanism"}
 
 
 def _value(name: str, kind: type, attributes: Mapping[str, Any]) -> Any:
     """Return one of some attributes, or raise InputError if it is not there or not of its type."""
     if name not in attributes:
         raise InputError(f"its privacy statement lacks {name!r}")
-    value = attributes[name]
-    # Files keep a boolean as an integer.
-    wanted: Any = {str: str, float: Real}.get(kind, Integral)
+    value, (wanted, words) = attributes[name], KINDS[kind]
     if not isinstance(value, wanted) or (kind is bool and value not in (0, 1)):
-        raise InputError(f"{name} = {value!r} in its privacy statement is no {WORDS[kind]}")
+        raise InputError(f"{name} = {value!r} in its privacy statement is no {words}")
     return kind(value)
 
 

@@ -24,8 +24,7 @@ from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import TrustedServer, UntrustedServer
 from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.iteration import growing_batches, halving_steps, hidden_rho
-from mu2mpi.privacy.mechanisms.last_iterate import growth_of
+from mu2mpi.privacy.mechanisms.last_iterate import growing_batches, growth_of, halving_steps, hidden_rho
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
 
 SERVERS = ("untrusted", "trusted")

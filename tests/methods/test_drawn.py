@@ -172,8 +172,8 @@ def test_dp_sgd_is_that_of_its_source(epsilon, machines, classes, dimension, D, 
     if math.isfinite(epsilon):
         # No more noise than needed: a thousandth less would be too little.
         left, delta = epsilon * 511 / 512, 1e-5 * 511 / 512
-        assert poisson_epsilon(run.C, 1 / 4, 12, run.sigma, delta) <= left
-        assert poisson_epsilon(run.C, 1 / 4, 12, run.sigma * 0.999, delta) > left
+        assert poisson_epsilon(run.C, 4, 1.0, 12, run.sigma, delta) <= left
+        assert poisson_epsilon(run.C, 4, 1.0, 12, run.sigma * 0.999, delta) > left
         assert result.privacy.epsilon_exact <= epsilon
     noise = math.sqrt(run.x1.size) * run.sigma / run.batch
     run.eta = ref.batch_learning_rate(run.C, ref.smoothness(F), D, 12, run.batch, noise, math.inf)

@@ -21,7 +21,7 @@ from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.federation.landing import arithmetic_slack
 from mu2mpi.federation.machine import HostedSamples, Machines
-from mu2mpi.privacy.iteration import LANDING, halving_steps, rounding_slack
+from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, rounding_slack
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.scaling import bias_feature, sample_scales
 from mu2mpi.results.writer import write_result

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example
 from hypothesis import strategies as st
 from relaxed import given
+from schedules import make_messages
 
 from mu2mpi.errors import InputError
 from mu2mpi.kernels import round_to_integer
@@ -37,7 +38,7 @@ def test_rounding_of_ties():
 def test_nothing_can_leave_its_integers(clip, rho, d, machines, rounds):
     sigma = 2 * clip * math.sqrt(rounds) / rho
     try:
-        g = choose_resolution(clip, clip, sigma, d, machines, rounds)
+        g = choose_resolution(make_messages(clip, clip, d, machines, rounds), sigma)
     except InputError:
         # Refused only where twelve bits below the noise are more than the integers hold.
         assert (
@@ -60,7 +61,7 @@ def test_nothing_can_leave_its_integers(clip, rho, d, machines, rounds):
 )
 def test_the_grid_is_no_finer_than_rounding_and_noise_ask_for(clip, rho, d, machines, rounds):
     sigma = 2 * clip * math.sqrt(rounds) / rho
-    g = choose_resolution(clip, clip, sigma, d, machines, rounds)
+    g = choose_resolution(make_messages(clip, clip, d, machines, rounds), sigma)
     cost = g * math.sqrt(d) / 2 / clip
     assert cost <= 0.005
     assert g <= sigma * 2.0**-12
@@ -70,25 +71,25 @@ def test_the_grid_is_no_finer_than_rounding_and_noise_ask_for(clip, rho, d, mach
 def test_paper_scale_takes_a_hundredth():
     """2 * 0.005 * 118.1 / sqrt(7850) = 0.0133, and down to a power of two."""
     sigma = 2 * 118.1 * math.sqrt(600) / 4
-    assert choose_resolution(118.1, 39.6, sigma, 7850, 100, 600) == 2.0**-7
+    assert choose_resolution(make_messages(118.1, 39.6, 7850, 100, 600), sigma) == 2.0**-7
 
 
 def test_without_noise_forty_bits_below_a_gradient():
-    assert choose_resolution(118.1, 39.6, 0.0, 7850, 100, 600) == 2.0 ** (5 - 40)
+    assert choose_resolution(make_messages(118.1, 39.6, 7850, 100, 600), 0.0) == 2.0 ** (5 - 40)
     # A diameter so large that increments could be 10^12 times a gradient.
     with pytest.raises(InputError, match="diameter"):
-        choose_resolution(39.6e12, 39.6, 0.0, 7850, 1, 10)
+        choose_resolution(make_messages(39.6e12, 39.6, 7850, 1, 10), 0.0)
 
 
 def test_too_many_machine_rounds_are_refused():
     with pytest.raises(InputError, match="64-bit"):
-        choose_resolution(1.0, 1.0, 1e-3, 10, 2**32 - 1, 2**32 - 1)
+        choose_resolution(make_messages(1.0, 1.0, 10, 2**32 - 1, 2**32 - 1), 1e-3)
 
 
 @given(norms, st.floats(1e-2, 1e3), st.integers(1, 2000), sizes, st.integers(0, 2**32 - 1))
 def test_a_clipped_increment_keeps_its_norm_when_rounded(clip, rho, d, rounds, seed):
     sigma = 2 * clip * math.sqrt(rounds) / rho
-    g = choose_resolution(clip, clip, sigma, d, 10, rounds)
+    g = choose_resolution(make_messages(clip, clip, d, 10, rounds), sigma)
     bound = clipping_bound(clip, g, d)
     assert clip * 0.9949 <= bound < clip
     direction = np.random.default_rng(seed).standard_normal(d)

@@ -12,7 +12,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from mu2mpi.privacy.accountant import gaussian_delta
-from mu2mpi.privacy.iteration import (
+from mu2mpi.privacy.mechanisms.last_iterate import (
     ARITHMETIC,
     LANDING,
     halving_steps,

@@ -8,10 +8,15 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.methods.snowball_sgd import LOOSENESS
-from mu2mpi.privacy.guarantee import Budget
-from mu2mpi.privacy.iteration import growing_batches, halving_steps, hidden_rho
-from mu2mpi.privacy.mechanisms.base import Messages
-from mu2mpi.privacy.mechanisms.last_iterate import LastIterate, growth_of, most_steps
+from mu2mpi.privacy.guarantee import Budget, Gaussian, Messages
+from mu2mpi.privacy.mechanisms.last_iterate import (
+    LastIterate,
+    growing_batches,
+    growth_of,
+    halving_steps,
+    hidden_rho,
+    most_steps,
+)
 
 
 def calibrated(rounds, machines, d, rho, G=3.0):
@@ -41,7 +46,7 @@ def test_without_noise_there_is_no_noise_at_all():
 
 def test_rounds_before_the_last_show_nothing():
     mechanism = calibrated(6, 2, 4, 0.5)
-    assert [mechanism.guarantee(t) for t in range(6)] == [None] * 6
+    assert [mechanism.guarantee(t) for t in range(6)] == [Gaussian(0.0)] * 6
     assert mechanism.guarantee(6) == mechanism.guarantee()
     assert [mechanism.rho_spent(t) for t in range(7)] == [0.0] * 6 + [0.5]
     # Each step has noise in proportion to its batch, and the last round takes none.

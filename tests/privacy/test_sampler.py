@@ -10,6 +10,7 @@ import pytest
 import reference as ref
 from hypothesis import strategies as st
 from relaxed import given
+from schedules import make_messages
 from scipy import stats
 from slowly import slow
 
@@ -274,7 +275,7 @@ def test_what_is_stated_is_what_the_theorem_says(rho, delta, draws, scale):
 @pytest.mark.parametrize(("d", "rounds"), [(7850, 60_000), (10**7, 10**4)])
 def test_large_runs_cost_next_to_nothing(d, rounds, rho):
     sigma = 2 * math.sqrt(rounds) / rho
-    scale = sigma / choose_resolution(1.0, 1.0, sigma, d, 1, rounds)
+    scale = sigma / choose_resolution(make_messages(1.0, 1.0, d, 1, rounds), sigma)
     exact = epsilon_exact(rho, 1e-6)
     stated = with_sampler(lambda x: epsilon_exact(rho, x), 1e-6, deviation(d, rounds, scale, scale))
     assert exact < stated < exact * 1.002

@@ -18,9 +18,9 @@ from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases
 from mu2mpi.privacy.statement import PrivacyStatement, size_concerns
 
 
-def make_statement(rho=4.0, delta=1e-5, clip_norm=1.5, rounds=600, seeded=False, **others):
-    """Return a statement whose claims come from the reference alone."""
-    mechanism = GaussianReleases(
+def make_mechanism(rho, clip_norm, rounds):
+    """Return the mechanism with the noise of the reference, and each sample in all messages."""
+    return GaussianReleases(
         rho=rho,
         clip_norm=clip_norm,
         sigma=ref.noise_scale(clip_norm, rounds, rho),
@@ -32,9 +32,13 @@ def make_statement(rho=4.0, delta=1e-5, clip_norm=1.5, rounds=600, seeded=False,
         drawn=1.0,
         touched=rounds,
     )
+
+
+def make_statement(rho=4.0, delta=1e-5, clip_norm=1.5, rounds=600, seeded=False, **others):
+    """Return a statement whose claims come from the reference alone."""
     exact = sampled(ref.epsilon_exact, rho, delta, clip_norm, rounds)
     return PrivacyStatement(
-        mechanism=mechanism,
+        mechanism=make_mechanism(rho, clip_norm, rounds),
         server="untrusted",
         delta=delta,
         epsilon=sampled(ref.epsilon_paper, rho, delta, clip_norm, rounds),
@@ -127,6 +131,19 @@ def test_the_noise_of_a_schedule_is_that_of_its_rho(server, machines, rounds, rh
     assert mechanism.touched == rounds
     assert 2 * mechanism.clip_norm * math.sqrt(rounds) / mechanism.sigma == pytest.approx(rho, rel=1e-12)
     assert PrivacyStatement.of(mechanism, 1e-5, server=server, S=1.0).mismatches() == []
+
+
+@given(st.floats(1e-3, 50), st.integers(1, 1000), st.data())
+def test_spent_rho_is_the_privacy_of_the_first_releases(rho, T, data):
+    """Theorem 5.1: rho_t = 2 S sqrt(sum of 1/sigma^2 over the rounds done)."""
+    t = data.draw(st.integers(0, T))
+    S = ref.increment_bound(5, 0.1)
+    expected = 2 * S * math.sqrt(t / ref.noise_scale(S, T, rho) ** 2)
+    assert make_mechanism(rho, S, T).rho_spent(t) == pytest.approx(expected, rel=1e-12)
+
+
+def test_no_rho_is_spent_before_a_message_has_left():
+    assert make_mechanism(math.inf, 1.0, 5).rho_spent(0) == 0.0
 
 
 def test_what_is_not_private_is_said():

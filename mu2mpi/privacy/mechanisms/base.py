@@ -1,15 +1,20 @@
 """What a mechanism is to the rest of the package: noise for a budget, and what has been spent of it."""
 
 import math
+import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution
-from mu2mpi.privacy.guarantee import Approximate, Budget, Guarantee
-from mu2mpi.privacy.sampler import EXACT, Deviation, deviation
+from mu2mpi.privacy.guarantee import Approximate, Budget, Gaussian, Guarantee, Messages
+from mu2mpi.privacy.sampler import EXACT, RESERVE, Deviation, deviation
+
+SMALLEST, LARGEST = math.ulp(0.0), sys.float_info.max
+"""Of the numbers above 0, and of the finite ones."""
 
 
 class Concern(NamedTuple):
@@ -19,76 +24,40 @@ class Concern(NamedTuple):
     full: str
 
 
-@dataclass(frozen=True)
-class Messages:
-    """What is to be hidden: the sums that machines send, or that a server makes of them.
-
-    Attributes
-    ----------
-    rounds, machines, parameters : int
-        T, M and d: how often what is sent, by how many, of how many coordinates.
-    clip_norm, gradient_norm : float
-        Norms that nothing passes that one sample adds to a message, so that another moves it by twice this,
-        and that no gradient passes.
-    touched, summed : int
-        In how many messages one sample can be, and how many terms a machine's message can be the sum of.
-    samples, drawn : int, float
-        How many samples each machine uses, or draws from; and how many of them in the first round, or any.
-    draws, chance : int, str
-        Over how many machines noise is drawn as one, 1 if each draws its own; and what decides which samples
-        are used when: nothing, or ``"poisson"`` or ``"replacement"``.
-    is_hidden : bool
-        Whether nobody sees an iterate before the last, and steps take two of them no farther apart.
-    """
-
-    rounds: int
-    machines: int
-    parameters: int
-    clip_norm: float
-    gradient_norm: float
-    touched: int
-    summed: int
-    samples: int
-    drawn: float
-    draws: int = 1
-    chance: str = ""
-    is_hidden: bool = False
-
-
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC):
-    """Noise that is added to messages, with all numbers that it takes to say what they reveal.
-
-    Attributes
-    ----------
-    name, protects : str
-        What the user calls it; and what is protected: all that leaves the machines or the server, or less.
-    spends : {"rho", "epsilon"}
-        What of a budget the noise is scaled to: with the same, the rest of the budget changes nothing.
-    shows_messages : bool
-        Whether the guarantee holds for who sees every message, and not for who sees the output alone.
-    noise_words : str
-        What else the noise is in proportion to.
-    sigma, resolution : float
-        Standard deviation of each coordinate of each draw of noise, for the sum over machines, and spacing of
-        the grid on which messages lie. Other numbers are those of `Messages`, or what a subclass needs.
-    """
+    """Noise that is added to messages, with all numbers that it takes to say what they reveal."""
 
     kind: ClassVar[str] = "mechanisms"
     name: ClassVar[str]
+    """What the user calls it."""
     protects: ClassVar[str] = "all releases"
+    """All that leaves the machines or the server, or less."""
     spends: ClassVar[str] = "rho"
+    """What of a budget, "rho" or "epsilon", noise is scaled to: with the same, the rest changes nothing."""
     shows_messages: ClassVar[bool] = True
+    """Whether the guarantee holds for who sees every message, and not for who sees the output alone."""
     noise_words: ClassVar[str] = ""
+    """What else the noise is in proportion to."""
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {
+        **dict.fromkeys(("rounds", "machines"), (1, 2**32 - 1)),
+        **dict.fromkeys(("parameters", "samples"), (1, math.inf)),
+        **dict.fromkeys(("drawn", "clip_norm", "resolution"), (SMALLEST, LARGEST)),
+        "sigma": (0, LARGEST),
+    }
+    """The smallest and the largest of each number with which anything can be computed."""
 
     clip_norm: float
     sigma: float
+    """Standard deviation of each coordinate of each draw of noise, for the sum over machines."""
     resolution: float
+    """Spacing of the grid on which messages lie."""
     rounds: int
     machines: int
     parameters: int
     samples: int
     drawn: float
+    """These are as in `Messages`, and so is `clip_norm`."""
 
     @classmethod
     def accounts_for(cls, messages: Messages) -> bool:
@@ -101,20 +70,15 @@ class Mechanism(ABC):
         """Return the mechanism with the least noise that keeps to a budget; InputError says why none does."""
 
     @abstractmethod
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee | None:
-        """Return what the messages of the first rounds reveal, by default of all; None if these are nothing.
-
-        `draws` says over how many machines noise was drawn as one.
-        """
+    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee:
+        """Return what the messages of the first rounds, or of all, reveal; `draws` is as in `Messages`."""
 
     @classmethod
     def of(cls, messages: Messages, sigma: float, smallest: float | None = None, **own: Any) -> Self:
         """Return the mechanism with this noise, and a grid for the smallest of any round; or InputError."""
         if not math.isfinite(sigma):
             raise InputError("so much noise leaves the range of floating-point numbers; give a larger rho")
-        norms, senders = (messages.clip_norm, messages.gradient_norm), (messages.machines, messages.summed)
-        d, draws = messages.parameters, messages.draws
-        resolution = choose_resolution(*norms, sigma, d, *senders, draws, smallest=smallest)
+        resolution = choose_resolution(messages, sigma, smallest=smallest)
         return cls(sigma=sigma, resolution=resolution, **cls.sizes(messages), **own)
 
     @staticmethod
@@ -129,9 +93,7 @@ class Mechanism(ABC):
         if self.spends != "rho":
             return None
         rho: float | None = getattr(self, "rho", None)
-        if rho is None and (whole := self.guarantee()) is not None:
-            return whole.rho
-        return rho
+        return self.guarantee().rho if rho is None else rho
 
     @property
     def is_noisy(self) -> bool:
@@ -144,8 +106,8 @@ class Mechanism(ABC):
 
     def rho_spent(self, rounds: int) -> float:
         """Return the rho of the first rounds, for the history; NaN where no rho describes them."""
-        spent = self.guarantee(rounds)
-        return 0.0 if spent is None else math.nan if spent.rho is None else spent.rho
+        rho = self.guarantee(rounds).rho
+        return math.nan if rho is None else rho
 
     def share(self, first: int, last: int) -> float:
         """Return the share of the whole rho that a sample spends which is in the messages of these rounds."""
@@ -169,14 +131,11 @@ class Mechanism(ABC):
 
     def out_of_range(self) -> list[str]:
         """Say with which of its numbers nothing can be computed; empty if all can be."""
-        found = [
+        return [
             f"{name} = {getattr(self, name)!r} is out of range"
-            for name in ("rounds", "machines", "parameters", "samples", "drawn", "clip_norm", "resolution")
-            if not 0 < getattr(self, name) < MOST.get(name, math.inf)
+            for name, (least, most) in self.ranges.items()
+            if not least <= getattr(self, name) <= most
         ]
-        if not 0 <= self.sigma < math.inf:
-            found.append(f"sigma = {self.sigma!r} is out of range")
-        return found
 
     def faults(self, delta: float) -> list[str]:
         """Say which of its numbers, all in their range, cannot be; empty if all can."""
@@ -203,9 +162,6 @@ class Mechanism(ABC):
         return []
 
 
-MOST = {"rounds": 2**32, "machines": 2**32}
-"""What some numbers stay below."""
-
 WHO = {
     "untrusted": "Whoever sees everything that leaves the machines, be it the server or another machine,",
     "trusted": "Whoever sees everything that leaves the server, which itself sees sums without noise,",
@@ -225,6 +181,10 @@ class Subsampled(Mechanism):
     spends = "epsilon"
     account: ClassVar[str]
     """How it is known what they reveal."""
+    least_sigma: ClassVar[Callable[..., float]]
+    """Of (C, n, K, T, epsilon, delta, reserve), if K of n terms, of norm at most C, are in each of T sums."""
+    epsilon_by: ClassVar[Callable[..., float]]
+    """Of (C, n, K, T, sigma, delta), with exact noise."""
 
     @classmethod
     def accounts_for(cls, messages: Messages) -> bool:
@@ -232,24 +192,22 @@ class Subsampled(Mechanism):
         return messages.chance == cls.name
 
     @classmethod
-    @abstractmethod
-    def least_sigma(cls, budget: Budget, messages: Messages) -> float:
-        """Return the noise that keeps to epsilon and delta, less the reserve for the sampler."""
-
-    @abstractmethod
-    def epsilon(self, rounds: int, delta: float) -> float:
-        """Return the epsilon of so many rounds with exact noise."""
-
-    @classmethod
     def calibrate(cls, budget: Budget, messages: Messages) -> Self:
         """Return the mechanism with the noise that its account asks for."""
-        return cls.of(messages, cls.least_sigma(budget, messages) if math.isfinite(budget.rho) else 0.0)
+        if math.isinf(budget.rho):
+            return cls.of(messages, 0.0)
+        sizes = messages.clip_norm, messages.samples, messages.drawn, messages.rounds
+        return cls.of(messages, cls.least_sigma(*sizes, budget.epsilon, budget.delta, RESERVE))
 
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee | None:
+    def epsilon(self, rounds: int, delta: float) -> float:
+        """Return the epsilon of so many rounds with exact noise."""
+        return self.epsilon_by(self.clip_norm, self.samples, self.drawn, rounds, self.sigma, delta)
+
+    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee:
         """Return the epsilons of all messages, or of the first."""
         number = self.rounds if rounds is None else rounds
         if number == 0:
-            return None
+            return Gaussian(0.0)
         curve = partial(self.epsilon, number) if self.is_noisy else lambda delta: math.inf
         return Approximate(curve, self.deviation(number, draws))
 

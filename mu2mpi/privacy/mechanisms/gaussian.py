@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
-from mu2mpi.privacy.accountant import Releases, rho_of, rho_spent
-from mu2mpi.privacy.guarantee import Budget, Gaussian
-from mu2mpi.privacy.mechanisms.base import Mechanism, Messages
+from mu2mpi.privacy.accountant import Releases, rho_of
+from mu2mpi.privacy.guarantee import Budget, Gaussian, Messages
+from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import register
 
 
@@ -22,6 +22,8 @@ class GaussianReleases(Mechanism):
 
     name = "gaussian"
 
+    ranges = Mechanism.ranges | {"touched": (1, math.inf)}
+
     rho: float
     touched: int
 
@@ -36,28 +38,21 @@ class GaussianReleases(Mechanism):
         sigma = 2 * messages.clip_norm * math.sqrt(messages.touched) / budget.rho
         return cls.of(messages, sigma, rho=budget.rho, touched=messages.touched)
 
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian | None:
+    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian:
         """Return the rho of all messages, or of the first, for the sample of which they tell most."""
         number = min(self.rounds if rounds is None else rounds, self.touched)
         if number == 0:
-            return None
+            return Gaussian(0.0)
         releases = Releases(2 * self.clip_norm, self.sigma, number)
         return Gaussian(rho_of([releases]), self.deviation(number, draws))
 
     def rho_spent(self, rounds: int) -> float:
-        """Return the rho of the first rounds: rho^2 is in proportion to their number."""
-        return rho_spent(self.rho, rounds, self.touched)
+        """Return the rho of the first rounds, for the sample of which they tell most."""
+        return self.rho * self.share(1, min(rounds, self.touched)) if rounds else 0.0
 
     def share(self, first: int, last: int) -> float:
-        """Return the root of the share of messages."""
+        """Return the root of the share of messages, as rho^2 is in proportion to their number."""
         return math.sqrt((last - first + 1) / self.touched)
-
-    def out_of_range(self) -> list[str]:
-        """Say with which of its numbers nothing can be computed."""
-        found = super().out_of_range()
-        if self.touched < 1:
-            found.append(f"touched = {self.touched!r} is out of range")
-        return found
 
     def faults(self, delta: float) -> list[str]:
         """Say which of its numbers cannot be."""

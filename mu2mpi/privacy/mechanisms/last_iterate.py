@@ -1,14 +1,17 @@
 """Noise in the steps of which the last iterate alone is seen: that of later steps hides earlier samples, too.
 
-An early sample is hidden by all later noise and a late one by little, so late samples share their step with
-more others: Feldman, Koren and Talwar, "Private stochastic convex optimization: optimal rates in linear
-time", 2020. No step has more noise than its gradients may have by themselves, C / sqrt(d) in each coordinate
-of their average: that settles how large batches need to be. The noise is then the least that keeps to rho.
+A sample moves one step alone, and no later one takes two iterates farther apart. docs/methods.md has the
+proof, for Gaussian differential privacy, and thus at every Renyi order: after Feldman, Mironov, Talwar and
+Thakurta, "Privacy amplification by iteration", 2018, and Bok, Su and Altschuler, "Shifted interpolation for
+differential privacy", 2024. Late samples are hidden by little and share their step with more others: Feldman,
+Koren and Talwar, "Private stochastic convex optimization: optimal rates in linear time", 2020. No step has
+more noise than its gradients may have by themselves, C / sqrt(d) in each coordinate of their average: that
+settles how large batches need to be. The noise is then the least that keeps to rho.
 """
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Self
 
 import numpy as np
@@ -16,26 +19,104 @@ from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution, clipping_bound
-from mu2mpi.privacy.guarantee import Budget, Gaussian
-from mu2mpi.privacy.iteration import growing_batches, hidden_rho
-from mu2mpi.privacy.mechanisms.base import Concern, Mechanism, Messages, agree
+from mu2mpi.privacy.guarantee import Budget, Gaussian, Messages
+from mu2mpi.privacy.mechanisms.base import LARGEST, SMALLEST, Concern, Mechanism, agree
 from mu2mpi.registry import register
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+ARITHMETIC = 2.0**-12
+"""Share of rho for errors of floating-point numbers, to which `mu2mpi.federation.landing` holds them."""
+
+LANDING = 2**12
+"""Spacing of the grid on which the last step is taken, in units of that of its sum. The iterate can be so far
+away, measured in the noise of that step, that a finer grid would not fit into integers."""
+
+LARGEST_BATCH, MOST_STEPS = 2.0**40, 2**22
+"""Growth beyond all data sets ends with the one; to list the batches of more steps would take gigabytes."""
 
 ABOVE = 2.0**-18
 """By what share gradients may pass G: features may pass 1 by a little less than that."""
-
-MOST_STEPS = 2**22
-"""Beyond, to list the batches of all steps would take gigabytes."""
 
 BITS = 40
 """Bits between the resolution and the noise: what rounding takes apart grows with M sqrt(d T)."""
 
 
+@lru_cache(maxsize=8)
+def halving_steps(steps: int) -> Array:
+    """Return learning rates in units of the first, shape (N,), with which the last iterate of SGD is good.
+
+    2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last of the N >= 1 steps too. It is
+    then as good as the average of all, up to a constant: Jain, Nagaraj and Netrapalli, "Making the last
+    iterate of SGD information theoretically optimal", 2019.
+    """
+    # After the last halving ceil(N / 2^i) stays 1, which is the last step.
+    left = -(-steps >> np.arange((steps - 1).bit_length() + 1))
+    lengths = np.append(left[:-1] - left[1:], 1)
+    rates = np.repeat(0.5 ** np.arange(len(lengths)), lengths)
+    rates.flags.writeable = False
+    return rates
+
+
+def growing_batches(steps: int, growth: float) -> Counts:
+    """Return how many samples each machine uses in each of N steps, so that all are hidden about as well.
+
+    The integers from growth * eta_t / sqrt(sum of eta_s^2 over s >= t) up, at least 1: the last batch is
+    about `growth`, and others are smaller by what the noise of all steps from theirs on hides better.
+    """
+    eta = halving_steps(steps)
+    wanted = np.ceil(growth * last_iterate_rho(eta, eta))
+    return np.clip(wanted, 1.0, LARGEST_BATCH).astype(np.int64)
+
+
+def last_iterate_rho(moves: Array, deviations: Array, slacks: Array | float = 0.0) -> Array:
+    """Return for each step the rho of the last iterate, as it protects the samples of that step; shape (N,).
+
+    Another sample in a step moves the iterate by at most `moves` before noise, of which each coordinate has a
+    standard deviation of `deviations`; and a step takes two iterates by at most `slacks` farther apart than
+    exact steps do. They are brought together by the noise of this step and all that follow: what the sample
+    moved in shares that go with the variance of the noise, and what rounding adds where it arises.
+    """
+
+    def from_here_on(squares: Array) -> Array:
+        return np.sqrt(np.cumsum(squares[::-1])[::-1])
+
+    if not np.all(deviations > 0):
+        return np.full(len(moves), np.inf)
+    return moves / from_here_on(deviations**2) + from_here_on((slacks / deviations) ** 2)
+
+
+def rounding_slack(scales: Array, samples: Counts, resolution: float, d: int) -> Array:
+    """Return how much farther apart than exact steps the grid lets each step of a run take two iterates.
+
+    A step is a sum of gradients, one for each of its samples, times its scale. In each of the two, every
+    coordinate of a gradient and of a draw of noise is rounded by at most half the resolution, and the iterate
+    before the last step to the coarser grid on which that step is taken.
+    """
+    slack: Array = scales * samples + np.append(0.0, scales[:-1])
+    slack[-1] += LANDING * scales[-1]
+    return resolution * math.sqrt(d) * slack
+
+
+def hidden_rho(batches: Counts, machines: int, C: float, noise: float, resolution: float, d: int) -> Array:
+    """Return `last_iterate_rho` of a run, with what is set aside for floating-point numbers.
+
+    No gradient passes the norm C, so that another sample moves a sum by 2 C at most; `noise`, to which all is
+    in inverse proportion, is that of an average gradient. Nothing is rounded if the resolution is 0.
+    """
+    eta, samples = halving_steps(len(batches)), machines * batches
+    scales = eta / samples
+    slacks = rounding_slack(scales, samples, resolution, d)
+    rho = last_iterate_rho(2 * C * scales, eta * noise, slacks)
+    return rho + ARITHMETIC * float(rho.max())
+
+
 def growth_of(machines: int, d: int, rho: float) -> float:
     """Return how large batches have to grow: 2 sqrt(d) / (M rho), of one machine in the last step.
 
-    A sample moves the step by 2 C eta_t / (M B_t), and the noise from there on has the standard deviation
-    (C / sqrt(d)) sqrt(sum of eta_s^2 over s >= t): their ratio may be rho.
+    A sample moves a step by 2 C eta_t / (M B_t), which may be rho times the deviation of the noise from there
+    on, (C / sqrt(d)) sqrt(sum of eta_s^2 over s >= t).
     """
     return 2 * math.sqrt(d) / (machines * rho)
 
@@ -73,6 +154,8 @@ class LastIterate(Mechanism):
 
     name, protects, shows_messages = "last-iterate", "last iterate", False
     noise_words = ", times their batch"
+    ranges = Mechanism.ranges | {"rounds": (2, MOST_STEPS + 1)}
+    ranges |= {"rho": (SMALLEST, math.inf), "growth": (0, LARGEST)}
 
     rho: float
     growth: float
@@ -92,7 +175,7 @@ class LastIterate(Mechanism):
         # What rounding costs follows from the grid, and the grid from about how much noise there is.
         most, G = int(whole.batches.max()), messages.gradient_norm
         about = M * most * (whole._largest_rho(1.0, 0.0) / budget.rho)
-        resolution = choose_resolution(C, G, about, d, M, most, noisy_bits=BITS)
+        resolution = choose_resolution(replace(messages, summed=most, draws=1), about, noisy_bits=BITS)
         # Where C exceeds G, gradients that are rounded keep to it without being clipped.
         if C > G and clipping_bound(C, resolution, d) < G * (1 + ABOVE):
             raise InputError("the grid of messages is too coarse for so many machines; use fewer")
@@ -100,7 +183,7 @@ class LastIterate(Mechanism):
         return replace(whole, sigma=sigma, resolution=resolution)
 
     @cached_property
-    def batches(self) -> NDArray[np.int64]:
+    def batches(self) -> Counts:
         """How many samples each machine uses in each step, shape (T - 1,)."""
         return growing_batches(max(1, self.rounds - 1), self.growth)
 
@@ -109,12 +192,10 @@ class LastIterate(Mechanism):
         messages = self.batches, self.machines, self.clip_norm
         return float(hidden_rho(*messages, noise, resolution, self.parameters).max())
 
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian | None:
+    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian:
         """Return the rho of the last iterate; rounds before the last show nothing."""
         if rounds is not None and rounds < self.rounds:
-            return None
-        if not self.is_noisy:
-            return Gaussian(math.inf)
+            return Gaussian(0.0)
         drawn = self.deviation(self.rounds, draws, int(self.batches.min()), int(self.batches.max()))
         return Gaussian(self._largest_rho(self.sigma / self.machines, self.resolution), drawn)
 
@@ -125,17 +206,6 @@ class LastIterate(Mechanism):
     def sigma_of(self, t: int) -> float:
         """Return the noise of round t; the last takes no step."""
         return self.sigma * int(self.batches[t - 1]) if t < self.rounds else 0.0
-
-    def out_of_range(self) -> list[str]:
-        """Say with which of its numbers nothing can be computed."""
-        found = super().out_of_range()
-        if not 2 <= self.rounds <= MOST_STEPS + 1:
-            found.append(f"rounds = {self.rounds!r} is out of range")
-        if not self.rho > 0:
-            found.append(f"rho = {self.rho!r} is out of range")
-        if not 0 <= self.growth < math.inf:
-            found.append(f"growth = {self.growth!r} is out of range")
-        return found
 
     def faults(self, delta: float) -> list[str]:
         """Say which of its numbers cannot be."""

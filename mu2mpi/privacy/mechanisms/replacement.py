@@ -8,10 +8,48 @@ import math
 from dataclasses import dataclass
 
 from mu2mpi.errors import InputError
-from mu2mpi.privacy.guarantee import Budget
-from mu2mpi.privacy.mechanisms.base import Messages, Subsampled
-from mu2mpi.privacy.sampler import RESERVE
+from mu2mpi.privacy.mechanisms.base import Subsampled
 from mu2mpi.registry import register
+
+
+def fewest_drawn(samples: int, rounds: int, epsilon: float, delta: float) -> int:
+    """Return the smallest K for which the noise of `with_replacement_sigma` is known to suffice."""
+    return max(1, math.ceil(epsilon * samples / (4 * math.sqrt(2 * rounds * math.log(2 / delta)))))
+
+
+def with_replacement_sigma(
+    C: float, samples: int, drawn: float, rounds: int, epsilon: float, delta: float, reserve: float = 0.0
+) -> float:
+    """Return the noise for sums over K of n samples in each of R rounds, with terms of norm at most C.
+
+    It is 16 C K sqrt(R log(2.5 R / delta) log(2 / delta)) / (n epsilon), for what a reserve leaves of epsilon
+    and delta: each round is a Gaussian mechanism, which sampling makes 2 K / n times as private; then strong
+    composition. InputError says that epsilon is larger, or K smaller, than the theorem speaks of.
+    """
+    highest = 2 * math.log(2 / delta)
+    if epsilon > highest:
+        raise InputError(
+            f"epsilon = {epsilon:.4g} is more than the {highest:.4g} that the noise of this method is known "
+            f"for at delta = {delta:g}; give a smaller epsilon or rho, or rho = inf for no noise"
+        )
+    batch, fewest = round(drawn), fewest_drawn(samples, rounds, epsilon, delta)
+    if batch < fewest:
+        raise InputError(
+            f"batch = {batch} is too small: in {rounds} rounds, the noise of this method is known to suffice "
+            f"for at least {fewest} of the {samples} samples of a machine; give batch = {fewest}, or more "
+            "rounds"
+        )
+    left = 1 - reserve
+    # Epsilon is in inverse proportion to sigma: each follows from the other in the same way.
+    return with_replacement_epsilon(C, samples, drawn, rounds, left * epsilon, left * delta)
+
+
+def with_replacement_epsilon(
+    C: float, samples: int, drawn: float, rounds: int, sigma: float, delta: float
+) -> float:
+    """Return the epsilon of which this is the sigma, as in `with_replacement_sigma`."""
+    logs = math.log(2.5 * rounds / delta) * math.log(2 / delta)
+    return 16 * C * round(drawn) * math.sqrt(rounds * logs) / samples / sigma
 
 
 @register
@@ -20,17 +58,7 @@ class ReplacementReleases(Subsampled):
     """Each message sums up about K of a machine's n samples."""
 
     name, account = "replacement", "the theorem of Lowy and Razaviyayn"
-
-    @classmethod
-    def least_sigma(cls, budget: Budget, messages: Messages) -> float:
-        """Return the noise of the theorem."""
-        sizes = messages.clip_norm, messages.samples, round(messages.drawn), messages.rounds
-        return with_replacement_sigma(*sizes, budget.epsilon, budget.delta, RESERVE)
-
-    def epsilon(self, rounds: int, delta: float) -> float:
-        """Return the epsilon of the theorem."""
-        sizes = self.clip_norm, self.samples, round(self.drawn), rounds
-        return with_replacement_epsilon(*sizes, self.sigma, delta)
+    least_sigma, epsilon_by = staticmethod(with_replacement_sigma), staticmethod(with_replacement_epsilon)
 
     @property
     def samples_used(self) -> int:
@@ -52,43 +80,3 @@ class ReplacementReleases(Subsampled):
                 f"drawn = {self.drawn:g} of {self.samples:,} samples, or of a smaller epsilon"
             )
         return found
-
-
-def fewest_drawn(samples: int, rounds: int, epsilon: float, delta: float) -> int:
-    """Return the smallest K for which the noise of `with_replacement_sigma` is known to suffice."""
-    return max(1, math.ceil(epsilon * samples / (4 * math.sqrt(2 * rounds * math.log(2 / delta)))))
-
-
-def with_replacement_sigma(
-    C: float, samples: int, drawn: int, rounds: int, epsilon: float, delta: float, reserve: float = 0.0
-) -> float:
-    """Return the noise for sums over K of n samples in each of R rounds, with terms of norm at most C.
-
-    It is 16 C K sqrt(R log(2.5 R / delta) log(2 / delta)) / (n epsilon), for what a reserve leaves of epsilon
-    and delta: each round is a Gaussian mechanism, which sampling makes 2 K / n times as private; then strong
-    composition. InputError says that epsilon is larger, or K smaller, than the theorem speaks of.
-    """
-    highest = 2 * math.log(2 / delta)
-    if epsilon > highest:
-        raise InputError(
-            f"epsilon = {epsilon:.4g} is more than the {highest:.4g} that the noise of this method is known "
-            f"for at delta = {delta:g}; give a smaller epsilon or rho, or rho = inf for no noise"
-        )
-    fewest = fewest_drawn(samples, rounds, epsilon, delta)
-    if drawn < fewest:
-        raise InputError(
-            f"batch = {drawn} is too small: in {rounds} rounds, the noise of this method is known to suffice "
-            f"for at least {fewest} of the {samples} samples of a machine; give batch = {fewest}, or more "
-            "rounds"
-        )
-    left = 1 - reserve
-    # Epsilon is in inverse proportion to sigma: each follows from the other in the same way.
-    return with_replacement_epsilon(C, samples, drawn, rounds, left * epsilon, left * delta)
-
-
-def with_replacement_epsilon(
-    C: float, samples: int, drawn: int, rounds: int, sigma: float, delta: float
-) -> float:
-    """Return the epsilon of which this is the sigma, as in `with_replacement_sigma`."""
-    logs = math.log(2.5 * rounds / delta) * math.log(2 / delta)
-    return 16 * C * drawn * math.sqrt(rounds * logs) / samples / sigma
