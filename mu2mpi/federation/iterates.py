@@ -62,7 +62,7 @@ class Iterates:
         shape = (schedule.classes, schedule.features)
         self.schedule = schedule
         # At hand, since every round asks for them.
-        self._rate, self._resolution = schedule.rate, schedule.resolution
+        self._rate, self._resolution = schedule.rate, schedule.mechanism.resolution
         self._machines, self._size = schedule.machines, schedule.sampling.size
         self._weight, self._radius = schedule.query.averaging_weight, schedule.radius
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))

@@ -43,7 +43,7 @@ def arithmetic_slack(schedule: Schedule) -> NDArray[np.float64]:
     """
     d, radius, G = schedule.d, schedule.radius, schedule.G
     rates = schedule.eta * halving_steps(schedule.rounds - 1)
-    noise = schedule.sigma / schedule.machines
+    noise = schedule.mechanism.sigma / schedule.machines
     roundings = schedule.problem.roundings(schedule.classes)
     if roundings is None:
         raise InputError(
@@ -60,7 +60,8 @@ def arithmetic_slack(schedule: Schedule) -> NDArray[np.float64]:
 
 def check_arithmetic(schedule: Schedule, rho: float) -> None:
     """Make sure that rounding errors keep to the share of rho that is set aside for them."""
-    deviations = schedule.eta * halving_steps(schedule.rounds - 1) * (schedule.sigma / schedule.machines)
+    noise = schedule.mechanism.sigma / schedule.machines
+    deviations = schedule.eta * halving_steps(schedule.rounds - 1) * noise
     cost = last_iterate_rho(np.zeros(len(deviations)), deviations, arithmetic_slack(schedule)).max()
     if not cost <= rho * ARITHMETIC / (1 + ARITHMETIC):
         raise InputError(
@@ -74,7 +75,7 @@ def largest_landing(schedule: Schedule) -> float:
     """Return how far from 0 an iterate may lie so that the grid of the last step holds it in 62 bits."""
     T = schedule.rounds
     last = schedule.rate(T - 1) / (schedule.machines * schedule.sampling.size(T - 1))
-    return 2.0**62 * LANDING * schedule.resolution * last
+    return 2.0**62 * LANDING * schedule.mechanism.resolution * last
 
 
 class LandingIterates(Iterates):
@@ -82,7 +83,7 @@ class LandingIterates(Iterates):
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__(schedule)
-        self._seen_step = schedule.rounds - 1 if schedule.is_noisy else None
+        self._seen_step = schedule.rounds - 1 if schedule.mechanism.is_noisy else None
 
     def step(self, t: int, total: NDArray[np.int64]) -> None:
         """Move from round t to round t + 1."""

@@ -97,9 +97,9 @@ class Machines:
         self.samples = NOTHING
         self._supply = supply
         self._add = schedule.estimator.kernel(schedule.problem)
-        self._bound, self._resolution = schedule.bound, schedule.resolution
+        self._bound, self._resolution = schedule.bound, schedule.mechanism.resolution
         # With aggregate noise, the host of the first machine draws for all.
-        draws = schedule.is_noisy and self.count > 0
+        draws = schedule.mechanism.is_noisy and self.count > 0
         self._draws = draws and not (schedule.aggregate_noise and self.first > 0)
         counted = schedule.classes if schedule.machines * schedule.classes <= MOST_COUNTS else 0
         self._class_counts = np.zeros((self.count, counted), dtype=np.int64)
@@ -153,7 +153,7 @@ class Machines:
             return self.q
         if self.key is None:
             raise RuntimeError("these machines hold no noise key")
-        scale, who = self.schedule.sigma_of(t) / self._resolution, (MACHINE, self.first, self.count)
+        scale, who = self.schedule.mechanism.sigma_of(t) / self._resolution, (MACHINE, self.first, self.count)
         if self.schedule.aggregate_noise:
             scale, who = scale * math.sqrt(self.schedule.machines), (AGGREGATE, 0, 1)
         add_noise(self._flat_noised, self.flat_q, self.key, *who, t, scale)

@@ -4,15 +4,49 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from mu2mpi.privacy.guarantee import Budget
+
 if TYPE_CHECKING:
     from mu2mpi.federation.sampling import Sampling
-    from mu2mpi.privacy.guarantee import Budget
     from mu2mpi.problem.base import Problem
 
 
-@dataclass(frozen=True)
-class Task:
-    """What a run is to do, with nothing open but what its method chooses; names are as in `Schedule`.
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is the same whatever a method chooses.
+
+    Attributes
+    ----------
+    problem, server : Problem, str
+        The loss; and ``"untrusted"`` (Algorithm 1) or ``"trusted"`` (Algorithm 2).
+    machines, classes, features : int
+        M, K and F (with the bias), so that d = K F.
+    unit_norm, aggregate_noise : bool
+        Whether samples are scaled to norm 1; whether the noise of all machines is drawn as one, which
+        simulates an untrusted server.
+    G, L : float
+        Bounds on gradients, and on their change.
+    """
+
+    problem: "Problem"
+    server: str
+    machines: int
+    classes: int
+    features: int
+    unit_norm: bool
+    G: float
+    L: float
+    aggregate_noise: bool = False
+
+    @property
+    def d(self) -> int:
+        """Number of coordinates of the model."""
+        return self.classes * self.features
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Setting):
+    """What a run is to do, with nothing open but what its method chooses.
 
     Each machine has so many `samples`, n, and can use the `most`, or None if more are made as needed. D is
     the `diameter`, and `budget` what may be spent. `mechanism` is the name of the noise's mechanism, that of
@@ -20,28 +54,14 @@ class Task:
     `options` the method's own.
     """
 
-    problem: "Problem"
-    server: str
-    machines: int
     samples: int
     most: int | None
-    classes: int
-    features: int
     diameter: float
-    unit_norm: bool
-    budget: "Budget"
+    budget: Budget
     mechanism: str
-    G: float
-    L: float
     clip_norm: float | None = None
     eta_scale: float | None = None
-    aggregate_noise: bool = False
     options: Any = None
-
-    @property
-    def d(self) -> int:
-        """Number of coordinates of the model."""
-        return self.classes * self.features
 
     @property
     def shared(self) -> float:

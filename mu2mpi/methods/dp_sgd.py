@@ -1,15 +1,18 @@
 """DP-SGD: each sample of all machines is in each round with the same probability."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.task import Sizes, Task
-from mu2mpi.methods.base import Asked, Method, Options, check_batch
+from mu2mpi.methods.base import Method, Options, check_batch
 from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
 
 PASSES = 20
 """How often each sample is used, on average."""
@@ -44,7 +47,7 @@ class DpSgd(Method):
     estimator, query = GRADIENT, ITERATE
     mechanism = "poisson"
 
-    def check(self, asked: Asked, options: Any) -> None:
+    def check(self, asked: "Experiment", options: Any) -> None:
         """Refuse an untrusted server."""
         if asked.server != "trusted":
             raise ValueError(

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.task import Sizes, Task
-from mu2mpi.methods.base import Asked, Method
+from mu2mpi.methods.base import Method
+from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
     from mu2mpi.federation.schedule import Schedule
-    from mu2mpi.privacy.mechanisms.base import Mechanism
 
 LOOSENESS = 1 + 2.0**-10
 """By what the norm C that noise is scaled to exceeds G: rounded gradients keep to it without being clipped.
@@ -37,7 +38,7 @@ class SnowballSgd(Method):
     mechanism = "last-iterate"
     hides_iterates = True
 
-    def check(self, asked: Asked, options: Any) -> None:
+    def check(self, asked: "Experiment", options: Any) -> None:
         """Make sure that nobody sees an iterate who must not, that steps contract, and what is measured."""
         if asked.server == "untrusted" and (asked.machines or 1) > 1:
             raise ValueError(
@@ -94,12 +95,10 @@ class SnowballSgd(Method):
         """Return about 2 / L, up to which steps contract."""
         return CONTRACTING / task.L
 
-    def base_rate(self, task: Task, sizes: Sizes, mechanism: "Mechanism") -> float:
+    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return D / (G' sqrt(N)) with E ||g||^2 <= G'^2, noise included, but at most about 2 / L.
 
-        References
-        ----------
-        Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal",
+        See Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal",
         2019.
         """
         noise = mechanism.sigma / task.machines
@@ -111,7 +110,7 @@ class SnowballSgd(Method):
         from mu2mpi.federation.landing import check_arithmetic, largest_landing
 
         schedule = super().schedule(task, sizes)
-        if schedule.is_noisy:
+        if schedule.mechanism.is_noisy:
             if schedule.radius > largest_landing(schedule):
                 raise InputError(
                     f"the last of {sizes.rounds} rounds has too little noise beside diameter = "
