@@ -81,13 +81,9 @@ def largest_landing(schedule: Schedule) -> float:
 class LandingIterates(Iterates):
     """Iterates whose last step is a function of the noised sum on a grid, and of nothing finer."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        super().__init__(schedule)
-        self._seen_step = schedule.rounds - 1 if schedule.mechanism.is_noisy else None
-
     def step(self, t: int, total: NDArray[np.int64]) -> None:
         """Move from round t to round t + 1."""
-        if t != self._seen_step:
+        if t < self.schedule.rounds - 1 or not self.schedule.mechanism.is_noisy:
             super().step(t, total)
             return
         self.direction = total

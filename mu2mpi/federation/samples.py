@@ -11,6 +11,7 @@ from mu2mpi.data.partition import partition_rows
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.machine import HostedSamples, Supply
+from mu2mpi.federation.sampling import users
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.problem.scaling import bias_feature, sample_scales
 
@@ -26,7 +27,10 @@ def make_supply(
     partition: str = "iid",
     sampling_key: bytes = bytes(32),
 ) -> Supply:
-    """Return what reads the samples of some machines, in the order of their use.
+    """Return what reads the samples of some machines, in the order of their use; or InputError if too few.
+
+    What a machine gets in a round does not depend on how many rounds are read at once. An InputError there
+    says that samples cannot be used.
 
     Parameters
     ----------
@@ -34,21 +38,10 @@ def make_supply(
         The training set, or a population of which samples are drawn; and M, T, which samples are used when,
         and whether they are scaled to norm 1.
     key, sampling_key : bytes
-        32 bytes that determine the dealing, or the draws; and 32 that determine which samples are used when,
-        where that is left to chance.
+        32 bytes that determine the dealing, or the draws; and 32 for which samples are used when, where that
+        is left to chance.
     hosted, partition : range, str
         The machines; and how a training set is dealt to all of them, hosted or not.
-
-    Returns
-    -------
-    callable
-        Takes a round t and returns the samples of it and of as many rounds after it as are read at once. What
-        a machine gets in a round does not depend on how many are. InputError if samples cannot be used.
-
-    Raises
-    ------
-    InputError
-        If there are not enough samples.
     """
     sampling, rounds = schedule.sampling, schedule.rounds
     if source.population is not None:
@@ -63,7 +56,7 @@ def make_supply(
         before, later = sampling.drawn(t - 1), range(t, rounds + 1)
         count = bisect_right(later, at_once, key=lambda last: sampling.drawn(last) - before)
         taken = sampling.take(sampling_key, hosted, later[: max(1, count)])
-        samples = read(taken.places, taken.machines)
+        samples = read(taken.places, users(taken.sizes))
         scales = sample_scales(samples.features, source.scale, schedule.unit_norm)
         bias = bias_feature(schedule.unit_norm)
         return HostedSamples(samples.features, samples.labels, scales, taken.sizes, t, bias)

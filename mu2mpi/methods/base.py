@@ -13,14 +13,13 @@ from pydantic import BaseModel, ConfigDict
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import Estimator, Query
-from mu2mpi.federation.task import Setting, Sizes, Task
+from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
 from mu2mpi.privacy.mechanisms.base import Mechanism, Messages
 from mu2mpi.registry import find
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
-    from mu2mpi.federation.schedule import Schedule
 
 
 class Options(BaseModel):
@@ -160,18 +159,17 @@ class Method(ABC):
         """Return what the expected excess loss is at most, in nats; NaN if nothing is known."""
         return math.nan
 
-    def iterates(self, schedule: "Schedule", options: Any) -> "Iterates":
+    def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
         """Return where the server begins, and how it moves; `options` are the method's own."""
         from mu2mpi.federation.iterates import Iterates
 
         return Iterates(schedule)
 
-    def schedule(self, task: Task, sizes: Sizes) -> "Schedule":
+    def schedule(self, task: Task, sizes: Sizes) -> Schedule:
         """Return the constants of a run.
 
         It is an InputError if no noise or no grid keeps to what is asked for, or a constant is not finite.
         """
-        from mu2mpi.federation.schedule import Schedule
         from mu2mpi.privacy.noise import check_numbers
 
         messages = self.messages(task, sizes)

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
-from mu2mpi.federation.task import Sizes, Task
+from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.methods.base import Method, Options
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import find, names, register

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.task import Sizes, Task
+from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.methods.base import Method, Options, check_batch
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import register

@@ -4,11 +4,12 @@ Only the last iterate is protected, from whoever sees no other.
 """
 
 import math
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.task import Sizes, Task
+from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import register
@@ -16,7 +17,6 @@ from mu2mpi.registry import register
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
-    from mu2mpi.federation.schedule import Schedule
 
 LOOSENESS = 1 + 2.0**-10
 """By what the norm C that noise is scaled to exceeds G: rounded gradients keep to it without being clipped.
@@ -85,7 +85,8 @@ class SnowballSgd(Method):
             # Each step takes a sample at least, and it takes memory to say how many more.
             check_rounds(task.most, task.machines, rounds, rounds - 1)
         check_steps(rounds)
-        return Sizes(rounds, Batches.of([*growing_batches(rounds - 1, growth), 0]))
+        batches = [*growing_batches(rounds - 1, growth).tolist(), 0]
+        return Sizes(rounds, Batches(tuple(accumulate(batches))))
 
     def clip_norm(self, task: Task) -> float:
         """Return a norm that rounded gradients keep to without being clipped."""
@@ -105,7 +106,7 @@ class SnowballSgd(Method):
         error = math.hypot(mechanism.clip_norm, math.sqrt(task.d) * noise)
         return min(task.diameter / (error * math.sqrt(sizes.rounds - 1)), self.largest_rate(task, sizes))
 
-    def schedule(self, task: Task, sizes: Sizes) -> "Schedule":
+    def schedule(self, task: Task, sizes: Sizes) -> Schedule:
         """Return the constants of a run, of which rounding errors and the last grid are checked."""
         from mu2mpi.federation.landing import check_arithmetic, largest_landing
 
@@ -125,7 +126,7 @@ class SnowballSgd(Method):
 
         return eta * float(halving_steps(rounds - 1)[t - 1])
 
-    def iterates(self, schedule: "Schedule", options: Any) -> "Iterates":
+    def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
         """Return iterates whose last step alone is seen."""
         from mu2mpi.federation.landing import LandingIterates
 

@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, ITERATE
-from mu2mpi.federation.task import Sizes, Task
+from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import register
