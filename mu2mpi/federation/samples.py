@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.partition import partition_rows
 from mu2mpi.data.source import Samples, Source
-from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.sampling import users
 from mu2mpi.federation.schedule import Schedule
@@ -44,10 +43,7 @@ def make_supply(
         The machines; and how a training set is dealt to all of them, hosted or not.
     """
     sampling, rounds = schedule.sampling, schedule.rounds
-    if source.population is not None:
-        read = _draws(source.population, schedule, key, hosted)
-    else:
-        read = _rows(source, schedule, key, hosted, partition)
+    read = _reader(source, schedule, key, hosted, partition)
     at_once = math.inf
     if hosted:
         at_once = source.at_once(round(len(hosted) * sampling.drawn(rounds))) / len(hosted)
@@ -64,16 +60,14 @@ def make_supply(
     return supply
 
 
-def _rows(source: Source, schedule: Schedule, key: bytes, hosted: range, partition: str) -> Read:
-    """Return what reads samples of a training set."""
-    rows_of = partition_rows(source, partition, schedule.machines, schedule.sampling.owned, key, hosted)
-    return lambda places, machines: source.training(rows_of(places, machines))
+def _reader(source: Source, schedule: Schedule, key: bytes, hosted: range, partition: str) -> Read:
+    """Return what reads a training set, or draws samples as they are needed: no others are stored."""
+    population = source.population
+    if population is None:
+        rows_of = partition_rows(source, partition, schedule.machines, schedule.sampling.owned, key, hosted)
+        return lambda places, machines: source.training(rows_of(places, machines))
 
-
-def _draws(population: Population, schedule: Schedule, key: bytes, hosted: range) -> Read:
-    """Return what draws samples as they are needed: nothing is stored but those in use."""
-
-    def read(places: NDArray[np.int64], machines: NDArray[np.int64]) -> Samples:
+    def draw(places: NDArray[np.int64], machines: NDArray[np.int64]) -> Samples:
         features = np.empty((len(places), population.dimension), population.points.dtype)
         labels = np.empty(len(places), np.int32)
         order = np.argsort(machines, kind="stable")
@@ -84,4 +78,4 @@ def _draws(population: Population, schedule: Schedule, key: bytes, hosted: range
             features[of], labels[of] = drawn.features, drawn.labels
         return Samples(features, labels)
 
-    return read
+    return draw

@@ -9,7 +9,7 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import Estimator, Query
@@ -26,6 +26,11 @@ class Options(BaseModel):
     """Options that a method has beside those of every experiment; each with a default and a description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def batch_field(description: str) -> Any:
+    """Return the option of a method that draws batches, which it describes: how many samples in each."""
+    return Field(None, ge=1, lt=2**32, description=description)
 
 
 class Method(ABC):
@@ -89,10 +94,7 @@ class Method(ABC):
         return {}
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
-        """Return how long a run is: a fresh sample in each round, and as many rounds as the samples last.
-
-        It is an InputError if a machine has too few samples.
-        """
+        """Return how long a run is, by default a fresh sample a round; InputError if there are too few."""
         from mu2mpi.federation.sampling import Fresh
 
         rounds = rounds or task.samples
@@ -166,10 +168,7 @@ class Method(ABC):
         return Iterates(schedule)
 
     def schedule(self, task: Task, sizes: Sizes) -> Schedule:
-        """Return the constants of a run.
-
-        It is an InputError if no noise or no grid keeps to what is asked for, or a constant is not finite.
-        """
+        """Return the constants of a run; or InputError if no noise, grid or finite numbers can be found."""
         from mu2mpi.privacy.noise import check_numbers
 
         messages = self.messages(task, sizes)

@@ -3,12 +3,10 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
-from mu2mpi.methods.base import Method, Options, check_batch
+from mu2mpi.methods.base import Method, Options, batch_field, check_batch
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
@@ -28,12 +26,8 @@ MOST_ROUNDS, MOST_PASSES = 10**6, 10**4
 class DpSgdOptions(Options):
     """How many samples are expected."""
 
-    batch: int | None = Field(
-        None,
-        ge=1,
-        lt=2**32,
-        description="samples that are expected in a round of all machines [default: a hundredth of all, but "
-        "at least 256]",
+    batch: int | None = batch_field(
+        "samples that are expected in a round of all machines [default: a hundredth of all, but at least 256]"
     )
 
 

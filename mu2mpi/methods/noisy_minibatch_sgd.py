@@ -3,11 +3,9 @@
 import math
 from typing import Any
 
-from pydantic import Field
-
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
-from mu2mpi.methods.base import Method, Options, check_batch
+from mu2mpi.methods.base import Method, Options, batch_field, check_batch
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import register
 
@@ -15,11 +13,8 @@ from mu2mpi.registry import register
 class MinibatchOptions(Options):
     """How many samples are drawn."""
 
-    batch: int | None = Field(
-        None,
-        ge=1,
-        lt=2**32,
-        description="samples K that each machine draws in a round [default: that of its theorem]",
+    batch: int | None = batch_field(
+        "samples K that each machine draws in a round [default: that of its theorem]"
     )
 
 

@@ -63,10 +63,7 @@ class SnowballSgd(Method):
             )
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
-        """Return as many steps as the samples allow, and a last round that shows what they made.
-
-        That round takes no step, so it needs no samples.
-        """
+        """Return as many steps as the samples allow, and one more round that shows the last iterate."""
         from mu2mpi.data.partition import check_rounds
         from mu2mpi.federation.sampling import Batches
         from mu2mpi.privacy.iteration import growing_batches
@@ -108,16 +105,11 @@ class SnowballSgd(Method):
 
     def schedule(self, task: Task, sizes: Sizes) -> Schedule:
         """Return the constants of a run, of which rounding errors and the last grid are checked."""
-        from mu2mpi.federation.landing import check_arithmetic, largest_landing
+        from mu2mpi.federation.landing import check_landing
 
         schedule = super().schedule(task, sizes)
         if schedule.mechanism.is_noisy:
-            if schedule.radius > largest_landing(schedule):
-                raise InputError(
-                    f"the last of {sizes.rounds} rounds has too little noise beside diameter = "
-                    f"{task.diameter:g} for integers of 64 bits; give fewer rounds or a smaller diameter"
-                )
-            check_arithmetic(schedule, task.budget.rho)
+            check_landing(schedule, task.budget.rho)
         return schedule
 
     def rate(self, eta: float, rounds: int, t: int) -> float:

@@ -52,10 +52,7 @@ class Problem(ABC):
         """Return G and L, where no ||z||^2 passes the square, and no ||x|| the radius of the feasible set."""
 
     def roundings(self, classes: int) -> float | None:
-        """Return by how many roundings a gradient may be off, relative to G, beside those of the margins.
-
-        None if it is unknown.
-        """
+        """Return by how many roundings of G a gradient may be off, but for margins; None if unknown."""
         return None
 
     def kernel(self, template: Callable[..., Any]) -> Any:
