@@ -10,7 +10,7 @@ def drawn_noise(schedule, key, who, number, t):
     shape = schedule.classes, schedule.features
     flat, _ = padded_zeros(shape)
     noised, draw = padded_zeros(shape)
-    sigma = schedule.sigma_of(t)
-    scale = sigma / schedule.resolution * (np.sqrt(schedule.machines) if who == AGGREGATE else 1.0)
+    sigma = schedule.mechanism.sigma_of(t)
+    scale = sigma / schedule.mechanism.resolution * (np.sqrt(schedule.machines) if who == AGGREGATE else 1.0)
     add_noise(noised, flat, key, who, number, 1, t, scale)
-    return draw * (schedule.resolution / sigma)
+    return draw * (schedule.mechanism.resolution / sigma)

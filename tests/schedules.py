@@ -10,8 +10,7 @@ from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.samples import make_supply
-from mu2mpi.federation.schedule import Schedule
-from mu2mpi.federation.task import Task
+from mu2mpi.federation.schedule import Schedule, Task
 from mu2mpi.methods.base import Method
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.guarantee import Messages

@@ -73,8 +73,8 @@ class WorstCase:
             if schedule.estimator.lasts:
                 c += (t - 1) * (c - c_previous)
             norm = np.linalg.norm(c) * np.linalg.norm(sample)
-            ends.append(np.outer(c, sample) * min(1.0, schedule.clip_norm / norm))
-        return float(np.linalg.norm(ends[0] - ends[1]) / (2 * schedule.clip_norm))
+            ends.append(np.outer(c, sample) * min(1.0, schedule.mechanism.clip_norm / norm))
+        return float(np.linalg.norm(ends[0] - ends[1]) / (2 * schedule.mechanism.clip_norm))
 
 
 CLIPPED = WorstCase("with a clipping norm", 0.01, 100.0, 1.0, chosen=False)

@@ -10,8 +10,7 @@ from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import Machines, Supply
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.federation.server import make_server
-from mu2mpi.federation.stopwatch import Stopwatch
+from mu2mpi.federation.server import Stopwatch, make_server
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, key_words
 
@@ -94,7 +93,7 @@ def see(
     if schedule.server == "trusted":
         sums = [_sums(schedule, canaries.case, of_rank, units) for of_rank in seen[1:]]
         return [np.empty((len(keys), 0)), *sums]
-    return [of_rank * np.repeat(schedule.resolution / units, schedule.d) for of_rank in seen]
+    return [of_rank * np.repeat(schedule.mechanism.resolution / units, schedule.d) for of_rank in seen]
 
 
 def _sums(
@@ -113,7 +112,7 @@ def _sums(
         step = schedule.rate(t) / (schedule.machines * schedule.sampling.size(t))
         sums.append((w - w_next) / (step * units[t - 1]))
         w, x = w_next, x_next
-    return np.hstack([*sums, rest * (schedule.resolution / units[-1])])
+    return np.hstack([*sums, rest * (schedule.mechanism.resolution / units[-1])])
 
 
 def view(schedule: Schedule, seen: list[NDArray[np.float64]], machine: int) -> NDArray[np.float64]:

@@ -13,8 +13,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.federation.server import make_server
-from mu2mpi.federation.stopwatch import Stopwatch
+from mu2mpi.federation.server import Stopwatch, make_server
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, key_words
 
@@ -50,7 +49,7 @@ def attack_structure(
         experiments = [Experiment(server=server, machines=MACHINES, rounds=ROUNDS, rho=rho) for rho in RHOS]
         data = Numbered(MACHINES * ROUNDS, CLASSES, PIXELS)
         schedules = [resolve(experiment, data, 1).schedule for experiment in experiments]
-    first = schedules[0]
+    first, mechanism = schedules[0], schedules[0].mechanism
     runs = max(len(RHOS), -(-normals // (MESSAGES * first.d)))
     mine = block(runs, communicator.size, communicator.rank)
     everyones = communicator.gather(
@@ -60,7 +59,7 @@ def attack_structure(
         return None
     seen = [of_run for of_rank in everyones for of_run in of_rank]
     telling = [of_run.tail for n, of_run in enumerate(seen) if RHOS[n % len(RHOS)] == RHOS[0]]
-    evidence, strongest = lattice_evidence(np.hstack(telling), first.sigma / first.resolution)
+    evidence, strongest = lattice_evidence(np.hstack(telling), mechanism.sigma / mechanism.resolution)
     pairs, repeated = sum(of_run.tail.shape[1] for of_run in seen), sum(of_run.repeated for of_run in seen)
     squares, sums = sum(of_run.squares for of_run in seen), np.concatenate([of_run.sums for of_run in seen])
     faults = size_faults(squares, sums, repeated, pairs, risk / 2)
@@ -69,7 +68,7 @@ def attack_structure(
 
 def _look(schedule: Schedule, key: bytes) -> _Seen:
     """Return what is seen of the noise of some messages under one key."""
-    scale, count = schedule.sigma / schedule.resolution, 0
+    scale, count = schedule.mechanism.sigma / schedule.mechanism.resolution, 0
     tail = np.empty((2, MESSAGES * schedule.d >> TAIL_BITS - 6))
     squares, sums, found = np.zeros(schedule.d), [], []
     for message, hidden in _messages(schedule, key):

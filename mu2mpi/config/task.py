@@ -1,7 +1,7 @@
 """From what the user said to what the method is to do."""
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.federation.task import Task
+from mu2mpi.federation.schedule import Task
 from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.problem.scaling import largest_square
 from mu2mpi.registry import find

@@ -13,7 +13,7 @@ def run_cost(schedule: Schedule) -> float:
     gradients = schedule.machines * schedule.sampling.drawn(schedule.rounds)
     separate = schedule.server == "untrusted" and not schedule.aggregate_noise
     draws = machine_rounds if separate else schedule.rounds
-    noise = PER_NORMAL * draws if schedule.is_noisy else 0.0
+    noise = PER_NORMAL * draws if schedule.mechanism.is_noisy else 0.0
     return schedule.d * (PER_GRADIENT_WEIGHT * gradients + noise) + PER_ROUND * schedule.rounds
 
 

@@ -32,8 +32,8 @@ def headline(plan: Plan, rounds_done: int) -> str:
     """Say in a line what is about to run."""
     experiment, schedule = plan.experiment, plan.schedule
     going_on = f"; going on after round {rounds_done}" if rounds_done else ""
-    noise = f"rho = {experiment.rho:g}" if schedule.is_noisy else "no noise"
-    if schedule.is_noisy and schedule.mechanism.spends != "rho":
+    noise = f"rho = {experiment.rho:g}" if schedule.mechanism.is_noisy else "no noise"
+    if schedule.mechanism.is_noisy and schedule.mechanism.spends != "rho":
         noise = f"epsilon = {experiment.target_epsilon:.4g} (delta = {experiment.delta:g})"
     elif experiment.epsilon is not None:
         noise += f" (epsilon = {experiment.epsilon:g}, delta = {experiment.delta:g})"

@@ -22,8 +22,7 @@ from mu2mpi.execution.warmup import kernel_calls, start_compiler
 from mu2mpi.execution.watch import Verdict
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.samples import make_supply
-from mu2mpi.federation.server import make_server
-from mu2mpi.federation.stopwatch import PHASES, Stopwatch
+from mu2mpi.federation.server import PHASES, Stopwatch, make_server
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result
@@ -156,7 +155,7 @@ class Simulation:
         # nothing, and a trusted server does not even add noise to them.
         if t < schedule.rounds and direction is not None:
             norm = np.linalg.norm(direction.astype(np.float64))
-            message = float(norm * schedule.resolution / (schedule.machines * sampling.size(t)))
+            message = float(norm * schedule.mechanism.resolution / (schedule.machines * sampling.size(t)))
         return t, loss, accuracy, samples, gradients, spent, elapsed, message
 
     def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
@@ -169,7 +168,7 @@ class Simulation:
         if total is None:
             return math.nan
         weight = schedule.estimator.weight(t) * schedule.sampling.size(t)
-        d = total * (schedule.resolution / (schedule.machines * weight))
+        d = total * (schedule.mechanism.resolution / (schedule.machines * weight))
         return float(np.sum((d - gradient) ** 2))
 
     @property
@@ -178,7 +177,7 @@ class Simulation:
 
         If such a run were to start again, the same secrets would leave a second time under other noise.
         """
-        return self.experiment.seed is None and self.schedule.is_noisy
+        return self.experiment.seed is None and self.schedule.mechanism.is_noisy
 
     def state(self, elapsed: float = 0.0) -> Checkpoint | None:
         """Gather what a checkpoint holds on rank 0, and return None elsewhere; all ranks must call this."""

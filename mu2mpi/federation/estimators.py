@@ -31,14 +31,8 @@ AVERAGE, ITERATE = Query("average", averages=True), Query("iterate", averages=Fa
 class Estimator(ABC):
     """What a machine sends in round t, which estimates k_t f'(x_t).
 
-    Attributes
-    ----------
-    name : str
-        What the user calls it.
-    gradients : int
-        How many gradients it takes of each sample.
-    lasts : bool
-        Whether a sample stays in what is sent from its own round on, or is in one message alone.
+    It takes so many `gradients` of each sample, which if it `lasts` stays in what is sent from its own round
+    on, and else is in one message alone. `name` is what the user calls it.
     """
 
     name: ClassVar[str]
@@ -48,10 +42,6 @@ class Estimator(ABC):
     def weight(self, t: int) -> int:
         """Return k_t: t for q_t = alpha_t d_t, the sum of increments, and 1 for a gradient."""
         return t if self.lasts else 1
-
-    def touched(self, rounds: int) -> int:
-        """Return how many of the messages one sample can be in."""
-        return rounds if self.lasts else 1
 
     @abstractmethod
     def bound(self, G: float, L: float, D: float, query: Query) -> float:

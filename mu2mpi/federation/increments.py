@@ -5,7 +5,7 @@ import numpy as np
 from mu2mpi.kernels import inline, round_to_integer
 from mu2mpi.problem.ball import shrinkage, squared_norm
 from mu2mpi.problem.base import residual
-from mu2mpi.problem.linear import TILE, batch_margins, empty_batch, load_sample, model_margins, two_margins
+from mu2mpi.problem.linear import TILE, empty_batch, load_sample, model_margins, two_margins
 
 LEAST, MOST = 2.0**-500, 2.0**500
 """Squared norms of c and z whose product is a number, and of which no square that counts underflowed."""
@@ -55,8 +55,7 @@ def _add_clipped(q, c, z, count, bound, resolution):  # type: ignore[no-untyped-
 
     Return the largest squared norm before clipping, and how many were clipped.
     """
-    largest = 0.0
-    clipped = 0
+    largest, clipped = 0.0, 0
     for i in range(count):
         squared, is_clipped = _clip(c[i], z[i, : q.shape[1]], bound, resolution)
         largest = max(largest, squared)
@@ -74,7 +73,8 @@ def add_increments(  # type: ignore[no-untyped-def]
     """Add the increments s_{t,i} of some machines, clipped and rounded to the grid, to the sum of q_{t,i}.
 
     The gradients of a sample z at x_t and x_{t-1} are r z^T and r~ z^T, so its increment is c z^T with
-    c = r + (t - 1)(r - r~), and its norm is ||c|| ||z|| <= S (Lemmas 4.1 and 4.2).
+    c = r + (t - 1)(r - r~), and its norm is ||c|| ||z|| <= S (Lemmas 4.1 and 4.2). Returned are the largest
+    squared norm of an increment before clipping, and how many were clipped.
 
     Parameters
     ----------
@@ -89,25 +89,16 @@ def add_increments(  # type: ignore[no-untyped-def]
     batch : {1, BATCH}
         Samples that are computed together. It decides in which order sums are taken, and so must be the
         same for the same experiment on any number of ranks.
-
-    Returns
-    -------
-    tuple of float and int
-        Largest squared norm of an increment before clipping, and how many were clipped.
     """
     classes, width = x.shape
     z = empty_batch(batch, width)
     at_x, at_x_previous = np.empty((batch, classes)), np.empty((batch, classes))
-    largest = 0.0
-    clipped = 0
+    largest, clipped = 0.0, 0
     for start in range(first, end, batch):
         count = min(batch, end - start)
         for i in range(count):
             load_sample(features[start + i], scales[start + i], bias, z[i])
-        if batch == 1:
-            two_margins(x, x_previous, z[0, :width], at_x[0], at_x_previous[0])
-        else:
-            batch_margins(x, x_previous, z, at_x, at_x_previous)
+        two_margins(x, x_previous, z, at_x, at_x_previous)
         for i in range(count):
             r, r_previous = at_x[i], at_x_previous[i]
             residual(r, labels[start + i])
@@ -132,8 +123,7 @@ def add_gradients(  # type: ignore[no-untyped-def]
     classes, width = x.shape
     z = empty_batch(batch, width)
     margins, of_rest = np.empty((batch, classes)), np.empty((batch, (classes + 1) // 2))
-    largest = 0.0
-    clipped = 0
+    largest, clipped = 0.0, 0
     for start in range(first, end, batch):
         count = min(batch, end - start)
         for i in range(count):

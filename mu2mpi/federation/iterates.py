@@ -28,12 +28,9 @@ def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-unt
         w_t, made w_{t+1}; x_t; and where to put x_{t+1}.
     total : ndarray of int64, shape (K, F)
         The noised sum over machines, in units of the grid.
-    step : float
-        What takes the sum to the step: the learning rate times the resolution over the number of samples.
-    radius : float
-        Radius of the ball K about 0.
-    weight : float
-        alpha_{t+1} / alpha_{1:t+1}; 1 makes x_{t+1} = w_{t+1}.
+    step, radius, weight : float
+        What takes the sum to the step: the learning rate times the resolution over the number of samples; the
+        radius of the ball K about 0; and alpha_{t+1} / alpha_{1:t+1}, where 1 makes x_{t+1} = w_{t+1}.
     """
     w, x, x_next, total = w.ravel(), x.ravel(), x_next.ravel(), total.ravel()
     squared = 0.0
@@ -62,7 +59,7 @@ class Iterates:
         shape = (schedule.classes, schedule.features)
         self.schedule = schedule
         # At hand, since every round asks for them.
-        self._rate, self._resolution = schedule.rate, schedule.resolution
+        self._rate, self._resolution = schedule.rate, schedule.mechanism.resolution
         self._machines, self._size = schedule.machines, schedule.sampling.size
         self._weight, self._radius = schedule.query.averaging_weight, schedule.radius
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))

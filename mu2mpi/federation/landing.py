@@ -43,7 +43,7 @@ def arithmetic_slack(schedule: Schedule) -> NDArray[np.float64]:
     """
     d, radius, G = schedule.d, schedule.radius, schedule.G
     rates = schedule.eta * halving_steps(schedule.rounds - 1)
-    noise = schedule.sigma / schedule.machines
+    noise = schedule.mechanism.sigma / schedule.machines
     roundings = schedule.problem.roundings(schedule.classes)
     if roundings is None:
         raise InputError(
@@ -58,35 +58,32 @@ def arithmetic_slack(schedule: Schedule) -> NDArray[np.float64]:
     return slack
 
 
-def check_arithmetic(schedule: Schedule, rho: float) -> None:
-    """Make sure that rounding errors keep to the share of rho that is set aside for them."""
-    deviations = schedule.eta * halving_steps(schedule.rounds - 1) * (schedule.sigma / schedule.machines)
+def check_landing(schedule: Schedule, rho: float) -> None:
+    """Make sure that the last grid holds iterates in 62 bits, and their share of rho all rounding errors."""
+    T, diameter = schedule.rounds, 2 * schedule.radius
+    last = schedule.rate(T - 1) / (schedule.machines * schedule.sampling.size(T - 1))
+    if schedule.radius > 2.0**62 * LANDING * schedule.mechanism.resolution * last:
+        raise InputError(
+            f"the last of {T} rounds has too little noise beside diameter = {diameter:g} for integers of 64 "
+            "bits; give fewer rounds or a smaller diameter"
+        )
+    noise = schedule.mechanism.sigma / schedule.machines
+    deviations = schedule.eta * halving_steps(T - 1) * noise
     cost = last_iterate_rho(np.zeros(len(deviations)), deviations, arithmetic_slack(schedule)).max()
     if not cost <= rho * ARITHMETIC / (1 + ARITHMETIC):
         raise InputError(
-            f"rounding errors of floating-point numbers could be seen beside the noise: {schedule.rounds} "
-            f"rounds with diameter = {2 * schedule.radius:g}, rho = {rho:g} and a first step of "
-            f"{schedule.eta:g}; give fewer rounds, a smaller diameter, or a larger rho or eta_scale"
+            f"rounding errors of floating-point numbers could be seen beside the noise: {T} rounds with "
+            f"diameter = {diameter:g}, rho = {rho:g} and a first step of {schedule.eta:g}; give fewer "
+            "rounds, a smaller diameter, or a larger rho or eta_scale"
         )
-
-
-def largest_landing(schedule: Schedule) -> float:
-    """Return how far from 0 an iterate may lie so that the grid of the last step holds it in 62 bits."""
-    T = schedule.rounds
-    last = schedule.rate(T - 1) / (schedule.machines * schedule.sampling.size(T - 1))
-    return 2.0**62 * LANDING * schedule.resolution * last
 
 
 class LandingIterates(Iterates):
     """Iterates whose last step is a function of the noised sum on a grid, and of nothing finer."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        super().__init__(schedule)
-        self._seen_step = schedule.rounds - 1 if schedule.is_noisy else None
-
     def step(self, t: int, total: NDArray[np.int64]) -> None:
         """Move from round t to round t + 1."""
-        if t != self._seen_step:
+        if t < self.schedule.rounds - 1 or not self.schedule.mechanism.is_noisy:
             super().step(t, total)
             return
         self.direction = total

@@ -49,8 +49,7 @@ class HostedSamples:
 
     def of(self, t: int) -> tuple[int, int]:
         """Return the numbers of the first sample of one of the rounds, and of the one after its last."""
-        k = t - self.first_round
-        return self._ends[k], self._ends[k + 1]
+        return self._ends[t - self.first_round], self._ends[t - self.first_round + 1]
 
 
 MOST_COUNTS = 10_000_000
@@ -59,9 +58,7 @@ MOST_COUNTS = 10_000_000
 Supply = Callable[[int], HostedSamples]
 """Returns the samples of a round and of as many after it as are read at once."""
 
-NOTHING = HostedSamples(
-    np.empty((0, 0)), np.empty(0, dtype=np.int32), np.empty(0), np.empty((0, 0), dtype=np.int64)
-)
+NOTHING = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), np.empty((0, 0), np.int64))
 
 
 class Machines:
@@ -72,10 +69,9 @@ class Machines:
 
     Parameters
     ----------
-    schedule, hosted : Schedule, range
-        Constants of the run, and numbers of the hosted machines, from 0.
-    supply : callable
-        Returns the hosted machines' samples from a given round on.
+    schedule, hosted, supply : Schedule, range, callable
+        Constants of the run; numbers of the hosted machines, from 0; and what returns their samples from a
+        given round on.
     key : ndarray of uint32, shape (8,), or None
         Noise key; None where no machine may draw noise.
 
@@ -97,9 +93,9 @@ class Machines:
         self.samples = NOTHING
         self._supply = supply
         self._add = schedule.estimator.kernel(schedule.problem)
-        self._bound, self._resolution = schedule.bound, schedule.resolution
+        self._bound, self._resolution = schedule.bound, schedule.mechanism.resolution
         # With aggregate noise, the host of the first machine draws for all.
-        draws = schedule.is_noisy and self.count > 0
+        draws = schedule.mechanism.is_noisy and self.count > 0
         self._draws = draws and not (schedule.aggregate_noise and self.first > 0)
         counted = schedule.classes if schedule.machines * schedule.classes <= MOST_COUNTS else 0
         self._class_counts = np.zeros((self.count, counted), dtype=np.int64)
@@ -137,11 +133,9 @@ class Machines:
         """Use each machine's samples z_{t,i}: q_{t,i} = q_{t-1,i} + s_{t,i}, or their gradients alone."""
         samples = self.read(t)
         fresh = samples.features, samples.labels, samples.scales, samples.bias, *samples.of(t)
-        largest, clipped = self._add(
-            self.q, x, x_previous, *fresh, t, self._bound, self._resolution, self._batch
-        )
-        if largest > self.largest_squared_norm:
-            self.largest_squared_norm = largest
+        sizes = self._bound, self._resolution, self._batch
+        largest, clipped = self._add(self.q, x, x_previous, *fresh, t, *sizes)
+        self.largest_squared_norm = max(self.largest_squared_norm, largest)
         self.clipped += clipped
 
     def noised(self, t: int) -> NDArray[np.int64]:
@@ -153,7 +147,7 @@ class Machines:
             return self.q
         if self.key is None:
             raise RuntimeError("these machines hold no noise key")
-        scale, who = self.schedule.sigma_of(t) / self._resolution, (MACHINE, self.first, self.count)
+        scale, who = self.schedule.mechanism.sigma_of(t) / self._resolution, (MACHINE, self.first, self.count)
         if self.schedule.aggregate_noise:
             scale, who = scale * math.sqrt(self.schedule.machines), (AGGREGATE, 0, 1)
         add_noise(self._flat_noised, self.flat_q, self.key, *who, t, scale)

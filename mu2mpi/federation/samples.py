@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.partition import partition_rows
 from mu2mpi.data.source import Samples, Source
-from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.machine import HostedSamples, Supply
+from mu2mpi.federation.sampling import users
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.problem.scaling import bias_feature, sample_scales
 
@@ -26,7 +26,10 @@ def make_supply(
     partition: str = "iid",
     sampling_key: bytes = bytes(32),
 ) -> Supply:
-    """Return what reads the samples of some machines, in the order of their use.
+    """Return what reads the samples of some machines, in the order of their use; or InputError if too few.
+
+    What a machine gets in a round does not depend on how many rounds are read at once. An InputError there
+    says that samples cannot be used.
 
     Parameters
     ----------
@@ -34,27 +37,13 @@ def make_supply(
         The training set, or a population of which samples are drawn; and M, T, which samples are used when,
         and whether they are scaled to norm 1.
     key, sampling_key : bytes
-        32 bytes that determine the dealing, or the draws; and 32 that determine which samples are used when,
-        where that is left to chance.
+        32 bytes that determine the dealing, or the draws; and 32 for which samples are used when, where that
+        is left to chance.
     hosted, partition : range, str
         The machines; and how a training set is dealt to all of them, hosted or not.
-
-    Returns
-    -------
-    callable
-        Takes a round t and returns the samples of it and of as many rounds after it as are read at once. What
-        a machine gets in a round does not depend on how many are. InputError if samples cannot be used.
-
-    Raises
-    ------
-    InputError
-        If there are not enough samples.
     """
     sampling, rounds = schedule.sampling, schedule.rounds
-    if source.population is not None:
-        read = _draws(source.population, schedule, key, hosted)
-    else:
-        read = _rows(source, schedule, key, hosted, partition)
+    read = _reader(source, schedule, key, hosted, partition)
     at_once = math.inf
     if hosted:
         at_once = source.at_once(round(len(hosted) * sampling.drawn(rounds))) / len(hosted)
@@ -63,7 +52,7 @@ def make_supply(
         before, later = sampling.drawn(t - 1), range(t, rounds + 1)
         count = bisect_right(later, at_once, key=lambda last: sampling.drawn(last) - before)
         taken = sampling.take(sampling_key, hosted, later[: max(1, count)])
-        samples = read(taken.places, taken.machines)
+        samples = read(taken.places, users(taken.sizes))
         scales = sample_scales(samples.features, source.scale, schedule.unit_norm)
         bias = bias_feature(schedule.unit_norm)
         return HostedSamples(samples.features, samples.labels, scales, taken.sizes, t, bias)
@@ -71,16 +60,14 @@ def make_supply(
     return supply
 
 
-def _rows(source: Source, schedule: Schedule, key: bytes, hosted: range, partition: str) -> Read:
-    """Return what reads samples of a training set."""
-    rows_of = partition_rows(source, partition, schedule.machines, schedule.sampling.owned, key, hosted)
-    return lambda places, machines: source.training(rows_of(places, machines))
+def _reader(source: Source, schedule: Schedule, key: bytes, hosted: range, partition: str) -> Read:
+    """Return what reads a training set, or draws samples as they are needed: no others are stored."""
+    population = source.population
+    if population is None:
+        rows_of = partition_rows(source, partition, schedule.machines, schedule.sampling.owned, key, hosted)
+        return lambda places, machines: source.training(rows_of(places, machines))
 
-
-def _draws(population: Population, schedule: Schedule, key: bytes, hosted: range) -> Read:
-    """Return what draws samples as they are needed: nothing is stored but those in use."""
-
-    def read(places: NDArray[np.int64], machines: NDArray[np.int64]) -> Samples:
+    def draw(places: NDArray[np.int64], machines: NDArray[np.int64]) -> Samples:
         features = np.empty((len(places), population.dimension), population.points.dtype)
         labels = np.empty(len(places), np.int32)
         order = np.argsort(machines, kind="stable")
@@ -91,4 +78,4 @@ def _draws(population: Population, schedule: Schedule, key: bytes, hosted: range
             features[of], labels[of] = drawn.features, drawn.labels
         return Samples(features, labels)
 
-    return read
+    return draw

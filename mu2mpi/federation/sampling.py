@@ -2,13 +2,13 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mu2mpi.federation.draws import draw_independently, draw_uniformly
 
 
 def users(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -26,21 +26,12 @@ class Taken(NamedTuple):
     places: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
-    @property
-    def machines(self) -> NDArray[np.int64]:
-        """Whose samples they are, as numbers among these machines from 0, shape (samples,)."""
-        return users(self.sizes)
-
 
 class Sampling(ABC):
     """How the samples of a machine are spread over the rounds; the same for every machine.
 
-    Attributes
-    ----------
-    owned, most : int
-        How many samples a machine needs to have, n; and the largest number that it can use in one round.
-    chance : str
-        How samples are drawn at random; empty if each is used once, in a round that is known.
+    It needs to have `owned` samples, n, and can use `most` of them in one round. `chance` says how they are
+    drawn at random; it is empty if each is used once, in a round that is known.
     """
 
     owned: int
@@ -100,11 +91,6 @@ class Batches(Sampling):
 
     ends: tuple[int, ...]
 
-    @classmethod
-    def of(cls, sizes: Iterable[int]) -> Self:
-        """Return batches of these sizes."""
-        return cls(tuple(accumulate(map(int, sizes))))
-
     @property
     def owned(self) -> int:  # type: ignore[override]
         """All batches together."""
@@ -154,8 +140,6 @@ class WithReplacement(Sampling):
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return K samples for each machine and round."""
-        from mu2mpi.federation.draws import draw_uniformly
-
         places = draw_uniformly(key, machines, rounds, self.owned, self.most)
         return Taken(places.ravel(), np.full(places.shape[:2], self.most, np.int64))
 
@@ -188,8 +172,6 @@ class Poisson(Sampling):
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return those samples of each machine and round of which the random word is small enough."""
-        from mu2mpi.federation.draws import draw_independently
-
         # Below 2^64 q, and never with a larger probability than q.
         threshold = math.floor(math.ldexp(self.probability, 64))
         if threshold >> 64:

@@ -4,39 +4,59 @@ Both servers see the sum over machines as integers on the grid. They differ in w
 and so in which collectives they may use; `round` of each class shows all that ever leaves a rank.
 """
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.kernels import aligned_zeros
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
 
+PHASES = ("compute", "noise", "communication", "evaluation")
 
-class Server(Protocol):
+
+class Stopwatch:
+    """Where the time goes: the `seconds` before each lap, under the phase that ends there."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the time since the last lap."""
+        self._last = perf_counter()
+
+    def lap(self, phase: str) -> None:
+        """Count the time since the last lap as spent in this phase."""
+        now = perf_counter()
+        self.seconds[phase] += now - self._last
+        self._last = now
+
+
+class Server(ABC):
     """What the loop over rounds needs of a server."""
 
-    iterates: Iterates
+    def __init__(self, schedule: Schedule, communicator: Communicator) -> None:
+        self.iterates = schedule.make_iterates(schedule)
+        self._schedule, self._communicator = schedule, communicator
 
+    @abstractmethod
     def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
         """Take round t, from the query point x_t to x_{t+1}; the messages of the last round move nothing."""
 
 
-class UntrustedServer:
+class UntrustedServer(Server):
     """Algorithm 1: nothing leaves a machine without noise, so everyone may see the sum.
 
     Every rank takes the same step on the same bits, which spares a broadcast.
     """
 
     def __init__(self, schedule: Schedule, communicator: Communicator) -> None:
-        self.iterates = schedule.make_iterates(schedule)
-        self._rounds = schedule.rounds
-        self._communicator = communicator
+        super().__init__(schedule, communicator)
         self._total = aligned_zeros((schedule.classes, schedule.features), np.int64)
 
     def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
@@ -48,12 +68,12 @@ class UntrustedServer:
         clock.lap("noise")
         total = self._communicator.allreduce(message, self._total)
         clock.lap("communication")
-        if t < self._rounds:
+        if t < self._schedule.rounds:
             iterates.step(t, total)
             clock.lap("compute")
 
 
-class TrustedServer:
+class TrustedServer(Server):
     """Algorithm 2: rank 0 alone sees the sum, and adds noise before anything leaves it.
 
     An Allreduce would hand the un-noised sum to every machine. Only rank 0 holds the noise key, words of
@@ -63,11 +83,8 @@ class TrustedServer:
     def __init__(
         self, schedule: Schedule, communicator: Communicator, key: NDArray[np.uint32] | None
     ) -> None:
-        self.iterates = schedule.make_iterates(schedule)
-        self._schedule = schedule
-        self._communicator = communicator
+        super().__init__(schedule, communicator)
         self._key = key
-        self._is_noisy, self._resolution = schedule.is_noisy, schedule.resolution
         self._total: NDArray[np.int64] | None = None
         if communicator.rank == 0:
             shape = (schedule.classes, schedule.features)
@@ -86,7 +103,7 @@ class TrustedServer:
         if total is not None:
             # A lone rank gets its own array back.
             flat = self._flat_total if total is self._total else machines.flat_q
-            message = self._noised(t, flat) if self._is_noisy else total
+            message = self._noised(t, flat) if self._schedule.mechanism.is_noisy else total
             clock.lap("noise")
             iterates.step(t, message)
             clock.lap("compute")
@@ -99,7 +116,8 @@ class TrustedServer:
     def _noised(self, t: int, flat_total: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._key is None:
             raise RuntimeError("the server holds no noise key")
-        scale = self._schedule.sigma_of(t) / self._resolution
+        mechanism = self._schedule.mechanism
+        scale = mechanism.sigma_of(t) / mechanism.resolution
         add_noise(self._flat_message, flat_total, self._key, SERVER, 0, 1, t, scale)
         return self._message
 

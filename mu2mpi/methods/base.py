@@ -5,19 +5,22 @@ Method modules are imported to list their options, so what is slow to import wai
 
 import math
 from abc import ABC
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import Estimator, Query
-from mu2mpi.federation.task import Sizes, Task
+from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
+from mu2mpi.privacy.guarantee import Messages
+from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.registry import find
 
 if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
-    from mu2mpi.federation.schedule import Schedule
-    from mu2mpi.privacy.guarantee import Messages
-    from mu2mpi.privacy.mechanisms.base import Mechanism
 
 
 class Options(BaseModel):
@@ -26,32 +29,9 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Asked(Protocol):
-    """What the user said that a method may refuse: settings of an experiment, None where they are not set."""
-
-    @property
-    def server(self) -> str:
-        """``"untrusted"`` or ``"trusted"``."""
-
-    @property
-    def rho(self) -> float:
-        """Privacy; infinite for no noise."""
-
-    @property
-    def machines(self) -> int | None:
-        """M."""
-
-    @property
-    def clip_norm(self) -> float | None:
-        """C."""
-
-    @property
-    def eta_scale(self) -> float | None:
-        """The learning rate, in units of the largest."""
-
-    @property
-    def evaluations(self) -> int | None:
-        """At how many rounds loss is measured."""
+def batch_field(description: str) -> Any:
+    """Return the option of a method that draws batches, which it describes: how many samples in each."""
+    return Field(None, ge=1, lt=2**32, description=description)
 
 
 class Method(ABC):
@@ -62,22 +42,16 @@ class Method(ABC):
 
     Attributes
     ----------
-    name, title : str
-        What the user calls it, and figures, by default the same.
-    summary : str
-        A few words for its place in the help.
-    options : type
-        Its options.
+    name, title, summary : str
+        What the user calls it; what figures do, by default the same; a few words for its place in the help.
+    options, presets : type, tuple of str
+        Its options; and those of them that choose other settings, and mean nothing else: see `preset`.
     estimator, query : Estimator, Query
         What machines send, and where they take gradients.
     mechanism : str
         The name of the mechanism that hides what they send, unless the user names another.
-    presets : tuple of str
-        Those of its options that choose other settings, and mean nothing else: see `preset`.
-    takes_mean : bool
-        Whether the output is the mean of all query points, or the last of them.
-    is_default : bool
-        Whether it is the method of an experiment that names none.
+    takes_mean, is_default : bool
+        Whether the output is the mean of all query points, or the last; whether who names none gets it.
     is_switched : bool
         Whether it may also be chosen by the names of its estimator and query point, as a part of another.
     hides_iterates : bool
@@ -106,14 +80,8 @@ class Method(ABC):
         """Return the method that its options ask for: itself, but for one with switches."""
         return self
 
-    def check(self, asked: Asked, options: Any) -> None:  # noqa: B027 - most take all
-        """Make sure that settings go together.
-
-        Raises
-        ------
-        ValueError
-            If they do not; the message says what would.
-        """
+    def check(self, asked: "Experiment", options: Any) -> None:  # noqa: B027 - most take all
+        """Raise ValueError if what the user said does not go together; the message says what would."""
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int | None, dict[str, Any]]:
         """Return how many samples of a machine an audit needs, and options for it that are left open.
@@ -122,18 +90,12 @@ class Method(ABC):
         """
         return None, {}
 
-    def preset(self, asked: Asked, options: Any) -> dict[str, Any]:
+    def preset(self, asked: "Experiment", options: Any) -> dict[str, Any]:
         """Return what options of the method choose of other settings, once M is known."""
         return {}
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
-        """Return how long a run is: a fresh sample in each round, and as many rounds as the samples last.
-
-        Raises
-        ------
-        InputError
-            If a machine has too few samples.
-        """
+        """Return how long a run is, by default a fresh sample a round; InputError if there are too few."""
         from mu2mpi.federation.sampling import Fresh
 
         rounds = rounds or task.samples
@@ -144,32 +106,24 @@ class Method(ABC):
         return self.estimator.bound(task.G, task.L, task.diameter, self.query)
 
     def clip_norm(self, task: Task) -> float:
-        """Return the norm to which that is clipped: its bound, or less if the user says.
-
-        Raises
-        ------
-        InputError
-            If there is none.
-        """
+        """Return the norm to which that is clipped: its bound, or less if the user says; or InputError."""
         S = self.increment_bound(task)
         clip = S if task.clip_norm is None else min(task.clip_norm, S)
         if math.isinf(clip):
             raise InputError("increments of this method have no bound, so it needs a clip_norm")
         return clip
 
-    def messages(self, task: Task, sizes: Sizes) -> "Messages":
+    def messages(self, task: Task, sizes: Sizes) -> Messages:
         """Return what is to be hidden."""
-        from mu2mpi.privacy.guarantee import Messages
-
-        sampling = sizes.sampling
+        sampling, T, lasts = sizes.sampling, sizes.rounds, self.estimator.lasts
         return Messages(
-            rounds=sizes.rounds,
+            rounds=T,
             machines=task.machines,
             parameters=task.d,
             clip_norm=self.clip_norm(task),
             gradient_norm=task.G,
-            touched=self.estimator.touched(sizes.rounds) if sampling.chance == "" else sizes.rounds,
-            summed=sampling.most * (sizes.rounds if self.estimator.lasts else 1),
+            touched=T if lasts or sampling.chance else 1,
+            summed=sampling.most * (T if lasts else 1),
             samples=sampling.owned,
             drawn=float(sampling.size(1)),
             draws=task.machines if task.aggregate_noise else 1,
@@ -181,16 +135,12 @@ class Method(ABC):
         """Return the learning rate that no noise would make smaller."""
         return 1 / (4 * task.L * sizes.rounds) if self.query.averages else 1 / task.L
 
-    def base_rate(self, task: Task, sizes: Sizes, mechanism: "Mechanism") -> float:
+    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return the learning rate of the method's theory.
 
         For gradients at averages D / sqrt(V sum of t^2), and at iterates 1 / (1 / largest + sqrt(V T) / D):
         V = C^2 / (M K) + d sigma^2 / (N K)^2 bounds the squared error of a gradient that is averaged over
-        batches of K.
-
-        References
-        ----------
-        Cutkosky, 2019, for averages; Dekel et al., 2012, for iterates: see docs/methods.md.
+        batches of K. Cutkosky, 2019, for averages; Dekel et al., 2012, for iterates: see docs/methods.md.
         """
         T, D, largest = sizes.rounds, task.diameter, self.largest_rate(task, sizes)
         error = self.error(task, sizes, mechanism)
@@ -198,7 +148,7 @@ class Method(ABC):
             return min(D / (error * math.sqrt(T * (T + 1) * (2 * T + 1) / 6)), largest)
         return 1 / (1 / largest + error * math.sqrt(T) / D)
 
-    def error(self, task: Task, sizes: Sizes, mechanism: "Mechanism") -> float:
+    def error(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return the root of what the squared error of an average gradient is at most in expectation."""
         size = sizes.sampling.drawn(sizes.rounds) / sizes.rounds
         noise = math.sqrt(task.d) * mechanism.sigma / (task.shared * size)
@@ -208,29 +158,19 @@ class Method(ABC):
         """Return by what the averaged message of round t is multiplied: it estimates k_t f'(x_t)."""
         return eta * self.query.importance(t)
 
-    def loss_bound(self, task: Task, sizes: Sizes, mechanism: "Mechanism", is_own_rate: bool) -> float:
+    def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return what the expected excess loss is at most, in nats; NaN if nothing is known."""
         return math.nan
 
-    def iterates(self, schedule: "Schedule", options: Any) -> "Iterates":
+    def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
         """Return where the server begins, and how it moves; `options` are the method's own."""
         from mu2mpi.federation.iterates import Iterates
 
         return Iterates(schedule)
 
-    def schedule(self, task: Task, sizes: Sizes) -> "Schedule":
-        """Return the constants of a run.
-
-        Raises
-        ------
-        InputError
-            If no noise or no grid keeps to what is asked for, or some constant is not a finite number.
-        """
-        from functools import partial
-
-        from mu2mpi.federation.schedule import Schedule
+    def schedule(self, task: Task, sizes: Sizes) -> Schedule:
+        """Return the constants of a run; or InputError if no noise, grid or finite numbers can be found."""
         from mu2mpi.privacy.noise import check_numbers
-        from mu2mpi.registry import find
 
         messages = self.messages(task, sizes)
         check_numbers(task.d, task.machines, sizes.rounds)
@@ -253,27 +193,19 @@ class Method(ABC):
                 "floating-point numbers"
             )
         return Schedule(
-            problem=task.problem,
+            **{field.name: getattr(task, field.name) for field in fields(Setting)},
             estimator=self.estimator,
             query=self.query,
             sampling=sizes.sampling,
             mechanism=mechanism,
-            server=task.server,
-            machines=task.machines,
             rounds=sizes.rounds,
-            classes=task.classes,
-            features=task.features,
             radius=task.diameter / 2,
-            unit_norm=task.unit_norm,
-            G=task.G,
-            L=task.L,
             S=self.increment_bound(task),
             eta=eta,
             rate=partial(self.rate, eta, sizes.rounds),
             takes_mean=self.takes_mean,
             make_iterates=partial(self.iterates, options=task.options),
             loss_bound=self.loss_bound(task, sizes, mechanism, eta == theory),
-            aggregate_noise=task.aggregate_noise,
         )
 
 

@@ -1,15 +1,16 @@
 """DP-SGD: each sample of all machines is in each round with the same probability."""
 
 import math
-from typing import Any
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.task import Sizes, Task
-from mu2mpi.methods.base import Asked, Method, Options, check_batch
+from mu2mpi.federation.schedule import Sizes, Task
+from mu2mpi.methods.base import Method, Options, batch_field, check_batch
 from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
 
 PASSES = 20
 """How often each sample is used, on average."""
@@ -25,12 +26,8 @@ MOST_ROUNDS, MOST_PASSES = 10**6, 10**4
 class DpSgdOptions(Options):
     """How many samples are expected."""
 
-    batch: int | None = Field(
-        None,
-        ge=1,
-        lt=2**32,
-        description="samples that are expected in a round of all machines [default: a hundredth of all, but "
-        "at least 256]",
+    batch: int | None = batch_field(
+        "samples that are expected in a round of all machines [default: a hundredth of all, but at least 256]"
     )
 
 
@@ -44,7 +41,7 @@ class DpSgd(Method):
     estimator, query = GRADIENT, ITERATE
     mechanism = "poisson"
 
-    def check(self, asked: Asked, options: Any) -> None:
+    def check(self, asked: "Experiment", options: Any) -> None:
         """Refuse an untrusted server."""
         if asked.server != "trusted":
             raise ValueError(

@@ -7,12 +7,13 @@ from pydantic import Field
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
-from mu2mpi.federation.task import Sizes, Task
-from mu2mpi.methods.base import Asked, Method, Options
+from mu2mpi.federation.schedule import Sizes, Task
+from mu2mpi.methods.base import Method, Options
+from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import find, names, register
 
 if TYPE_CHECKING:
-    from mu2mpi.privacy.mechanisms.base import Mechanism
+    from mu2mpi.config.experiment import Experiment
 
 CLIP_NORM = 0.75
 """About the norm of an increment of samples of norm 1 while a model is being learned, and half of G."""
@@ -68,7 +69,7 @@ class Mu2Sgd(Method):
                 return method
         raise InputError(f"no method has the estimator {wanted[0]} and the query point {wanted[1]}")
 
-    def check(self, asked: Asked, options: Any) -> None:
+    def check(self, asked: "Experiment", options: Any) -> None:
         """Refuse a preset of another method's, and what the method that was chosen refuses."""
         method = self.chosen(options)
         if method is self:
@@ -80,7 +81,7 @@ class Mu2Sgd(Method):
             )
         method.check(asked, options)
 
-    def preset(self, asked: Asked, options: Any) -> dict[str, Any]:
+    def preset(self, asked: "Experiment", options: Any) -> dict[str, Any]:
         """Return the settings of the practical mode: beyond the theorems, from public quantities alone.
 
         They depend on M, rho, the server and a clipping norm of the user's, never on data. The step size
@@ -101,7 +102,7 @@ class Mu2Sgd(Method):
             "eta_scale": float(f"{eta_scale:.4g}"),
         }
 
-    def base_rate(self, task: Task, sizes: Sizes, mechanism: "Mechanism") -> float:
+    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)): Theorems 5.2 and 6.2."""
         T, D, C = sizes.rounds, task.diameter, mechanism.clip_norm
         learned = task.budget.rho * D * task.shared / (2 * C * T * math.sqrt(task.d))
@@ -111,16 +112,12 @@ class Mu2Sgd(Method):
         """Return eta: the message of round t is weighted with alpha_t already."""
         return eta
 
-    def loss_bound(self, task: Task, sizes: Sizes, mechanism: "Mechanism", is_own_rate: bool) -> float:
-        """Return 4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)).
+    def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
+        """Return 4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)): Theorems 5.2 and 6.2.
 
         The norm G* of the gradient at the minimum and the deviation s of the increments are not known; they
         are replaced by what the theorem says that they are at most, G and S = G + 2LD. It does not apply
         where increments are clipped to less than S, or eta or the mechanism is another than its own.
-
-        References
-        ----------
-        Theorem 5.2 for the untrusted and Theorem 6.2 for the trusted server.
         """
         D, M, T, S = task.diameter, task.machines, sizes.rounds, self.increment_bound(task)
         if mechanism.clip_norm < S or mechanism.name != self.mechanism or not is_own_rate:

@@ -1,27 +1,20 @@
 """Noisy minibatch SGD: each machine draws K of its samples with replacement in each round."""
 
 import math
-from typing import TYPE_CHECKING, Any
-
-from pydantic import Field
+from typing import Any
 
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.task import Sizes, Task
-from mu2mpi.methods.base import Method, Options, check_batch
+from mu2mpi.federation.schedule import Sizes, Task
+from mu2mpi.methods.base import Method, Options, batch_field, check_batch
+from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import register
-
-if TYPE_CHECKING:
-    from mu2mpi.privacy.mechanisms.base import Mechanism
 
 
 class MinibatchOptions(Options):
     """How many samples are drawn."""
 
-    batch: int | None = Field(
-        None,
-        ge=1,
-        lt=2**32,
-        description="samples K that each machine draws in a round [default: that of its theorem]",
+    batch: int | None = batch_field(
+        "samples K that each machine draws in a round [default: that of its theorem]"
     )
 
 
@@ -41,8 +34,7 @@ class NoisyMinibatchSgd(Method):
         from mu2mpi.federation.sampling import WithReplacement
         from mu2mpi.privacy.mechanisms.replacement import fewest_drawn
 
-        rounds = rounds or theorem_rounds(task, self.clip_norm(task))
-        budget = task.budget
+        rounds, budget = rounds or theorem_rounds(task, self.clip_norm(task)), task.budget
         wanted = 1
         if math.isfinite(budget.epsilon):
             wanted = fewest_drawn(task.samples, rounds, budget.epsilon, budget.delta)
@@ -54,7 +46,7 @@ class NoisyMinibatchSgd(Method):
         """Return as many samples as rounds: of one, every message would tell."""
         return rounds, {}
 
-    def error(self, task: Task, sizes: Sizes, mechanism: "Mechanism") -> float:
+    def error(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return the error of a gradient, with what it costs others to use the same samples again."""
         again = 2 * mechanism.clip_norm * math.sqrt(sizes.rounds / (task.samples * task.machines))
         return math.hypot(super().error(task, sizes, mechanism), again)
@@ -63,16 +55,8 @@ class NoisyMinibatchSgd(Method):
 def theorem_rounds(task: Task, G: float) -> int:
     """Return the number of rounds R: (L D sqrt(M) / G) min(sqrt(n), e n / sqrt(d)) + min(n M, e^2 n^2 M / d).
 
-    Parameters
-    ----------
-    task : Task
-        Of its budget the epsilon e; infinite for no noise.
-    G : float
-        The norm that no gradient passes.
-
-    References
-    ----------
-    Lowy and Razaviyayn, 2023, Theorem D.2; rounded up.
+    It is rounded up; e is the epsilon of the budget, infinite for no noise, and no gradient's norm passes G.
+    See Lowy and Razaviyayn, 2023, Theorem D.2.
     """
     n, M, d, epsilon = task.samples, task.machines, task.d, task.budget.epsilon
     smooth = task.L * task.diameter * math.sqrt(M) / G * min(math.sqrt(n), epsilon * n / math.sqrt(d))

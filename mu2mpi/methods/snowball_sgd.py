@@ -4,18 +4,19 @@ Only the last iterate is protected, from whoever sees no other.
 """
 
 import math
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.task import Sizes, Task
-from mu2mpi.methods.base import Asked, Method
+from mu2mpi.federation.schedule import Schedule, Sizes, Task
+from mu2mpi.methods.base import Method
+from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
-    from mu2mpi.federation.schedule import Schedule
-    from mu2mpi.privacy.mechanisms.base import Mechanism
 
 LOOSENESS = 1 + 2.0**-10
 """By what the norm C that noise is scaled to exceeds G: rounded gradients keep to it without being clipped.
@@ -37,7 +38,7 @@ class SnowballSgd(Method):
     mechanism = "last-iterate"
     hides_iterates = True
 
-    def check(self, asked: Asked, options: Any) -> None:
+    def check(self, asked: "Experiment", options: Any) -> None:
         """Make sure that nobody sees an iterate who must not, that steps contract, and what is measured."""
         if asked.server == "untrusted" and (asked.machines or 1) > 1:
             raise ValueError(
@@ -62,10 +63,7 @@ class SnowballSgd(Method):
             )
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
-        """Return as many steps as the samples allow, and a last round that shows what they made.
-
-        That round takes no step, so it needs no samples.
-        """
+        """Return as many steps as the samples allow, and one more round that shows the last iterate."""
         from mu2mpi.data.partition import check_rounds
         from mu2mpi.federation.sampling import Batches
         from mu2mpi.privacy.mechanisms.last_iterate import check_steps, growing_batches, growth_of, most_steps
@@ -83,7 +81,8 @@ class SnowballSgd(Method):
             # Each step takes a sample at least, and it takes memory to say how many more.
             check_rounds(task.most, task.machines, rounds, rounds - 1)
         check_steps(rounds)
-        return Sizes(rounds, Batches.of([*growing_batches(rounds - 1, growth), 0]))
+        batches = [*growing_batches(rounds - 1, growth).tolist(), 0]
+        return Sizes(rounds, Batches(tuple(accumulate(batches))))
 
     def clip_norm(self, task: Task) -> float:
         """Return a norm that rounded gradients keep to without being clipped."""
@@ -93,30 +92,23 @@ class SnowballSgd(Method):
         """Return about 2 / L, up to which steps contract."""
         return CONTRACTING / task.L
 
-    def base_rate(self, task: Task, sizes: Sizes, mechanism: "Mechanism") -> float:
+    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return D / (G' sqrt(N)) with E ||g||^2 <= G'^2, noise included, but at most about 2 / L.
 
-        References
-        ----------
-        Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal",
+        See Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal",
         2019.
         """
         noise = mechanism.sigma / task.machines
         error = math.hypot(mechanism.clip_norm, math.sqrt(task.d) * noise)
         return min(task.diameter / (error * math.sqrt(sizes.rounds - 1)), self.largest_rate(task, sizes))
 
-    def schedule(self, task: Task, sizes: Sizes) -> "Schedule":
+    def schedule(self, task: Task, sizes: Sizes) -> Schedule:
         """Return the constants of a run, of which rounding errors and the last grid are checked."""
-        from mu2mpi.federation.landing import check_arithmetic, largest_landing
+        from mu2mpi.federation.landing import check_landing
 
         schedule = super().schedule(task, sizes)
-        if schedule.is_noisy:
-            if schedule.radius > largest_landing(schedule):
-                raise InputError(
-                    f"the last of {sizes.rounds} rounds has too little noise beside diameter = "
-                    f"{task.diameter:g} for integers of 64 bits; give fewer rounds or a smaller diameter"
-                )
-            check_arithmetic(schedule, task.budget.rho)
+        if schedule.mechanism.is_noisy:
+            check_landing(schedule, task.budget.rho)
         return schedule
 
     def rate(self, eta: float, rounds: int, t: int) -> float:
@@ -125,7 +117,7 @@ class SnowballSgd(Method):
 
         return eta * float(halving_steps(rounds - 1)[t - 1])
 
-    def iterates(self, schedule: "Schedule", options: Any) -> "Iterates":
+    def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
         """Return iterates whose last step alone is seen."""
         from mu2mpi.federation.landing import LandingIterates
 

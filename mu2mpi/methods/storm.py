@@ -4,12 +4,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, ITERATE
-from mu2mpi.federation.task import Sizes, Task
-from mu2mpi.methods.base import Asked, Method
+from mu2mpi.federation.schedule import Sizes, Task
+from mu2mpi.methods.base import Method
+from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
-    from mu2mpi.privacy.mechanisms.base import Mechanism
+    from mu2mpi.config.experiment import Experiment
 
 
 @register
@@ -20,7 +21,7 @@ class Storm(Method):
     estimator, query = CORRECTED_MOMENTUM, ITERATE
     is_switched = True
 
-    def check(self, asked: Asked, options: Any) -> None:
+    def check(self, asked: "Experiment", options: Any) -> None:
         """Ask for a clipping norm."""
         if asked.clip_norm is None:
             raise ValueError(
@@ -33,7 +34,7 @@ class Storm(Method):
         """Return 1 / (9 L)."""
         return 1 / (9 * task.L)
 
-    def base_rate(self, task: Task, sizes: Sizes, mechanism: "Mechanism") -> float:
+    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return min(rho D N / (2 C sqrt(d T)), 1 / (9 L)); see docs/methods.md."""
         C, D = mechanism.clip_norm, task.diameter
         learned = task.budget.rho * D * task.shared / (2 * C * math.sqrt(task.d) * math.sqrt(sizes.rounds))

@@ -5,8 +5,8 @@ import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -37,13 +37,9 @@ class Constants(NamedTuple):
 class Problem(ABC):
     """A convex loss of the margins x z of a linear model with one row of weights for each of K classes.
 
-    Attributes
-    ----------
-    name : str
-        What the user calls it.
-    residual, loss : function
-        `numba.njit` of ``(margins, label)``. One turns margins, shape (K,), in place into the derivative r of
-        the loss by them, so that the gradient is r z^T. One returns the loss, and whether the model is right.
+    `name` is what the user calls it. `residual` and `loss` are `numba.njit` of ``(margins, label)``: one
+    turns margins, shape (K,), in place into the derivative r of the loss by them, so that the gradient is
+    r z^T; the other returns the loss, and whether the model is right.
     """
 
     kind: ClassVar[str] = "problems"
@@ -56,10 +52,7 @@ class Problem(ABC):
         """Return G and L, where no ||z||^2 passes the square, and no ||x|| the radius of the feasible set."""
 
     def roundings(self, classes: int) -> float | None:
-        """Return by how many roundings a gradient may be off, relative to G, beside those of the margins.
-
-        None if it is unknown.
-        """
+        """Return by how many roundings of G a gradient may be off, but for margins; None if unknown."""
         return None
 
     def kernel(self, template: Callable[..., Any]) -> Any:
@@ -69,14 +62,12 @@ class Problem(ABC):
     @cached_property
     def _tag(self) -> str:
         """The name, and what tells this source from a later one: numba's cache looks at the kernel's file."""
-        file = ""
-        with suppress(TypeError):
-            file = inspect.getsourcefile(type(self)) or ""
-        if not os.path.isfile(file):
+        try:
+            source = Path(inspect.getsourcefile(type(self)) or "").read_bytes()
+        except (TypeError, OSError):
             # Of a notebook or a console, where no file says what has changed.
             return f"{self.name}-{os.getpid()}-{id(self)}"
-        with open(file, "rb") as source:
-            return f"{self.name}-{hashlib.sha256(source.read()).hexdigest()[:16]}"
+        return f"{self.name}-{hashlib.sha256(source).hexdigest()[:16]}"
 
     def residual_at(self, margins: Array, label: int) -> Array:
         """Return the residual of one sample, shape (K,), without a kernel."""

@@ -64,17 +64,14 @@ def _two_products(x, y, z):  # type: ignore[no-untyped-def]
 
 @inline
 def two_margins(x, y, z, at_x, at_y):  # type: ignore[no-untyped-def]
-    """Compute the margins at_x = x z and at_y = y z, shape (K,), of models of shape (K, F) and one sample."""
-    for k in range(x.shape[0]):
-        at_x[k], at_y[k] = _two_products(x[k], y[k], z)
+    """Compute the margins at_x = x z and at_y = y z, shape (n, >= K), of one sample or of a batch.
 
-
-@inline
-def batch_margins(x, y, z, at_x, at_y):  # type: ignore[no-untyped-def]
-    """Compute the margins at_x = x z and at_y = y z, shape (BATCH, >= K), of a batch, shape (BATCH, >= F).
-
-    x and y, of shape (K, F), are two models, or two parts of one.
+    x and y, of shape (K, F), are two models, or two parts of one; z has shape (n, >= F) with n = 1 or BATCH.
     """
+    if z.shape[0] == 1:
+        for k in range(x.shape[0]):
+            at_x[0, k], at_y[0, k] = _two_products(x[k], y[k], z[0, : x.shape[1]])
+        return
     for i in range(BATCH):
         for k in range(x.shape[0]):
             at_x[i, k] = at_y[i, k] = 0.0
@@ -93,15 +90,11 @@ def model_margins(x, z, margins, of_rest):  # type: ignore[no-untyped-def]
     """Compute the margins x z of one sample or of a batch.
 
     The model is taken in two halves, which share each sample; if classes are odd in number they share one.
-
     Shapes are (K, F) for x, and with n = 1 or BATCH, (n, >= F) for z, (n, K) for the margins, and
     (n, (K + 1) // 2) for what holds half of them meanwhile.
     """
     half, rest = (x.shape[0] + 1) // 2, x.shape[0] // 2
-    if z.shape[0] == 1:
-        two_margins(x[:half], x[rest:], z[0, : x.shape[1]], margins[0], of_rest[0])
-    else:
-        batch_margins(x[:half], x[rest:], z, margins, of_rest)
+    two_margins(x[:half], x[rest:], z, margins, of_rest)
     for i in range(z.shape[0]):
         for k in range(half):
             margins[i, rest + k] = of_rest[i, k]
@@ -121,8 +114,7 @@ def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-de
     classes, width = x.shape
     z, margins = empty_batch(BATCH, width), np.empty((BATCH, classes))
     of_rest = np.empty((BATCH, (classes + 1) // 2))
-    total = 0.0
-    correct = 0
+    total, correct = 0.0, 0
     for start in range(0, labels.size, BATCH):
         count = min(BATCH, labels.size - start)
         for i in range(count):

@@ -54,10 +54,7 @@ def minimise_over_ball(
     -----
     The gap holds whatever the steps were: at y in K, convexity gives for every u in K that
     f(u) >= f(y) + <f'(y), u - y> >= f(y) - (<f'(y), y> + radius ||f'(y)||).
-
-    References
-    ----------
-    Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm", 2009; O'Donoghue and Candes,
+    See Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm", 2009; O'Donoghue and Candes,
     "Adaptive restart for accelerated gradient schemes", 2015.
     """
     x = y = start

@@ -66,7 +66,7 @@ def seconds(
             z[:-1] = features[t - 1, i] * scale
             q += increment(x, x_previous, z, labels[t - 1, i], t)
             if not trusted:
-                message += generator.standard_normal(shape) * schedule.sigma
+                message += generator.standard_normal(shape) * schedule.mechanism.sigma
         message += q
         if comm and trusted:
             comm.Reduce(message, total, root=0)
@@ -76,7 +76,7 @@ def seconds(
             total = message
         if not (trusted and comm and comm.rank):
             if trusted:
-                total = total + generator.standard_normal(shape) * schedule.sigma
+                total = total + generator.standard_normal(shape) * schedule.mechanism.sigma
             w -= schedule.eta / schedule.machines * total
             norm = np.linalg.norm(w)
             if norm > schedule.radius:

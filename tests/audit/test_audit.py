@@ -24,7 +24,13 @@ from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import TrustedServer, UntrustedServer
 from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.mechanisms.last_iterate import growing_batches, growth_of, halving_steps, hidden_rho
+from mu2mpi.privacy.mechanisms.last_iterate import (
+    LastIterate,
+    growing_batches,
+    growth_of,
+    halving_steps,
+    hidden_rho,
+)
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
 
 SERVERS = ("untrusted", "trusted")
@@ -85,7 +91,7 @@ def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, s
     finding = found(server, 300, rounds=4, **claim)
     assert finding.complaints == []
     assert f"{method}, {words}, 3 machines" in " ".join(finding.describe().split())
-    change_sigma(monkeypatch, lambda schedule: schedule.sigma / 1000)
+    change_sigma(monkeypatch, lambda schedule: schedule.mechanism.sigma / 1000)
     finding = found(server, 300, rounds=4, **claim)
     assert len(finding.refutations) == 1
     assert "epsilon is at least" in finding.refutations[0]
@@ -144,8 +150,8 @@ def test_a_canary_changes_every_sum_by_what_is_said(case, estimator, normalize):
                 points = (case.query_point(at), case.query_point(at - 1)) if case.chosen else (x, x)
                 machines.observe(at, *points)
                 seen.append(machines.q.copy())
-            sums.append(np.array(seen) * schedule.resolution)
-        norms = np.linalg.norm(sums[1] - sums[0], axis=(1, 2)) / (2 * schedule.clip_norm)
+            sums.append(np.array(seen) * schedule.mechanism.resolution)
+        norms = np.linalg.norm(sums[1] - sums[0], axis=(1, 2)) / (2 * schedule.mechanism.clip_norm)
         messages = 7 - t if estimator == "corrected-momentum" else 1
         expected = np.zeros(6)
         expected[t - 1 : t - 1 + messages] = case.reach(schedule, t)
@@ -287,7 +293,7 @@ def change_noise(monkeypatch, change):
 
 
 def half_the_noise(monkeypatch):
-    change_sigma(monkeypatch, lambda schedule: schedule.sigma / 2)
+    change_sigma(monkeypatch, lambda schedule: schedule.mechanism.sigma / 2)
 
 
 def no_clipping(monkeypatch):
@@ -321,9 +327,9 @@ def noise_after_the_reduction(monkeypatch):
         machines.observe(t, iterates.x, iterates.x_previous)
         (flat, total), (flat_noised, noised) = padded_zeros(machines.q.shape), padded_zeros(machines.q.shape)
         self._communicator.allreduce(machines.q, total)
-        scale = schedule.sigma / schedule.resolution / schedule.machines
+        scale = schedule.mechanism.sigma / schedule.mechanism.resolution / schedule.machines
         add_noise(flat_noised, flat, machines.key, SERVER, 0, 1, t, scale)
-        if t < self._rounds:
+        if t < self._schedule.rounds:
             iterates.step(t, noised)
 
     monkeypatch.setattr(UntrustedServer, "round", flawed)
@@ -347,7 +353,8 @@ def default_noise_for_gradients(monkeypatch):
     """As if S were G where no clipping norm is given."""
 
     def change(schedule):
-        return schedule.sigma * (schedule.G / schedule.S if schedule.clip_norm >= schedule.S else 1)
+        mechanism, S = schedule.mechanism, schedule.S
+        return mechanism.sigma * (schedule.G / S if mechanism.clip_norm >= S else 1)
 
     change_sigma(monkeypatch, change)
 
@@ -503,7 +510,7 @@ def test_command(capsys, monkeypatch):
 
 
 def test_command_says_of_an_alarm_that_it_is_one(capsys, monkeypatch):
-    change_sigma(monkeypatch, lambda schedule: 2 * schedule.sigma)
+    change_sigma(monkeypatch, lambda schedule: 2 * schedule.mechanism.sigma)
     assert cli.main(["audit", "--rounds", "3", "--trials", "200", "--seed", "1", "--server", "trusted"]) == 1
     out, err = capsys.readouterr()
     assert err.startswith("mu2mpi: error: alarm: trusted server: mu is at most ")
@@ -559,7 +566,7 @@ def test_the_last_iterate_keeps_its_claim_and_the_canary_comes_near_it(server, m
 
 
 def noise_that_does_not_grow(monkeypatch):
-    monkeypatch.setattr(Schedule, "sigma_of", lambda self, t: self.sigma)
+    monkeypatch.setattr(LastIterate, "sigma_of", lambda self, t: self.sigma)
 
 
 def noise_of_the_last_step_alone(monkeypatch):

@@ -121,7 +121,7 @@ def test_real_messages_are_searched_for_lattices(monkeypatch, server):
     rings = True
 
     def noised(q, schedule):
-        scale = schedule.sigma / schedule.resolution
+        scale = schedule.mechanism.sigma / schedule.mechanism.resolution
         noise = np.zeros((q.size // 256 + 1, 2, 128))
         noise[0, :, :1] = tail_of(rng, 1, scale, 30 if rings else None)
         flat = np.rint(noise.ravel()[: q.size] * scale).astype(np.int64)

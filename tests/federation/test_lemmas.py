@@ -35,7 +35,7 @@ def schedule_for(shape, machines=1, rounds=20, diameter=0.5, rho=math.inf, serve
 def thrown_about(rng, schedule):
     """Return w_t and x_t of rounds 1 .. T, by the package's own steps, whatever is thrown at the server."""
     iterates, w, x = schedule.make_iterates(schedule), [], []
-    radius_in_units = schedule.radius / (schedule.eta * schedule.resolution / schedule.machines)
+    radius_in_units = schedule.radius / (schedule.eta * schedule.mechanism.resolution / schedule.machines)
     for t in range(1, schedule.rounds + 1):
         w.append(iterates.w.copy())
         x.append(iterates.x.copy())
@@ -65,7 +65,8 @@ def test_the_corrected_momentum_is_the_sum_of_increments(shape, machines, rounds
         queries = x[t - 1], x[max(0, t - 2)]
         mine.observe(t, *queries)
         q = sum(m.estimate(t, *queries, z[t - 1, i], labels[t - 1, i]) for i, m in enumerate(theirs))
-        np.testing.assert_allclose(mine.q * schedule.resolution, q, rtol=0, atol=1e-9 * schedule.S * machines)
+        found, atol = mine.q * schedule.mechanism.resolution, 1e-9 * schedule.S * machines
+        np.testing.assert_allclose(found, q, rtol=0, atol=atol)
 
 
 # --------------------------------------------------------------------------- Lemma 4.2: ||s_t|| <= S
@@ -180,7 +181,7 @@ def test_errors_of_the_estimates_grow_no_faster_than_their_bound(diameter, heter
         iterates = schedule.make_iterates(schedule)
         for t in range(1, T + 1):
             machines.observe(t, iterates.x, iterates.x_previous)
-            error = machines.q * (schedule.resolution / M) - t * exact.gradient(iterates.x)[1]
+            error = machines.q * (schedule.mechanism.resolution / M) - t * exact.gradient(iterates.x)[1]
             total[t - 1] += np.sum(error**2)
             iterates.step(t, machines.q)
     mean = total / 300
@@ -229,13 +230,13 @@ def transcripts(server, seed, rho=1.0, draw=0, clip_norm=None, tau=None):
     for t in range(1, T + 1):
         for machines in (one, other):
             machines.observe(t, iterates.x, iterates.x_previous)
-        difference = (one.q - other.q) * schedule.resolution
+        difference = (one.q - other.q) * schedule.mechanism.resolution
         # One draw hides the sum from those that see what a trusted server sends, and, with an untrusted one,
         # a machine's own draw its part of the sum.
         alone.q[:] = one.q
-        noise = (alone.noised(t) - one.q) * schedule.resolution
-        squared += np.sum(difference**2) / schedule.sigma**2
-        loss += (np.vdot(difference, noise) + np.sum(difference**2) / 2) / schedule.sigma**2
+        noise = (alone.noised(t) - one.q) * schedule.mechanism.resolution
+        squared += np.sum(difference**2) / schedule.mechanism.sigma**2
+        loss += (np.vdot(difference, noise) + np.sum(difference**2) / 2) / schedule.mechanism.sigma**2
         iterates.step(t, alone.noised(t) if server == "trusted" else one.noised(t))
     return squared, loss
 

@@ -64,11 +64,11 @@ def test_replacing_one_sample_moves_no_sum_by_more_than_twice_the_bound(
     before, _ = sums(schedule, features, labels, queries)
     after, _ = sums(schedule, other_features, other_labels, queries)
     for tau in range(rounds):
-        change = norm(after[tau] - before[tau], schedule.resolution)
-        assert change <= 2 * schedule.clip_norm * (1 + 1e-14)
+        change = norm(after[tau] - before[tau], schedule.mechanism.resolution)
+        assert change <= 2 * schedule.mechanism.clip_norm * (1 + 1e-14)
         assert tau == t or (tau > t and schedule.estimator.lasts) or change == 0
-    assert schedule.sigma == pytest.approx(
-        2 * schedule.clip_norm * math.sqrt(rounds if schedule.estimator.lasts else 1) / 4.0
+    assert schedule.mechanism.sigma == pytest.approx(
+        2 * schedule.mechanism.clip_norm * math.sqrt(rounds if schedule.estimator.lasts else 1) / 4.0
     )
 
 
@@ -79,7 +79,7 @@ def test_increments_of_cheating_data_are_clipped_and_counted():
     features, labels = np.full((3, 2, 2), 1e3), np.zeros((3, 2), np.int32)
     found, machines = sums(schedule, features, labels, np.zeros((4, 2, 3)))
     assert machines.clipped == 6
-    assert norm(found[0], schedule.resolution) == pytest.approx(2 * schedule.S, rel=6e-3)
+    assert norm(found[0], schedule.mechanism.resolution) == pytest.approx(2 * schedule.S, rel=6e-3)
 
 
 def test_opposite_clipped_increments_nearly_reach_the_bound():
@@ -92,7 +92,7 @@ def test_opposite_clipped_increments_nearly_reach_the_bound():
     for label in (0, 1):
         found, _ = sums(schedule, np.ones((1, 1, 1)), np.array([[label]], np.int32), x)
         ends.append(found[0])
-    assert norm(ends[0] - ends[1], schedule.resolution) == pytest.approx(0.2, rel=6e-3)
+    assert norm(ends[0] - ends[1], schedule.mechanism.resolution) == pytest.approx(0.2, rel=6e-3)
 
 
 def test_no_increment_is_clipped_where_the_assumptions_hold():

@@ -66,7 +66,7 @@ def reference_run(experiment, source, schedule, record):
         record,
         experiment.normalize == "unit",
         experiment.eta_scale,
-        schedule.resolution,
+        schedule.mechanism.resolution,
     )
 
 
@@ -76,7 +76,7 @@ def assert_same_point(found, expected, schedule):
     One that lies in the middle of two multiples may go to either, and then is in all messages that follow.
     """
     steps = [schedule.rate(t) / max(1, schedule.sampling.size(t)) for t in range(1, schedule.rounds)]
-    rounded = 3 * schedule.resolution * sum(steps) / schedule.machines
+    rounded = 3 * schedule.mechanism.resolution * sum(steps) / schedule.machines
     # Samples of unit norm with a single feature may cancel to nothing.
     assert np.linalg.norm(found - expected) < 1e-6 * max(np.linalg.norm(expected), 1e-6) + rounded
 
@@ -175,9 +175,9 @@ def test_run_equals_the_method_of_its_source(
         return sum(by_machine(i, t) for i in range(machines))
 
     noise = by_server if server == "trusted" else of_all
-    unit, trusted = normalize == "unit", server == "trusted"
+    unit, trusted, resolution = normalize == "unit", server == "trusted", schedule.mechanism.resolution
     output, w = METHODS[pieces](
-        ref.Setting(features, labels, x1, diameter, rho, trusted, noise, clip_norm, unit, schedule.resolution)
+        ref.Setting(features, labels, x1, diameter, rho, trusted, noise, clip_norm, unit, resolution)
     )
     assert_same_point(result.x, output, schedule)
     assert_same_point(result.w, w, schedule)
@@ -198,7 +198,7 @@ def test_one_machine_has_the_same_noise_scale_and_step_under_both_servers():
         simulation_of(Experiment(server=server, machines=1, seed=2), source).schedule
         for server in ("untrusted", "trusted")
     ]
-    assert statements[0].sigma == statements[1].sigma
+    assert statements[0].mechanism.sigma == statements[1].mechanism.sigma
     assert statements[0].eta == statements[1].eta
 
 

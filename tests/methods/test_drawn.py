@@ -98,7 +98,7 @@ def drawn(experiment, source, schedule):
         sigma=0.0,
         noise=noise,
         unit=experiment.normalize == "unit",
-        resolution=schedule.resolution,
+        resolution=schedule.mechanism.resolution,
     )
 
 
@@ -168,7 +168,7 @@ def test_dp_sgd_is_that_of_its_source(epsilon, machines, classes, dimension, D, 
     run = drawn(simulation.experiment, source, simulation.schedule)
     F = 1 if run.unit else dimension + 1
     run.C, run.batch = min(ref.lipschitz(F), clip_norm or math.inf), 2 * machines
-    run.sigma = simulation.schedule.sigma
+    run.sigma = simulation.schedule.mechanism.sigma
     if math.isfinite(epsilon):
         # No more noise than needed: a thousandth less would be too little.
         left, delta = epsilon * 511 / 512, 1e-5 * 511 / 512
@@ -187,10 +187,10 @@ def test_rho_stands_for_its_epsilon(method):
     common = {"method": method, "server": "trusted", "machines": 2, "rounds": 20, "batch": 4}
     by_rho = resolve(Experiment(rho=0.5, **common), source, 1).schedule
     by_epsilon = resolve(Experiment(epsilon=epsilon_exact(0.5, 1e-5), **common), source, 1).schedule
-    assert by_rho.sigma == by_epsilon.sigma
+    assert by_rho.mechanism.sigma == by_epsilon.mechanism.sigma
     assert by_rho.mechanism.stated_rho is None
     assert math.isnan(by_rho.mechanism.rho_spent(20))
-    assert resolve(Experiment(rho=math.inf, **common), source, 1).schedule.sigma == 0
+    assert resolve(Experiment(rho=math.inf, **common), source, 1).schedule.mechanism.sigma == 0
 
 
 def test_another_epsilon_or_delta_means_other_draws_and_noise():

@@ -29,7 +29,7 @@ def mean_squared_errors(method, rounds, runs):
         iterates = schedule.make_iterates(schedule)
         for t in range(1, rounds + 1):
             machines.observe(t, iterates.x, iterates.x_previous)
-            d = machines.q * (schedule.resolution / (2 * schedule.estimator.weight(t)))
+            d = machines.q * (schedule.mechanism.resolution / (2 * schedule.estimator.weight(t)))
             total[t - 1] += np.sum((d - exact.gradient(iterates.x)[1]) ** 2)
             iterates.step(t, machines.q)
     return total / runs
@@ -67,7 +67,7 @@ def test_a_run_on_a_population_measures_the_same_errors():
         def observed(t, x, x_previous, observe=observe, simulation=simulation, errors=errors):
             observe(t, x, x_previous)
             schedule = simulation.schedule
-            d = simulation.machines.q * (schedule.resolution / 2) / schedule.estimator.weight(t)
+            d = simulation.machines.q * (schedule.mechanism.resolution / 2) / schedule.estimator.weight(t)
             errors.append(np.sum((d - simulation.evaluator.gradient(x)[1]) ** 2))
 
         simulation.machines.observe = observed

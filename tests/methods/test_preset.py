@@ -54,7 +54,7 @@ def test_step_makes_the_noise_of_every_run_the_same(server, machines, rho, clip_
     plan = resolve(experiment, SOURCE, 1)
     schedule = plan.schedule
     draws = machines if server == "untrusted" else 1
-    noise = schedule.eta * schedule.sigma * math.sqrt(draws * schedule.rounds) / machines
+    noise = schedule.eta * schedule.mechanism.sigma * math.sqrt(draws * schedule.rounds) / machines
     assert noise <= 1.5 * (1 + 1e-3)
     assert noise >= 1.5 * (1 - 1e-3) or plan.experiment.eta_scale == 16 * machines
 

@@ -72,16 +72,16 @@ def test_two_runs_with_the_same_noise_come_no_farther_apart_than_is_paid_for(
     changed.features[row] *= -1
     changed.labels[row] = (changed.labels[row] + 1) % classes
     other = ArraySource(changed, source.test(np.arange(3)), classes, 1.0)
-    rng = np.random.default_rng(seed)
+    rng, mechanism = np.random.default_rng(seed), schedule.mechanism
     noises = [
-        np.rint(rng.normal(0, schedule.sigma_of(t) / schedule.resolution, (classes, dimension + 1)))
+        np.rint(rng.normal(0, mechanism.sigma_of(t) / mechanism.resolution, (classes, dimension + 1)))
         .astype(np.int64)
         for t in range(1, rounds)
     ]  # fmt: skip
     one, two = (iterates_of(schedule, data, noises) for data in (source, other))
     samples = np.array([machines * schedule.sampling.size(t) for t in range(1, rounds)])
     scales = schedule.eta * halving_steps(rounds - 1) / samples
-    slacks = rounding_slack(scales, samples, schedule.resolution, schedule.d)
+    slacks = rounding_slack(scales, samples, mechanism.resolution, schedule.d)
     # What happens after the noise of a step is counted in the next.
     errors = arithmetic_slack(schedule)
     slacks += errors + np.append(errors[1:], errors[-1])
@@ -170,7 +170,8 @@ def test_the_last_iterate_tells_no_more_than_a_point_of_the_grid(rounds, seed, m
     )
     rng = np.random.default_rng(seed)
     t = rounds - 1
-    step = schedule.eta * halving_steps(t)[-1] * schedule.resolution / (3 * schedule.sampling.size(t))
+    unit = schedule.mechanism.resolution
+    step = schedule.eta * halving_steps(t)[-1] * unit / (3 * schedule.sampling.size(t))
     ends = set()
     place, total = rng.integers(-(2**30), 2**30, (2, 2, 3))
     for moved in (0, move):
@@ -194,7 +195,7 @@ def test_gradients_are_never_clipped():
             rho=rho,
         )
         assert schedule.bound >= schedule.G
-        assert schedule.clip_norm == pytest.approx(schedule.G, rel=1e-3)
+        assert schedule.mechanism.clip_norm == pytest.approx(schedule.G, rel=1e-3)
         assert schedule.eta * (1 + 1e-6) ** 2 <= 2 / schedule.L
 
 

@@ -70,7 +70,8 @@ def noise_units(simulation: Simulation, who: int, first: int, count: int, t: int
     zeros, _ = padded_zeros((schedule.classes, schedule.features))
     flat, noise = padded_zeros((schedule.classes, schedule.features))
     key = key_words(Keys.noise_key(root_key(SEED), simulation.experiment))
-    add_noise(flat, zeros, key, who, first, count, t, schedule.sigma / schedule.resolution)
+    scale = schedule.mechanism.sigma / schedule.mechanism.resolution
+    add_noise(flat, zeros, key, who, first, count, t, scale)
     return noise
 
 
@@ -84,7 +85,8 @@ def test_untrusted_nothing_leaves_a_machine_without_its_own_noise(communicator, 
         noise = noise_units(simulation, MACHINE, first, machines_per_rank, t)
         np.testing.assert_array_equal(sent[0] - sums[t - 1], noise)
         # Every machine's noise is there with its full weight, and none of it is small.
-        measured = noise.std() / (simulation.schedule.sigma / simulation.schedule.resolution)
+        mechanism = simulation.schedule.mechanism
+        measured = noise.std() / (mechanism.sigma / mechanism.resolution)
         assert measured == pytest.approx(np.sqrt(machines_per_rank), rel=0.5)
 
 
@@ -109,7 +111,7 @@ def test_trusted_no_rank_but_0_receives_a_sum_without_noise(communicator, machin
     schedule = simulation.schedule
     for t, sent_x in enumerate(iterates, 1):
         noised = totals[t - 1] + noise_units(simulation, SERVER, 0, 1, t)
-        w -= schedule.eta * noised * schedule.resolution / schedule.machines
+        w -= schedule.eta * noised * schedule.mechanism.resolution / schedule.machines
         w *= min(1, schedule.radius / np.linalg.norm(w))
         x += 2 / (t + 2) * (w - x)
         np.testing.assert_allclose(sent_x, x, rtol=1e-9, atol=1e-15)
