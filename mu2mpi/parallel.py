@@ -11,22 +11,16 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError, SharedInputError, SharedOSError
 
-LAUNCHER_SIZES = (
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_SIZE",
-    "SLURM_STEP_NUM_TASKS",
-    "MV2_COMM_WORLD_SIZE",
-    "PALS_SIZE",
-)
+RANK_COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
 """What launchers tell each process about the number of ranks that they started."""
 
 TURNS = 3
@@ -35,6 +29,8 @@ CALL = 1
 """Tag of the messages that do not belong to a collective."""
 
 POLL_SECONDS, ABORT_SECONDS = 0.002, 0.5
+
+Thing = TypeVar("Thing")
 
 
 def block(n: int, parts: int, part: int) -> range:
@@ -92,17 +88,24 @@ class Communicator:
     def fill_cache(self, actions: Sequence[Callable[[], object]]) -> None:
         """Run actions of which each fills an entry of a shared cache, so that none is filled by two ranks.
 
-        The ranks of rank 0's node share the actions out among them. Then every rank runs all: rank 0,
-        then one rank a node, then the rest. numba's cache on disk can crash when several processes fill
-        an entry at once (numba issue 4807).
+        The ranks of rank 0's node share the actions out among them. Then every rank runs all in its turn.
+        numba's cache on disk can crash when several processes fill an entry at once (numba issue 4807).
         """
         for action in actions[self.place :: self.neighbours] if self.place is not None else ():
             action()
+        self.wait_for_all()
+        self.in_turn(lambda: [action() for action in actions])
+
+    def in_turn(self, action: Callable[[], Thing]) -> Thing:
+        """Return what an action does on this rank: rank 0 is first, then come the first ranks of other nodes.
+
+        An error of one is one of all, as in `together`, and those whose turn has not come do not begin.
+        """
         for turn in range(TURNS):
-            self.wait_for_all()
-            if self.turn == turn:
-                for action in actions:
-                    action()
+            with self.together():
+                if self.turn == turn:
+                    done = action()
+        return done
 
     def split(self, part: int | None) -> "Communicator | None":
         """Return a communicator of the ranks that name the same part, or None to a rank that names none."""
@@ -248,9 +251,7 @@ class MpiCommunicator(Communicator):
         os._exit(code)
 
 
-_WORLD: Communicator | None = None
-
-
+@cache
 def world() -> Communicator:
     """Return the communicator of all ranks, starting MPI at the first call.
 
@@ -258,21 +259,6 @@ def world() -> Communicator:
     wait for this one in a collective for ever. Raises InputError if a launcher says that it started several
     ranks but each is alone: without an MPI library, or with one that does not belong to the launcher.
     """
-    global _WORLD
-    if _WORLD is None:
-        _WORLD = _start()
-    return _WORLD
-
-
-def world_if_parallel() -> Communicator:
-    """Return the world if MPI runs or a launcher started several ranks, and a serial one otherwise."""
-    if _WORLD is not None or any(os.environ.get(name, "1") not in ("", "1") for name in LAUNCHER_SIZES):
-        with suppress(InputError):
-            return world()
-    return Communicator()
-
-
-def _start() -> Communicator:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -286,8 +272,17 @@ def _start() -> Communicator:
     return communicator
 
 
+def world_if_parallel() -> Communicator:
+    """Return the world if MPI runs or a launcher started several ranks, and a serial one otherwise."""
+    has_started = world.cache_info().currsize > 0
+    if has_started or any(os.environ.get(name, "1") not in ("", "1") for name in RANK_COUNTS):
+        with suppress(InputError):
+            return world()
+    return Communicator()
+
+
 def _refuse_lonely_ranks(reason: str) -> None:
-    for name in LAUNCHER_SIZES:
+    for name in RANK_COUNTS:
         started = os.environ.get(name, "1")
         if started.isdigit() and int(started) > 1:
             raise InputError(

@@ -11,14 +11,8 @@ from mu2mpi.parallel import TURNS, Communicator
 
 def shared_source(experiment: Experiment, data_dir: Path | None, communicator: Communicator) -> Source:
     """Open the experiment's data on every rank; the first rank of each node checks the content before."""
-    source: Source | None = None
-    for turn in range(TURNS):
-        with communicator.together():
-            if communicator.turn == turn:
-                source = open_source(experiment, data_dir, verify=turn < TURNS - 1)
-    if source is None:
-        raise RuntimeError("this rank had no turn")
-    return source
+    verify = communicator.turn < TURNS - 1
+    return communicator.in_turn(lambda: open_source(experiment, data_dir, verify=verify))
 
 
 def check_data(source: Source, communicator: Communicator) -> None:
