@@ -5,15 +5,7 @@ from decimal import ROUND_FLOOR, Context
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import tomli_w
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from mu2mpi.config.options import choices, explained, option_fields, options_for
 from mu2mpi.data.options import BUILT_IN, PARTITION, SUFFIXES, is_file, options_of
@@ -44,7 +36,7 @@ class Experiment(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
-    _parts: dict[str, BaseModel] = PrivateAttr(default_factory=dict)
+    _parts: dict[str, BaseModel] = {}
 
     data: str = Field(
         "digits",
@@ -338,11 +330,8 @@ class Experiment(BaseModel):
     def difference(self, other: Self) -> str | None:
         """Say in words which setting first differs from `other`, or return None if none does."""
         for name in option_fields():
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
-                return f"{name} is {_show(mine)} here and {_show(theirs)} there"
+            values = getattr(self, name), getattr(other, name)
+            if values[0] != values[1]:
+                mine, theirs = ("unset" if value is None else value for value in values)
+                return f"{name} is {mine} here and {theirs} there"
         return None
-
-
-def _show(value: object) -> str:
-    return "unset" if value is None else str(value)

@@ -12,15 +12,9 @@ from mu2mpi.errors import InputError
 class Sweep:
     """Every combination of settings of which some are lists.
 
-    Parameters
-    ----------
-    settings : mapping
-        Values by option name; a list stands for one run for each of its values. Under the name ``part`` there
-        may be several such mappings: each is a sweep of its own, with what it does not name from outside.
-    where : str, optional
-        Where they come from, for messages.
-    overrides : mapping, optional
-        Values that replace those of the settings, in every part.
+    In the settings, values by option name, a list stands for one run for each of its values. Under the name
+    ``part`` there may be several such mappings: each is a sweep of its own, with what it does not name from
+    outside. Overrides replace settings in every part, and messages name `where` all these come from.
 
     Attributes
     ----------
@@ -50,13 +44,7 @@ class Sweep:
         self.experiments = list(dict.fromkeys(itertools.chain(*products)))
 
     def choose(self, index: int | None) -> list[tuple[int, Experiment]]:
-        """Return the experiments with their indices: all, or the one with this index.
-
-        Raises
-        ------
-        InputError
-            If there is no such index.
-        """
+        """Return the experiments with their indices: all, or the one with this index, which has to exist."""
         numbered = list(enumerate(self.experiments))
         if index is None:
             return numbered
