@@ -1,7 +1,6 @@
 """Runs with their files: resume from a checkpoint, keep new ones, write the result, clean up."""
 
 import sys
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from mu2mpi.execution import environment
 from mu2mpi.execution.plan import Plan, resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.resume import check_same_data, find_checkpoint
-from mu2mpi.execution.signals import CHECKPOINT_SECONDS, Requests, StopRequests, stop_requests
+from mu2mpi.execution.signals import CHECKPOINT_SECONDS, Requests, stop_requests
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.sources import check_data, shared_source
 from mu2mpi.execution.watch import Verdict, Watch
@@ -68,19 +67,28 @@ def run(
     >>> result.x.shape
     (10, 65)
     """
-    communicator = world()
-    folder, path = (None if name is None else Path(name) for name in (data_dir, output))
-    # Without a file to go on from, signals do what they do to any program.
-    with stop_requests() if path is not None else nullcontext(StopRequests()) as requests:
-        job = Job(communicator, requests, overwrite, checkpoint_every)
-        if path is not None:
-            job.check_output(path)
+    communicator, progress = world(), progress or Progress()
+    folder = None if data_dir is None else Path(data_dir)
+    if output is None:
+        # Without a file to go on from, signals do what they do to any program.
         source = shared_source(experiment, folder, communicator)
-        if path is not None:
-            return job.run_to_file(experiment, source, path, progress or Progress())
-        simulation = Simulation(job.resolve(experiment, source), communicator)
+        simulation = Simulation(_resolved(experiment, source, communicator), communicator)
         check_data(source, communicator)
-        return simulation.run(progress or Progress())
+        return simulation.run(progress)
+    with stop_requests() as requests:
+        with communicator.together():
+            if communicator.rank == 0:
+                from mu2mpi.results.writer import check_output
+
+                check_output(Path(output), overwrite)
+        source = shared_source(experiment, folder, communicator)
+        job = Job(communicator, requests, overwrite, checkpoint_every)
+        return job.run_to_file(experiment, source, Path(output), progress)
+
+
+def _resolved(experiment: Experiment, source: Source, communicator: Communicator) -> Plan:
+    with communicator.together():
+        return resolve(experiment, source, communicator.size)
 
 
 @dataclass(frozen=True)
@@ -92,19 +100,6 @@ class Job:
     requests: Requests
     overwrite: bool
     checkpoint_every: float
-
-    def check_output(self, path: Path) -> None:
-        """Find out on rank 0 whether a result can be written; every rank raises InputError if not."""
-        with self.communicator.together():
-            if self.communicator.rank == 0:
-                from mu2mpi.results.writer import check_output
-
-                check_output(path, self.overwrite)
-
-    def resolve(self, experiment: Experiment, source: Source) -> Plan:
-        """Return the plan of an experiment on the job's ranks; every rank raises what `resolve` does."""
-        with self.communicator.together():
-            return resolve(experiment, source, self.communicator.size)
 
     def run_to_file(
         self, experiment: Experiment, source: Source, path: Path, progress: Progress, plan: Plan | None = None
@@ -124,7 +119,8 @@ class Job:
                 if checkpoint is not None:
                     check_same_data(checkpoint, source, path)
         completed = communicator.share(checkpoint.experiment if checkpoint else experiment)
-        simulation = Simulation(plan or self.resolve(completed, source), communicator, checkpoint)
+        plan = plan or _resolved(completed, source, communicator)
+        simulation = Simulation(plan, communicator, checkpoint)
         # Before the first message leaves, and before a file keeps the key of a run that cannot begin.
         check_data(source, communicator)
         keeper = FileKeeper(self, path)
