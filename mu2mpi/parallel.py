@@ -138,12 +138,8 @@ class Communicator:
     def together(self) -> Iterator[None]:
         """Make an `InputError` or `OSError` that any rank meets inside the block an error of all ranks.
 
-        Every rank must enter and leave the block; nothing in it may wait for other ranks.
-
-        Raises
-        ------
-        SharedInputError, SharedOSError
-            On every rank, with the message of the first rank that met one.
+        Every rank must enter and leave the block; nothing in it may wait for other ranks. Every rank raises
+        SharedInputError or SharedOSError, with the message of the first rank that met one.
         """
         failure: tuple[type[Exception], str] | None = None
         try:

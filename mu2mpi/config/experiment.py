@@ -26,12 +26,8 @@ class Experiment(BaseModel):
     The options of every experiment are defined here, and those of a method or a source beside these; the
     command line, the keys of a configuration file, the messages for bad values and the help all come from
     these definitions. To the user they are one flat list, and so are the attributes of an experiment: an
-    option of another method or source is None.
-
-    Raises
-    ------
-    InputError
-        With one line per problem: the option, what is wrong with it, and what is allowed.
+    option of another method or source is None. An InputError has one line per problem: the option, what is
+    wrong with it, and what is allowed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
@@ -262,9 +258,9 @@ class Experiment(BaseModel):
         return self._parts["method"]
 
     @property
-    def source_options(self) -> BaseModel:
-        """The options of the source."""
-        return self._parts["data"]
+    def data_key(self) -> tuple[object, ...]:
+        """What tells the data set from others."""
+        return self.data, self._parts["data"], self.scaling
 
     @property
     def _named_method(self) -> Method:

@@ -1,6 +1,7 @@
 """Runs with their files: resume from a checkpoint, keep new ones, write the result, clean up."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from mu2mpi.execution import environment
 from mu2mpi.execution.plan import Plan, resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.resume import check_same_data, find_checkpoint
-from mu2mpi.execution.signals import CHECKPOINT_SECONDS, Requests, stop_requests
+from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.sources import check_data, shared_source
 from mu2mpi.execution.watch import Verdict, Watch
@@ -30,27 +31,12 @@ def run(
     progress: Progress | None = None,
     checkpoint_every: float = CHECKPOINT_SECONDS,
 ) -> Result:
-    """Run an experiment on all ranks of the job.
+    """Run an experiment, the same on every rank of the job, and return its result, the same on every rank.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        What to run, the same on every rank.
-    output : path, optional
-        Where to write the result; nothing is written without it. The run goes on from a checkpoint beside it.
-    data_dir : path, optional
-        Folder that holds a folder for each data set; by default ``MU2MPI_DATA_DIR`` or the user's cache.
-    overwrite : bool, optional
-        Replace an output that exists.
-    progress : Progress, optional
-        Told on rank 0 how the run goes.
-    checkpoint_every : float, optional
-        Seconds between two checkpoints.
-
-    Returns
-    -------
-    Result
-        The same on every rank. All ranks also raise the same.
+    With an output, the result is written there, also in place of another if `overwrite` is set; the run goes
+    on from a checkpoint beside it, and keeps one every `checkpoint_every` seconds. Without, nothing is
+    written. `data_dir` holds a folder for each data set; by default it is ``MU2MPI_DATA_DIR`` or the user's
+    cache. `progress` is told on rank 0 how the run goes. All ranks also raise the same.
 
     Raises
     ------
@@ -82,7 +68,7 @@ def run(
 
                 check_output(Path(output), overwrite)
         source = shared_source(experiment, folder, communicator)
-        job = Job(communicator, requests, overwrite, checkpoint_every)
+        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every)
         return job.run_to_file(experiment, source, Path(output), progress)
 
 
@@ -96,8 +82,8 @@ class Job:
     """How this job treats files and signals, whatever it runs. Rank 0 alone touches files, and HDF5."""
 
     communicator: Communicator
-    # What has been asked of this rank.
-    requests: Requests
+    # Whether this rank is to stop.
+    is_asked: Callable[[], bool]
     overwrite: bool
     checkpoint_every: float
 
@@ -111,20 +97,19 @@ class Job:
         with communicator.together():
             if communicator.rank == 0:
                 checkpoint = find_checkpoint(path, experiment, builds)
-        goes_on = communicator.share(checkpoint is not None)
-        if goes_on:
+        begun: Experiment | None = communicator.share(checkpoint.experiment if checkpoint else None)
+        if begun is not None:
             # First of all: to other data, the settings of the checkpoint need not even fit.
             check_data(source, communicator)
             with communicator.together():
                 if checkpoint is not None:
                     check_same_data(checkpoint, source, path)
-        completed = communicator.share(checkpoint.experiment if checkpoint else experiment)
-        plan = plan or _resolved(completed, source, communicator)
+        plan = plan or _resolved(begun or experiment, source, communicator)
         simulation = Simulation(plan, communicator, checkpoint)
         # Before the first message leaves, and before a file keeps the key of a run that cannot begin.
         check_data(source, communicator)
         keeper = FileKeeper(self, path)
-        if simulation.needs_its_key_kept and not goes_on:
+        if simulation.needs_its_key_kept and begun is None:
             keeper.begin(simulation.state())
         result = simulation.run(progress, keeper)
         with communicator.together():
@@ -171,7 +156,7 @@ class FileKeeper(Watch, Keeper):
     """Keeps checkpoints in a file beside the output, which rank 0 alone writes: others have no state."""
 
     def __init__(self, job: Job, output: Path) -> None:
-        super().__init__(job.communicator, job.requests, job.checkpoint_every)
+        super().__init__(job.communicator, job.is_asked, job.checkpoint_every)
         self._output, self._overwrite = output, job.overwrite
 
     def keep(self, verdict: Verdict, state: Checkpoint | None) -> None:

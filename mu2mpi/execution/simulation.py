@@ -65,7 +65,7 @@ class Simulation:
         count = experiment.evaluations or evaluation.affordable_evaluations(schedule, source.test_samples)
         # Where messages are not protected, the history is no place to show them.
         count = count if schedule.mechanism.shows_messages else 1
-        self.evaluation_rounds = evaluation.evaluation_rounds(schedule.rounds, count)
+        self._evaluate_at = frozenset(evaluation.evaluation_rounds(schedule.rounds, count).tolist())
         self.clock = Stopwatch()
         self.rounds_done = 0
         self._rows: list[tuple[float, ...]] = []
@@ -116,7 +116,6 @@ class Simulation:
     def _take_rounds(self, progress: Progress, keeper: Keeper) -> None:
         """Take the rounds that are left; rank 0 notes what is measured on the way."""
         server, machines, clock = self.server, self.machines, self.clock
-        evaluate_at = frozenset(self.evaluation_rounds.tolist())
         self.communicator.wait_for_all()
         started = perf_counter() - self._elapsed_before
         clock.restart()
@@ -126,7 +125,7 @@ class Simulation:
                 keeper.keep(verdict, self.state(perf_counter() - started))
             query, x = server.iterates.x, server.iterates.visit(t)
             server.round(t, machines, clock)
-            if t in evaluate_at:
+            if t in self._evaluate_at:
                 measured = self.evaluator.measure(x)
                 error = self._estimate_error(t, query)
                 clock.lap("evaluation")

@@ -113,7 +113,7 @@ def launch(arguments: Sequence[str], ranks: int | None = None, requeues: int = 2
     launcher starts ranks that find each other.
     """
     ranks = ranks or int(os.environ.get("SLURM_NTASKS", "1"))
-    environment = {**os.environ, **{k: v for k, v in RANK_VARIABLES.items() if k not in os.environ}}
+    environment = {**RANK_VARIABLES, **os.environ}
     if os.getuid() == 0:
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     launcher = find_launcher(ranks, environment)
@@ -177,14 +177,12 @@ def _problem(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]
     """Try a launcher on a tiny program; return what is wrong with it, or None."""
     command = [*launcher, sys.executable, "-c", PROBE]
     try:
-        probe = subprocess.run(
-            command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=dict(environment), check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    if probe.returncode != 0:
-        return f"it ends with code {probe.returncode}"
-    sizes = probe.stdout.split()
+    if done.returncode != 0:
+        return f"it ends with code {done.returncode}"
+    sizes = done.stdout.split()
     if sizes != [str(ranks)] * ranks:
         return f"its ranks see {', '.join(sorted(set(sizes))) or 'no'} ranks"
     return None

@@ -5,7 +5,7 @@ from pathlib import Path
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.opening import open_source
 from mu2mpi.data.source import Source
-from mu2mpi.errors import InputError
+from mu2mpi.errors import SharedInputError
 from mu2mpi.parallel import TURNS, Communicator
 
 
@@ -27,10 +27,9 @@ def check_data(source: Source, communicator: Communicator) -> None:
             digest = source.digest
     found = [(host, of) for host, of in communicator.allgather((communicator.host, digest)) if of is not None]
     host, source.digest = found[0]
-    with communicator.together():
-        other = next((other for other, of in found if of != source.digest), None)
-        if other is not None:
-            raise InputError(
-                f"{source.name} is not the same on all nodes: the training data that {other} reads differ "
-                f"from those on {host}; give every node the same, on a shared file system or as copies"
-            )
+    other = next((other for other, of in found if of != source.digest), None)
+    if other is not None:
+        raise SharedInputError(
+            f"{source.name} is not the same on all nodes: the training data that {other} reads differ "
+            f"from those on {host}; give every node the same, on a shared file system or as copies"
+        )
