@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
-from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -41,23 +40,16 @@ def block(n: int, parts: int, part: int) -> range:
 
 
 class Communicator:
-    """The ranks of a job. This form is that of a single process without MPI.
+    """The ranks of a job. This form is that of a single process without MPI."""
 
-    Attributes
-    ----------
-    rank, size : int
-        This rank's number and how many there are.
-    turn : int
-        0 on rank 0, 1 on the first rank of every other node, 2 on the rest: the order in which ranks do
-        what fills a cache that those after them use. Nodes may share a file system or not.
-    place : int or None
-        This rank's number among the ranks on rank 0's node; None on other nodes.
-    neighbours : int
-        How many ranks share this rank's node.
-    """
-
-    rank, size, turn, neighbours = 0, 1, 0, 1
+    # This rank's number and how many there are.
+    rank, size = 0, 1
+    # 0 on rank 0, 1 on the first rank of every other node, 2 on the rest: the order in which ranks do
+    # what fills a cache that those after them use. Nodes may share a file system or not.
+    turn = 0
+    # This rank's number among the ranks on rank 0's node, None on other nodes; how many share this node.
     place: int | None = 0
+    neighbours = 1
 
     def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum of all ranks' arrays, on every rank; `receive` may be used to hold it."""
@@ -162,6 +154,9 @@ class MpiCommunicator(Communicator):
         from mpi4py import MPI
 
         self._mpi, self._comm = MPI, comm
+        # With rank 0 as the root, these of mpi4py do just what those of a single process promise.
+        self.bcast, self.share = comm.Bcast, comm.bcast  # type: ignore[method-assign]
+        self.gather, self.allgather = comm.gather, comm.allgather  # type: ignore[method-assign]
         self._calls: list[Any] = []
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         node = comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -189,22 +184,6 @@ class MpiCommunicator(Communicator):
             return send
         self._comm.Reduce(send, receive, self._mpi.SUM, root=0)
         return receive if self.rank == 0 else None
-
-    def bcast(self, array: NDArray[np.float64]) -> None:
-        """Overwrite the array on every rank with that of rank 0."""
-        self._comm.Bcast(array, root=0)
-
-    def share(self, thing: Any) -> Any:
-        """Return rank 0's object on every rank."""
-        return self._comm.bcast(thing, root=0)
-
-    def gather(self, thing: Any) -> Any:
-        """Return the list of all ranks' objects on rank 0, and None elsewhere."""
-        return self._comm.gather(thing, root=0)
-
-    def allgather(self, thing: Any) -> Any:
-        """Return the list of all ranks' objects on every rank."""
-        return self._comm.allgather(thing)
 
     def wait_for_all(self) -> None:
         """Return when all ranks have called this; a sleep between looks leaves the processor to others."""
@@ -289,10 +268,8 @@ def _refuse_lonely_ranks(reason: str) -> None:
             )
 
 
-def _end_all(
-    ranks: Communicator, kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
+def _end_all(ranks: Communicator, kind: object, error: BaseException, trace: object) -> None:
     """Tell of an exception that nobody caught, and end all ranks."""
-    lines = "".join(traceback.format_exception(kind, error, trace))
+    lines = "".join(traceback.format_exception(error))
     sys.stderr.write(f"mu2mpi: rank {ranks.rank} of {ranks.size} failed:\n{lines}")
     ranks.abort(1)

@@ -22,9 +22,6 @@ FOLDERS = {
 }
 """Of each kind, the package that holds a module for everything that is built in, beside its base."""
 
-CLASSES = ("mechanisms",)
-"""Kinds of which runs make objects of their own."""
-
 Thing = TypeVar("Thing")
 
 _registered: dict[str, dict[str, Any]] = {kind: {} for kind in FOLDERS}
@@ -40,7 +37,8 @@ def register(thing: Thing) -> Thing:
     kind, name = getattr(thing, "kind", None), getattr(thing, "name", None)
     if kind not in _registered or not isinstance(name, str):
         raise ValueError(f"{thing!r} has no kind among {', '.join(_registered)}, or no name")
-    _registered[kind][name] = thing() if isinstance(thing, type) and kind not in CLASSES else thing
+    # Of a mechanism, runs make objects of their own.
+    _registered[kind][name] = thing() if isinstance(thing, type) and kind != "mechanisms" else thing
     return thing
 
 

@@ -162,11 +162,9 @@ def _candidates(ranks: int) -> list[list[str]]:
     chosen = os.environ.get(LAUNCHER_VARIABLE)
     if chosen:
         return [shlex.split(chosen)]
-    candidates = []
     ours = Path(sys.executable).parent / "mpirun"
     mpirun = str(ours) if ours.exists() else shutil.which("mpirun")
-    if mpirun:
-        candidates.append([mpirun, "-n", str(ranks)])
+    candidates = [[mpirun, "-n", str(ranks)]] if mpirun else []
     if shutil.which("srun") and "SLURM_JOB_ID" in os.environ:
         kinds = ("--mpi=pmix", "--mpi=pmi2", "--mpi=none")
         candidates += [["srun", kind, "--kill-on-bad-exit=1", "-n", str(ranks)] for kind in kinds]
