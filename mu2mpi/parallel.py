@@ -42,6 +42,8 @@ def block(n: int, parts: int, part: int) -> range:
 class Communicator:
     """The ranks of a job. This form is that of a single process without MPI."""
 
+    # Name of the host that this rank runs on.
+    host = socket.gethostname()
     # This rank's number and how many there are.
     rank, size = 0, 1
     # 0 on rank 0, 1 on the first rank of every other node, 2 on the rest: the order in which ranks do
@@ -120,11 +122,6 @@ class Communicator:
     def abort(self, code: int) -> NoReturn:
         """End all ranks at once."""
         sys.exit(code)
-
-    @property
-    def host(self) -> str:
-        """Name of the host that this rank runs on."""
-        return socket.gethostname()
 
     @contextmanager
     def together(self) -> Iterator[None]:

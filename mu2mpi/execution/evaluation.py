@@ -84,9 +84,8 @@ class Evaluator:
 
     def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
         """Return the mean loss in nats and the accuracy of x, which all ranks hold, on rank 0."""
-        gathered = self._communicator.gather(
-            [self._sum_losses(x, *piece, self._bias) for piece in self._pieces()]
-        )
+        sums = [self._sum_losses(x, *piece, self._bias) for piece in self._pieces()]
+        gathered = self._communicator.gather(sums)
         if gathered is None:
             return None
         losses, correct = zip(*itertools.chain(*gathered), strict=True)
