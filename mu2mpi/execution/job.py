@@ -97,19 +97,20 @@ class Job:
         with communicator.together():
             if communicator.rank == 0:
                 checkpoint = find_checkpoint(path, experiment, builds)
-        begun: Experiment | None = communicator.share(checkpoint.experiment if checkpoint else None)
-        if begun is not None:
+        found = (True, checkpoint.experiment) if checkpoint else (False, experiment)
+        goes_on, completed = communicator.share(found)
+        if goes_on:
             # First of all: to other data, the settings of the checkpoint need not even fit.
             check_data(source, communicator)
             with communicator.together():
                 if checkpoint is not None:
                     check_same_data(checkpoint, source, path)
-        plan = plan or _resolved(begun or experiment, source, communicator)
+        plan = plan or _resolved(completed, source, communicator)
         simulation = Simulation(plan, communicator, checkpoint)
         # Before the first message leaves, and before a file keeps the key of a run that cannot begin.
         check_data(source, communicator)
         keeper = FileKeeper(self, path)
-        if simulation.needs_its_key_kept and begun is None:
+        if simulation.needs_its_key_kept and not goes_on:
             keeper.begin(simulation.state())
         result = simulation.run(progress, keeper)
         with communicator.together():
