@@ -10,27 +10,16 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi._version import __version__
 
 if TYPE_CHECKING:
-    from mu2mpi.analysis.runs import Run, Runs, load
-    from mu2mpi.config.experiment import Experiment
-    from mu2mpi.errors import InputError, Interrupted
-    from mu2mpi.execution.job import run
-    from mu2mpi.registry import register
-    from mu2mpi.results.reader import read_result
-    from mu2mpi.results.schema import Result
-
-__all__ = [
-    "Experiment",
-    "InputError",
-    "Interrupted",
-    "Result",
-    "Run",
-    "Runs",
-    "__version__",
-    "load",
-    "read_result",
-    "register",
-    "run",
-]
+    from mu2mpi.analysis.runs import Run as Run
+    from mu2mpi.analysis.runs import Runs as Runs
+    from mu2mpi.analysis.runs import load as load
+    from mu2mpi.config.experiment import Experiment as Experiment
+    from mu2mpi.errors import InputError as InputError
+    from mu2mpi.errors import Interrupted as Interrupted
+    from mu2mpi.execution.job import run as run
+    from mu2mpi.registry import register as register
+    from mu2mpi.results.reader import read_result as read_result
+    from mu2mpi.results.schema import Result as Result
 
 _HOMES = {
     "Experiment": "mu2mpi.config.experiment",
@@ -44,6 +33,7 @@ _HOMES = {
     "register": "mu2mpi.registry",
     "run": "mu2mpi.execution.job",
 }
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,25 +13,9 @@ def write_whole(
     """Write a file such that no reader, and no crash, ever meets a part of it.
 
     The file gets its name once its content is on the disk. Several processes may write the same file at
-    once. Whoever has an older file open or mapped keeps it.
-
-    Parameters
-    ----------
-    path : Path
-        File to write; its folder is made if need be.
-    chunks : iterable of bytes
-        The content. If it raises, nothing is left behind.
-    mode : int, optional
-        Permissions of the file, from which the user's mask is taken.
-    replace : bool, optional
-        Whether a file may be replaced that is already there, or appears during the call.
-
-    Raises
-    ------
-    FileExistsError
-        If the file is there and may not be replaced.
-    OSError
-        If the file cannot be written.
+    once. Whoever has an older file open or mapped keeps it. The folder is made if need be; if the chunks
+    raise, nothing is left behind. From the mode, the user's mask is taken. Raises FileExistsError if a file
+    that may not be replaced is there, or appears meanwhile, and OSError if it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_name(path)

@@ -11,22 +11,15 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
-from types import TracebackType
-from typing import Any, NoReturn
+from functools import cache, partial
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError, SharedInputError, SharedOSError
 
-LAUNCHER_SIZES = (
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_SIZE",
-    "SLURM_STEP_NUM_TASKS",
-    "MV2_COMM_WORLD_SIZE",
-    "PALS_SIZE",
-)
+RANK_COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
 """What launchers tell each process about the number of ranks that they started."""
 
 TURNS = 3
@@ -35,6 +28,8 @@ CALL = 1
 """Tag of the messages that do not belong to a collective."""
 
 POLL_SECONDS, ABORT_SECONDS = 0.002, 0.5
+
+Thing = TypeVar("Thing")
 
 
 def block(n: int, parts: int, part: int) -> range:
@@ -45,23 +40,18 @@ def block(n: int, parts: int, part: int) -> range:
 
 
 class Communicator:
-    """The ranks of a job. This form is that of a single process without MPI.
+    """The ranks of a job. This form is that of a single process without MPI."""
 
-    Attributes
-    ----------
-    rank, size : int
-        This rank's number and how many there are.
-    turn : int
-        0 on rank 0, 1 on the first rank of every other node, 2 on the rest: the order in which ranks do
-        what fills a cache that those after them use. Nodes may share a file system or not.
-    place : int or None
-        This rank's number among the ranks on rank 0's node; None on other nodes.
-    neighbours : int
-        How many ranks share this rank's node.
-    """
-
-    rank, size, turn, neighbours = 0, 1, 0, 1
+    # Name of the host that this rank runs on.
+    host = socket.gethostname()
+    # This rank's number and how many there are.
+    rank, size = 0, 1
+    # 0 on rank 0, 1 on the first rank of every other node, 2 on the rest: the order in which ranks do
+    # what fills a cache that those after them use. Nodes may share a file system or not.
+    turn = 0
+    # This rank's number among the ranks on rank 0's node, None on other nodes; how many share this node.
     place: int | None = 0
+    neighbours = 1
 
     def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum of all ranks' arrays, on every rank; `receive` may be used to hold it."""
@@ -92,17 +82,24 @@ class Communicator:
     def fill_cache(self, actions: Sequence[Callable[[], object]]) -> None:
         """Run actions of which each fills an entry of a shared cache, so that none is filled by two ranks.
 
-        The ranks of rank 0's node share the actions out among them. Then every rank runs all: rank 0,
-        then one rank a node, then the rest. numba's cache on disk can crash when several processes fill
-        an entry at once (numba issue 4807).
+        The ranks of rank 0's node share the actions out among them. Then every rank runs all in its turn.
+        numba's cache on disk can crash when several processes fill an entry at once (numba issue 4807).
         """
         for action in actions[self.place :: self.neighbours] if self.place is not None else ():
             action()
+        self.wait_for_all()
+        self.in_turn(lambda: [action() for action in actions])
+
+    def in_turn(self, action: Callable[[], Thing]) -> Thing:
+        """Return what an action does on this rank: rank 0 is first, then come the first ranks of other nodes.
+
+        An error of one is one of all, as in `together`, and those whose turn has not come do not begin.
+        """
         for turn in range(TURNS):
-            self.wait_for_all()
-            if self.turn == turn:
-                for action in actions:
-                    action()
+            with self.together():
+                if self.turn == turn:
+                    done = action()
+        return done
 
     def split(self, part: int | None) -> "Communicator | None":
         """Return a communicator of the ranks that name the same part, or None to a rank that names none."""
@@ -126,21 +123,12 @@ class Communicator:
         """End all ranks at once."""
         sys.exit(code)
 
-    @property
-    def host(self) -> str:
-        """Name of the host that this rank runs on."""
-        return socket.gethostname()
-
     @contextmanager
     def together(self) -> Iterator[None]:
         """Make an `InputError` or `OSError` that any rank meets inside the block an error of all ranks.
 
-        Every rank must enter and leave the block; nothing in it may wait for other ranks.
-
-        Raises
-        ------
-        SharedInputError, SharedOSError
-            On every rank, with the message of the first rank that met one.
+        Every rank must enter and leave the block; nothing in it may wait for other ranks. Every rank raises
+        SharedInputError or SharedOSError, with the message of the first rank that met one.
         """
         failure: tuple[type[Exception], str] | None = None
         try:
@@ -163,6 +151,9 @@ class MpiCommunicator(Communicator):
         from mpi4py import MPI
 
         self._mpi, self._comm = MPI, comm
+        # With rank 0 as the root, these of mpi4py do just what those of a single process promise.
+        self.bcast, self.share = comm.Bcast, comm.bcast  # type: ignore[method-assign]
+        self.gather, self.allgather = comm.gather, comm.allgather  # type: ignore[method-assign]
         self._calls: list[Any] = []
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         node = comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -190,22 +181,6 @@ class MpiCommunicator(Communicator):
             return send
         self._comm.Reduce(send, receive, self._mpi.SUM, root=0)
         return receive if self.rank == 0 else None
-
-    def bcast(self, array: NDArray[np.float64]) -> None:
-        """Overwrite the array on every rank with that of rank 0."""
-        self._comm.Bcast(array, root=0)
-
-    def share(self, thing: Any) -> Any:
-        """Return rank 0's object on every rank."""
-        return self._comm.bcast(thing, root=0)
-
-    def gather(self, thing: Any) -> Any:
-        """Return the list of all ranks' objects on rank 0, and None elsewhere."""
-        return self._comm.gather(thing, root=0)
-
-    def allgather(self, thing: Any) -> Any:
-        """Return the list of all ranks' objects on every rank."""
-        return self._comm.allgather(thing)
 
     def wait_for_all(self) -> None:
         """Return when all ranks have called this; a sleep between looks leaves the processor to others."""
@@ -248,9 +223,7 @@ class MpiCommunicator(Communicator):
         os._exit(code)
 
 
-_WORLD: Communicator | None = None
-
-
+@cache
 def world() -> Communicator:
     """Return the communicator of all ranks, starting MPI at the first call.
 
@@ -258,21 +231,6 @@ def world() -> Communicator:
     wait for this one in a collective for ever. Raises InputError if a launcher says that it started several
     ranks but each is alone: without an MPI library, or with one that does not belong to the launcher.
     """
-    global _WORLD
-    if _WORLD is None:
-        _WORLD = _start()
-    return _WORLD
-
-
-def world_if_parallel() -> Communicator:
-    """Return the world if MPI runs or a launcher started several ranks, and a serial one otherwise."""
-    if _WORLD is not None or any(os.environ.get(name, "1") not in ("", "1") for name in LAUNCHER_SIZES):
-        with suppress(InputError):
-            return world()
-    return Communicator()
-
-
-def _start() -> Communicator:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -286,8 +244,17 @@ def _start() -> Communicator:
     return communicator
 
 
+def world_if_parallel() -> Communicator:
+    """Return the world if MPI runs or a launcher started several ranks, and a serial one otherwise."""
+    has_started = world.cache_info().currsize > 0
+    if has_started or any(os.environ.get(name, "1") not in ("", "1") for name in RANK_COUNTS):
+        with suppress(InputError):
+            return world()
+    return Communicator()
+
+
 def _refuse_lonely_ranks(reason: str) -> None:
-    for name in LAUNCHER_SIZES:
+    for name in RANK_COUNTS:
         started = os.environ.get(name, "1")
         if started.isdigit() and int(started) > 1:
             raise InputError(
@@ -298,10 +265,8 @@ def _refuse_lonely_ranks(reason: str) -> None:
             )
 
 
-def _end_all(
-    ranks: Communicator, kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
+def _end_all(ranks: Communicator, kind: object, error: BaseException, trace: object) -> None:
     """Tell of an exception that nobody caught, and end all ranks."""
-    lines = "".join(traceback.format_exception(kind, error, trace))
+    lines = "".join(traceback.format_exception(error))
     sys.stderr.write(f"mu2mpi: rank {ranks.rank} of {ranks.size} failed:\n{lines}")
     ranks.abort(1)

@@ -22,41 +22,24 @@ FOLDERS = {
 }
 """Of each kind, the package that holds a module for everything that is built in, beside its base."""
 
-CLASSES = ("mechanisms",)
-"""Kinds of which runs make objects of their own."""
-
 Thing = TypeVar("Thing")
 
 _registered: dict[str, dict[str, Any]] = {kind: {} for kind in FOLDERS}
-_changes = 0
 
 
 def register(thing: Thing) -> Thing:
     """Make something known under its name, and return it, so that this can be a decorator.
 
-    Parameters
-    ----------
-    thing : object
-        Its `kind` is one of those that can be chosen, and its `name` is what the user calls it. A later one
-        of the same name takes the place of an earlier one. A method or a problem may be given as its class.
-
-    Raises
-    ------
-    ValueError
-        If there is no such kind.
+    Its `kind` is one of those that can be chosen, or a ValueError is raised, and its `name` is what the user
+    calls it. A later one of the same name takes the place of an earlier one. A method or a problem may be
+    given as its class.
     """
-    global _changes
     kind, name = getattr(thing, "kind", None), getattr(thing, "name", None)
     if kind not in _registered or not isinstance(name, str):
         raise ValueError(f"{thing!r} has no kind among {', '.join(_registered)}, or no name")
-    _registered[kind][name] = thing() if isinstance(thing, type) and kind not in CLASSES else thing
-    _changes += 1
+    # Of a mechanism, runs make objects of their own.
+    _registered[kind][name] = thing() if isinstance(thing, type) and kind != "mechanisms" else thing
     return thing
-
-
-def changes() -> int:
-    """Return how often something was registered: what follows from what there is, holds until the next."""
-    return _changes
 
 
 def names(kind: str) -> list[str]:
@@ -70,13 +53,7 @@ def default(kind: str) -> str:
 
 
 def find(kind: str, name: str) -> Any:
-    """Return what has this name, importing it if need be.
-
-    Raises
-    ------
-    InputError
-        If there is no such thing; the message lists those that there are.
-    """
+    """Return what has this name, importing it if need be; InputError, with what there is, if nothing has."""
     known = _registered[kind]
     if name not in known:
         if name in _built_in(kind):

@@ -5,15 +5,7 @@ from decimal import ROUND_FLOOR, Context
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import tomli_w
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from mu2mpi.config.options import choices, explained, option_fields, options_for
 from mu2mpi.data.options import BUILT_IN, PARTITION, SUFFIXES, is_file, options_of
@@ -34,17 +26,13 @@ class Experiment(BaseModel):
     The options of every experiment are defined here, and those of a method or a source beside these; the
     command line, the keys of a configuration file, the messages for bad values and the help all come from
     these definitions. To the user they are one flat list, and so are the attributes of an experiment: an
-    option of another method or source is None.
-
-    Raises
-    ------
-    InputError
-        With one line per problem: the option, what is wrong with it, and what is allowed.
+    option of another method or source is None. An InputError has one line per problem: the option, what is
+    wrong with it, and what is allowed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
-    _parts: dict[str, BaseModel] = PrivateAttr(default_factory=dict)
+    _parts: dict[str, BaseModel] = {}
 
     data: str = Field(
         "digits",
@@ -270,9 +258,9 @@ class Experiment(BaseModel):
         return self._parts["method"]
 
     @property
-    def source_options(self) -> BaseModel:
-        """The options of the source."""
-        return self._parts["data"]
+    def data_key(self) -> tuple[object, ...]:
+        """What tells the data set from others."""
+        return self.data, self._parts["data"], self.scaling
 
     @property
     def _named_method(self) -> Method:
@@ -338,11 +326,8 @@ class Experiment(BaseModel):
     def difference(self, other: Self) -> str | None:
         """Say in words which setting first differs from `other`, or return None if none does."""
         for name in option_fields():
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
-                return f"{name} is {_show(mine)} here and {_show(theirs)} there"
+            values = getattr(self, name), getattr(other, name)
+            if values[0] != values[1]:
+                mine, theirs = ("unset" if value is None else value for value in values)
+                return f"{name} is {mine} here and {theirs} there"
         return None
-
-
-def _show(value: object) -> str:
-    return "unset" if value is None else str(value)

@@ -1,7 +1,8 @@
 """All options, those of every experiment and those of its method and its source, as one flat list."""
 
-from collections.abc import Mapping
-from functools import cache, partial
+from collections.abc import Iterable, Mapping
+from functools import cache, reduce
+from operator import or_
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -9,18 +10,17 @@ from pydantic.fields import FieldInfo
 
 from mu2mpi.data.options import owners
 from mu2mpi.errors import InputError
-from mu2mpi.registry import changes, find, names
+from mu2mpi.registry import find, names
 
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return all options by name, those of methods and sources behind the option that chooses these."""
-    for method in names("methods"):
-        find("methods", method)
-    return _option_fields(changes())
+    return _option_fields(tuple(_owners()["method"].items()))
 
 
 @cache
-def _option_fields(known: int) -> dict[str, FieldInfo]:
+def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, FieldInfo]:
+    """Return the same while these are the methods."""
     from mu2mpi.config.experiment import Experiment
 
     fields: dict[str, FieldInfo] = {}
@@ -32,8 +32,7 @@ def _option_fields(known: int) -> dict[str, FieldInfo]:
 
 def _owners() -> dict[str, Mapping[str, type[BaseModel]]]:
     """Return, by the option that chooses them, what has options of its own."""
-    methods = map(partial(find, "methods"), names("methods"))
-    return {"data": owners(), "method": {method.name: method.options for method in methods}}
+    return {"data": owners(), "method": {name: find("methods", name).options for name in names("methods")}}
 
 
 def _options_of(models: Mapping[str, type[BaseModel]]) -> dict[str, dict[str, FieldInfo]]:
@@ -54,32 +53,18 @@ def method_options(presets: bool = True) -> list[str]:
 def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:
     """Return the option that several have in common, with the help of each."""
     helps: dict[str, list[str]] = {}
-    kinds = []
     for owner, field in parts.items():
         default = "" if field.default is None else f" [default: {field.default}]"
         helps.setdefault(f"{field.description}{default}", []).append(owner)
-        kinds += [field.annotation]
     text = "; ".join(f"{', '.join(owners)}: {words}" for words, owners in helps.items())
-    annotation: Any = kinds[0]
-    for kind in kinds[1:]:
-        annotation = annotation | kind
-    return FieldInfo(annotation=annotation, default=None, description=text)
+    kinds: Iterable[Any] = (field.annotation for field in parts.values())
+    return FieldInfo(annotation=reduce(or_, kinds), default=None, description=text)
 
 
 def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, BaseModel]:
-    """Return the options of what was chosen, of all settings that are not those of every experiment.
+    """Return the options of the source and the method that were chosen, from settings that only some have.
 
-    Parameters
-    ----------
-    chosen : mapping
-        By the option that chooses it, what has options of its own.
-    settings : mapping
-        Values by option name; those that are None are not set.
-
-    Raises
-    ------
-    InputError
-        For options of others, for unknown ones and for bad values.
+    Values of None are not set. Raises InputError for options of others, for unknown ones and for bad values.
     """
     lines = []
     models = _owners()
@@ -94,10 +79,8 @@ def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
             lines.append(f"unknown option {name!r}; the options are {', '.join(option_fields())}")
         elif value is not None:
             kind = having[0]
-            whose = " or ".join(known[kind][name])
-            lines.append(
-                f"{name} applies to {kind} = {whose} only, and {kind} is {chosen[kind]}; leave it out"
-            )
+            whose = f"{kind} = {' or '.join(known[kind][name])}"
+            lines.append(f"{name} applies to {whose} only, and {kind} is {chosen[kind]}; leave it out")
         if isinstance(value, bool):
             lines.append(f"{name} = {value!r} should be a number or a name, not a boolean")
     parts = {}

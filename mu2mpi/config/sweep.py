@@ -12,27 +12,14 @@ from mu2mpi.errors import InputError
 class Sweep:
     """Every combination of settings of which some are lists.
 
-    Parameters
-    ----------
-    settings : mapping
-        Values by option name; a list stands for one run for each of its values. Under the name ``part`` there
-        may be several such mappings: each is a sweep of its own, with what it does not name from outside.
-    where : str, optional
-        Where they come from, for messages.
-    overrides : mapping, optional
-        Values that replace those of the settings, in every part.
+    In the settings, values by option name, a list stands for one run for each of its values. Under the name
+    ``part`` there may be several such mappings: each is a sweep of its own, with what it does not name from
+    outside. Overrides replace settings in every part, and messages name `where` all these come from. An
+    InputError tells of a combination that is no valid experiment, or of a list that is empty or repeats a
+    value.
 
-    Attributes
-    ----------
-    swept : list of str
-        The options that were given as lists or in parts, in their order.
-    experiments : list of Experiment
-        All combinations of one part after the other, none twice; the last list varies fastest.
-
-    Raises
-    ------
-    InputError
-        If any combination is not a valid experiment, or a list is empty or repeats a value.
+    `swept` are the options that were given as lists or in parts, in their order, and `experiments` all
+    combinations of one part after the other, none twice; the last list varies fastest.
     """
 
     def __init__(
@@ -50,20 +37,12 @@ class Sweep:
         self.experiments = list(dict.fromkeys(itertools.chain(*products)))
 
     def choose(self, index: int | None) -> list[tuple[int, Experiment]]:
-        """Return the experiments with their indices: all, or the one with this index.
-
-        Raises
-        ------
-        InputError
-            If there is no such index.
-        """
-        numbered = list(enumerate(self.experiments))
+        """Return the experiments with their indices: all, or the one with this index, which has to exist."""
+        numbered, count = list(enumerate(self.experiments)), len(self.experiments)
         if index is None:
             return numbered
-        if not 0 <= index < len(numbered):
-            raise InputError(
-                f"the sweep has {len(numbered)} runs, so --index must lie in 0 .. {len(numbered) - 1}"
-            )
+        if not 0 <= index < count:
+            raise InputError(f"the sweep has {count} runs, so --index must lie in 0 .. {count - 1}")
         return [numbered[index]]
 
     def file_name(self, experiment: Experiment) -> str:
@@ -77,10 +56,8 @@ def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
     for name, values in lists.items():
         if not values or any(values.count(value) > 1 for value in values):
             raise InputError(f"{where}: the list of {name} is empty or repeats a value: {values}")
-    experiments = [
-        Experiment.make(dict(zip(lists, values, strict=True)), where)
-        for values in itertools.product(*lists.values())
-    ]
+    combinations = (dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values()))
+    experiments = [Experiment.make(combination, where) for combination in combinations]
     if len(set(experiments)) < len(experiments):
         raise InputError(f"{where}: two combinations of the lists are the same experiment")
     return experiments

@@ -12,18 +12,8 @@ def task_of(
 ) -> Task:
     """Return what the method of an experiment is to do, once a preset, if any, is filled in.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        What the user said.
-    machines : int
-        M.
-    classes, features : int
-        K and F (with the bias).
-    samples : int
-        How many each machine has.
-    most : int, optional
-        How many it can use, if there is a limit.
+    Each of the M machines has as many samples, of K classes and F features (with the bias), and can use at
+    `most` so many of them if there is a limit.
     """
     problem, unit_norm = find("problems", experiment.loss), experiment.normalize == "unit"
     constants = problem.constants(largest_square(features, unit_norm), experiment.diameter / 2, classes)

@@ -8,13 +8,7 @@ from mu2mpi.errors import InputError
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a configuration file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is not TOML.
-    """
+    """Read a configuration file; InputError if it cannot be read or is not TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -23,13 +23,11 @@ the pieces, and not the ranks, determine the bits of the result."""
 
 DEFAULT_EVALUATIONS = 20
 
-FREE = 20_000_000
-"""Nanoseconds that a run of any size may spend on evaluations."""
+FREE, FREE_PASSES = 20_000_000, 1_500_000_000
+"""Nanoseconds that a run of any size may spend on evaluations, and on gradients on the test set."""
 
 PER_GRADIENT_PASS = 4.0
 """What a pass that computes gradients takes, in evaluations."""
-
-FREE_PASSES = 1_500_000_000
 
 GRID = 2.0**-32
 """Spacing of the integers as which gradients of pieces are summed, exactly in any order."""
@@ -86,9 +84,8 @@ class Evaluator:
 
     def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
         """Return the mean loss in nats and the accuracy of x, which all ranks hold, on rank 0."""
-        gathered = self._communicator.gather(
-            [self._sum_losses(x, *piece, self._bias) for piece in self._pieces()]
-        )
+        sums = [self._sum_losses(x, *piece, self._bias) for piece in self._pieces()]
+        gathered = self._communicator.gather(sums)
         if gathered is None:
             return None
         losses, correct = zip(*itertools.chain(*gathered), strict=True)
@@ -103,13 +100,11 @@ class Evaluator:
             losses.append(loss)
             total += np.rint(gradient / GRID).astype(np.int64)
         summed = self._communicator.reduce(total, np.empty_like(total))
-        gathered = self._communicator.gather(losses) or []
-        loss = math.fsum(itertools.chain(*gathered)) / self._size
-        gradient = np.empty(x.shape)
-        if summed is not None:
-            np.multiply(summed, GRID / self._size, out=gradient)
-        self._communicator.bcast(gradient)
-        return self._communicator.share(loss), gradient
+        gathered, found = self._communicator.gather(losses), None
+        if summed is not None and gathered is not None:
+            found = math.fsum(itertools.chain(*gathered)) / self._size, summed * (GRID / self._size)
+        loss, gradient = self._communicator.share(found)
+        return loss, gradient
 
     def _pieces(self) -> Iterator[tuple[NDArray[np.generic], NDArray[np.int32], NDArray[np.float64]]]:
         """Yield this rank's pieces: features as stored, shape (n, F - 1), their labels and their scales."""
@@ -147,17 +142,16 @@ class ExactEvaluator:
 
     def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Return f(x) in nats and its gradient, shape (K, F), the same bits on every rank."""
-        loss, gradient = 0.0, np.empty(x.shape)
-        if self._communicator.rank == 0:
-            loss, gradient = self._problem.expected(x, self._z, self._weights)
-        self._communicator.bcast(gradient)
-        return self._communicator.share(loss), gradient
+        on_rank_0 = self._communicator.rank == 0
+        found = self._problem.expected(x, self._z, self._weights) if on_rank_0 else None
+        loss, gradient = self._communicator.share(found)
+        return loss, gradient
 
 
 def make_evaluator(
-    source: Source, communicator: Communicator, problem: Problem, unit_norm: bool = False
+    source: Source, schedule: Schedule, communicator: Communicator
 ) -> Evaluator | ExactEvaluator:
     """Return what measures models: on the test set, or where the population is known, exactly."""
     if source.population is not None:
-        return ExactEvaluator(source.population, communicator, problem, unit_norm)
-    return Evaluator(source, communicator, problem, unit_norm)
+        return ExactEvaluator(source.population, communicator, schedule.problem, schedule.unit_norm)
+    return Evaluator(source, communicator, schedule.problem, schedule.unit_norm)

@@ -1,7 +1,7 @@
 """Runs with their files: resume from a checkpoint, keep new ones, write the result, clean up."""
 
 import sys
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from mu2mpi.execution import environment
 from mu2mpi.execution.plan import Plan, resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.resume import check_same_data, find_checkpoint
-from mu2mpi.execution.signals import CHECKPOINT_SECONDS, Requests, StopRequests, stop_requests
+from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.sources import check_data, shared_source
 from mu2mpi.execution.watch import Verdict, Watch
@@ -31,27 +31,12 @@ def run(
     progress: Progress | None = None,
     checkpoint_every: float = CHECKPOINT_SECONDS,
 ) -> Result:
-    """Run an experiment on all ranks of the job.
+    """Run an experiment, the same on every rank of the job, and return its result, the same on every rank.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        What to run, the same on every rank.
-    output : path, optional
-        Where to write the result; nothing is written without it. The run goes on from a checkpoint beside it.
-    data_dir : path, optional
-        Folder that holds a folder for each data set; by default ``MU2MPI_DATA_DIR`` or the user's cache.
-    overwrite : bool, optional
-        Replace an output that exists.
-    progress : Progress, optional
-        Told on rank 0 how the run goes.
-    checkpoint_every : float, optional
-        Seconds between two checkpoints.
-
-    Returns
-    -------
-    Result
-        The same on every rank. All ranks also raise the same.
+    With an output, the result is written there, also in place of another if `overwrite` is set; the run goes
+    on from a checkpoint beside it, and keeps one every `checkpoint_every` seconds. Without, nothing is
+    written. `data_dir` holds a folder for each data set; by default it is ``MU2MPI_DATA_DIR`` or the user's
+    cache. `progress` is told on rank 0 how the run goes. All ranks also raise the same.
 
     Raises
     ------
@@ -68,19 +53,28 @@ def run(
     >>> result.x.shape
     (10, 65)
     """
-    communicator = world()
-    folder, path = (None if name is None else Path(name) for name in (data_dir, output))
-    # Without a file to go on from, signals do what they do to any program.
-    with stop_requests() if path is not None else nullcontext(StopRequests()) as requests:
-        job = Job(communicator, requests, overwrite, checkpoint_every)
-        if path is not None:
-            job.check_output(path)
+    communicator, progress = world(), progress or Progress()
+    folder = None if data_dir is None else Path(data_dir)
+    if output is None:
+        # Without a file to go on from, signals do what they do to any program.
         source = shared_source(experiment, folder, communicator)
-        if path is not None:
-            return job.run_to_file(experiment, source, path, progress or Progress())
-        simulation = Simulation(job.resolve(experiment, source), communicator)
+        simulation = Simulation(_resolved(experiment, source, communicator), communicator)
         check_data(source, communicator)
-        return simulation.run(progress or Progress())
+        return simulation.run(progress)
+    with stop_requests() as requests:
+        with communicator.together():
+            if communicator.rank == 0:
+                from mu2mpi.results.writer import check_output
+
+                check_output(Path(output), overwrite)
+        source = shared_source(experiment, folder, communicator)
+        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every)
+        return job.run_to_file(experiment, source, Path(output), progress)
+
+
+def _resolved(experiment: Experiment, source: Source, communicator: Communicator) -> Plan:
+    with communicator.together():
+        return resolve(experiment, source, communicator.size)
 
 
 @dataclass(frozen=True)
@@ -88,23 +82,10 @@ class Job:
     """How this job treats files and signals, whatever it runs. Rank 0 alone touches files, and HDF5."""
 
     communicator: Communicator
-    # What has been asked of this rank.
-    requests: Requests
+    # Whether this rank is to stop.
+    is_asked: Callable[[], bool]
     overwrite: bool
     checkpoint_every: float
-
-    def check_output(self, path: Path) -> None:
-        """Find out on rank 0 whether a result can be written; every rank raises InputError if not."""
-        with self.communicator.together():
-            if self.communicator.rank == 0:
-                from mu2mpi.results.writer import check_output
-
-                check_output(path, self.overwrite)
-
-    def resolve(self, experiment: Experiment, source: Source) -> Plan:
-        """Return the plan of an experiment on the job's ranks; every rank raises what `resolve` does."""
-        with self.communicator.together():
-            return resolve(experiment, source, self.communicator.size)
 
     def run_to_file(
         self, experiment: Experiment, source: Source, path: Path, progress: Progress, plan: Plan | None = None
@@ -116,15 +97,16 @@ class Job:
         with communicator.together():
             if communicator.rank == 0:
                 checkpoint = find_checkpoint(path, experiment, builds)
-        goes_on = communicator.share(checkpoint is not None)
+        found = (True, checkpoint.experiment) if checkpoint else (False, experiment)
+        goes_on, completed = communicator.share(found)
         if goes_on:
             # First of all: to other data, the settings of the checkpoint need not even fit.
             check_data(source, communicator)
             with communicator.together():
                 if checkpoint is not None:
                     check_same_data(checkpoint, source, path)
-        completed = communicator.share(checkpoint.experiment if checkpoint else experiment)
-        simulation = Simulation(plan or self.resolve(completed, source), communicator, checkpoint)
+        plan = plan or _resolved(completed, source, communicator)
+        simulation = Simulation(plan, communicator, checkpoint)
         # Before the first message leaves, and before a file keeps the key of a run that cannot begin.
         check_data(source, communicator)
         keeper = FileKeeper(self, path)
@@ -175,7 +157,7 @@ class FileKeeper(Watch, Keeper):
     """Keeps checkpoints in a file beside the output, which rank 0 alone writes: others have no state."""
 
     def __init__(self, job: Job, output: Path) -> None:
-        super().__init__(job.communicator, job.requests, job.checkpoint_every)
+        super().__init__(job.communicator, job.is_asked, job.checkpoint_every)
         self._output, self._overwrite = output, job.overwrite
 
     def keep(self, verdict: Verdict, state: Checkpoint | None) -> None:

@@ -12,22 +12,12 @@ from mu2mpi.federation.schedule import Schedule
 
 @dataclass(frozen=True)
 class Plan:
-    """What will run, with nothing open.
+    """What will run, with nothing open."""
 
-    Attributes
-    ----------
-    experiment : Experiment
-        With M, T, the method's sizes and what its preset chooses filled in.
-    source : Source
-        Its data.
-    partition : str
-        How the samples are dealt to the machines, such as ``"iid"``.
-    schedule : Schedule
-        The constants of its rounds.
-    """
-
+    # With M, T, the method's sizes and what its preset chooses filled in.
     experiment: Experiment
     source: Source
+    # How the samples are dealt to the machines, such as "iid".
     partition: str
     schedule: Schedule
 
@@ -36,13 +26,9 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     """Settle what an experiment leaves open, from its data and the number of ranks.
 
     By default there is one machine an owner or a rank, samples are dealt to their owners, if they have any,
-    or else at random, and a run takes as many rounds as its method says.
-
-    Raises
-    ------
-    InputError
-        If the machines cannot be given samples, there are too few, no noise keeps to what is asked for, or no
-        grid of messages can hold the sum of all of them.
+    or else at random, and a run takes as many rounds as its method says. Raises InputError if the machines
+    cannot be given samples, there are too few, no noise keeps to what is asked for, or no grid of messages
+    can hold the sum of all of them.
     """
     partition = experiment.partition or ("owner" if source.has_owners else "iid")
     machines = experiment.machines or (len(source.owner_sizes) if partition == "owner" else ranks)

@@ -1,6 +1,5 @@
 """Which runs of a sweep are done side by side, and on how many ranks each."""
 
-import heapq
 import itertools
 import math
 from collections.abc import Sequence
@@ -57,9 +56,9 @@ def _fill(width: int, runs: list[int], costs: Sequence[float], ranks: int) -> Wa
         # Ranks without machines still take their part in evaluations.
         return Wave(ranks, (tuple(runs),))
     lanes: list[list[int]] = [[] for _ in range(count)]
-    free = [(0.0, lane) for lane in range(count)]
+    busy = [0.0] * count
     for run in runs:
-        busy, lane = heapq.heappop(free)
+        lane = busy.index(min(busy))
         lanes[lane].append(run)
-        heapq.heappush(free, (busy + costs[run], lane))
+        busy[lane] += costs[run]
     return Wave(width, tuple(map(tuple, lanes)))

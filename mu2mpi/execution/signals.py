@@ -5,20 +5,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol
 
 CHECKPOINT_SECONDS = 300.0
 """Seconds between two checkpoints unless the user says otherwise."""
 
 SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
-
-
-class Requests(Protocol):
-    """Whether this rank has been asked to stop."""
-
-    @property
-    def pending(self) -> bool:
-        """Whether it has."""
 
 
 class StopRequests:

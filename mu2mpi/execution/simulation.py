@@ -7,13 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.execution import environment
-from mu2mpi.execution.evaluation import (
-    ExactEvaluator,
-    affordable_evaluations,
-    evaluation_rounds,
-    make_evaluator,
-)
+from mu2mpi.execution import environment, evaluation
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.progress import Progress
@@ -42,12 +36,8 @@ class Keeper:
 class Simulation:
     """A run on the ranks of a communicator, ready for its first round or for the one after a checkpoint.
 
-    Rank 0 alone has the checkpoint.
-
-    Raises
-    ------
-    InputError
-        On every rank, if its noise cannot be drawn well enough, or samples cannot be used.
+    Rank 0 alone has the checkpoint. Every rank raises InputError if the noise cannot be drawn well enough, or
+    samples cannot be used.
     """
 
     def __init__(self, plan: Plan, communicator: Communicator, checkpoint: Checkpoint | None = None) -> None:
@@ -69,13 +59,12 @@ class Simulation:
             hosted = block(schedule.machines, communicator.size, communicator.rank)
             supply = make_supply(source, schedule, keys.dealing, hosted, plan.partition, keys.sampling)
             self.machines = Machines(schedule, hosted, supply, None if self._is_trusted else keys.noise)
-            self.evaluator = make_evaluator(source, communicator, schedule.problem, schedule.unit_norm)
+            self.evaluator = evaluation.make_evaluator(source, schedule, communicator)
         self.server = make_server(schedule, communicator, keys.noise if self._is_trusted else None)
-        count = experiment.evaluations or affordable_evaluations(schedule, source.test_samples)
+        count = experiment.evaluations or evaluation.affordable_evaluations(schedule, source.test_samples)
         # Where messages are not protected, the history is no place to show them.
-        self.evaluation_rounds = evaluation_rounds(
-            schedule.rounds, count if schedule.mechanism.shows_messages else 1
-        )
+        count = count if schedule.mechanism.shows_messages else 1
+        self._evaluate_at = frozenset(evaluation.evaluation_rounds(schedule.rounds, count).tolist())
         self.clock = Stopwatch()
         self.rounds_done = 0
         self._rows: list[tuple[float, ...]] = []
@@ -126,7 +115,6 @@ class Simulation:
     def _take_rounds(self, progress: Progress, keeper: Keeper) -> None:
         """Take the rounds that are left; rank 0 notes what is measured on the way."""
         server, machines, clock = self.server, self.machines, self.clock
-        evaluate_at = frozenset(self.evaluation_rounds.tolist())
         self.communicator.wait_for_all()
         started = perf_counter() - self._elapsed_before
         clock.restart()
@@ -136,7 +124,7 @@ class Simulation:
                 keeper.keep(verdict, self.state(perf_counter() - started))
             query, x = server.iterates.x, server.iterates.visit(t)
             server.round(t, machines, clock)
-            if t in evaluate_at:
+            if t in self._evaluate_at:
                 measured = self.evaluator.measure(x)
                 error = self._estimate_error(t, query)
                 clock.lap("evaluation")
@@ -161,7 +149,7 @@ class Simulation:
     def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
         """Return ||d_t - f'(x_t)||^2 on rank 0, where f is known: the sum before noise is of made-up data."""
         schedule = self.schedule
-        if not isinstance(self.evaluator, ExactEvaluator) or schedule.sampling.size(t) == 0:
+        if not isinstance(self.evaluator, evaluation.ExactEvaluator) or schedule.sampling.size(t) == 0:
             return math.nan
         total = self.communicator.reduce(self.machines.q, np.empty_like(self.machines.q))
         _, gradient = self.evaluator.gradient(query)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -28,21 +27,6 @@ RANK_VARIABLES = {
     "PRTE_MCA_hwloc_default_binding_policy": "none",
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
-
-
-@dataclass(frozen=True)
-class JobOptions:
-    """What a job asks of SLURM."""
-
-    # Of the job and of its log; what SLURM would stumble over is replaced.
-    name: str
-    ntasks: int = 2
-    time: str = "01:00:00"
-    # Left to the site's default if None.
-    partition: str | None = None
-    account: str | None = None
-    # Number of tasks of an array job, or None for a single run.
-    array: int | None = None
 
 
 SCRIPT = """\
@@ -71,11 +55,22 @@ exec mu2mpi launch {words}
 """
 
 
-def render_job(options: JobOptions, arguments: Sequence[str], environment: str | None = None) -> str:
+def render_job(
+    name: str,
+    arguments: Sequence[str],
+    environment: str | None = None,
+    *,
+    ntasks: int = 2,
+    time: str = "01:00:00",
+    partition: str | None = None,
+    account: str | None = None,
+    array: int | None = None,
+) -> str:
     """Return the script of a job that runs ``mu2mpi ARGUMENTS`` on its ranks; a function of its input alone.
 
-    The index of an array's task may be written ``$SLURM_ARRAY_TASK_ID`` in the arguments. `environment` is
-    the folder of the virtual environment to activate; the line is left to edit without it.
+    In the name, what SLURM would stumble over is replaced. An array job has `array` tasks, and the arguments
+    may name the index of one as ``$SLURM_ARRAY_TASK_ID``. `environment` is the folder of the virtual
+    environment to activate; the line is left to edit without it, and so are those of partition and account.
     """
 
     def of_site(name: str, value: str | None) -> str:
@@ -86,15 +81,14 @@ def render_job(options: JobOptions, arguments: Sequence[str], environment: str |
     def quoted(argument: str) -> str:
         return f'"{argument}"' if argument == "$SLURM_ARRAY_TASK_ID" else shlex.quote(argument)
 
-    tasks = options.array
     return SCRIPT.format(
-        name=re.sub(r"[^\w.-]", "-", options.name),
-        ntasks=options.ntasks,
-        time=options.time,
-        array="" if tasks is None else f"#SBATCH --array=0-{tasks - 1}\n",
-        log="%x-%j.log" if tasks is None else "%x-%A_%a.log",
-        partition=of_site("partition", options.partition),
-        account=of_site("account", options.account),
+        name=re.sub(r"[^\w.-]", "-", name),
+        ntasks=ntasks,
+        time=time,
+        array="" if array is None else f"#SBATCH --array=0-{array - 1}\n",
+        log="%x-%j.log" if array is None else "%x-%A_%a.log",
+        partition=of_site("partition", partition),
+        account=of_site("account", account),
         activate=shlex.quote(f"{environment}/bin/activate") if environment else ".venv/bin/activate",
         words=" ".join(map(quoted, arguments)),
     )
@@ -119,7 +113,7 @@ def launch(arguments: Sequence[str], ranks: int | None = None, requeues: int = 2
     launcher starts ranks that find each other.
     """
     ranks = ranks or int(os.environ.get("SLURM_NTASKS", "1"))
-    environment = {**os.environ, **{k: v for k, v in RANK_VARIABLES.items() if k not in os.environ}}
+    environment = {**RANK_VARIABLES, **os.environ}
     if os.getuid() == 0:
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     launcher = find_launcher(ranks, environment)
@@ -168,11 +162,9 @@ def _candidates(ranks: int) -> list[list[str]]:
     chosen = os.environ.get(LAUNCHER_VARIABLE)
     if chosen:
         return [shlex.split(chosen)]
-    candidates = []
     ours = Path(sys.executable).parent / "mpirun"
     mpirun = str(ours) if ours.exists() else shutil.which("mpirun")
-    if mpirun:
-        candidates.append([mpirun, "-n", str(ranks)])
+    candidates = [[mpirun, "-n", str(ranks)]] if mpirun else []
     if shutil.which("srun") and "SLURM_JOB_ID" in os.environ:
         kinds = ("--mpi=pmix", "--mpi=pmi2", "--mpi=none")
         candidates += [["srun", kind, "--kill-on-bad-exit=1", "-n", str(ranks)] for kind in kinds]
@@ -183,14 +175,12 @@ def _problem(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]
     """Try a launcher on a tiny program; return what is wrong with it, or None."""
     command = [*launcher, sys.executable, "-c", PROBE]
     try:
-        probe = subprocess.run(
-            command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=dict(environment), check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    if probe.returncode != 0:
-        return f"it ends with code {probe.returncode}"
-    sizes = probe.stdout.split()
+    if done.returncode != 0:
+        return f"it ends with code {done.returncode}"
+    sizes = done.stdout.split()
     if sizes != [str(ranks)] * ranks:
         return f"its ranks see {', '.join(sorted(set(sizes))) or 'no'} ranks"
     return None

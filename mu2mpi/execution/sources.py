@@ -5,20 +5,14 @@ from pathlib import Path
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.opening import open_source
 from mu2mpi.data.source import Source
-from mu2mpi.errors import InputError
+from mu2mpi.errors import SharedInputError
 from mu2mpi.parallel import TURNS, Communicator
 
 
 def shared_source(experiment: Experiment, data_dir: Path | None, communicator: Communicator) -> Source:
     """Open the experiment's data on every rank; the first rank of each node checks the content before."""
-    source: Source | None = None
-    for turn in range(TURNS):
-        with communicator.together():
-            if communicator.turn == turn:
-                source = open_source(experiment, data_dir, verify=turn < TURNS - 1)
-    if source is None:
-        raise RuntimeError("this rank had no turn")
-    return source
+    verify = communicator.turn < TURNS - 1
+    return communicator.in_turn(lambda: open_source(experiment, data_dir, verify=verify))
 
 
 def check_data(source: Source, communicator: Communicator) -> None:
@@ -33,10 +27,9 @@ def check_data(source: Source, communicator: Communicator) -> None:
             digest = source.digest
     found = [(host, of) for host, of in communicator.allgather((communicator.host, digest)) if of is not None]
     host, source.digest = found[0]
-    with communicator.together():
-        other = next((other for other, of in found if of != source.digest), None)
-        if other is not None:
-            raise InputError(
-                f"{source.name} is not the same on all nodes: the training data that {other} reads differ "
-                f"from those on {host}; give every node the same, on a shared file system or as copies"
-            )
+    other = next((other for other, of in found if of != source.digest), None)
+    if other is not None:
+        raise SharedInputError(
+            f"{source.name} is not the same on all nodes: the training data that {other} reads differ "
+            f"from those on {host}; give every node the same, on a shared file system or as copies"
+        )

@@ -1,5 +1,6 @@
 """Run the experiments of a sweep, side by side where that is faster, skipping what is finished."""
 
+import itertools
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,21 +33,17 @@ def run_sweep(
 ) -> None:
     """Run experiments of a sweep on all ranks, side by side (`waves`), and write a file for each to a folder.
 
-    Raises
-    ------
-    InputError
-        On every rank, before anything is run: if an experiment does not fit its data, or a file in the
-        folder holds another experiment than the sweep would write there.
-    Interrupted
-        On every rank, if a signal stopped the sweep; the runs that it was at have checkpoints.
+    Every rank raises InputError before anything is run if an experiment does not fit its data, or a file in
+    the folder holds another experiment than the sweep would write there; and Interrupted if a signal stopped
+    the sweep: the runs that it was at have checkpoints.
     """
     with stop_requests() as requests:
-        job = Job(world(), requests, overwrite, checkpoint_every)
-        communicator = job.communicator
-        examples = {data_key(experiment): experiment for _, experiment in chosen}
+        communicator = world()
+        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every)
+        examples = {experiment.data_key: experiment for _, experiment in chosen}
         sources = {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
         with communicator.together():
-            plans = [resolve(e, sources[data_key(e)], communicator.size) for _, e in chosen]
+            plans = [resolve(e, sources[e.data_key], communicator.size) for _, e in chosen]
             names = [sweep.file_name(e) for _, e in chosen]
             runs = [Run(plan, folder / name) for plan, name in zip(plans, names, strict=True)]
             todo = _unfinished(job, runs)
@@ -56,12 +53,9 @@ def run_sweep(
         _say(communicator, f"{len(chosen) - len(runs)} of {len(chosen)} runs are finished; {len(runs)} to go")
         schedules = [run.plan.schedule for run in runs]
         machines, costs = [s.machines for s in schedules], [run_cost(s) for s in schedules]
-        done = 0
+        place = itertools.count(1)
         for wave in waves(machines, costs, communicator.size):
-            order = wave.runs()
-            labels = {number: f"[{done + k}/{len(runs)}]" for k, number in enumerate(order, 1)}
-            _run_wave(job, wave, runs, labels)
-            done += len(order)
+            _run_wave(job, wave, runs, {number: f"[{next(place)}/{len(runs)}]" for number in wave.runs()})
         _say(communicator, f"all {len(chosen)} runs are in {folder}; next: mu2mpi table {folder}")
 
 
@@ -86,7 +80,8 @@ def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str]) -> 
     # An error of one lane is raised on every rank once the others are done.
     with everyone.together():
         if lane is not None and group is not None:
-            of_lane = replace(job, communicator=group, requests=_CallsToo(job))
+            # A rank is to stop also when another, that works on another run, has been asked to.
+            of_lane = replace(job, communicator=group, is_asked=lambda: job.is_asked() or everyone.called())
             try:
                 for number in wave.lanes[lane]:
                     _take(of_lane, runs[number], labels[number], LogProgress(sys.stderr, LOG_SECONDS))
@@ -100,18 +95,6 @@ def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str]) -> 
         raise Interrupted(max(stops))
 
 
-@dataclass(frozen=True)
-class _CallsToo:
-    """Asks this rank to stop also when a rank that works on another run has been asked to."""
-
-    job: Job
-
-    @property
-    def pending(self) -> bool:
-        """Whether a signal has come, or another rank has called."""
-        return self.job.requests.pending or self.job.communicator.called()
-
-
 def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
     communicator, plan = job.communicator, run.plan
     _say(communicator, f"{label} {run.path}")
@@ -121,11 +104,6 @@ def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
         return
     history = job.run_to_file(plan.experiment, plan.source, run.path, progress, plan).history
     _say(communicator, f"{label} loss {history.test_loss[-1]:.4f}, accuracy {history.test_accuracy[-1]:.1%}")
-
-
-def data_key(experiment: Experiment) -> tuple[object, ...]:
-    """Return what tells the experiment's data set from others."""
-    return experiment.data, experiment.source_options, experiment.scaling
 
 
 def _unfinished(job: Job, runs: list[Run]) -> list[int]:

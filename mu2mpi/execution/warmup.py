@@ -26,15 +26,12 @@ def start_compiler_without_scipy() -> None:
     many ranks, from a file system that they share. Other code in the same process that wants numba's
     linear algebra will not find it, so this is for processes that are the package's own.
     """
-    name = "scipy.linalg"
-    if name in sys.modules:
-        start_compiler()
-        return
-    sys.modules[name] = None  # type: ignore[assignment]
+    sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]
     try:
         start_compiler()
     finally:
-        del sys.modules[name]
+        if sys.modules["scipy.linalg"] is None:
+            del sys.modules["scipy.linalg"]
 
 
 def kernel_calls(

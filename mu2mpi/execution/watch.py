@@ -1,11 +1,11 @@
 """When a run writes a checkpoint, and when it stops: agreed by all ranks."""
 
 import enum
+from collections.abc import Callable
 from time import monotonic
 
 import numpy as np
 
-from mu2mpi.execution.signals import Requests
 from mu2mpi.parallel import Communicator
 
 LOOK_SECONDS = 0.2
@@ -26,11 +26,11 @@ class Verdict(enum.Enum):
 class Watch:
     """Decides together with the other ranks, every so many rounds, whether to save or to stop.
 
-    `requests` are those of this rank, and `every` is in seconds by the clock of rank 0.
+    `is_asked` tells whether this rank is to stop, and `every` is in seconds by the clock of rank 0.
     """
 
-    def __init__(self, communicator: Communicator, requests: Requests, every: float) -> None:
-        self._communicator, self._requests, self._every = communicator, requests, every
+    def __init__(self, communicator: Communicator, is_asked: Callable[[], bool], every: float) -> None:
+        self._communicator, self._is_asked, self._every = communicator, is_asked, every
         self._next_round, self._stride = 0, 1
         self._looked = self._saved = monotonic()
         self._sums = np.zeros(3, dtype=np.int64)
@@ -44,7 +44,7 @@ class Watch:
         stride = max(1, min(int(LOOK_SECONDS / seconds_a_round), FASTER * self._stride))
         # Rank 0 alone has a say in when to save and when to look again.
         by_clock = [now - self._saved >= self._every, stride] if self._communicator.rank == 0 else [0, 0]
-        mine = np.array([self._requests.pending, *by_clock], dtype=np.int64)
+        mine = np.array([self._is_asked(), *by_clock], dtype=np.int64)
         stop, save, self._stride = self._communicator.allreduce(mine, self._sums).tolist()
         self._looked, self._next_round = now, t + self._stride
         if save:

@@ -19,7 +19,6 @@ from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
-from mu2mpi.execution.sweep import data_key
 from mu2mpi.parallel import Communicator
 from mu2mpi.results.reader import Summary
 
@@ -132,7 +131,7 @@ def measured():
     """Run what tells the exponents of jobs/rates.toml, a third of it."""
     sources, summaries = {}, []
     for experiment in filter(is_telling, Sweep(read_toml(RATES)).experiments):
-        source = sources.setdefault(data_key(experiment), open_source(experiment))
+        source = sources.setdefault(experiment.data_key, open_source(experiment))
         result = Simulation(resolve(experiment, source, 1), Communicator()).run(Progress())
         theory = result.theory
         figures = {

@@ -45,12 +45,12 @@ def verdicts(watch, clock, rounds, seconds):
 
 
 def test_without_a_request_a_run_goes_on(clock):
-    watch = Watch(Communicator(), StopRequests(), 1e9)
+    watch = Watch(Communicator(), lambda: False, 1e9)
     assert set(verdicts(watch, clock, 1000, 0.01)) == {Verdict.GO_ON}
 
 
 def test_it_saves_as_often_as_the_clock_says(clock):
-    watch = Watch(Communicator(), StopRequests(), 10.0)
+    watch = Watch(Communicator(), lambda: False, 10.0)
     said = verdicts(watch, clock, 100, 1.0)
     assert set(said) == {Verdict.GO_ON, Verdict.SAVE}
     assert [t for t, verdict in enumerate(said, 1) if verdict is Verdict.SAVE] == list(range(11, 101, 10))
@@ -59,7 +59,7 @@ def test_it_saves_as_often_as_the_clock_says(clock):
 @pytest.mark.parametrize("seconds", [1e-4, 0.03, 5.0])
 def test_a_request_stops_it_within_the_time_between_two_looks(clock, seconds):
     requests = StopRequests()
-    watch = Watch(Communicator(), requests, 1e9)
+    watch = Watch(Communicator(), lambda: requests.pending, 1e9)
     verdicts(watch, clock, 20_000, seconds)
     requests(10, None)
     asked = clock.now
@@ -72,7 +72,7 @@ def test_a_request_stops_it_within_the_time_between_two_looks(clock, seconds):
 
 def test_stopping_comes_before_saving(clock):
     requests = StopRequests()
-    watch = Watch(Communicator(), requests, 1e-9)
+    watch = Watch(Communicator(), lambda: requests.pending, 1e-9)
     requests.pending = True
     clock.now += 1
     assert watch.look(1) is Verdict.STOP
@@ -81,7 +81,7 @@ def test_stopping_comes_before_saving(clock):
 def test_fast_rounds_are_not_held_up_by_questions(clock):
     """Ranks ask about every 0.2 seconds once they know how long rounds take, which takes them few."""
     communicator = Counted()
-    watch = Watch(communicator, StopRequests(), 1e9)
+    watch = Watch(communicator, lambda: False, 1e9)
     verdicts(watch, clock, 100_000, 1e-4)
     asked = 100_000 * 1e-4 / LOOK_SECONDS
     assert asked <= communicator.asked <= asked + np.log(LOOK_SECONDS / 1e-4) / np.log(FASTER) + 2
@@ -90,7 +90,7 @@ def test_fast_rounds_are_not_held_up_by_questions(clock):
 def test_slower_rounds_are_noticed_at_the_next_look(clock):
     """So that the number of rounds between two looks grows by a factor at most, whatever the clock says."""
     communicator = Counted()
-    watch = Watch(communicator, StopRequests(), 1e9)
+    watch = Watch(communicator, lambda: False, 1e9)
     t, looks = 1, []
     while t < 10_000:
         before = communicator.asked
@@ -132,7 +132,9 @@ def test_all_ranks_save_and_stop_before_the_same_round(saves):
 
     def take_rounds(rank):
         requests = StopRequests()
-        watch = Watch(Shared(rank, barrier, sent), requests, 0.02 if (rank == 0) == saves else 1e9)
+        watch = Watch(
+            Shared(rank, barrier, sent), lambda: requests.pending, 0.02 if (rank == 0) == saves else 1e9
+        )
         wait = threading.Event()
         for t in range(1, 5000):
             requests.pending = rank == 2 and t > 100

@@ -28,7 +28,6 @@ from mu2mpi.execution.job import Job
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.resume import find_checkpoint
-from mu2mpi.execution.signals import StopRequests
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.watch import Verdict
 from mu2mpi.parallel import Communicator
@@ -172,7 +171,7 @@ def test_a_restart_sends_the_very_same_messages(server, tmp_path, monkeypatch):
 def test_the_key_is_kept_before_the_first_message(tmp_path, monkeypatch):
     """A run without a seed that dies in its first round starts again with the same noise."""
     source = random_source(1, 100, 6, 3)
-    job = Job(Communicator(), StopRequests(), False, 1e9)
+    job = Job(Communicator(), lambda: False, False, 1e9)
     path = tmp_path / "a.h5"
 
     def fail(*_):
@@ -204,7 +203,7 @@ class Meanwhile(Progress):
 def test_of_two_starts_at_once_only_one_sends(tmp_path, monkeypatch):
     """Without a seed each would send everything under a key of its own."""
     source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4)
-    job, path = Job(Communicator(), StopRequests(), False, 1e9), tmp_path / "a.h5"
+    job, path = Job(Communicator(), lambda: False, False, 1e9), tmp_path / "a.h5"
     of_first = []
 
     def second_start():
@@ -230,7 +229,7 @@ def test_of_two_starts_at_once_only_one_sends(tmp_path, monkeypatch):
 @pytest.mark.parametrize("checkpoint_stays", [True, False])
 def test_a_result_under_another_key_is_not_as_good(tmp_path, checkpoint_stays):
     source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4)
-    job, path = Job(Communicator(), StopRequests(), False, 1e9), tmp_path / "a.h5"
+    job, path = Job(Communicator(), lambda: False, False, 1e9), tmp_path / "a.h5"
     job.run_to_file(experiment, source, tmp_path / "other.h5", Progress())
 
     def another_result():
@@ -247,7 +246,7 @@ def test_a_result_under_another_key_is_not_as_good(tmp_path, checkpoint_stays):
 @pytest.mark.parametrize("seed", [None, 1])
 def test_two_jobs_that_go_on_from_one_checkpoint_come_to_one_result(tmp_path, seed):
     source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4, seed=seed)
-    job, path = Job(Communicator(), StopRequests(), False, 1e9), tmp_path / "a.h5"
+    job, path = Job(Communicator(), lambda: False, False, 1e9), tmp_path / "a.h5"
     write_checkpoint(stopped_state(experiment, source, 10), checkpoint_path(path))
     results = []
 
@@ -423,14 +422,13 @@ from pathlib import Path
 from mu2mpi.parallel import Communicator
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.job import Job
-from mu2mpi.execution.signals import StopRequests
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.sources import shared_source
 import random, signal, time
 experiment = Experiment(data="synthetic", samples=30_000, machines=3, seed=4, server=sys.argv[2])
 serial = Communicator()
 source = shared_source(experiment, None, serial)
-job = Job(serial, StopRequests(), False, 0.01)
+job = Job(serial, lambda: False, False, 0.01)
 for name in ("first.h5", "unbroken.h5"):  # the first compiles
     began = time.monotonic()
     job.run_to_file(experiment, source, Path(sys.argv[1], name), Progress())

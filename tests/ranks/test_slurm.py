@@ -10,7 +10,7 @@ from launch import SETTINGS
 
 from mu2mpi import cli
 from mu2mpi.errors import InputError
-from mu2mpi.execution.slurm import JobOptions, find_launcher, render_job
+from mu2mpi.execution.slurm import find_launcher, render_job
 
 PROJECT = Path(__file__).parents[2]
 
@@ -18,13 +18,14 @@ PROJECT = Path(__file__).parents[2]
 def test_the_shipped_script_is_what_the_command_prints():
     """jobs/run.sbatch is the golden file."""
     arguments = ["run", "--config", "jobs/experiment.toml", "--output", "runs/experiment.h5"]
-    rendered = render_job(JobOptions(name="experiment"), arguments)
+    rendered = render_job("experiment", arguments)
     assert rendered == (PROJECT / "jobs" / "run.sbatch").read_text()
 
 
 def test_every_option_is_in_the_script():
-    options = JobOptions("my sweep", 16, "02:00:00", "short", "physics", 90)
-    lines = render_job(options, ["sweep", "a b.toml", "--index", "$SLURM_ARRAY_TASK_ID"], "/a b").splitlines()
+    asked = {"ntasks": 16, "time": "02:00:00", "partition": "short", "account": "physics", "array": 90}
+    arguments = ["sweep", "a b.toml", "--index", "$SLURM_ARRAY_TASK_ID"]
+    lines = render_job("my sweep", arguments, "/a b", **asked).splitlines()
     for line in (
         "#SBATCH --job-name=my-sweep",
         "#SBATCH --ntasks=16",

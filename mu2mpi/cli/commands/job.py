@@ -25,7 +25,7 @@ def execute(arguments: Namespace) -> int:
     """Print the script, and submit it if asked to."""
     from mu2mpi.config.sweep import Sweep
     from mu2mpi.config.toml import read_toml
-    from mu2mpi.execution.slurm import JobOptions, render_job, submit
+    from mu2mpi.execution.slurm import render_job, submit
 
     config = arguments.config
     sweep = Sweep(read_toml(config), str(config))
@@ -36,7 +36,7 @@ def execute(arguments: Namespace) -> int:
     words += ["--output", arguments.output or f"runs/{config.stem}{suffix}"]
     asked = {name: getattr(arguments, name) for name in ("ntasks", "time", "partition", "account")}
     active = None if sys.prefix == sys.base_prefix else sys.prefix
-    script = render_job(JobOptions(config.stem, array=tasks, **asked), [str(word) for word in words], active)
+    script = render_job(config.stem, [str(word) for word in words], active, array=tasks, **asked)
     print(script, end="")
     if arguments.submit:
         submit(script)
