@@ -53,17 +53,8 @@ class Table:
 
 
 def build_table(runs: Iterable[Summary], layout: Layout | None = None) -> Table:
-    """Arrange runs in a layout, the paper's by default.
-
-    Runs are averaged only if they differ in the seed alone (or in delta or evaluations, which change
-    nothing in the model); any other difference that is neither row nor column, such as another diameter,
-    makes a section of its own. A run that is there twice counts once. Raises an InputError if there are no
-    runs, or none has one of the values of the layout.
-    """
-    sections, notes = build_sections(runs, layout or Layout())
-    if not sections:
-        raise InputError("there are no results to make a table of")
-    return Table(sections, notes)
+    """Arrange runs in a layout, the paper's by default; raises an InputError as `build_sections` does."""
+    return Table(*build_sections(runs, layout or Layout()))
 
 
 def grid(section: Section) -> Grid:
