@@ -15,7 +15,7 @@ from mu2mpi.privacy.mechanisms.base import agree
 from mu2mpi.privacy.statement import ADJACENCY, UNIT
 from mu2mpi.results.collection import list_files, names_of, shown
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import History, Result
+from mu2mpi.results.schema import Result
 
 MEANING = (
     "Claims were computed again from the clipping norm, the noise and the rounds that a file states, and "
@@ -28,42 +28,26 @@ NOT_COVERED = (
 
 
 def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
-    """Check what results among files and folders claim of their privacy.
+    """Return a table of what results claim of their privacy, with what is not private about them.
 
-    Returns
-    -------
-    text : str
-        A table of the claims, and what is not private.
-    problems : list of str
-        One for each claim that does not hold; begins with the file's name.
-
-    Raises
-    ------
-    InputError
-        If there is nothing to check, or something that cannot be read: nothing is passed over.
+    Also, for each claim that does not hold, a line that begins with the file's name. Raises an InputError if
+    there is nothing to check, or something that cannot be read: nothing is passed over.
     """
     results = [(path, read_result(path)) for path in shown(list_files(paths), "reading")]
-    rows, problems = [], []
+    rows, problems, learn = [], [], []
     for path, result in results:
         found, privacy = contradictions(result), result.privacy
         problems += [f"{path}: {problem}" for problem in found]
+        server, sees = privacy.server.capitalize(), privacy.mechanism.who_sees(privacy.server)
+        learn.append(f"{server} server: {sees} learns at most this about {UNIT} ({ADJACENCY}).")
         rho, *epsilons = in_numbers(
             privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
         )
         holds = "MISMATCH" if found else "agrees"
         rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, holds])
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "computed again"]
-    statements = [result.privacy for _, result in results]
-    who = dict.fromkeys((each.server, each.mechanism.who_sees(each.server)) for each in statements)
     said = [] if problems else together(Release.of(path, result) for path, result in results)
-    sentences = [
-        *(
-            f"{server.capitalize()} server: {sees} learns at most this about {UNIT} ({ADJACENCY})."
-            for server, sees in who
-        ),
-        MEANING,
-        *(f"Together: {sentence}" for sentence in said),
-    ]
+    sentences = [*dict.fromkeys(learn), MEANING, *(f"Together: {sentence}" for sentence in said)]
     parts = [as_text(header, [rows]), *map(as_paragraph, sentences), as_bullets(_remarks(results))]
     return "\n\n".join(part for part in parts if part), problems
 
@@ -138,7 +122,8 @@ def _claims(result: Result) -> list[str]:
 def _with_history(result: Result) -> list[str]:
     """Return the first round by which less rho is said to be spent than was, or more."""
     mechanism, history = result.privacy.mechanism, result.history
-    if not _is_whole(history, mechanism.rounds):
+    t = history.round
+    if not (t.size and t[0] > 0 and t[-1] == mechanism.rounds and np.all(np.diff(t) > 0)):
         return [f"the rounds of /history do not end with the {mechanism.rounds:,} of /privacy"]
     for t, stated in zip(history.round.tolist(), history.rho_spent.tolist(), strict=True):
         spent = mechanism.guarantee(t)
@@ -147,12 +132,6 @@ def _with_history(result: Result) -> list[str]:
             text = "none" if rho is None else f"{rho:.10g}"
             return [f"rho_spent by round {t} is {stated:.10g} in /history, and {text} by the noise"]
     return []
-
-
-def _is_whole(history: History, rounds: int) -> bool:
-    """Return whether a history goes up to the last of some rounds, and none is there twice."""
-    t = history.round
-    return bool(t.size and t[0] > 0 and t[-1] == rounds and np.all(np.diff(t) > 0))
 
 
 def _remarks(results: Sequence[tuple[Path, Result]]) -> list[str]:
