@@ -65,7 +65,7 @@ class Layout:
 
 
 class Estimate(NamedTuple):
-    """Mean and sample standard deviation over seeds; the deviation of one run is NaN."""
+    """Mean and sample standard deviation over seeds; of one run the deviation is NaN, of none both."""
 
     mean: float
     deviation: float
@@ -73,18 +73,22 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """What the runs of one cell say: how many there are, and measurements by name, accuracy as a share."""
+    """The runs of one cell: how many there are, perhaps none, and measurements by name, accuracy as a share.
+
+    The paper's measurements, where it has some, are there even if there is no run.
+    """
 
     seeds: int
     values: dict[str, Estimate]
+    paper: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Section:
     """Runs that differ in nothing but the settings of rows and columns, and the seed; all share `settings`.
 
-    Rows and columns are values of the layout's settings, in the order of tables. Combinations without a run
-    are absent from `cells`, and those of which the paper has no value from `paper`.
+    Rows and columns are values of the layout's settings, in the order of tables, and each combination of
+    these has a cell.
     """
 
     layout: Layout
@@ -93,12 +97,11 @@ class Section:
     rows: list[Key]
     columns: list[Key]
     cells: dict[tuple[Key, Key], Cell]
-    paper: dict[tuple[Key, Key], dict[str, float]]
 
     @property
     def seeds(self) -> set[int]:
-        """How many runs cells have."""
-        return {cell.seeds for cell in self.cells.values()}
+        """How many runs cells have that have any."""
+        return {cell.seeds for cell in self.cells.values() if cell.seeds}
 
     @property
     def heading(self) -> str:
@@ -163,22 +166,22 @@ def by_settings(runs: Iterable[Summary], names: Sequence[str]) -> dict[Key, list
 
 
 def _section(settings: dict[str, Any], runs: Sequence[Summary], layout: Layout) -> Section:
-    cut = len(layout.rows)
+    members, cut = by_settings(runs, layout.places), len(layout.rows)
+    rows = sorted({key[:cut] for key in members}, key=sort_key)
+    columns = sorted({key[cut:] for key in members}, key=sort_key)
     cells = {}
-    for key, members in by_settings(runs, layout.places).items():
-        values = {name: estimate([run.row.get(name, math.nan) for run in members]) for name in layout.values}
-        cells[key[:cut], key[cut:]] = Cell(len(members), values)
-    rows, columns = (sorted({place[k] for place in cells}, key=sort_key) for k in (0, 1))
-    paper = {}
     for row, column in product(rows, columns):
+        there = members.get(row + column, [])
+        values = {name: estimate([run.row.get(name, math.nan) for run in there]) for name in layout.values}
         ran = _what_ran(settings | dict(zip(layout.places, row + column, strict=True)))
-        if ran in _paper():
-            paper[row, column] = _paper()[ran]
-    return Section(layout, settings, runs[0].experiment.defaults, rows, columns, cells, paper)
+        cells[row, column] = Cell(len(there), values, _paper().get(ran, {}))
+    return Section(layout, settings, runs[0].experiment.defaults, rows, columns, cells)
 
 
 def estimate(values: Sequence[float]) -> Estimate:
     """Return mean and sample standard deviation."""
+    if not values:
+        return Estimate(math.nan, math.nan)
     if len(set(values)) == 1:
         # Rounding would make the mean of equal numbers differ from them.
         return Estimate(float(values[0]), 0.0 if len(values) > 1 else math.nan)
