@@ -51,8 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = _parse(words)
         # From here on a signal is kept for the run to come, not died of.
         with stop_requests() if getattr(arguments.command, "KEEPS_SIGNALS", False) else nullcontext():
-            code: int = arguments.command.execute(arguments)
-        return code
+            return arguments.command.execute(arguments) or 0
     except BrokenPipeError:
         # The reader of our output, such as `head`, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -61,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         end = _end_together if isinstance(error, SharedInputError | SharedOSError) else _end_alone
         return end(f"error: {error}", 2 if isinstance(error, InputError) else 1)
     except Interrupted as stop:
-        return _say_how_to_go_on(stop)
+        said = f"stopped after round {stop.rounds_done} with a checkpoint; the same command goes on from it"
+        return _end_together(said, EXIT_INTERRUPTED)
     except KeyboardInterrupt:
         return _end_alone("interrupted", 130)
 
@@ -88,15 +88,6 @@ def _parse(words: list[str]) -> argparse.Namespace:
         # The command complains, which knows its options.
         arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     return arguments
-
-
-def _say_how_to_go_on(stop: Interrupted) -> int:
-    from mu2mpi import parallel
-
-    message = f"stopped after round {stop.rounds_done} with a checkpoint; the same command goes on from it"
-    if parallel.world().rank == 0:
-        print(f"mu2mpi: {message}", file=sys.stderr, flush=True)
-    return EXIT_INTERRUPTED
 
 
 def _end_together(message: str, code: int) -> int:

@@ -20,7 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_running_options(parser)
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """Run the experiment, and say how good the model is and what is guaranteed."""
     from mu2mpi.analysis.show import in_brief
     from mu2mpi.cli.options import merged_settings
@@ -36,10 +36,8 @@ def execute(arguments: Namespace) -> int:
     with communicator.together():
         settings = merged_settings(arguments.config, arguments)
         experiment = Experiment.make(settings, str(arguments.config or ""))
-    output = arguments.output
-    if output is None:
-        named = experiment.having(machines=experiment.machines or communicator.size)
-        output = Path("runs") / result_name(named)
+    machines = experiment.machines or communicator.size
+    output = arguments.output or Path("runs") / result_name(experiment.having(machines=machines))
     result = run(
         experiment,
         output=output,
@@ -53,4 +51,3 @@ def execute(arguments: Namespace) -> int:
         print(f"{output}: test loss {loss:.4f}, accuracy {accuracy:.1%}; next: mu2mpi show {output}")
         print(in_brief(result.privacy))
         warn_of_tests([result.experiment])
-    return 0
