@@ -16,11 +16,8 @@ DELTAS = tuple(float(f"1e-{k}") for k in range(3, 13))
 def convert(given: Mapping[str, float]) -> str:
     """Say what two of rho, epsilon and delta make the third, and epsilon for other deltas.
 
-    Parameters
-    ----------
-    given : mapping
-        ``rho`` or ``epsilon`` or two of these and ``delta``, which is that of an experiment by default; and
-        ``samples``, perhaps: the number n of all machines.
+    Given are ``rho`` or ``epsilon`` or two of these and ``delta``, which is that of an experiment by default;
+    and ``samples``, perhaps: the number n of all machines.
     """
     numbers, samples = _checked(given)
     if numbers.get("rho", numbers.get("epsilon")) == math.inf:

@@ -29,26 +29,11 @@ def publish(
 ) -> list[str]:
     """Write copies of results that hold nothing but what may be published, and say of each what.
 
-    All results are looked at before the first is written, and each is written whole or not at all.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files, and folders of them.
-    output : Path
-        The file for one file; for several, or a folder, a folder, in which they keep their names.
-    overwrite : bool, optional
-        Whether files that are already there may be replaced.
-    even_if_unprotected : bool, optional
-        Whether to publish also what has no guarantee against whoever reads it.
-    with_test_results : bool, optional
-        Whether to keep loss and accuracy also where they are of a share of the data file.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read, should not be published, or cannot be written where it should be; nothing
-        is written then.
+    The output is a file for one file; for several, or for a folder, it is a folder in which they keep their
+    names. On request also what has no guarantee against whoever reads it is published, and loss and accuracy
+    are kept where they are of a share of the data file. All results are looked at before the first is
+    written, and each is written whole or not at all. Raises an InputError if a file cannot be read, should
+    not be published, or cannot be written where it should be; nothing is written then.
     """
     targets = _targets(paths, output)
     complaints = [
@@ -98,14 +83,9 @@ def _published(result: Result, with_test_results: bool) -> Result:
     if not history.has_losses:
         without += f"; {NO_TESTS}"
     # Named one by one, so that no fact of the machine that a later version adds gets out.
-    environment = {
-        name: value
-        for name, value in result.environment.items()
-        if name == "ranks" or name.endswith("_version")
-    }
+    environment = {n: v for n, v in result.environment.items() if n == "ranks" or n.endswith("_version")}
     # Of the user's files, the names without the folders.
-    names = {"data": result.experiment.data, "test": result.experiment.test}
-    files = {name: Path(value).name for name, value in names.items() if isinstance(value, str)}
+    files = {n: Path(v).name for n in ("data", "test") if isinstance(v := getattr(result.experiment, n), str)}
     return replace(
         result,
         experiment=result.experiment.having(**files),
