@@ -35,9 +35,8 @@ Key = tuple[Any, ...]
 class Layout:
     """Which settings stand where, and which measurements of `Summary.row` are shown.
 
-    The number of rounds goes with the number of machines, as T = n / M by default, and rho with epsilon,
-    unless they are named. What a preset chose goes with the preset. Raises an InputError if a setting does
-    not exist or is named twice.
+    Rounds go with machines, as T = n / M by default, and rho with epsilon, unless they are named. Raises an
+    InputError if a setting does not exist or is named twice.
     """
 
     rows: tuple[str, ...] = ROWS
@@ -116,8 +115,8 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
 
     Runs are averaged only if they differ in the seed alone (or in delta or evaluations, which change
     nothing in the model); any other difference that is neither row nor column, such as another diameter,
-    makes a section of its own. A run that is there twice counts once. Raises an InputError if there are no
-    runs, or none has one of the values of the layout.
+    makes a section of its own, but for what a preset chose. Raises an InputError if there are no runs, or
+    none has one of the values of the layout.
     """
     kept, notes = without_repeats(runs, "ranks" in layout.places)
     if not kept:
@@ -127,9 +126,12 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     for name in layout.values:
         if name not in known:
             raise InputError(f"no run has a value {name!r}; the values are {', '.join(known)}")
+    apart = (*layout.places, *POOLED)
     groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
     for run in kept:
-        groups.setdefault(tuple(_shared_settings(run.experiment, layout).items()), []).append(run)
+        follows = run.experiment.by_preset().items()
+        shared = tuple(s for s in run.experiment.settings().items() if s[0] not in apart and s not in follows)
+        groups.setdefault(shared, []).append(run)
     order = sorted(groups, key=lambda key: [(name, _order(value)) for name, value in key])
     return [_section(dict(key), groups[key], layout) for key in order], notes
 
@@ -150,11 +152,6 @@ def without_repeats(runs: Iterable[Summary], by_ranks: bool = False) -> tuple[li
         if earlier is not run:
             notes.append(f"{run.path} repeats the run of {earlier.path} and is not counted again")
     return list(first.values()), notes
-
-
-def _shared_settings(experiment: Experiment, layout: Layout) -> dict[str, Any]:
-    apart, follows = (*layout.places, *POOLED), experiment.by_preset().items()
-    return {n: v for n, v in experiment.settings().items() if n not in apart and (n, v) not in follows}
 
 
 def by_settings(runs: Iterable[Summary], names: Sequence[str]) -> dict[Key, list[Summary]]:

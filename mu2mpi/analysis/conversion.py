@@ -44,11 +44,8 @@ def _checked(given: Mapping[str, float]) -> tuple[dict[str, float], int | None]:
     if samples is not None and samples < 1:
         raise InputError(f"samples = {samples} should be at least 1")
     # One by one, since an experiment has either rho or epsilon.
-    numbers: dict[str, float] = {
-        name: getattr(Experiment.make({name: given[name]}), name)
-        for name in ("rho", "epsilon", "delta")
-        if name in given
-    }
+    names = [name for name in ("rho", "epsilon", "delta") if name in given]
+    numbers = {name: float(getattr(Experiment.make({name: given[name]}), name)) for name in names}
     if len(numbers) == 3 or not numbers.keys() & {"rho", "epsilon"}:
         raise InputError(
             "give --rho, or --epsilon, or two of --rho, --epsilon and --delta, which make the third"

@@ -40,10 +40,8 @@ def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
         problems += [f"{path}: {problem}" for problem in found]
         server, sees = privacy.server.capitalize(), privacy.mechanism.who_sees(privacy.server)
         learn.append(f"{server} server: {sees} learns at most this about {UNIT} ({ADJACENCY}).")
-        rho, *epsilons = in_numbers(
-            privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
-        )
-        holds = "MISMATCH" if found else "agrees"
+        account, holds = privacy.mechanism.name, "MISMATCH" if found else "agrees"
+        rho, *epsilons = in_numbers(privacy.rho, privacy.epsilon_exact, privacy.epsilon, account)
         rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, holds])
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "computed again"]
     said = [] if problems else together(Release.of(path, result) for path, result in results)
@@ -61,11 +59,11 @@ def contradictions(result: Result) -> list[str]:
     privacy = result.privacy
     if found := privacy.out_of_range():
         return found
-    sizes = _sizes(result)
-    if privacy.mechanism.rounds != result.experiment.rounds:
-        # How long a run is decides how long it takes to compute with.
-        return [*sizes, *_claims(result)]
-    return [*privacy.mismatches(), *sizes, *_claims(result), *_with_history(result)]
+    found = [*_sizes(result), *_claims(result)]
+    # How long a run is decides how long it takes to compute with.
+    if privacy.mechanism.rounds == result.experiment.rounds:
+        found = [*privacy.mismatches(), *found, *_with_history(result)]
+    return found
 
 
 def _sizes(result: Result) -> list[str]:
@@ -80,10 +78,8 @@ def _sizes(result: Result) -> list[str]:
         return [f"there is no run of its experiment: {error}"]
     if not mechanism.accounts_for(asked):
         return [f"mechanism = {mechanism.name} does not account for method = {method.name}"]
-    pairs = {
-        name: (getattr(mechanism, name, None), getattr(asked, name))
-        for name in ("rounds", "machines", "samples", "drawn", "touched", "parameters", "clip_norm")
-    }
+    names = ("rounds", "machines", "samples", "drawn", "touched", "parameters", "clip_norm")
+    pairs = {name: (getattr(mechanism, name, None), getattr(asked, name)) for name in names}
     pairs["S"] = privacy.S, method.increment_bound(task)
     found = [
         f"{name} is {ours} in /privacy and {theirs} in the experiment"

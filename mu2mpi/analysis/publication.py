@@ -14,9 +14,7 @@ from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import Result
 from mu2mpi.results.writer import check_output, write_result
 
-NEVER = "without diagnostics, times, machine and folders"
-
-NO_TESTS = "without loss and accuracy, as the test set was a share of the data file"
+WITHOUT = "without diagnostics, times, machine and folders"
 
 
 def publish(
@@ -75,13 +73,13 @@ def _objections(result: Result, even_if_unprotected: bool) -> list[str]:
 def _published(result: Result, with_test_results: bool) -> Result:
     """Return a result without what the guarantee does not cover, and without what tells of the machine."""
     unknown = np.full(len(result.history), np.nan)
-    history, theory, without = replace(result.history, elapsed_seconds=unknown), result.theory, NEVER
+    history, theory, without = replace(result.history, elapsed_seconds=unknown), result.theory, WITHOUT
     if result.experiment.tests_on_a_share and not with_test_results:
         history = replace(history, test_loss=unknown, test_accuracy=unknown)
         # The smallest loss in the ball and the slopes are of the same test set.
         theory = None
     if not history.has_losses:
-        without += f"; {NO_TESTS}"
+        without += "; without loss and accuracy, as the test set was a share of the data file"
     # Named one by one, so that no fact of the machine that a later version adds gets out.
     environment = {n: v for n, v in result.environment.items() if n == "ranks" or n.endswith("_version")}
     # Of the user's files, the names without the folders.
@@ -117,8 +115,7 @@ def _targets(paths: Sequence[Path], output: Path) -> dict[Path, Path]:
         }
     taken: dict[Path, Path] = {}
     for file, target in targets.items():
-        other = taken.setdefault(target, file)
-        if other != file:
+        if (other := taken.setdefault(target, file)) != file:
             raise InputError(f"{other} and {file} would both be {target}; publish them one by one")
         if target.exists() and target.samefile(file):
             raise InputError(f"the output {target} is the result itself; name another")

@@ -34,8 +34,7 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
     """Load all results among files and folders, in the order of their names.
 
     Folders are searched for ``*.h5``, subfolders included. A file that cannot be used is skipped with a
-    warning, or an error with `strict`. Raises an InputError also if a path does not exist, or there is no
-    result.
+    warning; with `strict` it is an InputError, as are a path that does not exist, and no result at all.
 
     Examples
     --------

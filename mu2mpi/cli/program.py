@@ -46,9 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a letter gets a question mark instead of an error.
             stream.reconfigure(errors="replace")
-    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        arguments = _parse(words)
+        arguments = _parse(sys.argv[1:] if argv is None else argv)
         # From here on a signal is kept for the run to come, not died of.
         with stop_requests() if getattr(arguments.command, "KEEPS_SIGNALS", False) else nullcontext():
             return arguments.command.execute(arguments) or 0
@@ -66,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _end_alone("interrupted", 130)
 
 
-def _parse(words: list[str]) -> argparse.Namespace:
+def _parse(words: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of the command that these words name; no other command adds its own."""
     parser = Parser("mu2mpi", description=DESCRIPTION, epilog=EXAMPLES, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -38,14 +38,8 @@ def execute(arguments: Namespace) -> None:
         experiment = Experiment.make(settings, str(arguments.config or ""))
     machines = experiment.machines or communicator.size
     output = arguments.output or Path("runs") / result_name(experiment.having(machines=machines))
-    result = run(
-        experiment,
-        output=output,
-        data_dir=arguments.data_dir,
-        overwrite=arguments.overwrite,
-        progress=for_standard_error(),
-        checkpoint_every=arguments.checkpoint_every,
-    )
+    asked = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
+    result = run(experiment, output=output, progress=for_standard_error(), **asked)
     if communicator.rank == 0:
         loss, accuracy = result.history.test_loss[-1], result.history.test_accuracy[-1]
         print(f"{output}: test loss {loss:.4f}, accuracy {accuracy:.1%}; next: mu2mpi show {output}")
