@@ -134,9 +134,7 @@ def _remarks(results: Sequence[tuple[Path, Result]]) -> list[str]:
     """Return each concern once, with the files that it is about where it is not about all."""
     about: dict[str, list[Path]] = {}
     for path, result in results:
-        texts = [concern.full for concern in result.privacy.concerns()]
-        if lists_tests(result):
-            texts.append(TEST_SHARE)
+        texts = [concern.full for concern in result.privacy.concerns()] + [TEST_SHARE] * lists_tests(result)
         if result.diagnostics is not None or result.timing:
             texts.append(NOT_COVERED)
         for text in texts:

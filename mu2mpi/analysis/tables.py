@@ -21,8 +21,6 @@ LEGENDS = {"test_loss": "Test loss of the output", "test_accuracy": "Test accura
 PRECISION = {"test_loss": (1, "{:.4f}", " [{:.3f}]"), "test_accuracy": (100, "{:.1f}", " [{:.1f}]")}
 """Factors, and how a number and the paper's are written."""
 
-Grid = tuple[list[str], list[list[list[str]]]]
-
 
 @dataclass(frozen=True)
 class Table:
@@ -56,7 +54,7 @@ def build_table(runs: Iterable[Summary], layout: Layout | None = None) -> Table:
     return Table(*build_sections(runs, layout or Layout()))
 
 
-def grid(section: Section) -> Grid:
+def grid(section: Section) -> tuple[list[str], list[list[list[str]]]]:
     """Return the header, and the rows in blocks that share the first of their settings."""
     letters = [LETTERS.get(name, name) for name in section.layout.columns]
     titles = [
