@@ -3,9 +3,10 @@
 import csv
 import importlib.resources
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,9 +35,8 @@ Key = tuple[Any, ...]
 class Layout:
     """Which settings stand where, and which measurements of `Summary.row` are shown.
 
-    The number of rounds goes with the number of machines, as T = n / M by default, and rho with epsilon,
-    unless they are named. What a preset chose goes with the preset. Raises an InputError if a setting does
-    not exist or is named twice.
+    Rounds go with machines, as T = n / M by default, and rho with epsilon, unless they are named. Raises an
+    InputError if a setting does not exist or is named twice.
     """
 
     rows: tuple[str, ...] = ROWS
@@ -64,7 +64,7 @@ class Layout:
 
 
 class Estimate(NamedTuple):
-    """Mean and sample standard deviation over seeds; the deviation of one run is NaN."""
+    """Mean and sample standard deviation over seeds; of one run the deviation is NaN, of none both."""
 
     mean: float
     deviation: float
@@ -72,18 +72,22 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """What the runs of one cell say: how many there are, and measurements by name, accuracy as a share."""
+    """The runs of one cell: how many there are, perhaps none, and measurements by name, accuracy as a share.
+
+    The paper's measurements, where it has some, are there even if there is no run.
+    """
 
     seeds: int
     values: dict[str, Estimate]
+    paper: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Section:
     """Runs that differ in nothing but the settings of rows and columns, and the seed; all share `settings`.
 
-    Rows and columns are values of the layout's settings, in the order of tables. Combinations without a run
-    are absent from `cells`, and those of which the paper has no value from `paper`.
+    Rows and columns are values of the layout's settings, in the order of tables, and each combination of
+    these has a cell.
     """
 
     layout: Layout
@@ -92,12 +96,11 @@ class Section:
     rows: list[Key]
     columns: list[Key]
     cells: dict[tuple[Key, Key], Cell]
-    paper: dict[tuple[Key, Key], dict[str, float]]
 
     @property
     def seeds(self) -> set[int]:
-        """How many runs cells have."""
-        return {cell.seeds for cell in self.cells.values()}
+        """How many runs cells have that have any."""
+        return {cell.seeds for cell in self.cells.values() if cell.seeds}
 
     @property
     def heading(self) -> str:
@@ -110,13 +113,25 @@ class Section:
 def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Section], list[str]]:
     """Group runs into sections, one for each set of shared settings; note which runs are there twice.
 
-    Raises an InputError if no run has one of the values.
+    Runs are averaged only if they differ in the seed alone (or in delta or evaluations, which change
+    nothing in the model); any other difference that is neither row nor column, such as another diameter,
+    makes a section of its own, but for what a preset chose. Raises an InputError if there are no runs, or
+    none has one of the values of the layout.
     """
     kept, notes = without_repeats(runs, "ranks" in layout.places)
-    _check_values(kept, layout.values)
+    if not kept:
+        raise InputError("there are no results to make a table of")
+    numbers = (name for run in kept for name, value in run.row.items() if isinstance(value, int | float))
+    known = [name for name in dict.fromkeys(numbers) if name not in PLACES]
+    for name in layout.values:
+        if name not in known:
+            raise InputError(f"no run has a value {name!r}; the values are {', '.join(known)}")
+    apart = (*layout.places, *POOLED)
     groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
     for run in kept:
-        groups.setdefault(tuple(_shared_settings(run.experiment, layout).items()), []).append(run)
+        follows = run.experiment.by_preset().items()
+        shared = tuple(s for s in run.experiment.settings().items() if s[0] not in apart and s not in follows)
+        groups.setdefault(shared, []).append(run)
     order = sorted(groups, key=lambda key: [(name, _order(value)) for name, value in key])
     return [_section(dict(key), groups[key], layout) for key in order], notes
 
@@ -139,51 +154,31 @@ def without_repeats(runs: Iterable[Summary], by_ranks: bool = False) -> tuple[li
     return list(first.values()), notes
 
 
-def _check_values(runs: Sequence[Summary], values: Sequence[str]) -> None:
-    known = {
-        name: None
-        for run in runs
-        for name, value in run.row.items()
-        if isinstance(value, int | float) and name not in PLACES
-    }
-    for name in values:
-        if runs and name not in known:
-            raise InputError(f"no run has a value {name!r}; the values are {', '.join(known)}")
-
-
-def _shared_settings(experiment: Experiment, layout: Layout) -> dict[str, Any]:
-    apart, follows = (*layout.places, *POOLED), experiment.by_preset()
-    return {
-        name: value
-        for name, value in experiment.settings().items()
-        if name not in apart and not (name in follows and value == follows[name])
-    }
-
-
 def by_settings(runs: Iterable[Summary], names: Sequence[str]) -> dict[Key, list[Summary]]:
     """Group runs by the values of settings (or `ranks`), in the order in which tables show them."""
     groups: dict[Key, list[Summary]] = {}
     for run in runs:
-        row = run.row
-        groups.setdefault(tuple(map(row.get, names)), []).append(run)
+        groups.setdefault(tuple(map(run.row.get, names)), []).append(run)
     return {key: groups[key] for key in sorted(groups, key=sort_key)}
 
 
 def _section(settings: dict[str, Any], runs: Sequence[Summary], layout: Layout) -> Section:
-    cut = len(layout.rows)
+    members, cut = by_settings(runs, layout.places), len(layout.rows)
+    rows = sorted({key[:cut] for key in members}, key=sort_key)
+    columns = sorted({key[cut:] for key in members}, key=sort_key)
     cells = {}
-    for key, members in by_settings(runs, layout.places).items():
-        found = [run.row for run in members]
-        values = {name: estimate([row.get(name, math.nan) for row in found]) for name in layout.values}
-        cells[key[:cut], key[cut:]] = Cell(len(members), values)
-    rows, columns = (sorted({place[k] for place in cells}, key=sort_key) for k in (0, 1))
-    paper = {(r, c): _paper_values(settings, layout, r + c) for r in rows for c in columns}
-    known = {place: values for place, values in paper.items() if values}
-    return Section(layout, settings, runs[0].experiment.defaults, rows, columns, cells, known)
+    for row, column in product(rows, columns):
+        there = members.get(row + column, [])
+        values = {name: estimate([run.row.get(name, math.nan) for run in there]) for name in layout.values}
+        ran = _what_ran(settings | dict(zip(layout.places, row + column, strict=True)))
+        cells[row, column] = Cell(len(there), values, _paper().get(ran, {}))
+    return Section(layout, settings, runs[0].experiment.defaults, rows, columns, cells)
 
 
 def estimate(values: Sequence[float]) -> Estimate:
     """Return mean and sample standard deviation."""
+    if not values:
+        return Estimate(math.nan, math.nan)
     if len(set(values)) == 1:
         # Rounding would make the mean of equal numbers differ from them.
         return Estimate(float(values[0]), 0.0 if len(values) > 1 else math.nan)
@@ -201,37 +196,21 @@ def _order(value: Any) -> tuple[int, Any]:
     return (1, value) if isinstance(value, int | float) else (2, (value == "trusted", value))
 
 
-PAPER_KEY = ("server", "machines", "rounds", "rho")
-
-
-def _paper_values(settings: dict[str, Any], layout: Layout, key: Key) -> dict[str, float]:
-    """Return the paper's values at a place of a table; empty if the paper has none there."""
-    whole = settings | dict(zip(layout.places, key, strict=True))
-    others = {
-        name: value
-        for name, value in whole.items()
-        if name not in (*PAPER_KEY, *POOLED, "ranks") and value is not None
-    }
-    return _paper().get(tuple(map(whole.get, PAPER_KEY)), {}) if others == _paper_settings() else {}
+def _what_ran(settings: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
+    """Return what the runs of a cell have in common, by which the paper's values are found."""
+    return frozenset((n, v) for n, v in settings.items() if v is not None and n not in (*POOLED, "ranks"))
 
 
 @cache
-def _paper() -> dict[Key, dict[str, float]]:
+def _paper() -> dict[frozenset[tuple[str, Any]], dict[str, float]]:
     """Return loss and accuracy of the paper's two tables."""
     text = importlib.resources.files("mu2mpi.analysis").joinpath("paper_tables.csv").read_text("utf-8")
-    return {
-        (line["server"], int(line["machines"]), int(line["rounds"]), float(line["rho"])): {
-            "test_loss": float(line["loss"]),
-            "test_accuracy": float(line["accuracy"]),
-        }
-        for line in csv.DictReader(text.splitlines())
-    }
-
-
-@cache
-def _paper_settings() -> dict[str, Any]:
-    settings = Experiment.make({"data": "mnist", "diameter": 0.1}).settings()
-    return {name: value for name, value in settings.items() if name not in (*PAPER_KEY, *POOLED)}
+    found = {}
+    for line in csv.DictReader(text.splitlines()):
+        values = {f"test_{name}": float(line.pop(name)) for name in ("loss", "accuracy")}
+        experiment = Experiment.make({"data": "mnist", "diameter": 0.1, **line})
+        found[_what_ran(experiment.settings())] = values
+    return found
 
 
 def counted(value: object) -> str:

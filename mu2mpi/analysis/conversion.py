@@ -16,11 +16,8 @@ DELTAS = tuple(float(f"1e-{k}") for k in range(3, 13))
 def convert(given: Mapping[str, float]) -> str:
     """Say what two of rho, epsilon and delta make the third, and epsilon for other deltas.
 
-    Parameters
-    ----------
-    given : mapping
-        ``rho`` or ``epsilon`` or two of these and ``delta``, which is that of an experiment by default; and
-        ``samples``, perhaps: the number n of all machines.
+    Given are ``rho`` or ``epsilon`` or two of these and ``delta``, which is that of an experiment by default;
+    and ``samples``, perhaps: the number n of all machines.
     """
     numbers, samples = _checked(given)
     if numbers.get("rho", numbers.get("epsilon")) == math.inf:
@@ -47,11 +44,8 @@ def _checked(given: Mapping[str, float]) -> tuple[dict[str, float], int | None]:
     if samples is not None and samples < 1:
         raise InputError(f"samples = {samples} should be at least 1")
     # One by one, since an experiment has either rho or epsilon.
-    numbers: dict[str, float] = {
-        name: getattr(Experiment.make({name: given[name]}), name)
-        for name in ("rho", "epsilon", "delta")
-        if name in given
-    }
+    names = [name for name in ("rho", "epsilon", "delta") if name in given]
+    numbers = {name: float(getattr(Experiment.make({name: given[name]}), name)) for name in names}
     if len(numbers) == 3 or not numbers.keys() & {"rho", "epsilon"}:
         raise InputError(
             "give --rho, or --epsilon, or two of --rho, --epsilon and --delta, which make the third"

@@ -14,7 +14,5 @@ def needed(name: str) -> Any:
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and error.name != package:
             raise
-        raise InputError(
-            f"this needs the package {package}; install what analysis needs with: "
-            'pip install "mu2mpi[analysis]"'
-        ) from error
+        how = 'install what analysis needs with: pip install "mu2mpi[analysis]"'
+        raise InputError(f"this needs the package {package}; {how}") from error

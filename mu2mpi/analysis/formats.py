@@ -8,11 +8,11 @@ from collections.abc import Sequence
 Row = Sequence[str]
 Block = Sequence[Row]
 
-LATEX = {
+LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$",
     "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--",
     "∞": r"$\infty$", "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}",
-}  # fmt: skip
+})  # fmt: skip
 
 
 def as_text(header: Row, blocks: Sequence[Block]) -> str:
@@ -51,16 +51,12 @@ def as_latex(header: Row, blocks: Sequence[Block], caption: str) -> str:
     """Return a LaTeX table that needs the package booktabs."""
     head = rf"""\begin{{table}}
 \centering
-\caption{{{_latex(caption)}}}
+\caption{{{caption.translate(LATEX)}}}
 \begin{{tabular}}{{{"l" * len(header)}}}
 \toprule"""
     rules = [row for block in blocks for row in (r"\midrule", *map(_latex_row, block))]
     return "\n".join([head, _latex_row(header), *rules, r"\bottomrule", r"\end{tabular}", r"\end{table}"])
 
 
-def _latex(text: str) -> str:
-    return "".join(LATEX.get(character, character) for character in text)
-
-
 def _latex_row(row: Row) -> str:
-    return " & ".join(map(_latex, row)) + r" \\"
+    return " & ".join(cell.translate(LATEX) for cell in row) + r" \\"

@@ -15,7 +15,7 @@ from mu2mpi.privacy.mechanisms.base import agree
 from mu2mpi.privacy.statement import ADJACENCY, UNIT
 from mu2mpi.results.collection import list_files, names_of, shown
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import History, Result
+from mu2mpi.results.schema import Result
 
 MEANING = (
     "Claims were computed again from the clipping norm, the noise and the rounds that a file states, and "
@@ -28,42 +28,24 @@ NOT_COVERED = (
 
 
 def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
-    """Check what results among files and folders claim of their privacy.
+    """Return a table of what results claim of their privacy, with what is not private about them.
 
-    Returns
-    -------
-    text : str
-        A table of the claims, and what is not private.
-    problems : list of str
-        One for each claim that does not hold; begins with the file's name.
-
-    Raises
-    ------
-    InputError
-        If there is nothing to check, or something that cannot be read: nothing is passed over.
+    Also, for each claim that does not hold, a line that begins with the file's name. Raises an InputError if
+    there is nothing to check, or something that cannot be read: nothing is passed over.
     """
     results = [(path, read_result(path)) for path in shown(list_files(paths), "reading")]
-    rows, problems = [], []
+    rows, problems, learn = [], [], []
     for path, result in results:
         found, privacy = contradictions(result), result.privacy
         problems += [f"{path}: {problem}" for problem in found]
-        rho, *epsilons = in_numbers(
-            privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
-        )
-        holds = "MISMATCH" if found else "agrees"
+        server, sees = privacy.server.capitalize(), privacy.mechanism.who_sees(privacy.server)
+        learn.append(f"{server} server: {sees} learns at most this about {UNIT} ({ADJACENCY}).")
+        account, holds = privacy.mechanism.name, "MISMATCH" if found else "agrees"
+        rho, *epsilons = in_numbers(privacy.rho, privacy.epsilon_exact, privacy.epsilon, account)
         rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, holds])
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "computed again"]
-    statements = [result.privacy for _, result in results]
-    who = dict.fromkeys((each.server, each.mechanism.who_sees(each.server)) for each in statements)
     said = [] if problems else together(Release.of(path, result) for path, result in results)
-    sentences = [
-        *(
-            f"{server.capitalize()} server: {sees} learns at most this about {UNIT} ({ADJACENCY})."
-            for server, sees in who
-        ),
-        MEANING,
-        *(f"Together: {sentence}" for sentence in said),
-    ]
+    sentences = [*dict.fromkeys(learn), MEANING, *(f"Together: {sentence}" for sentence in said)]
     parts = [as_text(header, [rows]), *map(as_paragraph, sentences), as_bullets(_remarks(results))]
     return "\n\n".join(part for part in parts if part), problems
 
@@ -77,11 +59,11 @@ def contradictions(result: Result) -> list[str]:
     privacy = result.privacy
     if found := privacy.out_of_range():
         return found
-    sizes = _sizes(result)
-    if privacy.mechanism.rounds != result.experiment.rounds:
-        # How long a run is decides how long it takes to compute with.
-        return [*sizes, *_claims(result)]
-    return [*privacy.mismatches(), *sizes, *_claims(result), *_with_history(result)]
+    found = [*_sizes(result), *_claims(result)]
+    # How long a run is decides how long it takes to compute with.
+    if privacy.mechanism.rounds == result.experiment.rounds:
+        found = [*privacy.mismatches(), *found, *_with_history(result)]
+    return found
 
 
 def _sizes(result: Result) -> list[str]:
@@ -96,10 +78,8 @@ def _sizes(result: Result) -> list[str]:
         return [f"there is no run of its experiment: {error}"]
     if not mechanism.accounts_for(asked):
         return [f"mechanism = {mechanism.name} does not account for method = {method.name}"]
-    pairs = {
-        name: (getattr(mechanism, name, None), getattr(asked, name))
-        for name in ("rounds", "machines", "samples", "drawn", "touched", "parameters", "clip_norm")
-    }
+    names = ("rounds", "machines", "samples", "drawn", "touched", "parameters", "clip_norm")
+    pairs = {name: (getattr(mechanism, name, None), getattr(asked, name)) for name in names}
     pairs["S"] = privacy.S, method.increment_bound(task)
     found = [
         f"{name} is {ours} in /privacy and {theirs} in the experiment"
@@ -138,7 +118,8 @@ def _claims(result: Result) -> list[str]:
 def _with_history(result: Result) -> list[str]:
     """Return the first round by which less rho is said to be spent than was, or more."""
     mechanism, history = result.privacy.mechanism, result.history
-    if not _is_whole(history, mechanism.rounds):
+    t = history.round
+    if not (t.size and t[0] > 0 and t[-1] == mechanism.rounds and np.all(np.diff(t) > 0)):
         return [f"the rounds of /history do not end with the {mechanism.rounds:,} of /privacy"]
     for t, stated in zip(history.round.tolist(), history.rho_spent.tolist(), strict=True):
         rho = mechanism.guarantee(t).rho
@@ -148,19 +129,11 @@ def _with_history(result: Result) -> list[str]:
     return []
 
 
-def _is_whole(history: History, rounds: int) -> bool:
-    """Return whether a history goes up to the last of some rounds, and none is there twice."""
-    t = history.round
-    return bool(t.size and t[0] > 0 and t[-1] == rounds and np.all(np.diff(t) > 0))
-
-
 def _remarks(results: Sequence[tuple[Path, Result]]) -> list[str]:
     """Return each concern once, with the files that it is about where it is not about all."""
     about: dict[str, list[Path]] = {}
     for path, result in results:
-        texts = [concern.full for concern in result.privacy.concerns()]
-        if lists_tests(result):
-            texts.append(TEST_SHARE)
+        texts = [concern.full for concern in result.privacy.concerns()] + [TEST_SHARE] * lists_tests(result)
         if result.diagnostics is not None or result.timing:
             texts.append(NOT_COVERED)
         for text in texts:

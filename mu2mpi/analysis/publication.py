@@ -14,9 +14,7 @@ from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import Result
 from mu2mpi.results.writer import check_output, write_result
 
-NEVER = "without diagnostics, times, machine and folders"
-
-NO_TESTS = "without loss and accuracy, as the test set was a share of the data file"
+WITHOUT = "without diagnostics, times, machine and folders"
 
 
 def publish(
@@ -29,26 +27,11 @@ def publish(
 ) -> list[str]:
     """Write copies of results that hold nothing but what may be published, and say of each what.
 
-    All results are looked at before the first is written, and each is written whole or not at all.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files, and folders of them.
-    output : Path
-        The file for one file; for several, or a folder, a folder, in which they keep their names.
-    overwrite : bool, optional
-        Whether files that are already there may be replaced.
-    even_if_unprotected : bool, optional
-        Whether to publish also what has no guarantee against whoever reads it.
-    with_test_results : bool, optional
-        Whether to keep loss and accuracy also where they are of a share of the data file.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read, should not be published, or cannot be written where it should be; nothing
-        is written then.
+    The output is a file for one file; for several, or for a folder, it is a folder in which they keep their
+    names. On request also what has no guarantee against whoever reads it is published, and loss and accuracy
+    are kept where they are of a share of the data file. All results are looked at before the first is
+    written, and each is written whole or not at all. Raises an InputError if a file cannot be read, should
+    not be published, or cannot be written where it should be; nothing is written then.
     """
     targets = _targets(paths, output)
     complaints = [
@@ -90,22 +73,17 @@ def _objections(result: Result, even_if_unprotected: bool) -> list[str]:
 def _published(result: Result, with_test_results: bool) -> Result:
     """Return a result without what the guarantee does not cover, and without what tells of the machine."""
     unknown = np.full(len(result.history), np.nan)
-    history, theory, without = replace(result.history, elapsed_seconds=unknown), result.theory, NEVER
+    history, theory, without = replace(result.history, elapsed_seconds=unknown), result.theory, WITHOUT
     if result.experiment.tests_on_a_share and not with_test_results:
         history = replace(history, test_loss=unknown, test_accuracy=unknown)
         # The smallest loss in the ball and the slopes are of the same test set.
         theory = None
     if not history.has_losses:
-        without += f"; {NO_TESTS}"
+        without += "; without loss and accuracy, as the test set was a share of the data file"
     # Named one by one, so that no fact of the machine that a later version adds gets out.
-    environment = {
-        name: value
-        for name, value in result.environment.items()
-        if name == "ranks" or name.endswith("_version")
-    }
+    environment = {n: v for n, v in result.environment.items() if n == "ranks" or n.endswith("_version")}
     # Of the user's files, the names without the folders.
-    names = {"data": result.experiment.data, "test": result.experiment.test}
-    files = {name: Path(value).name for name, value in names.items() if isinstance(value, str)}
+    files = {n: Path(v).name for n in ("data", "test") if isinstance(v := getattr(result.experiment, n), str)}
     return replace(
         result,
         experiment=result.experiment.having(**files),
@@ -137,8 +115,7 @@ def _targets(paths: Sequence[Path], output: Path) -> dict[Path, Path]:
         }
     taken: dict[Path, Path] = {}
     for file, target in targets.items():
-        other = taken.setdefault(target, file)
-        if other != file:
+        if (other := taken.setdefault(target, file)) != file:
             raise InputError(f"{other} and {file} would both be {target}; publish them one by one")
         if target.exists() and target.samefile(file):
             raise InputError(f"the output {target} is the result itself; name another")

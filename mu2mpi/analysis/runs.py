@@ -1,11 +1,12 @@
 """Results for notebooks: one run with labelled arrays, many runs as one data frame."""
 
 import warnings
+from collections import UserList
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,17 +33,8 @@ WHOLE = ("seed", "machines", "rounds", "evaluations", "samples", "features", "cl
 def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "Runs":
     """Load all results among files and folders, in the order of their names.
 
-    Parameters
-    ----------
-    paths : path or iterable of paths
-        Files, and folders that are searched for ``*.h5``, subfolders included.
-    strict : bool, optional
-        Whether a file that cannot be used is an error. By default it is skipped with a warning.
-
-    Raises
-    ------
-    InputError
-        If a path does not exist, there is no result, or with `strict` a file cannot be used.
+    Folders are searched for ``*.h5``, subfolders included. A file that cannot be used is skipped with a
+    warning; with `strict` it is an InputError, as are a path that does not exist, and no result at all.
 
     Examples
     --------
@@ -109,30 +101,16 @@ class Run:
     @property
     def timing(self) -> "xarray.Dataset":
         """Seconds by phase along ``rank``."""
-        columns = {
-            phase: ("rank", seconds, {"long_name": f"time spent on {phase}", "units": "s"})
-            for phase, seconds in self.result.timing.items()
-        }
-        ranks = len(next(iter(self.result.timing.values()), ()))
+        timing = self.result.timing
+        said = {phase: {"long_name": f"time spent on {phase}", "units": "s"} for phase in timing}
+        columns = {phase: ("rank", seconds, said[phase]) for phase, seconds in timing.items()}
+        ranks = len(next(iter(timing.values()), ()))
         dataset: xarray.Dataset = needed("xarray").Dataset(columns, coords={"rank": np.arange(ranks)})
         return dataset
 
 
-class Runs(Sequence[Run]):
-    """Runs in a fixed order."""
-
-    def __init__(self, runs: Iterable[Run]) -> None:
-        self._runs = list(runs)
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    @overload
-    def __getitem__(self, index: int) -> Run: ...
-    @overload
-    def __getitem__(self, index: slice) -> "Runs": ...
-    def __getitem__(self, index: int | slice) -> "Run | Runs":
-        return Runs(self._runs[index]) if isinstance(index, slice) else self._runs[index]
+class Runs(UserList[Run]):
+    """Runs in an order; a slice of them, or a sum, is one of these as well."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} runs>"
@@ -164,10 +142,10 @@ class Runs(Sequence[Run]):
         return frame
 
     def plot(self, kind: str, against: str | None = None) -> "Figure":
-        """Return a figure, which its `savefig` saves.
+        """Return a figure of those that ``mu2mpi plot --help`` lists, such as ``"history"``.
 
-        It is one of those that ``mu2mpi plot --help`` lists, such as ``"history"``; what is across is chosen
-        as with ``--against``. Raises an InputError if there is no such figure, or the runs do not suit it.
+        What is across is chosen as with ``--against``. Raises an InputError if there is no such figure, or
+        the runs do not suit it.
         """
         from mu2mpi.analysis.figures import draw
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import number_text
 from mu2mpi.analysis.formats import as_paragraph, as_text
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
@@ -24,21 +23,12 @@ TEST_SHARE = (
 
 
 def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
-    """Say what a result holds, in several paragraphs for a terminal.
-
-    Parameters
-    ----------
-    result : Result
-        What `mu2mpi.results.reader.read_result` returned.
-    path : Path
-        The file's name, for the heading.
-    diagnostics : bool, optional
-        Whether to print what the guarantee does not cover.
-    """
+    """Say what a file holds, in paragraphs for a terminal; on request also what no guarantee covers."""
+    test_warning = f"\n{as_paragraph(f'WARNING: {TEST_SHARE}')}"
     sections = {
         "Experiment": _experiment(result),
         "History": _history(result.history),
-        "Privacy": _privacy(result),
+        "Privacy": describe_privacy(result.privacy) + test_warning * lists_tests(result),
         "Theory": _theory(result.theory),
         "Diagnostics": _diagnostics(result.diagnostics, path, diagnostics),
         "Time in seconds": _timing(result),
@@ -54,7 +44,7 @@ def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
     sections = {
         "Not finished": f"{done:,} of {rounds:,} rounds in {checkpoint.elapsed_seconds:.0f} seconds; "
         "the same command goes on from here",
-        "Experiment": _pairs(_settings(checkpoint.experiment)),
+        "Experiment": _pairs(checkpoint.experiment.settings().items()),
         "History": _history(checkpoint.history) if len(checkpoint.history) else "nothing measured yet",
     }
     return _titled(path, sections)
@@ -121,14 +111,10 @@ def lists_tests(result: Result) -> bool:
     return result.experiment.tests_on_a_share and result.history.has_losses
 
 
-def _settings(experiment: Experiment) -> list[tuple[str, str]]:
-    return [(name, number_text(value)) for name, value in experiment.settings().items()]
-
-
 def _experiment(result: Result) -> str:
     classes, features = result.x.shape
     facts = [
-        *_settings(result.experiment),
+        *result.experiment.settings().items(),
         ("model", f"{classes} classes x {features:,} features (bias included)"),
         ("final test loss", _texts(result.history.test_loss[-1:], "{:.4f}")[0]),
         ("final test accuracy", _texts(result.history.test_accuracy[-1:], "{:.1%}")[0]),
@@ -155,12 +141,6 @@ def _history(history: History) -> str:
 
 def _texts(values: NDArray[np.float64], style: str) -> list[str]:
     return ["none" if math.isnan(value) else style.format(value) for value in values]
-
-
-def _privacy(result: Result) -> str:
-    """Return the guarantee, and a warning of a test set that it does not cover."""
-    warning = f"\n{as_paragraph(f'WARNING: {TEST_SHARE}')}" * lists_tests(result)
-    return describe_privacy(result.privacy) + warning
 
 
 def _theory(theory: Theory | None) -> str:
@@ -209,10 +189,9 @@ def _timing(result: Result) -> str:
     phases = {phase: seconds for phase, seconds in result.timing.items() if len(seconds)}
     if not phases:
         return ""
-    total = sum(phases.values())
     blocks = [
         [[phase, f"{np.mean(seconds):.3f}", f"{np.max(seconds):.3f}"] for phase, seconds in group.items()]
-        for group in (phases, {"all phases": total})
+        for group in (phases, {"all phases": sum(phases.values())})
     ]
     return as_text(["phase", "mean over ranks", "slowest rank"], blocks)
 
@@ -226,7 +205,7 @@ def _repeat(result: Result) -> str:
 
 def _pairs(facts: Collection[tuple[str, object]]) -> str:
     width = max((len(name) for name, _ in facts), default=0)
-    return "\n".join(f"{name.ljust(width)}  {' '.join(str(value).split())}" for name, value in facts)
+    return "\n".join(f"{name.ljust(width)}  {' '.join(number_text(value).split())}" for name, value in facts)
 
 
 def rounded_up(value: float) -> str:

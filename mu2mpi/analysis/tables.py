@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby, product
-from typing import Any, Literal
+from itertools import groupby
+from typing import Literal
 
-from mu2mpi.analysis.cells import VALUES, Layout, Section, build_sections, counted, number_text
+from mu2mpi.analysis.cells import VALUES, Cell, Key, Layout, Section, build_sections, counted, number_text
 from mu2mpi.analysis.formats import as_csv, as_latex, as_markdown, as_text
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -20,9 +20,6 @@ LEGENDS = {"test_loss": "Test loss of the output", "test_accuracy": "Test accura
 
 PRECISION = {"test_loss": (1, "{:.4f}", " [{:.3f}]"), "test_accuracy": (100, "{:.1f}", " [{:.1f}]")}
 """Factors, and how a number and the paper's are written."""
-
-Grid = tuple[list[str], list[list[list[str]]]]
-Place = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -53,26 +50,15 @@ class Table:
 
 
 def build_table(runs: Iterable[Summary], layout: Layout | None = None) -> Table:
-    """Arrange runs in a layout, the paper's by default.
-
-    Runs are averaged only if they differ in the seed alone (or in delta or evaluations, which change
-    nothing in the model); any other difference that is neither row nor column, such as another diameter,
-    makes a section of its own. A run that is there twice counts once. Raises an InputError if there are no
-    runs, or none has one of the values of the layout.
-    """
-    sections, notes = build_sections(runs, layout or Layout())
-    if not sections:
-        raise InputError("there are no results to make a table of")
-    return Table(sections, notes)
+    """Arrange runs in a layout, the paper's by default; raises an InputError as `build_sections` does."""
+    return Table(*build_sections(runs, layout or Layout()))
 
 
-def grid(section: Section) -> Grid:
+def grid(section: Section) -> tuple[list[str], list[list[list[str]]]]:
     """Return the header, and the rows in blocks that share the first of their settings."""
-    names = section.layout.columns
+    letters = [LETTERS.get(name, name) for name in section.layout.columns]
     titles = [
-        ", ".join(
-            f"{LETTERS.get(name, name)} = {counted(value)}" for name, value in zip(names, key, strict=True)
-        )
+        ", ".join(f"{letter} = {counted(value)}" for letter, value in zip(letters, key, strict=True))
         for key in section.columns
     ]
     groups = [list(rows) for _, rows in groupby(section.rows, key=lambda row: row[0])]
@@ -90,35 +76,33 @@ def legend(section: Section) -> str:
         text = "Test loss and accuracy of the output"
     over = f"{min(seeds)} seeds" if len(seeds) == 1 else "the seeds counted in each cell"
     text += "; one seed." if seeds == {1} else f": mean ± standard deviation over {over}."
-    if any(name in section.paper.get(place, {}) for place in section.cells for name in values):
+    if any(name in cell.paper for cell in section.cells.values() if cell.seeds for name in values):
         text += " In brackets: the paper's value."
-    if len(section.cells) < len(section.rows) * len(section.columns):
+    if not all(cell.seeds for cell in section.cells.values()):
         text += f" {MISSING}: no run."
     return text
 
 
-def _lines(section: Section, row: tuple[Any, ...]) -> list[list[str]]:
+def _lines(section: Section, row: Key) -> list[list[str]]:
     """Return the lines of one row: each value and, unless the legend says it, the number of seeds."""
-    places = [(row, column) for column in section.columns]
+    cells = [section.cells[row, column] for column in section.columns]
     lines = [
-        [LABELS.get(name, name), *(_value_text(section, place, name) for place in places)]
+        [LABELS.get(name, name), *(_value_text(cell, name) for cell in cells)]
         for name in section.layout.values
     ]
     if len(section.seeds) > 1:
-        counts = [str(section.cells[place].seeds) if place in section.cells else MISSING for place in places]
-        lines.append(["seeds", *counts])
+        lines.append(["seeds", *(str(cell.seeds or MISSING) for cell in cells)])
     titles = [number_text(value) for value in row]
     return [[*(titles if k == 0 else [""] * len(row)), *line] for k, line in enumerate(lines)]
 
 
-def _value_text(section: Section, place: Place, name: str) -> str:
-    if place not in section.cells or math.isnan(section.cells[place].values[name].mean):
-        return MISSING
+def _value_text(cell: Cell, name: str) -> str:
     factor, style, papers_style = PRECISION.get(name, (1, "{:.4g}", ""))
-    mean, deviation = (factor * number for number in section.cells[place].values[name])
+    mean, deviation = (factor * number for number in cell.values[name])
+    if math.isnan(mean):
+        return MISSING
     text = style.format(mean) + ("" if math.isnan(deviation) else f" ± {style.format(deviation)}")
-    paper = section.paper.get(place, {}).get(name)
-    return text if paper is None else text + papers_style.format(factor * paper)
+    return text + papers_style.format(factor * cell.paper[name]) if name in cell.paper else text
 
 
 def _render_csv(sections: Sequence[Section]) -> str:
@@ -130,18 +114,10 @@ def _render_csv(sections: Sequence[Section]) -> str:
     lines = []
     for section in sections:
         shared = [section.settings.get(name) for name in names]
-        for row, column in product(section.rows, section.columns):
+        for (row, column), cell in section.cells.items():
             settings = ["" if value is None else number_text(value) for value in (*shared, *row, *column)]
-            lines.append([*settings, *_csv_cell(section, (row, column))])
+            numbers: list[float] = []
+            for name in layout.values:
+                numbers += [*cell.values[name], *[cell.paper.get(name, math.nan)] * (name in LABELS)]
+            lines.append([*settings, str(cell.seeds), *("" if math.isnan(n) else repr(n) for n in numbers)])
     return as_csv(header, lines)
-
-
-def _csv_cell(section: Section, place: Place) -> list[str]:
-    """Return the number of seeds and all numbers of a cell, which may have no run."""
-    cell = section.cells.get(place)
-    numbers: list[float] = []
-    for name in section.layout.values:
-        numbers += cell.values[name] if cell else (math.nan, math.nan)
-        if name in LABELS:
-            numbers.append(section.paper.get(place, {}).get(name, math.nan))
-    return [str(cell.seeds if cell else 0), *("" if math.isnan(n) else repr(n) for n in numbers)]

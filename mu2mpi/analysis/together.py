@@ -48,7 +48,7 @@ def together(
     """
     by_people: dict[tuple[object, ...], list[Release]] = {}
     for release in found:
-        by_people.setdefault(people_of(release.experiment), []).append(release)
+        by_people.setdefault(_people(release.experiment), []).append(release)
     sentences = []
     for group in by_people.values():
         # Models that agree to the bit had the same messages.
@@ -75,24 +75,19 @@ def together(
             if total.rho is None:
                 # Where not all are Gaussian mechanisms, what they reveal adds up, deltas as well.
                 at_delta, at_most = sum(deltas), math.fsum(run.privacy.epsilon_exact for run in runs)
+                as_one, sums = "", ", the sums of theirs"
             else:
                 at_delta, at_most = min(deltas), total.epsilon(min(deltas))
+                as_one, sums = f"as much as from one with {rho} = {rounded_up(total.rho)}; exactly, ", ""
             at = f"{epsilon} = {rounded_up(at_most)} at {delta} = {at_delta:g}"
-            learns = f"whoever sees what {which} released learns at most " + (
-                f"{at}, the sums of theirs."
-                if total.rho is None
-                else f"as much as from one with {rho} = {rounded_up(total.rho)}; exactly, {at}."
-            )
+            learns = f"whoever sees what {which} released learns at most {as_one}{at}{sums}."
         sentences.append(f"{learns} {OWN_FILES}" if runs[0].experiment.on_file else learns)
     return sentences
 
 
-def people_of(experiment: Experiment) -> tuple[object, ...]:
-    """Return whose data an experiment is on: where this differs, nobody is in both.
-
-    Of files of the user's nothing is certain: one may be a copy, a later version, a part or another format
-    of another. Data that are made up follow from their seed, and are nobody's.
-    """
+def _people(experiment: Experiment) -> tuple[object, ...]:
+    """Return whose data an experiment is on: where this differs, nobody is in both."""
+    # A file of the user's may be a copy, a later version, a part or another format of another.
     return ("files",) if experiment.on_file else (experiment.data, experiment.data_seed)
 
 
@@ -106,7 +101,7 @@ def _one_noise(runs: Sequence[Release]) -> list[Path]:
 
 
 def _data(runs: Sequence[Release]) -> str:
-    """Return what a group of runs was on, in words."""
+    """Return in words what a group of runs was on: data that are made up follow from their seed."""
     first = runs[0].experiment
     if first.data_seed is not None and not first.on_file:
         return f"{first.data} data with data_seed = {first.data_seed}"

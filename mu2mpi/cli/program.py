@@ -46,13 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a letter gets a question mark instead of an error.
             stream.reconfigure(errors="replace")
-    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        arguments = _parse(words)
+        arguments = _parse(sys.argv[1:] if argv is None else argv)
         # From here on a signal is kept for the run to come, not died of.
         with stop_requests() if getattr(arguments.command, "KEEPS_SIGNALS", False) else nullcontext():
-            code: int = arguments.command.execute(arguments)
-        return code
+            return arguments.command.execute(arguments) or 0
     except BrokenPipeError:
         # The reader of our output, such as `head`, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -61,12 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         end = _end_together if isinstance(error, SharedInputError | SharedOSError) else _end_alone
         return end(f"error: {error}", 2 if isinstance(error, InputError) else 1)
     except Interrupted as stop:
-        return _say_how_to_go_on(stop)
+        said = f"stopped after round {stop.rounds_done} with a checkpoint; the same command goes on from it"
+        return _end_together(said, EXIT_INTERRUPTED)
     except KeyboardInterrupt:
         return _end_alone("interrupted", 130)
 
 
-def _parse(words: list[str]) -> argparse.Namespace:
+def _parse(words: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of the command that these words name; no other command adds its own."""
     parser = Parser("mu2mpi", description=DESCRIPTION, epilog=EXAMPLES, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -88,15 +87,6 @@ def _parse(words: list[str]) -> argparse.Namespace:
         # The command complains, which knows its options.
         arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     return arguments
-
-
-def _say_how_to_go_on(stop: Interrupted) -> int:
-    from mu2mpi import parallel
-
-    message = f"stopped after round {stop.rounds_done} with a checkpoint; the same command goes on from it"
-    if parallel.world().rank == 0:
-        print(f"mu2mpi: {message}", file=sys.stderr, flush=True)
-    return EXIT_INTERRUPTED
 
 
 def _end_together(message: str, code: int) -> int:

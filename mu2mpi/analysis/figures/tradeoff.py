@@ -54,8 +54,8 @@ def _papers_values(runs: Sequence[Summary]) -> list[tuple[Summary, dict[str, flo
     by_rho = {run.experiment.rho: run for run in runs}
     sections, _ = build_sections(runs, Layout())
     return [
-        (by_rho[row[1]], values)
+        (by_rho[row[1]], cell.paper)
         for section in sections
-        for (row, column), values in section.paper.items()
-        if (row, column) in section.cells
+        for (row, _), cell in section.cells.items()
+        if cell.seeds and cell.paper
     ]

@@ -1,7 +1,7 @@
 """The commands, one module each: a module in this folder is a command under its name.
 
-``SUMMARY`` is its line in the list of commands, and ``execute(arguments)`` returns the exit code;
-``arguments.parser.error`` complains of bad usage. It may have ``MORE``, which follows in its own help,
+``SUMMARY`` is its line in the list of commands, and ``execute(arguments)`` may return an exit code other than
+0; ``arguments.parser.error`` complains of bad usage. It may have ``MORE``, which follows in its own help,
 ``add_arguments(parser)``, called if it is given, and ``KEEPS_SIGNALS = True``, which lets a signal that asks
 for a checkpoint wait for the run. The list of commands imports all: what takes long is imported in functions.
 """

@@ -16,11 +16,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_data_dir(parser)
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """Describe the data set, which is downloaded if need be."""
     from mu2mpi.cli.options import given_settings
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.data.opening import describe_source
 
     print(describe_source(Experiment.make(given_settings(arguments)), arguments.data_dir))
-    return 0

@@ -21,7 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_flag(parser, "--submit", "hand the script to sbatch as well")
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """Print the script, and submit it if asked to."""
     from mu2mpi.config.sweep import Sweep
     from mu2mpi.config.toml import read_toml
@@ -40,4 +40,3 @@ def execute(arguments: Namespace) -> int:
     print(script, end="")
     if arguments.submit:
         submit(script)
-    return 0

@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_flag(parser, "--overwrite", "replace the output if it exists")
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """Draw the figure that is named, or the one that suits the results, and print the file's name."""
     from mu2mpi.analysis.figures import draw, image
     from mu2mpi.files import write_whole
@@ -47,4 +47,3 @@ def execute(arguments: Namespace) -> int:
     check_output(output, arguments.overwrite)
     write_whole(output, [image(draw(kind, runs, arguments.against), suffix_of(output))])
     print(output)
-    return 0

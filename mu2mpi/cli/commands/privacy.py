@@ -34,10 +34,7 @@ def execute(arguments: Namespace) -> int:
     given = {name: getattr(arguments, name) for name, *_ in NUMBERS if hasattr(arguments, name)}
     if bool(given) == bool(arguments.paths):
         arguments.parser.error("give result files, or some of --rho, --epsilon and --delta")
-    if given:
-        print(convert(given))
-        return 0
-    text, problems = check_ledgers(arguments.paths)
+    text, problems = (convert(given), []) if given else check_ledgers(arguments.paths)
     print(text)
     for problem in problems:
         print(f"mu2mpi: error: {problem}", file=sys.stderr)

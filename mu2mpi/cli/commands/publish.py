@@ -26,10 +26,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         add_flag(parser, f"--{name.replace('_', '-')}", what)
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """Write the copies, and say what each is without."""
     from mu2mpi.analysis.publication import publish
 
     flags = {name: getattr(arguments, name) for name in FLAGS}
     print("\n".join(publish(arguments.paths, arguments.output, **flags)))
-    return 0

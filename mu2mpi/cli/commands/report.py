@@ -16,7 +16,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_flag(parser, "--overwrite", "replace the output if it exists")
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """Write the page, and print its name."""
     from mu2mpi.analysis.report import build_report
     from mu2mpi.files import write_whole
@@ -26,4 +26,3 @@ def execute(arguments: Namespace) -> int:
     runs, skipped = read_runs(arguments)
     write_whole(arguments.output, [build_report(runs, skipped).encode()])
     print(arguments.output)
-    return 0

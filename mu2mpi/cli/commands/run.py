@@ -20,7 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_running_options(parser)
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """Run the experiment, and say how good the model is and what is guaranteed."""
     from mu2mpi.analysis.show import in_brief
     from mu2mpi.cli.options import merged_settings
@@ -36,21 +36,12 @@ def execute(arguments: Namespace) -> int:
     with communicator.together():
         settings = merged_settings(arguments.config, arguments)
         experiment = Experiment.make(settings, str(arguments.config or ""))
-    output = arguments.output
-    if output is None:
-        named = experiment.having(machines=experiment.machines or communicator.size)
-        output = Path("runs") / result_name(named)
-    result = run(
-        experiment,
-        output=output,
-        data_dir=arguments.data_dir,
-        overwrite=arguments.overwrite,
-        progress=for_standard_error(),
-        checkpoint_every=arguments.checkpoint_every,
-    )
+    machines = experiment.machines or communicator.size
+    output = arguments.output or Path("runs") / result_name(experiment.having(machines=machines))
+    asked = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
+    result = run(experiment, output=output, progress=for_standard_error(), **asked)
     if communicator.rank == 0:
         loss, accuracy = result.history.test_loss[-1], result.history.test_accuracy[-1]
         print(f"{output}: test loss {loss:.4f}, accuracy {accuracy:.1%}; next: mu2mpi show {output}")
         print(in_brief(result.privacy))
         warn_of_tests([result.experiment])
-    return 0

@@ -15,7 +15,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_flag(parser, "--diagnostics", uncovered)
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """Describe the result, or the checkpoint of a result that is not finished."""
     from mu2mpi.analysis.show import describe, describe_checkpoint
     from mu2mpi.results.checkpoint import read_checkpoint
@@ -29,4 +29,3 @@ def execute(arguments: Namespace) -> int:
         print(describe_checkpoint(read_checkpoint(path), path))
     else:
         print(describe(read_result(path), path, arguments.diagnostics))
-    return 0

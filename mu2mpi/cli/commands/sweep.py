@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_running_options(parser)
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """List the combinations, or run those that are not finished."""
     from mu2mpi.cli.options import given_settings
     from mu2mpi.config.sweep import Sweep
@@ -40,11 +40,10 @@ def execute(arguments: Namespace) -> int:
         if communicator.rank == 0:
             for index, experiment in chosen:
                 print(index, sweep.file_name(experiment))
-        return 0
+        return
     start_compiler_without_scipy()
     run_sweep(
         sweep, chosen, arguments.output, arguments.data_dir, arguments.overwrite, arguments.checkpoint_every
     )
     if communicator.rank == 0:
         warn_of_tests(experiment for _, experiment in chosen)
-    return 0

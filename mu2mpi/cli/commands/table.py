@@ -28,7 +28,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """Print the table."""
     from mu2mpi.analysis.cells import Layout
     from mu2mpi.analysis.tables import build_table
@@ -36,4 +36,3 @@ def execute(arguments: Namespace) -> int:
     layout = Layout(arguments.rows, arguments.columns, arguments.values)
     runs, _ = read_runs(arguments)
     print(build_table(runs, layout).render(arguments.format))
-    return 0
