@@ -1,22 +1,25 @@
 """The noise of messages on the dimensions of a real run: its tail, its size, and whether any comes twice."""
 
+import math
 from collections.abc import Iterator
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.audit.canaries import FEATURE_TYPE, Numbered
-from mu2mpi.audit.sizes import add_squares, signatures, size_faults
-from mu2mpi.audit.structure import TAIL_BITS, Structure, collect_tail, lattice_evidence
+from mu2mpi.audit.structure import TAIL_BITS, Fault, Structure, collect_tail, lattice_evidence
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import make_server
 from mu2mpi.federation.stopwatch import Stopwatch
+from mu2mpi.kernels import kernel
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.privacy.noise import derive_key, key_words
+from mu2mpi.privacy.noise import PAIRS, derive_key, key_words
+from mu2mpi.problem.base import Array
 
 CLASSES, PIXELS, MACHINES, ROUNDS = 10, 784, 10, 60_000
 """Ten machines, each with as many samples as MNIST."""
@@ -27,13 +30,19 @@ RHOS = 4.0, 4.0, 4.0, 0.25
 MESSAGES = 1000
 """How many are taken with each noise key: of all machines in some rounds, or of the server in more."""
 
+SIGNED = 0, 1, PAIRS
+"""Coordinates of a chunk that tell its noise from any other."""
+
+FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+"""Odd numbers of 64 random-looking bits."""
+
 
 class _Seen(NamedTuple):
     """What `collect_tail`, `add_squares` and `signatures` saw of the messages of one noise key."""
 
-    tail: NDArray[np.float64]
-    squares: NDArray[np.float64]
-    sums: NDArray[np.float64]
+    tail: Array
+    squares: Array
+    sums: Array
     repeated: int
 
 
@@ -100,3 +109,68 @@ def _blank(t: int) -> HostedSamples:
     """Return the same sample for any round: what the noise hides is known to the adversary."""
     features, sizes = np.ones((1, PIXELS), FEATURE_TYPE), np.ones((1, 1), np.int64)
     return HostedSamples(features, np.zeros(1, np.int32), np.ones(1), sizes, t)
+
+
+@kernel
+def add_squares(squares, message, hidden, scale):  # type: ignore[no-untyped-def]
+    """Add the squares of a message's noise to those of each coordinate, and return their sum.
+
+    What is sent and what it hides are of shape (K, F), in units of the grid, as is the standard deviation
+    `scale` of the noise; `squares`, of shape (K F,), are in units of its variance.
+    """
+    sent, known = message.ravel(), hidden.ravel()
+    total = 0.0
+    for i in range(sent.size):
+        noise = np.float64(sent[i] - known[i]) / scale
+        squares[i] += noise * noise
+        total += noise * noise
+    return total
+
+
+def signatures(noise: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return a number for each whole chunk of a message's noise; equal ones come from the same noise."""
+    chunks = noise.ravel()[: noise.size // (2 * PAIRS) * 2 * PAIRS].reshape(-1, 2 * PAIRS)
+    with np.errstate(over="ignore"):
+        found: NDArray[np.uint64] = (chunks[:, SIGNED].astype(np.uint64) * FACTORS).sum(axis=1)
+    return found
+
+
+def size_faults(squares: Array, sums: Array, repeated: int, pairs: int, risk: float) -> tuple[Fault, ...]:
+    """Say what is wrong with the size of the noise, or with how often some of it was used.
+
+    The sums of squares of each coordinate and of each message are in units of the variance; so many chunks of
+    noise are `repeated`, and so many pairs lie in the tail. Faultless noise errs with probability `risk`.
+    Sums of n squares of normals are chi-square, whose cube root is nearly normal (Wilson and Hilferty, "The
+    distribution of chi-square", 1931). A Poisson count is at most k as often as a chi-square variable of
+    2 k + 2 squares exceeds twice its mean.
+    """
+    d, messages = len(squares), len(sums)
+    limit = NormalDist().inv_cdf(1 - risk / (2 * (d + messages + 2)))
+    found: list[Fault] = []
+    for what, of_each, n in (
+        ("", np.array([math.fsum(sums)]), d * messages),
+        (" in coordinate", squares, messages),
+        (" in message", sums, d),
+    ):
+        far = _deviations(of_each, n)
+        for is_less, worst in ((True, int(far.argmin())), (False, int(far.argmax()))):
+            if (-far[worst] if is_less else far[worst]) > limit:
+                size, where = math.sqrt(of_each[worst] / n), f"{what} {worst}" if what else ""
+                found.append((is_less, f"noise of real messages has {size:.4g} of its deviation{where}"))
+    expected = messages * (d // (2 * PAIRS) * PAIRS + max(0, d % (2 * PAIRS) - PAIRS)) * 2.0**-TAIL_BITS
+    words = f"the noise has {pairs:,} pairs in its tail where {expected:.4g} are expected"
+    mean = np.array([2 * expected])
+    if _deviations(mean, 2 * pairs + 2)[0] > limit:
+        found.append((True, words))
+    if pairs and _deviations(mean, 2 * pairs)[0] < -limit:
+        found.append((False, words))
+    if repeated:
+        found.append((True, f"{repeated:,} chunks of the noise of real messages were used before"))
+    return tuple(found)
+
+
+def _deviations(sums: Array, n: int) -> Array:
+    """Return how many standard deviations sums of n squares of normals are above what is expected."""
+    variance = 2 / (9 * n)
+    deviations: Array = (np.cbrt(sums / n) - (1 - variance)) / math.sqrt(variance)
+    return deviations

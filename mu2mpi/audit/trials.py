@@ -1,13 +1,14 @@
-"""The audit of one server: many runs on data that differ in single samples, and what they say."""
+"""The audit of servers: many runs on data that differ in single samples, and what they say."""
 
 import math
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, WorstCase
+from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Kinds, WorstCase
 from mu2mpi.audit.finding import RISK, Attack, Finding
 from mu2mpi.audit.judge import judge
 from mu2mpi.audit.runs import check_layouts, see, tells_sums
@@ -19,6 +20,7 @@ from mu2mpi.execution.warmup import kernel_calls, start_compiler
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, root_key
+from mu2mpi.problem.base import Array
 from mu2mpi.registry import find
 
 NORMALS_A_TRIAL = 500_000
@@ -38,6 +40,38 @@ LAYOUT_RUNS = 4
 
 TRIALS_PER_NUMBER = 2
 """With fewer runs for each number that is seen, the adversary cannot learn how they vary together."""
+
+
+def audit_servers(settings: Mapping[str, Any], trials: int, communicator: Communicator) -> Iterator[Finding]:
+    """Audit the server of some settings, or one after the other those that the method allows.
+
+    Settings that are None are not set; rho is then 1 unless an epsilon is claimed. Raises an InputError if an
+    experiment cannot have these settings, or not be audited.
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    if "epsilon" not in given:
+        given.setdefault("rho", 1.0)
+    servers = [given["server"]] if "server" in given else ["untrusted", "trusted"]
+    with communicator.together():
+        experiments = _allowed([{**given, "server": server} for server in servers])
+    for experiment in experiments:
+        yield audit(experiment, trials, communicator)
+
+
+def _allowed(settings: list[dict[str, Any]]) -> list[Experiment]:
+    """Return the experiments that there can be; raise the first error if there is none."""
+    found: list[Experiment] = []
+    problems: list[InputError] = []
+    # What has no bound but a clipping norm has that of the audit.
+    for clipped in ({}, {"clip_norm": CLIPPED.clip_norm}):
+        for given in settings:
+            try:
+                found.append(Experiment.make({**given, **clipped}))
+            except InputError as error:
+                problems.append(error)
+        if found:
+            return found
+    raise problems[0]
 
 
 def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Finding:
@@ -69,13 +103,9 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
         finding = Finding(
             words=_words(experiment, schedule),
             reaches=tells_sums(schedule),
-            server=experiment.server,
-            machines=schedule.machines,
-            rounds=schedule.rounds,
+            experiment=experiment,
             trials=trials,
-            delta=experiment.delta,
             rho=math.inf if rho is None else rho,
-            epsilon=experiment.target_epsilon,
             attacks=tuple(attack for attack in attacks if attack is not None),
             structure=structure,
         )
@@ -144,7 +174,7 @@ def _attack(
     return Attack(case.words, found, check_layouts(canaries, kinds[few], keys[few]))
 
 
-def _kinds(canaries: int, trials: int, key: bytes) -> NDArray[np.bool_]:
+def _kinds(canaries: int, trials: int, key: bytes) -> Kinds:
     """Return which canaries are of the second kind, shape (2 trials, canaries).
 
     Each by a coin in every other run, and the opposite in the one that follows.
@@ -153,7 +183,7 @@ def _kinds(canaries: int, trials: int, key: bytes) -> NDArray[np.bool_]:
     return np.concatenate([coins, ~coins], axis=1).reshape(2 * trials, canaries)
 
 
-def _differences(canaries: Canaries, root: bytes) -> list[NDArray[np.float64]]:
+def _differences(canaries: Canaries, root: bytes) -> list[Array]:
     """Return by what each canary moves what is seen at each rank, shape (canaries, numbers)."""
     schedule, count = canaries.schedule, len(canaries)
     noiseless = replace(schedule, mechanism=replace(schedule.mechanism, sigma=0.0))
