@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from mu2mpi.federation.server import make_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.kernels import kernel
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.privacy.noise import PAIRS, derive_key, key_words
+from mu2mpi.privacy.noise import CHUNK, PAIRS, derive_key, key_words
 from mu2mpi.problem.base import Array
 
 CLASSES, PIXELS, MACHINES, ROUNDS = 10, 784, 10, 60_000
@@ -35,15 +35,6 @@ SIGNED = 0, 1, PAIRS
 
 FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 """Odd numbers of 64 random-looking bits."""
-
-
-class _Seen(NamedTuple):
-    """What `collect_tail`, `add_squares` and `signatures` saw of the messages of one noise key."""
-
-    tail: Array
-    squares: Array
-    sums: Array
-    repeated: int
 
 
 def attack_structure(
@@ -67,17 +58,16 @@ def attack_structure(
     )
     if everyones is None:
         return None
-    seen = [of_run for of_rank in everyones for of_run in of_rank]
-    telling = [of_run.tail for n, of_run in enumerate(seen) if RHOS[n % len(RHOS)] == RHOS[0]]
+    tails, squares, sums, repeated = zip(*chain.from_iterable(everyones), strict=True)
+    telling = [tail for n, tail in enumerate(tails) if RHOS[n % len(RHOS)] == RHOS[0]]
     evidence, strongest = lattice_evidence(np.hstack(telling), first.sigma / first.resolution)
-    pairs, repeated = sum(of_run.tail.shape[1] for of_run in seen), sum(of_run.repeated for of_run in seen)
-    squares, sums = sum(of_run.squares for of_run in seen), np.concatenate([of_run.sums for of_run in seen])
-    faults = size_faults(squares, sums, repeated, pairs, risk / 2)
+    pairs = sum(tail.shape[1] for tail in tails)
+    faults = size_faults(sum(squares), np.concatenate(sums), sum(repeated), pairs, risk / 2)
     return Structure(runs * MESSAGES * first.d, pairs, evidence, 2 / risk, strongest, faults)
 
 
-def _look(schedule: Schedule, key: bytes) -> _Seen:
-    """Return what is seen of the noise of some messages under one key."""
+def _look(schedule: Schedule, key: bytes) -> tuple[Array, Array, list[float], int]:
+    """Return the tail and the squares of messages under one key, and how many chunks are repeated."""
     scale, count = schedule.sigma / schedule.resolution, 0
     tail = np.empty((2, MESSAGES * schedule.d >> TAIL_BITS - 6))
     squares, sums, found = np.zeros(schedule.d), [], []
@@ -86,7 +76,7 @@ def _look(schedule: Schedule, key: bytes) -> _Seen:
         sums.append(add_squares(squares, message, hidden, scale))
         found.append(signatures(message - hidden))
     distinct = np.unique(np.concatenate(found))
-    return _Seen(tail[:, :count], squares, np.array(sums), sum(map(len, found)) - len(distinct))
+    return tail[:, :count], squares, sums, sum(map(len, found)) - len(distinct)
 
 
 def _messages(schedule: Schedule, key: bytes) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -129,7 +119,7 @@ def add_squares(squares, message, hidden, scale):  # type: ignore[no-untyped-def
 
 def signatures(noise: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return a number for each whole chunk of a message's noise; equal ones come from the same noise."""
-    chunks = noise.ravel()[: noise.size // (2 * PAIRS) * 2 * PAIRS].reshape(-1, 2 * PAIRS)
+    chunks = noise.ravel()[: noise.size // CHUNK * CHUNK].reshape(-1, CHUNK)
     with np.errstate(over="ignore"):
         found: NDArray[np.uint64] = (chunks[:, SIGNED].astype(np.uint64) * FACTORS).sum(axis=1)
     return found
@@ -157,7 +147,7 @@ def size_faults(squares: Array, sums: Array, repeated: int, pairs: int, risk: fl
             if (-far[worst] if is_less else far[worst]) > limit:
                 size, where = math.sqrt(of_each[worst] / n), f"{what} {worst}" if what else ""
                 found.append((is_less, f"noise of real messages has {size:.4g} of its deviation{where}"))
-    expected = messages * (d // (2 * PAIRS) * PAIRS + max(0, d % (2 * PAIRS) - PAIRS)) * 2.0**-TAIL_BITS
+    expected = messages * (d // CHUNK * PAIRS + max(0, d % CHUNK - PAIRS)) * 2.0**-TAIL_BITS
     words = f"the noise has {pairs:,} pairs in its tail where {expected:.4g} are expected"
     mean = np.array([2 * expected])
     if _deviations(mean, 2 * pairs + 2)[0] > limit:

@@ -84,33 +84,28 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     secret = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
     root = communicator.share(derive_key(secret, "audit", experiment.server))
     with communicator.together():
-        cases, plans = [CLIPPED], [_schedule(experiment, CLIPPED)]
+        schedule = _schedule(experiment, CLIPPED)
+        plans = {CLIPPED: schedule}
         # Where samples are in many roles, or iterates hidden, increments have to be the same everywhere.
-        if not plans[0].sampling.chance and plans[0].mechanism.shows_messages and math.isfinite(plans[0].S):
-            cases.append(UNCLIPPED)
-            plans.append(_schedule(experiment, UNCLIPPED))
-    schedule = plans[0]
+        if not schedule.sampling.chance and schedule.mechanism.shows_messages and math.isfinite(schedule.S):
+            plans[UNCLIPPED] = _schedule(experiment, UNCLIPPED)
     start_compiler()
     communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule.estimator, schedule.problem))
     attacks = [
         _attack(plan, case, trials, derive_key(root, "case", case.words), experiment.delta, communicator)
-        for plan, case in zip(plans, cases, strict=True)
+        for case, plan in plans.items()
     ]
     structure = attack_structure(experiment.server, root, trials * NORMALS_A_TRIAL, RISK, communicator)
-    finding = None
-    if structure is not None:
-        rho = schedule.mechanism.stated_rho
-        finding = Finding(
-            words=_words(experiment, schedule),
-            reaches=tells_sums(schedule),
-            experiment=experiment,
-            trials=trials,
-            rho=math.inf if rho is None else rho,
-            attacks=tuple(attack for attack in attacks if attack is not None),
-            structure=structure,
-        )
-    shared: Finding = communicator.share(finding)
-    return shared
+    rho = schedule.mechanism.stated_rho
+    return Finding(
+        words=_words(experiment, schedule),
+        reaches=tells_sums(schedule),
+        experiment=experiment,
+        trials=trials,
+        rho=math.inf if rho is None else rho,
+        # Rank 0 alone has them.
+        **communicator.share({"attacks": tuple(attacks), "structure": structure}),
+    )
 
 
 def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
