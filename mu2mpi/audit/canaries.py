@@ -30,9 +30,7 @@ class Numbered(Source):
     Rows can only be read if there are as many classes as samples.
     """
 
-    name = "canary"
-    test_samples = 1
-    scale = 1.0
+    name, test_samples, scale = "canary", 1, 1.0
 
     def __init__(self, samples: int, classes: int, dimension: int = 1) -> None:
         self.training_samples, self.classes, self.dimension = samples, classes, dimension

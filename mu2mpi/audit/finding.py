@@ -12,11 +12,9 @@ from mu2mpi.audit.structure import Structure
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.accountant import epsilon_exact
 
-ATTACKS = 6
-"""Two servers, each with two worst cases and the structure of its noise."""
-
-RISK = (1 - CONFIDENCE) / ATTACKS
-"""The probability with which each attack may complain of nothing."""
+RISK = (1 - CONFIDENCE) / 6
+"""The probability with which each attack may complain of nothing: of each of two servers there are two worst
+cases, and the structure of its noise."""
 
 LEAST = 0.99
 """Share of what is claimed that has to be reached. Clipping leaves room for rounding, at most so much."""

@@ -107,12 +107,8 @@ def view(schedule: Schedule, seen: list[Array], machine: int) -> Array:
     rank already is left out.
     """
     is_trusted = schedule.server == "trusted" and schedule.mechanism.shows_messages
-    views: list[Array] = []
-    for rank, of_rank in enumerate(seen):
-        known = any(np.array_equal(of_rank, other) for other in views)
-        if not known and not (is_trusted and rank in (0, machine)):
-            views.append(of_rank)
-    return np.hstack(views)
+    views = [of_rank for rank, of_rank in enumerate(seen) if not (is_trusted and rank in (0, machine))]
+    return np.hstack([a for k, a in enumerate(views) if not any(np.array_equal(a, b) for b in views[:k])])
 
 
 def check_layouts(canaries: Canaries, kinds: Kinds, keys: Sequence[bytes]) -> str | None:

@@ -53,10 +53,8 @@ def attack_structure(
     first = schedules[0]
     runs = max(len(RHOS), -(-normals // (MESSAGES * first.d)))
     mine = block(runs, communicator.size, communicator.rank)
-    everyones = communicator.gather(
-        [_look(schedules[n % len(RHOS)], derive_key(root, "noise", f"structure, run {n}")) for n in mine]
-    )
-    if everyones is None:
+    ours = [_look(schedules[n % len(RHOS)], derive_key(root, "noise", f"structure, run {n}")) for n in mine]
+    if (everyones := communicator.gather(ours)) is None:
         return None
     tails, squares, sums, repeated = zip(*chain.from_iterable(everyones), strict=True)
     telling = [tail for n, tail in enumerate(tails) if RHOS[n % len(RHOS)] == RHOS[0]]

@@ -32,11 +32,9 @@ FEWEST_MACHINES, FEWEST_ROUNDS = 3, 3
 MOST_SAMPLES = 1 << 20
 """Of each machine: as many as a schedule may ask for."""
 
-DRAWS = 200
-"""Runs without noise that show what the canary changes on average, where it is drawn or not."""
-
-LAYOUT_RUNS = 4
-"""Runs for which other layouts of machines on ranks are compared."""
+DRAWS, LAYOUT_RUNS = 200, 4
+"""Runs without noise that show what the canary changes on average, where it is drawn or not; and runs for
+which other layouts of machines on ranks are compared."""
 
 TRIALS_PER_NUMBER = 2
 """With fewer runs for each number that is seen, the adversary cannot learn how they vary together."""
@@ -114,8 +112,7 @@ def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
         raise InputError("rho = inf claims nothing that could be audited; give a finite --rho")
     shows_messages = find("mechanisms", experiment.chosen_mechanism).shows_messages
     # Of hidden iterates the adversary sees the last, and machines do not matter.
-    fewest_machines = FEWEST_MACHINES if shows_messages else 1
-    for name, fewest in (("machines", fewest_machines), ("rounds", FEWEST_ROUNDS)):
+    for name, fewest in (("machines", FEWEST_MACHINES if shows_messages else 1), ("rounds", FEWEST_ROUNDS)):
         value = getattr(experiment, name)
         if value is None or value < fewest:
             raise InputError(
@@ -186,7 +183,5 @@ def _differences(canaries: Canaries, root: bytes) -> list[Array]:
     one = np.repeat(np.eye(count, dtype=bool), len(keys), axis=0)
     before = see(noiseless, canaries, np.zeros((len(keys), count), bool), keys)
     after = see(noiseless, canaries, one, keys * count)
-    return [
-        b.reshape(count, len(keys), -1).mean(axis=1) - a.mean(axis=0)
-        for a, b in zip(before, after, strict=True)
-    ]
+    of_ranks = zip(before, after, strict=True)
+    return [b.reshape(count, len(keys), -1).mean(axis=1) - a.mean(axis=0) for a, b in of_ranks]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.figures.style import Axes, Figure, Theme, canvas, panel_titles
 from mu2mpi.analysis.groups import grouped, in_words, varying
 from mu2mpi.errors import InputError
-from mu2mpi.results.reader import Summary, read_class_counts
+from mu2mpi.results.reader import Summary, read_result
 
 MOST_PANELS, MOST_NAMES = 4, 20
 DECIDING = ("data", "machines", "partition")
@@ -26,7 +26,10 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
         raise InputError(f"{len(groups)} partitions are too many for a figure; choose some with --where")
     figure, axes = canvas(1, len(groups), 3.4)
     for panel, group in zip(axes[0], groups, strict=True):
-        shown = _show(panel, *read_class_counts(group.runs[0].path))
+        result = read_result(path := group.runs[0].path)
+        if (counts := result.class_counts) is None:
+            raise InputError(f"{path} does not hold which machine got which classes: it has no diagnostics")
+        shown = _show(panel, counts, result.class_names or tuple(map(str, range(counts.shape[1]))))
     axes[0, 0].set_ylabel("machine")
     panel_titles(axes[0], [in_words(group.settings) for group in groups])
     figure.colorbar(shown, ax=axes, label="share of the machine's samples", shrink=0.9, aspect=30)
