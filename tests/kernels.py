@@ -9,8 +9,8 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from mu2mpi.audit.sizes import add_squares
 from mu2mpi.audit.structure import collect_tail
+from mu2mpi.audit.tails import add_squares
 from mu2mpi.execution.warmup import kernel_calls
 from mu2mpi.federation.draws import draw_independently, draw_uniformly
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT, Estimator

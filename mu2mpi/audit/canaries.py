@@ -1,7 +1,7 @@
 """Data sets of which every sample is one of two by a coin, as far apart as increments can be."""
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,14 @@ from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.schedule import Schedule
+from mu2mpi.problem.base import Array
 from mu2mpi.problem.scaling import scaled
 
 FEATURE_TYPE = np.uint8
 """As in the data sets whose kernels are likely to be compiled already."""
+
+Kinds = NDArray[np.bool_]
+"""Whether each canary is of the second kind: shape (canaries,), or of many runs (runs, canaries)."""
 
 FAR = 400.0
 """Entries of chosen query points: so large that a model is as sure of every sample as it gets."""
@@ -26,9 +30,7 @@ class Numbered(Source):
     Rows can only be read if there are as many classes as samples.
     """
 
-    name = "canary"
-    test_samples = 1
-    scale = 1.0
+    name, test_samples, scale = "canary", 1, 1.0
 
     def __init__(self, samples: int, classes: int, dimension: int = 1) -> None:
         self.training_samples, self.classes, self.dimension = samples, classes, dimension
@@ -54,7 +56,7 @@ class WorstCase:
         """Return the class of a sample of round t that is of the first kind; the second has the other."""
         return t % 2 if self.chosen else 0
 
-    def query_point(self, t: int) -> NDArray[np.float64]:
+    def query_point(self, t: int) -> Array:
         """Return x_t where the audit chooses it: at every other one, samples of both kinds change sides."""
         row = FAR * np.array([1.0, -0.5]) * (-1) ** t
         return np.array([-row, row])
@@ -89,51 +91,46 @@ that. The guarantee has to hold for any query points."""
 class Canaries:
     """Where the samples are that an audit attacks, and what machines get.
 
-    Of each canary, `machines` says whose it is, from 0, and `rounds` the round in which it is spent, from 1.
-    Where samples are drawn again and again there is one canary, and the round means nothing. The 32 bytes of
-    `dealing` decide which machine gets which sample, and when.
+    Of each canary, `machines` says whose it is, from 0, `rounds` the round in which it is spent, from 1, and
+    `last_rounds` in whose messages, of those that are seen, it is at last. Where samples are drawn again and
+    again there is one canary, and the round means nothing. The 32 bytes of `dealing` decide which machine
+    gets which sample, and when.
     """
 
     def __init__(self, schedule: Schedule, case: WorstCase, dealing: bytes) -> None:
         self.schedule, self.case = schedule, case
-        self._dealing = dealing
         count, sampling = schedule.machines, schedule.sampling
-        self._source = Numbered(count * sampling.owned, count * sampling.owned)
-        self._fixed: dict[range, Supply] = {}
+        samples = count * sampling.owned
+        # These read the numbers of samples; every run reads the same unless they are drawn.
+        self._reader = partial(make_supply, Numbered(samples, samples), schedule, dealing)
+        self._fixed_reader = cache(lambda hosted: cache(self._reader(hosted)))
         # What the machines of a trusted server send in the last round goes nowhere.
-        self._last = schedule.rounds - (schedule.server == "trusted")
-        dealt = machine_rows(self._source.training_samples, count, sampling.owned, dealing, range(count))
+        last = schedule.rounds - (schedule.server == "trusted")
+        dealt = machine_rows(samples, count, sampling.owned, dealing, range(count))
         if sampling.chance:
             self.machines, self.rounds = np.array([count - 1]), np.ones(1, np.int64)
         else:
-            spent = [t for t in range(1, self._last + 1) if sampling.used(t) > sampling.used(t - 1)]
+            spent = [t for t in range(1, last + 1) if sampling.used(t) > sampling.used(t - 1)]
             self.machines = np.tile(np.arange(count), len(spent))
             self.rounds = np.repeat(np.array(spent), count)
+        self.last_rounds = np.full_like(self.rounds, last) if schedule.estimator.lasts else self.rounds
         places = [sampling.used(t - 1) for t in self.rounds.tolist()]
         self._rows = dealt[places, self.machines]
         self._labels = np.zeros(dealt.size, np.int32)
-        if case.chosen:
-            for place, row in enumerate(dealt):
-                self._labels[row] = case.label(place + 1)
+        for place, row in enumerate(dealt):
+            self._labels[row] = case.label(place + 1)
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    @property
-    def last_rounds(self) -> NDArray[np.int64]:
-        """In whose messages, of those that are seen, each canary is at last, shape (canaries,)."""
-        return np.full_like(self.rounds, self._last) if self.schedule.estimator.lasts else self.rounds
-
-    def supply(self, hosted: range, kinds: NDArray[np.bool_], sampling: bytes = bytes(32)) -> Supply:
-        """Return what some machines get in a run in which canaries are of the second kind by `kinds`.
-
-        The 32 bytes of `sampling` decide which of its samples a machine draws, where it does.
-        """
+    def supply(self, hosted: range, kinds: Kinds, sampling: bytes = bytes(32)) -> Supply:
+        """Return what some machines get; 32 bytes of `sampling` decide what they draw, where they do."""
         labels, features = self._labels.copy(), np.ones((len(self._labels), 1), FEATURE_TYPE)
         labels[self._rows] ^= kinds
         if self.case.chosen:
             features[self._rows, 0] = ~kinds
-        read = self._reader(hosted, sampling)
+        is_drawn = self.schedule.sampling.chance
+        read = self._reader(hosted, sampling_key=sampling) if is_drawn else self._fixed_reader(hosted)
 
         def supply(t: int) -> HostedSamples:
             numbered = read(t)
@@ -141,11 +138,3 @@ class Canaries:
             return replace(numbered, labels=labels[rows], features=features[rows])
 
         return supply
-
-    def _reader(self, hosted: range, sampling: bytes) -> Supply:
-        """Return what reads the numbers of samples; every run reads the same unless they are drawn."""
-        if self.schedule.sampling.chance:
-            return make_supply(self._source, self.schedule, self._dealing, hosted, sampling_key=sampling)
-        if hosted not in self._fixed:
-            self._fixed[hosted] = cache(make_supply(self._source, self.schedule, self._dealing, hosted))
-        return self._fixed[hosted]

@@ -7,14 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.problem.base import Array
+
 CONFIDENCE = 0.99
 """Of all that an audit says together."""
 
 RIDGE = 1e-12
 """Variance, as a share of all there is, that every number is taken to have, lest one be divided by none."""
-
-Scores = NDArray[np.float64]
-"""A statistic in runs on the one data set, or on the other."""
 
 
 class Interval(NamedTuple):
@@ -24,14 +23,8 @@ class Interval(NamedTuple):
     low: float
     high: float
 
-    @classmethod
-    def around(cls, estimate: float, error: float, risk: float) -> "Interval":
-        """Return the interval of a normal estimate, of which each end errs with this probability."""
-        margin = NormalDist().inv_cdf(1 - risk) * error
-        return cls(estimate, estimate - margin, estimate + margin)
 
-
-def best_statistics(noise: NDArray[np.float64], differences: NDArray[np.float64]) -> NDArray[np.float64]:
+def best_statistics(noise: Array, differences: Array) -> Array:
     """Return the weights of the linear statistics that best tell Gaussian populations apart.
 
     What was seen in each run but for its mean is `noise`, shape (runs, numbers); the means of the populations
@@ -53,7 +46,7 @@ class Separations:
     pairs are independent. The estimates are `mu`, shape (pairs,).
     """
 
-    def __init__(self, scores: NDArray[np.float64], kinds: NDArray[np.bool_]) -> None:
+    def __init__(self, scores: Array, kinds: NDArray[np.bool_]) -> None:
         runs, second = len(scores), kinds.sum(axis=0)
         first_mean = (scores * ~kinds).sum(axis=0) / (runs - second)
         second_mean = (scores * kinds).sum(axis=0) / second
@@ -67,15 +60,15 @@ class Separations:
         shares = np.where(kinds, runs / second, -runs / (runs - second))
         self._influence = shares * rest - self.mu * (rest**2 - 1) / 2
 
-    def combined(self, weights: NDArray[np.float64], risk: float) -> list[Interval]:
+    def combined(self, weights: Array, risk: float) -> list[Interval]:
         """Return intervals of sums of mu, weighted by each row, of which each end errs with this risk."""
         influence = self._influence @ weights.T
         errors = influence.std(axis=0) / math.sqrt(len(influence))
-        sums = zip((weights @ self.mu).tolist(), errors.tolist(), strict=True)
-        return [Interval.around(estimate, error, risk) for estimate, error in sums]
+        sums, margins = weights @ self.mu, NormalDist().inv_cdf(1 - risk) * errors
+        return list(map(Interval, sums.tolist(), (sums - margins).tolist(), (sums + margins).tolist()))
 
 
-def choose_threshold(without: Scores, with_canary: Scores, delta: float) -> float:
+def choose_threshold(without: Array, with_canary: Array, delta: float) -> float:
     """Return the threshold of a statistic beyond which the most seems to be given away.
 
     Any choice is valid, if others are judged by it: so the bounds on probabilities are simple ones here.
@@ -91,7 +84,7 @@ def choose_threshold(without: Scores, with_canary: Scores, delta: float) -> floa
     return float(thresholds[np.argmax(at_least / at_most)])
 
 
-def epsilon_bound(without: Scores, with_canary: Scores, threshold: float, delta: float, risk: float) -> float:
+def epsilon_bound(without: Array, with_canary: Array, threshold: float, delta: float, risk: float) -> float:
     """Return an epsilon that the runs exceed at this delta; 0 if there is none.
 
     (epsilon, delta)-DP allows the statistic to pass a threshold with at most probability

@@ -9,13 +9,12 @@ from mu2mpi.analysis.formats import as_paragraph, as_text
 from mu2mpi.audit.evidence import CONFIDENCE
 from mu2mpi.audit.judge import Judgement
 from mu2mpi.audit.structure import Structure
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.accountant import epsilon_exact
 
-ATTACKS = 6
-"""Two servers, each with two worst cases and the structure of its noise."""
-
-RISK = (1 - CONFIDENCE) / ATTACKS
-"""The probability with which each attack may complain of nothing."""
+RISK = (1 - CONFIDENCE) / 6
+"""The probability with which each attack may complain of nothing: of each of two servers there are two worst
+cases, and the structure of its noise."""
 
 LEAST = 0.99
 """Share of what is claimed that has to be reached. Clipping leaves room for rounding, at most so much."""
@@ -39,16 +38,12 @@ class Finding:
     """What was run, but for the default, and what of it was attacked."""
     reaches: bool
     """Whether faithful runs reach all that is claimed."""
-    server: str
-    machines: int
-    rounds: int
+    experiment: Experiment
+    """What makes the claims, of an epsilon at its delta too."""
     trials: int
     """Runs with each sample of either kind."""
-    delta: float
     rho: float
     """The claim: the releases are rho-Gaussian-DP, or infinite if epsilon alone is claimed."""
-    epsilon: float
-    """The claim at delta."""
     attacks: tuple[Attack, ...]
     structure: Structure
 
@@ -56,6 +51,7 @@ class Finding:
     def refutations(self) -> list[str]:
         """What the runs refute, in words; nothing where they agree with the claims."""
         found = []
+        epsilon, delta = self.experiment.target_epsilon, self.experiment.delta
         for attack in self.attacks:
             judgement = attack.judgement
             told = [reading for reading in (judgement.most, judgement.learnt) if reading is not None]
@@ -65,10 +61,10 @@ class Finding:
                     f"mu is at least {highest.share.low * self.rho:.4g} where rho = {self.rho:.4g} is "
                     f"claimed ({highest.what}, {attack.words})"
                 )
-            if judgement.epsilon_bound > self.epsilon:
+            if judgement.epsilon_bound > epsilon:
                 found.append(
-                    f"epsilon is at least {judgement.epsilon_bound:.4g} where {self.epsilon:.4g} is claimed "
-                    f"at delta = {self.delta:g} ({attack.words})"
+                    f"epsilon is at least {judgement.epsilon_bound:.4g} where {epsilon:.4g} is claimed "
+                    f"at delta = {delta:g} ({attack.words})"
                 )
         if self.structure.log_evidence > math.log(self.structure.threshold):
             found.append(f"the noise is not normal: it has {self.structure.strongest}")
@@ -92,7 +88,7 @@ class Finding:
     @property
     def complaints(self) -> list[str]:
         """Both, with what they are and of whom."""
-        who = f"{self.server} server"
+        who = f"{self.experiment.server} server"
         return [
             *(f"the claim of privacy is refuted: {who}: {words}" for words in self.refutations),
             *(f"alarm: {who}: {words}" for words in self.alarms),
@@ -100,9 +96,10 @@ class Finding:
 
     def describe(self) -> str:
         """Say what was done, and put what was found next to what is claimed; no line break at the end."""
+        run = self.experiment
         heading = as_paragraph(
-            f"{self.server.capitalize()} server: {self.words}{self.machines} machines, {self.rounds} "
-            f"rounds, {self.trials:,} runs with each sample of either kind, {len(self.attacks)} worst "
+            f"{run.server.capitalize()} server: {self.words}{run.machines} machines, {run.rounds} rounds, "
+            f"{self.trials:,} runs with each sample of either kind, {len(self.attacks)} worst "
             f"case{'s' if len(self.attacks) > 1 else ''}."
         )
         header = ["", "claimed: at most", "must be reached", "reached", f"{CONFIDENCE:.0%} confidence"]
@@ -120,8 +117,9 @@ class Finding:
 
     def _rows(self, attack: Attack) -> list[list[str]]:
         """Return what was found in a worst case, under its name."""
-        found, at_delta = attack.judgement, f"epsilon at delta = {self.delta:g}"
-        rho, epsilon = f"{self.rho:.4g}", f"{self.epsilon:.4g}"
+        found, delta = attack.judgement, self.experiment.delta
+        at_delta = f"epsilon at delta = {delta:g}"
+        rho, epsilon = f"{self.rho:.4g}", f"{self.experiment.target_epsilon:.4g}"
         least = f"{LEAST * self.rho:.4g}" if self.reaches else ""
         rows = [[attack.words.capitalize(), *[""] * 4]]
         for name, reading, must in (
@@ -135,7 +133,7 @@ class Finding:
                 rows.append([name.format(reading.what), rho, must, *reached])
         if found.overall is not None:
             mus = (max(self.rho * value, 0.0) for value in found.overall.share)
-            reached = _reached(epsilon_exact(mu, self.delta) for mu in mus)
+            reached = _reached(epsilon_exact(mu, delta) for mu in mus)
             rows.append([f"{at_delta}, from mu", epsilon, "", *reached])
         bound = f"at least {found.epsilon_bound:.4g}"
         return [*rows, [f"{at_delta}, by counting", epsilon, "", "", bound]]

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mu2mpi.audit.canaries import Canaries
+from mu2mpi.audit.canaries import Canaries, Kinds
 from mu2mpi.audit.evidence import Interval, Separations, best_statistics, choose_threshold, epsilon_bound
 from mu2mpi.audit.runs import view
+from mu2mpi.problem.base import Array
 
 COUNTING = 0.25
 """Share of the risk that is left to the bound on epsilon."""
@@ -38,18 +38,12 @@ class Judgement:
 
 
 def judge(
-    canaries: Canaries,
-    seen: list[NDArray[np.float64]],
-    kinds: NDArray[np.bool_],
-    differences: list[NDArray[np.float64]],
-    delta: float,
-    risk: float,
+    canaries: Canaries, seen: list[Array], kinds: Kinds, differences: list[Array], delta: float, risk: float
 ) -> Judgement:
-    """Attack every sample, given all the others.
+    """Attack every sample, given all the others; all that is found errs with probability `risk` at most.
 
     Of each rank there is what crossed its wire, shape (runs, numbers), and by what each canary moves that,
-    shape (canaries, numbers). Which canaries were of the second kind is of shape (runs, canaries). Anything
-    here errs with probability `risk` at most.
+    shape (canaries, numbers).
     """
     # Runs come in pairs of opposite kinds. Of what was learnt, some runs teach, and the others judge.
     taught = len(kinds) // 4 * 2
@@ -75,12 +69,8 @@ def judge(
 
 
 def _scores(
-    canaries: Canaries,
-    seen: list[NDArray[np.float64]],
-    kinds: NDArray[np.bool_],
-    differences: list[NDArray[np.float64]],
-    taught: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    canaries: Canaries, seen: list[Array], kinds: Kinds, differences: list[Array], taught: int
+) -> tuple[Array, Array]:
     """Return statistics of every run for every canary, as told and as learnt, shape (runs, canaries).
 
     The other samples are known to the adversary, and taken out.
@@ -100,19 +90,15 @@ def _scores(
     return told, learnt
 
 
-def _by_counting(
-    scores: NDArray[np.float64], kinds: NDArray[np.bool_], taught: int, delta: float, risk: float
-) -> float:
+def _by_counting(scores: Array, kinds: Kinds, taught: int, delta: float, risk: float) -> float:
     """Return a bound on epsilon, for the canary that tells the most in the runs that are not judged."""
     k = int(np.argmax(Separations(scores[:taught], kinds[:taught]).mu))
-    known, judged = (
-        (scores[runs, k][~kinds[runs, k]], scores[runs, k][kinds[runs, k]])
-        for runs in (slice(taught), slice(taught, None))
-    )
+    parts = zip(np.split(scores[:, k], [taught]), np.split(kinds[:, k], [taught]), strict=True)
+    known, judged = ((of_runs[~second], of_runs[second]) for of_runs, second in parts)
     return epsilon_bound(*judged, choose_threshold(*known, delta), delta, risk)
 
 
-def _shares(canaries: Canaries) -> NDArray[np.float64]:
+def _shares(canaries: Canaries) -> Array:
     """Return the share of rho that faithful runs reach for each canary; for hidden iterates just 1."""
     schedule, reach = canaries.schedule, canaries.case.reach
     if not schedule.mechanism.shows_messages:
@@ -121,7 +107,7 @@ def _shares(canaries: Canaries) -> NDArray[np.float64]:
     return np.array([reach(schedule, t) * schedule.mechanism.share(t, last) for t, last in rounds])
 
 
-def _groups(canaries: Canaries) -> tuple[list[str], NDArray[np.float64]]:
+def _groups(canaries: Canaries) -> tuple[list[str], Array]:
     """Return names of groups of canaries, and who is in them: all, by machine, by round, and one by one.
 
     Of hidden iterates each canary reaches another share, so there each is by itself.

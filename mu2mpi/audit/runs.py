@@ -5,87 +5,72 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.audit.canaries import Canaries, WorstCase
+from mu2mpi.audit.canaries import Canaries, Kinds, WorstCase
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.federation.machine import Machines, Supply
+from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import Stopwatch, make_server
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, key_words
+from mu2mpi.problem.base import Array
 
 
 def play(
     schedule: Schedule,
+    canaries: Canaries,
     hosted: range,
-    supply: Supply,
+    kinds: Kinds,
     communicator: Communicator,
-    key: NDArray[np.uint32],
-    case: WorstCase | None = None,
-) -> NDArray[np.float64]:
+    key: bytes,
+) -> Array:
     """Take part in one run, as the rank that hosts these machines, and return the output, shape (d,).
 
-    The noise key is of shape (8,); a worst case may choose the query points.
+    All that is drawn follows from the 32 bytes of the key.
     """
-    is_trusted = schedule.server == "trusted"
-    machines = Machines(schedule, hosted, supply, None if is_trusted else key)
-    server = make_server(schedule, communicator, key if is_trusted and communicator.rank == 0 else None)
+    is_trusted, case, words = schedule.server == "trusted", canaries.case, key_words(key)
+    supply = canaries.supply(hosted, kinds, derive_key(key, "sampling"))
+    machines = Machines(schedule, hosted, supply, None if is_trusted else words)
+    server = make_server(schedule, communicator, words if is_trusted and communicator.rank == 0 else None)
     clock = Stopwatch()
     for t in range(1, schedule.rounds + 1):
-        if case is not None and case.chosen:
+        if case.chosen:
             server.iterates.x[...] = case.query_point(t)
             server.iterates.x_previous[...] = case.query_point(t - 1)
         server.round(t, machines, clock)
     return server.iterates.output.ravel()
 
 
-def _play_case(
-    schedule: Schedule,
-    canaries: Canaries,
-    hosted: range,
-    kinds: NDArray[np.bool_],
-    rank: RecordedRank,
-    key: bytes,
-) -> NDArray[np.float64]:
-    """Take part in a run with canaries of these kinds, as `play`; all that is drawn follows from the key."""
-    supply = canaries.supply(hosted, kinds, derive_key(key, "sampling"))
-    return play(schedule, hosted, supply, rank, key_words(key), canaries.case)
-
-
 def tells_sums(schedule: Schedule) -> bool:
     """Return whether what is seen gives away noised sums: with a trusted server, if its steps are plain."""
-    if not schedule.mechanism.shows_messages:
-        return False
     iterates = type(schedule.make_iterates(schedule))
     is_plain = iterates.step is Iterates.step and iterates.move is Iterates.move
-    return schedule.server == "untrusted" or is_plain
+    return schedule.mechanism.shows_messages and (schedule.server == "untrusted" or is_plain)
 
 
-def see(
-    schedule: Schedule, canaries: Canaries, kinds: NDArray[np.bool_], keys: Sequence[bytes]
-) -> list[NDArray[np.float64]]:
+def see(schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[bytes]) -> list[Array]:
     """Run the algorithm once with each noise key, every machine on a rank of its own.
 
-    Which canaries are of the second kind is of shape (runs, canaries). Of each rank an array of shape (runs,
-    numbers) is returned: what it sends, or with a trusted server receives, where iterates are taken back to
-    the sums that they were made of. Messages are measured in standard deviations of the noise that canaries
-    have to hide in, of their round. Of a method that protects nothing else, it is the output alone.
+    Of each rank an array of shape (runs, numbers) is returned: what it sends, or with a trusted server
+    receives, where iterates are taken back to the sums that they were made of. Messages are measured in
+    standard deviations of the noise that canaries have to hide in, of their round. Of a method that protects
+    nothing else, it is the output alone.
     """
     mechanism, hides = canaries.schedule.mechanism, not schedule.mechanism.shows_messages
     units = np.array([mechanism.sigma_of(t) for t in range(1, schedule.rounds + 1)])
 
-    def watch(rank: RecordedRank) -> NDArray[np.float64]:
+    def watch(rank: RecordedRank) -> Array:
         hosted, rows = range(rank.rank, rank.rank + 1), []
         for of_run, key in zip(kinds, keys, strict=True):
             rank.sent.clear()
             rank.received.clear()
-            output = _play_case(schedule, canaries, hosted, of_run, rank, key)
+            output = play(schedule, canaries, hosted, of_run, rank, key)
             if hides:
-                rows.append(output if rank.rank == 0 else np.empty(0))
+                arrays = [output] if rank.rank == 0 else []
             else:
                 arrays = rank.received if schedule.server == "trusted" else rank.sent
-                rows.append(np.concatenate([np.empty(0), *(array.ravel() for array in arrays)]))
-        return np.array(rows).reshape(len(keys), -1)
+            rows.append(np.concatenate([np.empty(0), *map(np.ravel, arrays)]))
+        return np.array(rows)
 
     seen = on_ranks(schedule.machines, watch)
     if hides:
@@ -96,15 +81,13 @@ def see(
     return [of_rank * np.repeat(schedule.mechanism.resolution / units, schedule.d) for of_rank in seen]
 
 
-def _sums(
-    schedule: Schedule, case: WorstCase, iterates: NDArray[np.float64], units: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _sums(schedule: Schedule, case: WorstCase, iterates: Array, units: Array) -> Array:
     """Return the sums from which a trusted server made x_2, x_3, ..., x_T, followed by what else came."""
-    runs, d, rounds = len(iterates), schedule.d, schedule.rounds
-    stated, rest = iterates[:, : (rounds - 1) * d], iterates[:, (rounds - 1) * d :]
+    runs, d, steps = len(iterates), schedule.d, schedule.rounds - 1
+    stated, rest = np.split(iterates, [steps * d], axis=1)
     w, x = np.zeros((runs, d)), np.zeros((runs, d))
     sums = []
-    for t, x_next in enumerate(np.split(stated, rounds - 1, axis=1), 1):
+    for t, x_next in enumerate(np.split(stated, steps, axis=1), 1):
         if case.chosen:
             x = np.broadcast_to(case.query_point(t).ravel(), x.shape)
         weight = schedule.query.averaging_weight(t + 1)
@@ -115,7 +98,7 @@ def _sums(
     return np.hstack([*sums, rest * (schedule.mechanism.resolution / units[-1])])
 
 
-def view(schedule: Schedule, seen: list[NDArray[np.float64]], machine: int) -> NDArray[np.float64]:
+def view(schedule: Schedule, seen: list[Array], machine: int) -> Array:
     """Return what the adversary of a machine's samples sees, shape (runs, numbers).
 
     Against an untrusted server and all machines, nothing that leaves a machine may tell of its samples. With
@@ -123,15 +106,11 @@ def view(schedule: Schedule, seen: list[NDArray[np.float64]], machine: int) -> N
     rank already is left out.
     """
     is_trusted = schedule.server == "trusted" and schedule.mechanism.shows_messages
-    views: list[NDArray[np.float64]] = []
-    for rank, of_rank in enumerate(seen):
-        known = any(np.array_equal(of_rank, other) for other in views)
-        if not known and not (is_trusted and rank in (0, machine)):
-            views.append(of_rank)
-    return np.hstack(views)
+    views = [of_rank for rank, of_rank in enumerate(seen) if not (is_trusted and rank in (0, machine))]
+    return np.hstack([a for k, a in enumerate(views) if not any(np.array_equal(a, b) for b in views[:k])])
 
 
-def check_layouts(canaries: Canaries, kinds: NDArray[np.bool_], keys: Sequence[bytes]) -> str | None:
+def check_layouts(canaries: Canaries, kinds: Kinds, keys: Sequence[bytes]) -> str | None:
     """Compare runs of which ranks host several machines with those of one machine a rank, as of `see`.
 
     What leaves a rank of an untrusted server has to be the sum of what leaves the ranks of its machines, to
@@ -140,31 +119,29 @@ def check_layouts(canaries: Canaries, kinds: NDArray[np.bool_], keys: Sequence[b
     """
     count, is_trusted = canaries.schedule.machines, canaries.schedule.server == "trusted"
     for of_run, key in zip(kinds, keys, strict=True):
-        base = _ranks_of(canaries, of_run, key, [range(i, i + 1) for i in range(count)])
+        base = _ranks_of(canaries, of_run, key, count)
         for parts in {1, min(2, count)}:
-            layout = [block(count, parts, part) for part in range(parts)]
-            ranks = _ranks_of(canaries, of_run, key, layout)
+            ranks = _ranks_of(canaries, of_run, key, parts)
             if not _equal(ranks[-1].received, base[-1].received):
                 return f"with {count} machines on {parts} ranks others are sent than with one on each"
-            for hosted, rank in zip(layout, ranks[:-1], strict=True):
+            for rank in ranks[:-1]:
+                hosted = block(count, parts, rank.rank)
                 together = zip(*(base[i].sent for i in hosted), strict=True)
                 if not (is_trusted or _equal(rank.sent, [np.sum(arrays, axis=0) for arrays in together])):
                     return f"what leaves a rank with {len(hosted)} machines is not the sum of what they send"
     return None
 
 
-def _ranks_of(
-    canaries: Canaries, kinds: NDArray[np.bool_], key: bytes, layout: list[range]
-) -> list[RecordedRank]:
-    """Return the ranks of a run, with what they sent and received, and one more that hosts no machine."""
-    schedule = canaries.schedule
-    hosted_by = [*layout, range(schedule.machines, schedule.machines)]
+def _ranks_of(canaries: Canaries, kinds: Kinds, key: bytes, parts: int) -> list[RecordedRank]:
+    """Return the ranks of a run that share all machines, and one more that hosts none, after the run."""
+    schedule, count = canaries.schedule, canaries.schedule.machines
 
     def act(rank: RecordedRank) -> RecordedRank:
-        _play_case(schedule, canaries, hosted_by[rank.rank], kinds, rank, key)
+        hosted = block(count, parts, rank.rank) if rank.rank < parts else range(count, count)
+        play(schedule, canaries, hosted, kinds, rank, key)
         return rank
 
-    return on_ranks(len(hosted_by), act)
+    return on_ranks(parts + 1, act)
 
 
 def _equal(ones: list[NDArray[np.generic]], others: list[NDArray[np.generic]]) -> bool:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mu2mpi.kernels import kernel
 from mu2mpi.privacy.noise import PAIRS
+from mu2mpi.problem.base import Array
 
 TAIL_BITS = 22
 """Pairs with u < 2^-22, r^2 > 30.5, are looked at: fractional parts of 2^b u are uniform for b from 22 on."""
@@ -73,7 +73,7 @@ def collect_tail(message, hidden, scale, tail, count):  # type: ignore[no-untype
     return count
 
 
-def lattice_evidence(pairs: NDArray[np.float64], scale: float) -> tuple[float, str]:
+def lattice_evidence(pairs: Array, scale: float) -> tuple[float, str]:
     """Return the logarithm of the evidence for a lattice in pairs of the tail, and the one that fits best.
 
     The pairs, shape (2, n), are in units of their standard deviation, which is `scale` in units of the grid.
@@ -97,7 +97,7 @@ def lattice_evidence(pairs: NDArray[np.float64], scale: float) -> tuple[float, s
     return strongest + math.log(mean), name
 
 
-def _log_likelihood(k: NDArray[np.float64], deviation: NDArray[np.float64]) -> float:
+def _log_likelihood(k: Array, deviation: Array) -> float:
     """Return log of the density of the fractional parts, blurred as they are, relative to the uniform one."""
     parts = k - np.rint(k)
     shifts = np.arange(-2, 3)[:, np.newaxis]

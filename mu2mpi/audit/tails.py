@@ -1,21 +1,24 @@
 """The noise of messages on the dimensions of a real run: its tail, its size, and whether any comes twice."""
 
+import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from itertools import chain
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.audit.canaries import FEATURE_TYPE, Numbered
-from mu2mpi.audit.sizes import add_squares, signatures, size_faults
-from mu2mpi.audit.structure import TAIL_BITS, Structure, collect_tail, lattice_evidence
+from mu2mpi.audit.structure import TAIL_BITS, Fault, Structure, collect_tail, lattice_evidence
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import Stopwatch, make_server
+from mu2mpi.kernels import kernel
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.privacy.noise import derive_key, key_words
+from mu2mpi.privacy.noise import CHUNK, PAIRS, derive_key, key_words
+from mu2mpi.problem.base import Array
 
 CLASSES, PIXELS, MACHINES, ROUNDS = 10, 784, 10, 60_000
 """Ten machines, each with as many samples as MNIST."""
@@ -26,14 +29,11 @@ RHOS = 4.0, 4.0, 4.0, 0.25
 MESSAGES = 1000
 """How many are taken with each noise key: of all machines in some rounds, or of the server in more."""
 
+SIGNED = 0, 1, PAIRS
+"""Coordinates of a chunk that tell its noise from any other."""
 
-class _Seen(NamedTuple):
-    """What `collect_tail`, `add_squares` and `signatures` saw of the messages of one noise key."""
-
-    tail: NDArray[np.float64]
-    squares: NDArray[np.float64]
-    sums: NDArray[np.float64]
-    repeated: int
+FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+"""Odd numbers of 64 random-looking bits."""
 
 
 def attack_structure(
@@ -52,22 +52,19 @@ def attack_structure(
     first, mechanism = schedules[0], schedules[0].mechanism
     runs = max(len(RHOS), -(-normals // (MESSAGES * first.d)))
     mine = block(runs, communicator.size, communicator.rank)
-    everyones = communicator.gather(
-        [_look(schedules[n % len(RHOS)], derive_key(root, "noise", f"structure, run {n}")) for n in mine]
-    )
-    if everyones is None:
+    ours = [_look(schedules[n % len(RHOS)], derive_key(root, "noise", f"structure, run {n}")) for n in mine]
+    if (everyones := communicator.gather(ours)) is None:
         return None
-    seen = [of_run for of_rank in everyones for of_run in of_rank]
-    telling = [of_run.tail for n, of_run in enumerate(seen) if RHOS[n % len(RHOS)] == RHOS[0]]
+    tails, squares, sums, repeated = zip(*chain.from_iterable(everyones), strict=True)
+    telling = [tail for n, tail in enumerate(tails) if RHOS[n % len(RHOS)] == RHOS[0]]
     evidence, strongest = lattice_evidence(np.hstack(telling), mechanism.sigma / mechanism.resolution)
-    pairs, repeated = sum(of_run.tail.shape[1] for of_run in seen), sum(of_run.repeated for of_run in seen)
-    squares, sums = sum(of_run.squares for of_run in seen), np.concatenate([of_run.sums for of_run in seen])
-    faults = size_faults(squares, sums, repeated, pairs, risk / 2)
+    pairs = sum(tail.shape[1] for tail in tails)
+    faults = size_faults(sum(squares), np.concatenate(sums), sum(repeated), pairs, risk / 2)
     return Structure(runs * MESSAGES * first.d, pairs, evidence, 2 / risk, strongest, faults)
 
 
-def _look(schedule: Schedule, key: bytes) -> _Seen:
-    """Return what is seen of the noise of some messages under one key."""
+def _look(schedule: Schedule, key: bytes) -> tuple[Array, Array, list[float], int]:
+    """Return the tail and the squares of messages under one key, and how many chunks are repeated."""
     scale, count = schedule.mechanism.sigma / schedule.mechanism.resolution, 0
     tail = np.empty((2, MESSAGES * schedule.d >> TAIL_BITS - 6))
     squares, sums, found = np.zeros(schedule.d), [], []
@@ -76,7 +73,7 @@ def _look(schedule: Schedule, key: bytes) -> _Seen:
         sums.append(add_squares(squares, message, hidden, scale))
         found.append(signatures(message - hidden))
     distinct = np.unique(np.concatenate(found))
-    return _Seen(tail[:, :count], squares, np.array(sums), sum(map(len, found)) - len(distinct))
+    return tail[:, :count], squares, sums, sum(map(len, found)) - len(distinct)
 
 
 def _messages(schedule: Schedule, key: bytes) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -99,3 +96,68 @@ def _blank(t: int) -> HostedSamples:
     """Return the same sample for any round: what the noise hides is known to the adversary."""
     features, sizes = np.ones((1, PIXELS), FEATURE_TYPE), np.ones((1, 1), np.int64)
     return HostedSamples(features, np.zeros(1, np.int32), np.ones(1), sizes, t)
+
+
+@kernel
+def add_squares(squares, message, hidden, scale):  # type: ignore[no-untyped-def]
+    """Add the squares of a message's noise to those of each coordinate, and return their sum.
+
+    What is sent and what it hides are of shape (K, F), in units of the grid, as is the standard deviation
+    `scale` of the noise; `squares`, of shape (K F,), are in units of its variance.
+    """
+    sent, known = message.ravel(), hidden.ravel()
+    total = 0.0
+    for i in range(sent.size):
+        noise = np.float64(sent[i] - known[i]) / scale
+        squares[i] += noise * noise
+        total += noise * noise
+    return total
+
+
+def signatures(noise: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return a number for each whole chunk of a message's noise; equal ones come from the same noise."""
+    chunks = noise.ravel()[: noise.size // CHUNK * CHUNK].reshape(-1, CHUNK)
+    with np.errstate(over="ignore"):
+        found: NDArray[np.uint64] = (chunks[:, SIGNED].astype(np.uint64) * FACTORS).sum(axis=1)
+    return found
+
+
+def size_faults(squares: Array, sums: Array, repeated: int, pairs: int, risk: float) -> tuple[Fault, ...]:
+    """Say what is wrong with the size of the noise, or with how often some of it was used.
+
+    The sums of squares of each coordinate and of each message are in units of the variance; so many chunks of
+    noise are `repeated`, and so many pairs lie in the tail. Faultless noise errs with probability `risk`.
+    Sums of n squares of normals are chi-square, whose cube root is nearly normal (Wilson and Hilferty, "The
+    distribution of chi-square", 1931). A Poisson count is at most k as often as a chi-square variable of
+    2 k + 2 squares exceeds twice its mean.
+    """
+    d, messages = len(squares), len(sums)
+    limit = NormalDist().inv_cdf(1 - risk / (2 * (d + messages + 2)))
+    found: list[Fault] = []
+    for what, of_each, n in (
+        ("", np.array([math.fsum(sums)]), d * messages),
+        (" in coordinate", squares, messages),
+        (" in message", sums, d),
+    ):
+        far = _deviations(of_each, n)
+        for is_less, worst in ((True, int(far.argmin())), (False, int(far.argmax()))):
+            if (-far[worst] if is_less else far[worst]) > limit:
+                size, where = math.sqrt(of_each[worst] / n), f"{what} {worst}" if what else ""
+                found.append((is_less, f"noise of real messages has {size:.4g} of its deviation{where}"))
+    expected = messages * (d // CHUNK * PAIRS + max(0, d % CHUNK - PAIRS)) * 2.0**-TAIL_BITS
+    words = f"the noise has {pairs:,} pairs in its tail where {expected:.4g} are expected"
+    mean = np.array([2 * expected])
+    if _deviations(mean, 2 * pairs + 2)[0] > limit:
+        found.append((True, words))
+    if pairs and _deviations(mean, 2 * pairs)[0] < -limit:
+        found.append((False, words))
+    if repeated:
+        found.append((True, f"{repeated:,} chunks of the noise of real messages were used before"))
+    return tuple(found)
+
+
+def _deviations(sums: Array, n: int) -> Array:
+    """Return how many standard deviations sums of n squares of normals are above what is expected."""
+    variance = 2 / (9 * n)
+    deviations: Array = (np.cbrt(sums / n) - (1 - variance)) / math.sqrt(variance)
+    return deviations

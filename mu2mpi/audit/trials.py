@@ -1,13 +1,14 @@
-"""The audit of one server: many runs on data that differ in single samples, and what they say."""
+"""The audit of servers: many runs on data that differ in single samples, and what they say."""
 
 import math
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, WorstCase
+from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Kinds, WorstCase
 from mu2mpi.audit.finding import RISK, Attack, Finding
 from mu2mpi.audit.judge import judge
 from mu2mpi.audit.runs import check_layouts, see, tells_sums
@@ -19,6 +20,7 @@ from mu2mpi.execution.warmup import kernel_calls, start_compiler
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, root_key
+from mu2mpi.problem.base import Array
 from mu2mpi.registry import find
 
 NORMALS_A_TRIAL = 500_000
@@ -30,14 +32,44 @@ FEWEST_MACHINES, FEWEST_ROUNDS = 3, 3
 MOST_SAMPLES = 1 << 20
 """Of each machine: as many as a schedule may ask for."""
 
-DRAWS = 200
-"""Runs without noise that show what the canary changes on average, where it is drawn or not."""
-
-LAYOUT_RUNS = 4
-"""Runs for which other layouts of machines on ranks are compared."""
+DRAWS, LAYOUT_RUNS = 200, 4
+"""Runs without noise that show what the canary changes on average, where it is drawn or not; and runs for
+which other layouts of machines on ranks are compared."""
 
 TRIALS_PER_NUMBER = 2
 """With fewer runs for each number that is seen, the adversary cannot learn how they vary together."""
+
+
+def audit_servers(settings: Mapping[str, Any], trials: int, communicator: Communicator) -> Iterator[Finding]:
+    """Audit the server of some settings, or one after the other those that the method allows.
+
+    Settings that are None are not set; rho is then 1 unless an epsilon is claimed. Raises an InputError if an
+    experiment cannot have these settings, or not be audited.
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    if "epsilon" not in given:
+        given.setdefault("rho", 1.0)
+    servers = [given["server"]] if "server" in given else ["untrusted", "trusted"]
+    with communicator.together():
+        experiments = _allowed([{**given, "server": server} for server in servers])
+    for experiment in experiments:
+        yield audit(experiment, trials, communicator)
+
+
+def _allowed(settings: list[dict[str, Any]]) -> list[Experiment]:
+    """Return the experiments that there can be; raise the first error if there is none."""
+    found: list[Experiment] = []
+    problems: list[InputError] = []
+    # What has no bound but a clipping norm has that of the audit.
+    for clipped in ({}, {"clip_norm": CLIPPED.clip_norm}):
+        for given in settings:
+            try:
+                found.append(Experiment.make({**given, **clipped}))
+            except InputError as error:
+                problems.append(error)
+        if found:
+            return found
+    raise problems[0]
 
 
 def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Finding:
@@ -50,37 +82,28 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     secret = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
     root = communicator.share(derive_key(secret, "audit", experiment.server))
     with communicator.together():
-        cases, plans = [CLIPPED], [_schedule(experiment, CLIPPED)]
+        schedule = _schedule(experiment, CLIPPED)
+        plans = {CLIPPED: schedule}
         # Where samples are in many roles, or iterates hidden, increments have to be the same everywhere.
-        if not plans[0].sampling.chance and plans[0].mechanism.shows_messages and math.isfinite(plans[0].S):
-            cases.append(UNCLIPPED)
-            plans.append(_schedule(experiment, UNCLIPPED))
-    schedule = plans[0]
+        if not schedule.sampling.chance and schedule.mechanism.shows_messages and math.isfinite(schedule.S):
+            plans[UNCLIPPED] = _schedule(experiment, UNCLIPPED)
     start_compiler()
     communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule.estimator, schedule.problem))
     attacks = [
         _attack(plan, case, trials, derive_key(root, "case", case.words), experiment.delta, communicator)
-        for plan, case in zip(plans, cases, strict=True)
+        for case, plan in plans.items()
     ]
     structure = attack_structure(experiment.server, root, trials * NORMALS_A_TRIAL, RISK, communicator)
-    finding = None
-    if structure is not None:
-        rho = schedule.mechanism.stated_rho
-        finding = Finding(
-            words=_words(experiment, schedule),
-            reaches=tells_sums(schedule),
-            server=experiment.server,
-            machines=schedule.machines,
-            rounds=schedule.rounds,
-            trials=trials,
-            delta=experiment.delta,
-            rho=math.inf if rho is None else rho,
-            epsilon=experiment.target_epsilon,
-            attacks=tuple(attack for attack in attacks if attack is not None),
-            structure=structure,
-        )
-    shared: Finding = communicator.share(finding)
-    return shared
+    rho = schedule.mechanism.stated_rho
+    return Finding(
+        words=_words(experiment, schedule),
+        reaches=tells_sums(schedule),
+        experiment=experiment,
+        trials=trials,
+        rho=math.inf if rho is None else rho,
+        # Rank 0 alone has them.
+        **communicator.share({"attacks": tuple(attacks), "structure": structure}),
+    )
 
 
 def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
@@ -89,8 +112,7 @@ def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
         raise InputError("rho = inf claims nothing that could be audited; give a finite --rho")
     shows_messages = find("mechanisms", experiment.chosen_mechanism).shows_messages
     # Of hidden iterates the adversary sees the last, and machines do not matter.
-    fewest_machines = FEWEST_MACHINES if shows_messages else 1
-    for name, fewest in (("machines", fewest_machines), ("rounds", FEWEST_ROUNDS)):
+    for name, fewest in (("machines", FEWEST_MACHINES if shows_messages else 1), ("rounds", FEWEST_ROUNDS)):
         value = getattr(experiment, name)
         if value is None or value < fewest:
             raise InputError(
@@ -144,7 +166,7 @@ def _attack(
     return Attack(case.words, found, check_layouts(canaries, kinds[few], keys[few]))
 
 
-def _kinds(canaries: int, trials: int, key: bytes) -> NDArray[np.bool_]:
+def _kinds(canaries: int, trials: int, key: bytes) -> Kinds:
     """Return which canaries are of the second kind, shape (2 trials, canaries).
 
     Each by a coin in every other run, and the opposite in the one that follows.
@@ -153,7 +175,7 @@ def _kinds(canaries: int, trials: int, key: bytes) -> NDArray[np.bool_]:
     return np.concatenate([coins, ~coins], axis=1).reshape(2 * trials, canaries)
 
 
-def _differences(canaries: Canaries, root: bytes) -> list[NDArray[np.float64]]:
+def _differences(canaries: Canaries, root: bytes) -> list[Array]:
     """Return by what each canary moves what is seen at each rank, shape (canaries, numbers)."""
     schedule, count = canaries.schedule, len(canaries)
     noiseless = replace(schedule, mechanism=replace(schedule.mechanism, sigma=0.0))
@@ -161,7 +183,5 @@ def _differences(canaries: Canaries, root: bytes) -> list[NDArray[np.float64]]:
     one = np.repeat(np.eye(count, dtype=bool), len(keys), axis=0)
     before = see(noiseless, canaries, np.zeros((len(keys), count), bool), keys)
     after = see(noiseless, canaries, one, keys * count)
-    return [
-        b.reshape(count, len(keys), -1).mean(axis=1) - a.mean(axis=0)
-        for a, b in zip(before, after, strict=True)
-    ]
+    of_ranks = zip(before, after, strict=True)
+    return [b.reshape(count, len(keys), -1).mean(axis=1) - a.mean(axis=0) for a, b in of_ranks]

@@ -27,17 +27,14 @@ class Meeting:
     def __init__(self, size: int) -> None:
         self.size = size
         self._turns = [Lock() for _ in range(size)]
-        for turn in self._turns:
+        # The first rank need not wait to begin.
+        for turn in self._turns[1:]:
             turn.acquire()
         # A rank may write for its next exchange while another still reads for this one.
         self._brought: list[list[Any]] = [[None] * size, [None] * size]
         self._exchanges = [0] * size
         self._left = [False] * size
         self._is_broken = False
-
-    def start(self) -> None:
-        """Let the first rank act."""
-        self._turns[0].release()
 
     def wait(self, rank: int) -> None:
         """Return when it is this rank's turn."""
@@ -91,12 +88,16 @@ class RecordedRank(Communicator):
 
     def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum of all ranks' arrays, on every rank."""
-        return self._receive_sum(self._exchange(send), receive)
+        np.sum(self._exchange(send), axis=0, out=receive)
+        self.received.append(receive.copy())
+        return receive
 
     def reduce(self, send: NDArray[np.int64], receive: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """Return the sum of all ranks' arrays on rank 0, and None elsewhere."""
-        everyones = self._exchange(send)
-        return None if self.rank != 0 or receive is None else self._receive_sum(everyones, receive)
+        if self.rank == 0 and receive is not None:
+            return self.allreduce(send, receive)
+        self._exchange(send)
+        return None
 
     def bcast(self, array: NDArray[np.float64]) -> None:
         """Overwrite the array on every rank with that of rank 0."""
@@ -111,11 +112,6 @@ class RecordedRank(Communicator):
             self.sent.append(array)
         return self._meeting.exchange(self.rank, array)
 
-    def _receive_sum(self, arrays: list[Any], receive: NDArray[np.int64]) -> NDArray[np.int64]:
-        np.sum(arrays, axis=0, out=receive)
-        self.received.append(receive.copy())
-        return receive
-
     def _refuse(self, *_: object) -> NoReturn:
         raise RuntimeError("the audit does not record what leaves a rank this way")
 
@@ -125,8 +121,8 @@ class RecordedRank(Communicator):
 def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer]:
     """Run an action on some ranks of this process, which take turns, and return their answers.
 
-    An exception on any rank ends all of them, and is raised here; that is an OutOfStepError if not all ranks
-    take part in the same exchanges.
+    An exception on any rank ends all of them, and is raised here: an OutOfStepError if not all take part in
+    the same exchanges.
     """
     meeting = Meeting(size)
 
@@ -141,9 +137,8 @@ def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer
             raise
 
     with ThreadPoolExecutor(size) as pool:
-        answers = [pool.submit(act, rank) for rank in range(size)]
         try:
-            meeting.start()
+            answers = [pool.submit(act, rank) for rank in range(size)]
             errors = [error for answer in answers if (error := answer.exception()) is not None]
         except BaseException:
             meeting.abort()

@@ -13,7 +13,7 @@ import h5py
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import write_whole
-from mu2mpi.results.reader import open_sealed, stored_experiment, stored_privacy
+from mu2mpi.results.reader import open_sealed, stored_experiment, stored_history, stored_privacy
 from mu2mpi.results.schema import Checkpoint, History
 from mu2mpi.results.seal import seal_of
 from mu2mpi.results.writer import plain
@@ -66,7 +66,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             key=None if key is None else bytes.fromhex(key),
             iterates={name: array[()] for name, array in file["iterates"].items()},
             privacy=stored_privacy(file, path),
-            history=History(**{name: file[f"history/{name}"][()] for name in History.columns()}),
+            history=stored_history(file),
             builds=tuple(file.attrs["builds"].splitlines()),
             data=bytes.fromhex(file.attrs["data"]),
             **state,

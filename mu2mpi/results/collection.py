@@ -18,16 +18,8 @@ MANY = 100
 def find_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Summary], list[str]]:
     """Read the summaries of all results that `find_files` finds, with a progress bar where it takes long.
 
-    Returns
-    -------
-    summaries : list of Summary
-    warnings : list of str
-        One message for each file or folder that was skipped because it cannot be used.
-
-    Raises
-    ------
-    InputError
-        If one of `paths` does not exist; with `strict`, if anything would be skipped.
+    Returned with them is a warning for each file or folder that was skipped because it cannot be used. Raises
+    InputError if one of `paths` does not exist; with `strict`, if anything would be skipped.
     """
     files, warnings = find_files(paths)
     summaries = []
@@ -95,11 +87,10 @@ def names_of(files: Sequence[object], joint: str = " and ") -> str:
 
 
 def _walk(folder: Path, warnings: list[str]) -> list[Path]:
-    def complain(error: OSError) -> None:
-        warnings.append(f"{error.filename} cannot be listed: {error.strerror}")
-
-    found = []
-    for parent, folders, names in os.walk(folder, onerror=complain):
+    found: list[Path] = []
+    errors: list[OSError] = []
+    for parent, folders, names in os.walk(folder, onerror=errors.append):
         folders[:] = [name for name in folders if not name.startswith(".")]
         found += [Path(parent, name) for name in names if name.endswith(".h5") and not name.startswith(".")]
+    warnings += [f"{error.filename} cannot be listed: {error.strerror}" for error in errors]
     return sorted(found)

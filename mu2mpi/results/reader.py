@@ -33,12 +33,10 @@ class Summary:
 
     Attributes
     ----------
-    path : Path
-        The file.
+    path, created : Path, str
+        The file, and when it was written: ISO 8601, UTC.
     experiment : Experiment
         What was run, with machines and rounds filled in.
-    created : str
-        When the file was written: ISO 8601, UTC.
     test_loss, test_accuracy : float
         Of the output x_T on the test set; accuracy as a share in [0, 1].
     figures : dict of str to float
@@ -59,7 +57,7 @@ class Summary:
     def history(self) -> History:
         """The history in full, read when it is first asked for; the seal is not compared again."""
         with _open(self.path, sealed=False) as file:
-            return _history(file)
+            return stored_history(file)
 
     @cached_property
     def row(self) -> dict[str, Any]:
@@ -81,16 +79,17 @@ def read_result(path: Path) -> Result:
     """
     with _open(path, "model", "history", "privacy") as file:
         others = {name: value for name, value in file.attrs.items() if name not in OWN_ATTRIBUTES}
+        counts = "diagnostics/class_counts"
         return Result(
             experiment=stored_experiment(file, path),
             x=_matrix(file, "x"),
             w=_matrix(file, "w"),
-            history=_history(file),
+            history=stored_history(file),
             privacy=stored_privacy(file, path),
             theory=_record(Theory, file, "theory"),
             diagnostics=_record(Diagnostics, file, "diagnostics"),
-            class_counts=_class_counts(file),
-            class_names=_class_names(file),
+            class_counts=_array(file, counts) if counts in file else None,
+            class_names=tuple(file["model/label"].asstr()[()]) if "model/label" in file else None,
             timing=_timing(file),
             # Python's own integers rather than numpy's.
             environment={k: v if isinstance(v, str) else v.item() for k, v in others.items()},
@@ -101,21 +100,6 @@ def read_experiment(path: Path) -> Experiment:
     """Read only which experiment a file holds; raises like `read_result`."""
     with _open(path) as file:
         return stored_experiment(file, path)
-
-
-def read_class_counts(path: Path) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Read how many samples of each class each machine spent, and the classes' names; InputError without."""
-    with _open(path, "model") as file:
-        counts = _class_counts(file)
-        if counts is None:
-            raise InputError(f"{path} does not hold which machine got which classes: it has no diagnostics")
-        return counts, _class_names(file) or tuple(map(str, range(counts.shape[1])))
-
-
-def read_timing(path: Path) -> dict[str, NDArray[np.float64]]:
-    """Read only the seconds by phase and rank of a file, if it holds them; raises like `read_result`."""
-    with _open(path) as file:
-        return _timing(file)
 
 
 def read_summary(path: Path) -> Summary:
@@ -134,18 +118,11 @@ def read_summary(path: Path) -> Summary:
         figures["ranks"] = int(_number(file, ".", "ranks"))
         figures["parameters"] = math.prod(_dataset(file, "model/x").shape)
         figures["samples_used"] = last("samples")
-        figures["gradient_evaluations"] = last("gradient_evaluations")
-        figures["elapsed_seconds"] = last("elapsed_seconds")
+        figures |= {name: last(name) for name in ("gradient_evaluations", "elapsed_seconds")}
         timing = _timing(file).items()
         figures |= {f"{phase}_seconds": float(of_ranks.mean()) for phase, of_ranks in timing if of_ranks.size}
-        return Summary(
-            path=path,
-            experiment=stored_experiment(file, path),
-            created=_text(file, "created"),
-            test_loss=last("test_loss"),
-            test_accuracy=last("test_accuracy"),
-            figures=figures,
-        )
+        experiment, created = stored_experiment(file, path), _text(file, "created")
+        return Summary(path, experiment, created, last("test_loss"), last("test_accuracy"), figures)
 
 
 # h5py's own objects take several times as long as these calls, which matters for a thousand files.
@@ -224,9 +201,8 @@ def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
     """Return the privacy statement that an open file holds."""
     if "privacy" not in file:
         raise InputError(f"{path} is incomplete: it has no group /privacy")
-    attributes = dict(file["privacy"].attrs)
     try:
-        return PrivacyStatement.from_attributes(attributes)
+        return PrivacyStatement.from_attributes(dict(file["privacy"].attrs))
     except InputError as error:
         raise InputError(f"{path} cannot be used: {error}") from None
 
@@ -246,22 +222,14 @@ def _matrix(file: h5py.File, name: str) -> NDArray[np.float64]:
     return matrix
 
 
-def _class_counts(file: h5py.File) -> NDArray[np.int64] | None:
-    name = "diagnostics/class_counts"
-    return _array(file, name) if name in file else None
-
-
-def _class_names(file: h5py.File) -> tuple[str, ...] | None:
-    return tuple(file["model/label"].asstr()[()]) if "model/label" in file else None
-
-
 def _timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
     """Return the seconds by phase and rank; none of a file that was published without."""
     phases = [name for name in file.get("timing", ()) if name != "rank"]
     return {phase: _array(file, f"timing/{phase}") for phase in phases}
 
 
-def _history(file: h5py.File) -> History:
+def stored_history(file: h5py.File) -> History:
+    """Return the history that an open file holds, of which all columns have one length."""
     columns = {name: _array(file, f"history/{name}") for name in History.columns()}
     shapes = {values.shape for values in columns.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):

@@ -66,12 +66,7 @@ class History:
 class Diagnostics:
     """Facts about the private data that help to tune a run and are *not* covered by its guarantee.
 
-    Attributes
-    ----------
-    largest_increment_norm : float
-        The largest norm of an increment s_{t,i} before clipping.
-    clipped_share : float
-        The share of increments that were clipped, in [0, 1].
+    The largest norm of an increment s_{t,i} before clipping, and the share in [0, 1] that was clipped.
     """
 
     largest_increment_norm: float
@@ -90,10 +85,9 @@ class Theory:
         What the expected excess loss is at most by Theorem 5.2 (untrusted) or 6.2 (trusted), with G and
         S for the constants that are not known; NaN if increments are clipped to less than S, the learning
         rate is not the theorem's, or the method is not the paper's.
-    minimum_loss : float
-        The smallest mean loss on the test set that was found in the ball K.
-    minimum_gap : float
-        No point of K has a smaller loss than ``minimum_loss - minimum_gap``.
+    minimum_loss, minimum_gap : float
+        The smallest mean loss on the test set that was found in the ball K; no point of K has a smaller loss
+        than ``minimum_loss - minimum_gap``.
     excess_loss : float
         Test loss of the output x_T minus `minimum_loss`.
     first_slope, last_slope : float
@@ -115,14 +109,12 @@ class Result:
 
     Attributes
     ----------
-    experiment : Experiment
-        What was run, with machines and rounds filled in.
+    experiment, privacy : Experiment, PrivacyStatement
+        What was run, with machines and rounds filled in; and what the released messages reveal at most.
     x, w : ndarray of float64, shape (classes, features)
         The output, x_T for most methods, and the iterate w_T; the last feature is the bias.
     history : History
         Loss, accuracy and cost along the rounds.
-    privacy : PrivacyStatement
-        What the released messages reveal at most.
     theory : Theory or None
         The theorem's bound and the smallest loss over K; None where a private test set would be told of.
     diagnostics : Diagnostics or None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
@@ -18,6 +18,8 @@ from mu2mpi.results.schema import SCHEMA, History, Result
 from mu2mpi.results.seal import seal_of
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
+
+EXISTS = "the output {} exists; give --overwrite to replace it, or another --output"
 
 Plain = str | int | float | bool
 
@@ -28,14 +30,13 @@ def check_output(path: Path, overwrite: bool) -> None:
     Raises InputError if the file exists and may not be replaced, if it is a folder or a device, or if its
     folder, or the nearest one that exists, cannot be written. A symbolic link is followed.
     """
-    target = _target(path)
+    target = Path(os.path.realpath(path))
     if os.path.isdir(target):
         raise InputError(f"the output {path} is a folder; name a file in it, such as {path / 'result.h5'}")
-    if os.path.exists(target):
-        if not os.path.isfile(target):
-            raise InputError(f"the output {path} is not an ordinary file; name another")
-        if not overwrite:
-            raise InputError(_exists(path))
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise InputError(f"the output {path} is not an ordinary file; name another")
+    if os.path.isfile(target) and not overwrite:
+        raise InputError(EXISTS.format(path))
     folder = next(parent for parent in target.parents if os.path.lexists(parent))
     try:
         # Only trying tells: permission bits say nothing of a read-only or full file system.
@@ -49,23 +50,17 @@ def check_output(path: Path, overwrite: bool) -> None:
 def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
     """Write a result so that a reader sees either all of it or none; on any failure all is as it was.
 
-    Without `overwrite`, not even a file is replaced that appears during the call.
-
-    Raises
-    ------
-    InputError
-        As `check_output`, or if a file appeared under this name in the meantime.
-    OSError
-        If the file system fails, for example because it is full.
+    Without `overwrite`, not even a file is replaced that appears during the call. Raises InputError as
+    `check_output` does, or for such a file, and OSError if the file system fails, such as one that is full.
     """
     check_output(path, overwrite)
     # HDF5 writes to memory and plain Python writes to the disk: when a disk fills up, HDF5 cannot
     # close its file and may end the process.
     image = file_image(result)
     try:
-        write_whole(_target(path), (image, seal_of(image)), replace=overwrite)
+        write_whole(Path(os.path.realpath(path)), (image, seal_of(image)), replace=overwrite)
     except FileExistsError:
-        raise InputError(_exists(path)) from None
+        raise InputError(EXISTS.format(path)) from None
     except OSError as error:
         raise OSError(error.errno, f"{error.strerror}; the result was not written", str(path)) from error
 
@@ -85,18 +80,25 @@ def file_image(result: Result) -> memoryview:
     with h5py.File(buffer, "w", libver=("v110", "v110"), track_order=True) as file:
         file.attrs.update(plain({**ours, **software, **ours}))
         _write_model(_group(file, "model"), result)
-        _write_history(_group(file, "history"), result.history)
+        history = _group(file, "history")
+        rounds, *others = fields(History)
+        scales = [_put(history, rounds.name, result.history.round, **rounds.metadata)]
+        for column in others:
+            _put(history, column.name, getattr(result.history, column.name), **column.metadata, scales=scales)
         _group(file, "privacy", result.privacy.attributes())
         if result.theory is not None:
             _group(file, "theory", {**asdict(result.theory), "units": "nat"})
         if result.diagnostics is not None:
-            diagnostics = _group(
-                file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE}
-            )
-            if result.class_counts is not None:
-                _write_class_counts(diagnostics, file["model/class"], result.class_counts)
+            private = _group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
+            if (counts := result.class_counts) is not None:
+                machines = _put(private, "machine", np.arange(len(counts)), "machine")
+                text = "samples of each class that each machine spent"
+                _put(private, "class_counts", counts, text, scales=[machines, file["model/class"]])
         if result.timing:
-            _write_timing(_group(file, "timing"), result.timing)
+            timing, ranks = _group(file, "timing"), len(next(iter(result.timing.values())))
+            scales = [_put(timing, "rank", np.arange(ranks), "MPI rank")]
+            for phase, seconds in result.timing.items():
+                _put(timing, phase, seconds, f"time spent on {phase}", "s", scales)
     return buffer.getbuffer()
 
 
@@ -117,26 +119,6 @@ def _write_model(group: h5py.Group, result: Result) -> None:
         names = np.array(result.class_names, dtype=object)
         _put(group, "label", names, "label of the class", scales=scales[:1])
     _put(group, "w", np.asarray(result.w, np.float64), "last iterate w_T", scales=scales)
-
-
-def _write_history(group: h5py.Group, history: History) -> None:
-    rounds, *others = fields(history)
-    scales = [_put(group, rounds.name, history.round, **rounds.metadata)]
-    for column in others:
-        _put(group, column.name, getattr(history, column.name), **column.metadata, scales=scales)
-
-
-def _write_class_counts(group: h5py.Group, classes: h5py.Dataset, counts: NDArray[np.int64]) -> None:
-    machines = _put(group, "machine", np.arange(len(counts)), "machine")
-    text = "samples of each class that each machine spent"
-    _put(group, "class_counts", counts, text, scales=[machines, classes])
-
-
-def _write_timing(group: h5py.Group, timing: dict[str, NDArray[np.float64]]) -> None:
-    ranks = np.arange(len(next(iter(timing.values()))))
-    scales = [_put(group, "rank", ranks, "MPI rank")]
-    for phase, seconds in timing.items():
-        _put(group, phase, seconds, f"time spent on {phase}", "s", scales)
 
 
 def _put(
@@ -168,11 +150,3 @@ def plain(attributes: Mapping[str, Plain]) -> dict[str, str | int | float]:
     texts = {name: value.replace("\0", "") for name, value in attributes.items() if isinstance(value, str)}
     truths = {name: int(value) for name, value in attributes.items() if isinstance(value, bool | np.bool_)}
     return {**attributes, **texts, **truths}
-
-
-def _target(path: Path) -> Path:
-    return Path(os.path.realpath(path))
-
-
-def _exists(path: Path) -> str:
-    return f"the output {path} exists; give --overwrite to replace it, or another --output"

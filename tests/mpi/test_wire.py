@@ -134,17 +134,17 @@ def test_the_audit_records_what_crosses_the_wire(communicator, server):
     schedule = resolve(experiment, Numbered(size * ROUNDS, 2), size).schedule
     canaries = Canaries(schedule, CLIPPED, bytes(32))
     kinds = np.arange(len(canaries)) % 2 == 0
-    key = np.arange(8, dtype=np.uint32)
+    key = bytes(range(32))
     recorder = Recorder(communicator._comm)
     mpi = MpiCommunicator(recorder)
     recorder.log.clear()
     hosted = range(rank, rank + 1)
-    play(schedule, hosted, canaries.supply(hosted, kinds), mpi, key)
+    play(schedule, canaries, hosted, kinds, mpi, key)
     sent = [before[0] for name, before, _ in recorder.log if name != "Bcast" or rank == 0]
 
     def watch(recorded):
         hosted = range(recorded.rank, recorded.rank + 1)
-        play(schedule, hosted, canaries.supply(hosted, kinds), recorded, key)
+        play(schedule, canaries, hosted, kinds, recorded, key)
         return recorded.sent, recorded.received
 
     ours = on_ranks(size, watch)

@@ -7,7 +7,7 @@ import numpy as np
 from mu2mpi.analysis.figures.style import Figure, Theme, canvas
 from mu2mpi.analysis.groups import grouped, in_words, varying
 from mu2mpi.errors import InputError
-from mu2mpi.results.reader import Summary, read_class_counts
+from mu2mpi.results.reader import Summary, read_result
 
 MOST_PANELS, MOST_NAMES = 4, 20
 DECIDING = ("data", "machines", "partition")
@@ -24,7 +24,10 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
         raise InputError(f"{len(groups)} partitions are too many for a figure; choose some with --where")
     figure, axes = canvas(1, len(groups), 3.4, [in_words(group.settings) for group in groups])
     for panel, group in zip(axes[0], groups, strict=True):
-        counts, labels = read_class_counts(group.runs[0].path)
+        result = read_result(path := group.runs[0].path)
+        if (counts := result.class_counts) is None:
+            raise InputError(f"{path} does not hold which machine got which classes: it has no diagnostics")
+        labels = result.class_names or tuple(map(str, range(counts.shape[1])))
         shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
         panel.grid(visible=False)
         panel.set_xlabel("class")

@@ -7,7 +7,7 @@ import numpy as np
 from mu2mpi.analysis.figures.style import HATCHES, Figure, Theme, canvas, with_legend
 from mu2mpi.analysis.groups import Group, grouped, in_words, varying
 from mu2mpi.errors import InputError
-from mu2mpi.results.reader import Summary, read_timing
+from mu2mpi.results.reader import Summary, read_result
 
 MOST_BARS = 40
 
@@ -43,7 +43,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
 
 def _by_rank(group: Group) -> Bars:
     """Return the seconds of each rank, as means over seeds; blocks of ranks where there are very many."""
-    timings = [read_timing(run.path) for run in group.runs]
+    timings = [read_result(run.path).timing for run in group.runs]
     means = {phase: np.mean([timing[phase] for timing in timings], axis=0) for phase in timings[0]}
     ranks = len(next(iter(means.values()), ()))
     blocks = np.array_split(np.arange(ranks), min(ranks, MOST_BARS)) if ranks else []

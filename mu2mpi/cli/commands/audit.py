@@ -40,7 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print what was found of each server; complaints make the code 1."""
-    from mu2mpi.audit.command import audit_servers
+    from mu2mpi.audit.trials import audit_servers
     from mu2mpi.cli.options import given_settings
     from mu2mpi.execution.warmup import start_compiler_without_scipy
     from mu2mpi.parallel import world
