@@ -16,7 +16,6 @@ from mu2mpi.errors import InputError
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
-    from mu2mpi.data.sources.population import Population
 
 Which = Literal["training", "test"]
 
@@ -30,12 +29,9 @@ CHECKED_AT_ONCE, COLUMN_AT_ONCE = 1 << 20, 1 << 18
 
 @dataclass(frozen=True)
 class Samples:
-    """Labelled samples, with features in the type in which they are stored.
+    """Raw features without the bias, shape (n, dimension), and classes in ``0 .. classes - 1``, shape (n,).
 
-    Attributes
-    ----------
-    features, labels : ndarray of uint8, float32 or float64, shape (n, dimension), and of int32, shape (n,)
-        Raw features, C-contiguous, without the bias feature; and classes in ``0 .. classes - 1``.
+    Features are C-contiguous and of the type in which they are stored: uint8, float32 or float64.
     """
 
     features: NDArray[np.generic]
@@ -50,12 +46,8 @@ class Source(ABC):
 
     Attributes
     ----------
-    name : str
-        What the user calls it, such as ``"mnist"``.
     classes, dimension : int
         Numbers of classes K, and of features without the bias.
-    training_samples, test_samples : int
-        Sizes of the two sets.
     scale : float
         Factor that takes a stored feature into [-1, 1], such as 1/255 for pixels.
     limit, remedy : float or None, str
@@ -81,23 +73,13 @@ class Source(ABC):
 
     @classmethod
     def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
-        """Open the source, as `open_source` does, with its own options among the experiment's."""
-        return cls()
+        """Open the source, as `open_source` does; by default, it takes its options by their names."""
+        return cls(**dict(experiment.source_options))
 
     @classmethod
     def fetch(cls, data_dir: Path | None) -> list[Path]:
         """Get the files that come from the network, check them and return them; by default, none do."""
         return []
-
-    @property
-    def population(self) -> "Population | None":
-        """What machines draw their samples from, where they are not dealt rows of a training set."""
-        return None
-
-    @property
-    def parameters(self) -> int:
-        """Number of coordinates d of a model, one for each class and feature, the bias among them."""
-        return self.classes * (self.dimension + 1)
 
     @property
     def sample_bytes(self) -> int:
@@ -115,23 +97,15 @@ class Source(ABC):
         """Return these rows of one of the two sets, in this order."""
 
     def training(self, rows: NDArray[np.int64]) -> Samples:
-        """Return the given rows of the training set, an int64 array of any order, checked.
+        """Return the given rows of the training set, in the order asked for: a copy that the caller owns.
 
-        Returns
-        -------
-        Samples
-            The rows in the order asked for; a copy that the caller owns.
-
-        Raises
-        ------
-        InputError
-            If a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
+        InputError if a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
         """
-        return self._checked("training", rows, self.training_samples)
+        return self._checked("training", rows)
 
     def test(self, rows: NDArray[np.int64]) -> Samples:
         """Return the given rows of the test set, checked like those of `training`."""
-        return self._checked("test", rows, self.test_samples)
+        return self._checked("test", rows)
 
     def training_labels(self) -> NDArray[np.int32]:
         """Return the class of every training sample."""
@@ -184,7 +158,8 @@ class Source(ABC):
         sizes: NDArray[np.int64] = np.unique(self.training_owners(), return_counts=True)[1]
         return sizes
 
-    def _checked(self, which: Which, rows: NDArray[np.int64], size: int) -> Samples:
+    def _checked(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        size = self.training_samples if which == "training" else self.test_samples
         # A negative number would silently count from the end, and a generated source has no end.
         if rows.size and (rows.min() < 0 or rows.max() >= size):
             raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {size} of this set")

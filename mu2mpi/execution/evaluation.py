@@ -158,6 +158,6 @@ def make_evaluator(
     source: Source, communicator: Communicator, problem: Problem, unit_norm: bool = False
 ) -> Evaluator | ExactEvaluator:
     """Return what measures models: on the test set, or where the population is known, exactly."""
-    if source.population is not None:
-        return ExactEvaluator(source.population, communicator, problem, unit_norm)
+    if isinstance(source, Population):
+        return ExactEvaluator(source, communicator, problem, unit_norm)
     return Evaluator(source, communicator, problem, unit_norm)

@@ -51,8 +51,8 @@ def make_supply(
         If there are not enough samples.
     """
     sampling, rounds = schedule.sampling, schedule.rounds
-    if source.population is not None:
-        read = _draws(source.population, schedule, key, hosted)
+    if isinstance(source, Population):
+        read = _draws(source, schedule, key, hosted)
     else:
         read = _rows(source, schedule, key, hosted, partition)
     at_once = math.inf

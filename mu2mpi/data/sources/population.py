@@ -4,9 +4,6 @@ Each machine has a distribution D_i of its own on the same finite set of points.
 that set, and so measured, not estimated. Samples are made when they are asked for and never stored.
 """
 
-from pathlib import Path
-from typing import Any, Self
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,7 +38,7 @@ class Population(Source):
         Numbers of features, of classes K, and of training samples of a run that asks for no number of rounds.
     margin, label_noise, heterogeneity : float
         In [0, 1]. With a margin of 0 the classes are not apart at all, and with 1 each is a single corner.
-    seed : int
+    data_seed : int
         Seed of the points and of the machines' own models, in ``0 .. 2**63 - 1``.
 
     Attributes
@@ -62,7 +59,7 @@ class Population(Source):
         label_noise: float,
         heterogeneity: float,
         samples: int,
-        seed: int,
+        data_seed: int,
     ) -> None:
         if features > MOST_FEATURES:
             raise InputError(
@@ -72,25 +69,13 @@ class Population(Source):
         self.dimension, self.classes = features, classes
         self.label_noise, self.heterogeneity = label_noise, heterogeneity
         self.training_samples, self.test_samples = samples, POINTS
-        self._seed = seed
+        self._seed = data_seed
         self.point_classes = (np.arange(POINTS) % classes).astype(np.int32)
-        corners = np.repeat(_signs(seed, CORNERS, 0, ((classes + 1) // 2, features)), 2, axis=0)
+        corners = np.repeat(_signs(data_seed, CORNERS, 0, ((classes + 1) // 2, features)), 2, axis=0)
         corners[1::2] *= -1
-        spread = 2 * unit_uniforms(seed_words(seed, SPREAD, 0, POINTS * features)) - 1
+        spread = 2 * unit_uniforms(seed_words(data_seed, SPREAD, 0, POINTS * features)) - 1
         exact = margin * corners[self.point_classes] + (1 - margin) * spread.reshape(POINTS, features)
         self.points = np.rint(exact * 2.0**12) * 2.0**-12
-
-    @classmethod
-    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
-        """Make the population of an experiment's options."""
-        features, seed = experiment.features, experiment.data_seed
-        noise = experiment.label_noise, experiment.heterogeneity
-        return cls(features, experiment.classes, experiment.margin, *noise, experiment.samples, seed)
-
-    @property
-    def population(self) -> Self:
-        """The population itself."""
-        return self
 
     @property
     def sample_bytes(self) -> int:

@@ -1,8 +1,6 @@
 """A population whose true model is a multinomial logistic regression, generated row by row on demand."""
 
 import math
-from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,19 +36,14 @@ class Synthetic(Source):
     scale = 1.0
     made_up = True
 
-    def __init__(self, samples: int, features: int, classes: int, seed: int) -> None:
+    def __init__(self, samples: int, features: int, classes: int, data_seed: int) -> None:
         self.training_samples, self.test_samples = samples, max(1000, samples // 5)
         self.dimension, self.classes = features, classes
-        self._seed = seed
+        self._seed = data_seed
         self._block = max(1, BLOCK_VALUES // features)
         informative = min(features, MAX_INFORMATIVE, max(1, MAX_TRUTH // classes))
         self._columns = np.arange(informative) * features // informative
-        self._weights, self._intercept = _draw_truth(seed, classes, informative)
-
-    @classmethod
-    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
-        """Make the source of an experiment's options."""
-        return cls(experiment.samples, experiment.features, experiment.classes, experiment.data_seed)
+        self._weights, self._intercept = _draw_truth(data_seed, classes, informative)
 
     def probabilities(self, features: NDArray[np.generic]) -> NDArray[np.float64]:
         """Return the true probability of each class for each of some samples, shape (n, classes)."""
