@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from mu2mpi.data.options import owners
+from mu2mpi.data.options import OPTIONS
 from mu2mpi.errors import InputError
 from mu2mpi.registry import changes, find, names
 
@@ -33,7 +33,7 @@ def _option_fields(known: int) -> dict[str, FieldInfo]:
 def _owners() -> dict[str, Mapping[str, type[BaseModel]]]:
     """Return, by the option that chooses them, what has options of its own."""
     methods = map(partial(find, "methods"), names("methods"))
-    return {"data": owners(), "method": {method.name: method.options for method in methods}}
+    return {"data": OPTIONS, "method": {method.name: method.options for method in methods}}
 
 
 def _options_of(models: Mapping[str, type[BaseModel]]) -> dict[str, dict[str, FieldInfo]]:
