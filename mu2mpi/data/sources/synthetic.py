@@ -8,15 +8,12 @@ from numpy.typing import NDArray
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import seed_words, unit_uniforms
 
-# Streams of one seed.
-TRUTH, STREAMS = 0, {"training": 1, "test": 2}
+TRUTH, STREAMS = 0, {"training": 1, "test": 2}  # streams of one seed
 # Values in a block of rows. Starting a generator costs as much as some 5,000 values, so a block that is
 # read whole loses little to the start, and one that is read for a single row loses little to the rest.
 BLOCK_VALUES = 1 << 15
-# The largest number of features on which labels depend, and of entries of the true model.
-MAX_INFORMATIVE, MAX_TRUTH = 256, 1 << 22
-# Numbers in the scratch arrays while labels are drawn.
-SCRATCH = 1 << 20
+MAX_INFORMATIVE, MAX_TRUTH = 256, 1 << 22  # features on which labels depend, entries of the true model
+SCRATCH = 1 << 20  # numbers in the arrays that are used while labels are drawn
 
 
 class Synthetic(Source):
@@ -44,11 +41,6 @@ class Synthetic(Source):
         informative = min(features, MAX_INFORMATIVE, max(1, MAX_TRUTH // classes))
         self._columns = np.arange(informative) * features // informative
         self._weights, self._intercept = _draw_truth(data_seed, classes, informative)
-
-    def probabilities(self, features: NDArray[np.generic]) -> NDArray[np.float64]:
-        """Return the true probability of each class for each of some samples, shape (n, classes)."""
-        cumulative = self._cumulative(features)
-        return np.diff(cumulative, axis=1, prepend=0.0) / cumulative[:, -1:]
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         features = np.empty((len(rows), self.dimension), np.float32)
