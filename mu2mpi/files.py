@@ -1,10 +1,17 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and the folder of those that can be made again."""
 
 import contextlib
 import os
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Return the folder for files that can be made again: ``MU2MPI_CACHE_DIR``, or the platform's custom."""
+    import platformdirs
+
+    return Path(os.environ.get("MU2MPI_CACHE_DIR") or platformdirs.user_cache_dir("mu2mpi")).expanduser()
 
 
 def write_whole(

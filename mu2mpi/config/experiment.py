@@ -8,7 +8,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from mu2mpi.config.options import choices, explained, option_fields, options_for
-from mu2mpi.data.options import BUILT_IN, PARTITION, SUFFIXES, is_file, options_of
+from mu2mpi.data.options import BUILT_IN, FILE, PARTITION, SUFFIXES, is_file
 from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
@@ -183,7 +183,8 @@ class Experiment(BaseModel):
                 super().__init__(**own)
             except ValidationError as error:
                 raise InputError(explained(error)) from None
-            self._parts = options_for({"data": options_of(self.data), "method": self.method}, others)
+            source = FILE if self.on_file else self.data
+            self._parts = options_for({"data": source, "method": self.method}, others)
             self._check_together()
             try:
                 self._named_method.check(self, self.options)

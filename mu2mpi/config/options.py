@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from mu2mpi.data.options import owners
+from mu2mpi.data.options import OPTIONS
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
 
@@ -32,7 +32,7 @@ def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, 
 
 def _owners() -> dict[str, Mapping[str, type[BaseModel]]]:
     """Return, by the option that chooses them, what has options of its own."""
-    return {"data": owners(), "method": {name: find("methods", name).options for name in names("methods")}}
+    return {"data": OPTIONS, "method": {name: find("methods", name).options for name in names("methods")}}
 
 
 def _options_of(models: Mapping[str, type[BaseModel]]) -> dict[str, dict[str, FieldInfo]]:

@@ -1,43 +1,37 @@
 """Open the data of an experiment, and say what they are."""
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.options import is_file
 from mu2mpi.data.source import Source
-from mu2mpi.data.sources import source_class
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 SHOWN = 20  # names of classes that a description lists
 
 
-def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: bool = True) -> Source:
+def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> Source:
     """Open the data of an experiment; a missing MNIST is downloaded into the user's cache.
 
     Any number of processes may call this at once, but it is kinder to let one of a node do it first, with
-    `verify`, and the others after it without.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        Its option `data` says which source, and others say what is peculiar to that.
-    data_dir : Path, optional
-        Holds one folder for each data set; by default ``MU2MPI_DATA_DIR``, or else the user's cache.
-    verify : bool, optional
-        Whether checksums are compared, and damage is looked for that could hang a process.
-
-    Raises
-    ------
-    InputError
-        If data are missing or damaged.
+    `verify`, and the others after it without: checksums are then compared, and damage is looked for that
+    could hang a process. The folder `data_dir` holds one for each data set; by default it is
+    ``MU2MPI_DATA_DIR``, or else the user's cache. InputError if data are missing or damaged.
     """
-    return source_class(experiment.data).open(experiment, data_dir, verify)
+    return _source_class(experiment.data).open(experiment, data_dir, verify)
 
 
-def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> str:
+def _source_class(data: str) -> type[Source]:
+    """Return the class of what an experiment's option `data` names; a run imports no other source."""
+    name = "user_file" if is_file(data) else data
+    # The class in user_file is UserFile, and so on.
+    found: type[Source] = getattr(import_module(f"mu2mpi.data.sources.{name}"), name.title().replace("_", ""))
+    return found
+
+
+def describe_source(experiment: Experiment, data_dir: Path | None = None) -> str:
     """Get data ready, checked and even into a folder that the user names; say what and where they are."""
-    paths = source_class(experiment.data).fetch(data_dir)
+    paths = _source_class(experiment.data).fetch(data_dir)
     source = open_source(experiment, data_dir, verify=not paths)
     lines = [
         f"{experiment.data}: {source.training_samples} training and {source.test_samples} test samples, "

@@ -1,7 +1,4 @@
-"""The options that sources of data have beside those of every experiment.
-
-They are apart from the sources, as the help names them and need not import those.
-"""
+"""The options of sources of data, apart from the sources, so that the help need not import those."""
 
 import re
 
@@ -90,10 +87,8 @@ class FileOptions(SourceOptions):
         try:
             share = float(str(value))
         except ValueError:
-            suffixes = ", ".join(SUFFIXES)
-            raise ValueError(
-                f"should be a share such as 0.2, or a file whose name ends in {suffixes}"
-            ) from None
+            words = f"should be a share such as 0.2, or a file whose name ends in {', '.join(SUFFIXES)}"
+            raise ValueError(words) from None
         if not 0 < share < 1:
             raise ValueError("should be greater than 0 and less than 1")
         return share
@@ -107,11 +102,5 @@ BUILT_IN: dict[str, type[SourceOptions]] = {
 }
 
 
-def owners() -> dict[str, type[SourceOptions]]:
-    """Return the options of each kind of source, by its name in messages."""
-    return {**BUILT_IN, FILE: FileOptions}
-
-
-def options_of(data: str) -> str:
-    """Return the name by which `owners` knows a source."""
-    return FILE if is_file(data) else data
+OPTIONS: dict[str, type[SourceOptions]] = {**BUILT_IN, FILE: FileOptions}
+"""The options of each kind of source, by its name in messages."""

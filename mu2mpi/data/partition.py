@@ -24,9 +24,8 @@ def samples_per_machine(samples: int, machines: int) -> int:
     return samples // machines
 
 
-def check_rounds(most: int, machines: int, rounds: int, needed: int | None = None) -> None:
-    """Make sure that each machine has the samples that it needs: by default, a fresh one a round."""
-    needed = rounds if needed is None else needed
+def check_rounds(most: int, machines: int, rounds: int, needed: int) -> None:
+    """Make sure that each machine has the samples that it needs, such as a fresh one a round."""
     if needed <= most:
         return
     if needed == rounds:
@@ -41,36 +40,18 @@ def check_rounds(most: int, machines: int, rounds: int, needed: int | None = Non
     )
 
 
-def deal(samples: int, machines: int, key: bytes) -> NDArray[np.int64]:
-    """Return the training rows of each machine in the order of their use, as an array with a row for each.
+def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: range) -> NDArray[np.int64]:
+    """Return the training rows that a block of machines uses, dealt at random by 32 bytes.
 
-    All differ, and ``samples % machines`` rows are left out.
+    Row t, column i of shape (rounds, len(block)) is what machine ``block[i]`` uses in round t + 1. All rows
+    differ, ``samples % machines`` of the set are left out, and none depends on which machines are asked for.
     """
     each = samples_per_machine(samples, machines)
-    return _order(samples, key)[: machines * each].reshape(machines, each)
-
-
-def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: range) -> NDArray[np.int64]:
-    """Return the training rows that a block of machines uses, round by round.
-
-    A machine's rows depend on its own index and on the other arguments, never on the block that it is in.
-
-    Parameters
-    ----------
-    samples, machines, rounds, block : int, int, int, range
-        Size of the training set, M, T, and the machines asked for.
-    key : bytes
-        32 bytes that determine the dealing.
-
-    Returns
-    -------
-    ndarray of int64, shape (rounds, len(block))
-        Row t, column i: what machine ``block[i]`` uses in round t + 1.
-    """
-    check_rounds(samples_per_machine(samples, machines), machines, rounds)
+    check_rounds(each, machines, rounds, rounds)
     if len(block) and (min(block) < 0 or max(block) >= machines):
         raise IndexError(f"machines {block} are not among the {machines}")
-    return np.ascontiguousarray(deal(samples, machines, key)[np.asarray(block, np.int64), :rounds].T)
+    dealt = _order(samples, key)[: machines * each].reshape(machines, each)
+    return np.ascontiguousarray(dealt[np.asarray(block, np.int64), :rounds].T)
 
 
 def most_rounds(source: Source, machines: int, partition: str) -> int:
@@ -104,19 +85,12 @@ def most_rounds(source: Source, machines: int, partition: str) -> int:
 def partition_rows(
     source: Source, partition: str, machines: int, each: int, key: bytes, hosted: range
 ) -> Rows:
-    """Decide which training rows some machines have, and in which order.
+    """Decide which training rows the hosted of M machines have, which need so many each, and in which order.
 
-    Parameters
-    ----------
-    source, partition : Source, str
-        A training set, and ``iid``: at random; ``contiguous``: an equal stretch each, in the order of the
-        data; ``sorted``, ``dirichlet:A`` or ``labels:N``: by class, in the shares below, and then in
-        random order; or ``owner``: to each owner its own, in random order.
-    machines, each : int
-        M, and how many samples each machine needs.
-    key, hosted : bytes, range
-        32 bytes that determine the dealing, and the machines asked for. A machine's rows do not depend on
-        which others are.
+    A partition is ``iid``: at random; ``contiguous``: an equal stretch each, in the order of the data;
+    ``sorted``, ``dirichlet:A`` or ``labels:N``: by class, in the shares below, and then in random order; or
+    ``owner``: to each owner its own, in random order. The key of 32 bytes determines it, and a machine's rows
+    do not depend on which others are hosted.
     """
     if partition == "contiguous":
         starts = samples_per_machine(source.training_samples, machines) * np.asarray(hosted, np.int64)

@@ -16,7 +16,6 @@ from mu2mpi.errors import InputError
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
-    from mu2mpi.data.sources.population import Population
 
 Which = Literal["training", "test"]
 
@@ -24,18 +23,15 @@ WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
 """What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
 parts of about the second."""
 
-CHECKED_AT_ONCE, COLUMN_AT_ONCE = 1 << 20, 1 << 18
-"""Features whose bound is checked in one go; labels or owners that are read at once."""
+CHECKED_AT_ONCE = 1 << 20  # features whose bound is checked in one go
+COLUMN_AT_ONCE = 1 << 18  # labels or owners that are read in one go
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Labelled samples, with features in the type in which they are stored.
+    """Raw features without the bias, shape (n, dimension), and classes in ``0 .. classes - 1``, shape (n,).
 
-    Attributes
-    ----------
-    features, labels : ndarray of uint8, float32 or float64, shape (n, dimension), and of int32, shape (n,)
-        Raw features, C-contiguous, without the bias feature; and classes in ``0 .. classes - 1``.
+    Features are C-contiguous and of the type in which they are stored: uint8, float32 or float64.
     """
 
     features: NDArray[np.generic]
@@ -46,58 +42,31 @@ class Samples:
 
 
 class Source(ABC):
-    """A training set and a test set of which each rank reads only the rows that it needs.
+    """A training set and a test set of which each rank reads only the rows that it needs."""
 
-    Attributes
-    ----------
-    name : str
-        What the user calls it, such as ``"mnist"``.
-    classes, dimension : int
-        Numbers of classes K, and of features without the bias.
-    training_samples, test_samples : int
-        Sizes of the two sets.
-    scale : float
-        Factor that takes a stored feature into [-1, 1], such as 1/255 for pixels.
-    limit, remedy : float or None, str
-        What no stored feature may pass in absolute value, where samples are scaled to norm 1 and need not lie
-        in [-1, 1]; and what a message advises where one does.
-    class_names : tuple of str or None
-        What the classes are called, where it is not by their numbers.
-    has_owners, made_up : bool
-        Whether the data say which machine owns each training sample; whether settings determine all samples.
-    """
-
-    name: str
-    classes: int
-    dimension: int
+    name: str  # what the user calls it, such as "mnist"
+    classes: int  # K
+    dimension: int  # number of features without the bias
     training_samples: int
     test_samples: int
-    scale: float
+    scale: float  # takes a stored feature into [-1, 1], such as 1/255 for pixels
+    # What no stored feature may pass in absolute value, where samples are scaled to norm 1 and features need
+    # not lie in [-1, 1]; and what a message advises where one does.
     limit: float | None = None
     remedy: str = "remove the sample or rescale the features by a public factor"
-    class_names: tuple[str, ...] | None = None
-    has_owners: bool = False
-    made_up: bool = False
+    class_names: tuple[str, ...] | None = None  # where classes are not called by their numbers
+    has_owners: bool = False  # whether the data say which machine owns each training sample
+    made_up: bool = False  # whether settings determine all samples
 
     @classmethod
     def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
-        """Open the source, as `open_source` does, with its own options among the experiment's."""
-        return cls()
+        """Open the source, as `open_source` does; by default, it takes its options by their names."""
+        return cls(**dict(experiment.source_options))
 
     @classmethod
     def fetch(cls, data_dir: Path | None) -> list[Path]:
         """Get the files that come from the network, check them and return them; by default, none do."""
         return []
-
-    @property
-    def population(self) -> "Population | None":
-        """What machines draw their samples from, where they are not dealt rows of a training set."""
-        return None
-
-    @property
-    def parameters(self) -> int:
-        """Number of coordinates d of a model, one for each class and feature, the bias among them."""
-        return self.classes * (self.dimension + 1)
 
     @property
     def sample_bytes(self) -> int:
@@ -115,23 +84,15 @@ class Source(ABC):
         """Return these rows of one of the two sets, in this order."""
 
     def training(self, rows: NDArray[np.int64]) -> Samples:
-        """Return the given rows of the training set, an int64 array of any order, checked.
+        """Return the given rows of the training set, in the order asked for: a copy that the caller owns.
 
-        Returns
-        -------
-        Samples
-            The rows in the order asked for; a copy that the caller owns.
-
-        Raises
-        ------
-        InputError
-            If a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
+        InputError if a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
         """
-        return self._checked("training", rows, self.training_samples)
+        return self._checked("training", rows)
 
     def test(self, rows: NDArray[np.int64]) -> Samples:
         """Return the given rows of the test set, checked like those of `training`."""
-        return self._checked("test", rows, self.test_samples)
+        return self._checked("test", rows)
 
     def training_labels(self) -> NDArray[np.int32]:
         """Return the class of every training sample."""
@@ -184,7 +145,8 @@ class Source(ABC):
         sizes: NDArray[np.int64] = np.unique(self.training_owners(), return_counts=True)[1]
         return sizes
 
-    def _checked(self, which: Which, rows: NDArray[np.int64], size: int) -> Samples:
+    def _checked(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        size = self.training_samples if which == "training" else self.test_samples
         # A negative number would silently count from the end, and a generated source has no end.
         if rows.size and (rows.min() < 0 or rows.max() >= size):
             raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {size} of this set")
@@ -193,10 +155,8 @@ class Source(ABC):
             self._check_bound(which, rows, samples.features, limit)
         bad = np.flatnonzero((samples.labels < 0) | (samples.labels >= self.classes))
         if bad.size:
-            raise InputError(
-                f"{self._place(which, rows[bad[0]])} has the label {samples.labels[bad[0]]}; "
-                f"labels must lie in 0 .. {self.classes - 1}"
-            )
+            place, label = self._place(which, rows[bad[0]]), samples.labels[bad[0]]
+            raise InputError(f"{place} has the label {label}; labels must lie in 0 .. {self.classes - 1}")
         return samples
 
     def _check_bound(
@@ -212,19 +172,15 @@ class Source(ABC):
             highest = np.nextafter(near, stored.type(0)) if float(near) > highest else near
         for start in range(0, len(features), at_once):
             good = np.abs(features[start : start + at_once]) <= highest
-            if not good.all():
-                row, column = np.argwhere(~good)[0]
-                value = features[start + row, column]
-                needs = (
-                    f"the sensitivity bound needs |x_j| <= 1 (here: stored values of at most {limit:g})"
-                    if self.limit is None
-                    else f"only finite numbers of at most {limit:g} can be scaled to norm 1"
-                )
-                remedy = self.remedy if np.isfinite(value) else "remove the sample"
-                raise InputError(
-                    f"{self._place(which, rows[start + row])} has the value {value} in feature "
-                    f"{column}; {needs}, so {remedy}"
-                )
+            if good.all():
+                continue
+            row, column = np.argwhere(~good)[0]
+            place, value = self._place(which, rows[start + row]), features[start + row, column]
+            needs = f"only finite numbers of at most {limit:g} can be scaled to norm 1"
+            if self.limit is None:
+                needs = f"the sensitivity bound needs |x_j| <= 1 (here: stored values of at most {limit:g})"
+            remedy = self.remedy if np.isfinite(value) else "remove the sample"
+            raise InputError(f"{place} has the value {value} in feature {column}; {needs}, so {remedy}")
 
     def _place(self, which: Which, number: int) -> str:
         """Say in words where a sample is."""
@@ -248,12 +204,9 @@ def digest_of(facts: str, parts: Iterable[tuple[NDArray[np.generic], ...]]) -> b
         # A width of 8 keeps the type apart from the first bytes that follow it.
         columns = columns or [hashlib.sha256(f"{column.dtype.str:8}".encode()) for column in part]
         for digest, column in zip(columns, part, strict=True):
-            digest.update(_content(column))
+            if column.dtype.kind == "O":
+                digest.update("".join(f"{len(text)}:{text}" for text in column.tolist()).encode())
+            else:
+                digest.update(np.ascontiguousarray(column).reshape(-1).view(np.uint8).data)
     pieces = [hashlib.sha256(facts.encode()), *columns]
     return hashlib.sha256(b"".join(piece.digest() for piece in pieces)).digest()
-
-
-def _content(column: NDArray[np.generic]) -> bytes | memoryview:
-    if column.dtype.kind == "O":
-        return "".join(f"{len(text)}:{text}" for text in column.tolist()).encode()
-    return np.ascontiguousarray(column).reshape(-1).view(np.uint8).data

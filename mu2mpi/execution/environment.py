@@ -68,7 +68,7 @@ def describe(communicator: Communicator) -> dict[str, str | int]:
 
 def folders() -> dict[str, str]:
     """Return the folders that hold data sets and compiled kernels."""
-    from mu2mpi.data.cache import cache_folder
+    from mu2mpi.files import cache_folder
     from mu2mpi.privacy.noise import add_noise
 
     return {

@@ -152,6 +152,6 @@ def make_evaluator(
     source: Source, schedule: Schedule, communicator: Communicator
 ) -> Evaluator | ExactEvaluator:
     """Return what measures models: on the test set, or where the population is known, exactly."""
-    if source.population is not None:
-        return ExactEvaluator(source.population, communicator, schedule.problem, schedule.unit_norm)
+    if isinstance(source, Population):
+        return ExactEvaluator(source, communicator, schedule.problem, schedule.unit_norm)
     return Evaluator(source, communicator, schedule.problem, schedule.unit_norm)

@@ -7,6 +7,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.task import task_of
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
+from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.schedule import Schedule
 
 
@@ -33,7 +34,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     partition = experiment.partition or ("owner" if source.has_owners else "iid")
     machines = experiment.machines or (len(source.owner_sizes) if partition == "owner" else ranks)
     experiment = filled(experiment, machines=machines)
-    most = None if source.population else most_rounds(source, machines, partition)
+    most = None if isinstance(source, Population) else most_rounds(source, machines, partition)
     samples = max(1, source.training_samples // machines) if most is None else most
     method = experiment.chosen_method
     task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.partition import partition_rows
 from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.sampling import users
 from mu2mpi.federation.schedule import Schedule
@@ -62,19 +63,18 @@ def make_supply(
 
 def _reader(source: Source, schedule: Schedule, key: bytes, hosted: range, partition: str) -> Read:
     """Return what reads a training set, or draws samples as they are needed: no others are stored."""
-    population = source.population
-    if population is None:
+    if not isinstance(source, Population):
         rows_of = partition_rows(source, partition, schedule.machines, schedule.sampling.owned, key, hosted)
         return lambda places, machines: source.training(rows_of(places, machines))
 
     def draw(places: NDArray[np.int64], machines: NDArray[np.int64]) -> Samples:
-        features = np.empty((len(places), population.dimension), population.points.dtype)
+        features = np.empty((len(places), source.dimension), source.points.dtype)
         labels = np.empty(len(places), np.int32)
         order = np.argsort(machines, kind="stable")
         ends = np.cumsum(np.bincount(machines, minlength=len(hosted)))
         # Nothing is left behind the last machine.
         for machine, of in zip(hosted, np.split(order, ends), strict=False):
-            drawn = population.draw(key, machine, schedule.machines, places[of])
+            drawn = source.draw(key, machine, schedule.machines, places[of])
             features[of], labels[of] = drawn.features, drawn.labels
         return Samples(features, labels)
 

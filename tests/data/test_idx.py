@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from mu2mpi import files
-from mu2mpi.data import cache
 from mu2mpi.data.formats import idx
 from mu2mpi.data.formats.idx import IdxFile, open_idx
 from mu2mpi.errors import InputError
@@ -33,7 +32,7 @@ def write(folder: Path, content: bytes, packed: bool) -> Path:
 
 
 def unpacked() -> list[Path]:
-    folder = cache.cache_folder() / "unpacked"
+    folder = files.cache_folder() / "unpacked"
     return sorted(folder.iterdir()) if folder.exists() else []
 
 
@@ -200,9 +199,9 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
 
 def test_the_cache_folder(monkeypatch):
     monkeypatch.setenv("MU2MPI_CACHE_DIR", "~/somewhere")
-    assert cache.cache_folder() == Path.home() / "somewhere"
+    assert files.cache_folder() == Path.home() / "somewhere"
     monkeypatch.setenv("MU2MPI_CACHE_DIR", "")
-    assert cache.cache_folder().name == "mu2mpi"
+    assert files.cache_folder().name == "mu2mpi"
 
 
 LARGE = IdxFile("large-idx1-ubyte", (4_000_000,), "")

@@ -10,11 +10,11 @@ import pytest
 from stand_ins import SHAPES, put
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.cache import cache_folder
 from mu2mpi.data.opening import describe_source
 from mu2mpi.data.sources import mnist
 from mu2mpi.data.sources.mnist import Mnist
 from mu2mpi.errors import InputError
+from mu2mpi.files import cache_folder
 
 IMAGES, LABELS, TEST_IMAGES, TEST_LABELS = SHAPES
 

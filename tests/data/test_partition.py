@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from mu2mpi.data.partition import deal, machine_rows, samples_per_machine
+from mu2mpi.data.partition import machine_rows, samples_per_machine
 from mu2mpi.errors import InputError
 
 KEY = bytes(range(32))
@@ -16,6 +16,11 @@ keys = st.binary(min_size=32, max_size=32)
 # In each test of uniformity the keys are fixed. A correct dealing fails for one choice of keys in a million.
 FALSE_ALARM = 1e-6
 TRIALS = 4000
+
+
+def deal(samples, machines, key):
+    """Return the training rows of each machine in the order of their use, as an array with a row for each."""
+    return machine_rows(samples, machines, samples // machines, key, range(machines)).T
 
 
 @st.composite

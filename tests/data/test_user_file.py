@@ -15,7 +15,7 @@ from relaxed import given
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.formats import hdf5
 from mu2mpi.data.opening import describe_source, open_source
-from mu2mpi.data.split import Split
+from mu2mpi.data.sources.user_file import Split
 from mu2mpi.errors import InputError
 
 ROWS, FEATURES = 60, 5

@@ -15,7 +15,7 @@ from mu2mpi.cli import main
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.config.toml import read_toml
 from mu2mpi.data import source as sources
-from mu2mpi.data.split import Split
+from mu2mpi.data.sources.user_file import Split
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution.progress import Progress
 from mu2mpi.federation.machine import Machines
@@ -276,7 +276,7 @@ ON_TWO_NODES = """
 import os, sys
 from mu2mpi.cli import main
 from mu2mpi.data import source as sources
-from mu2mpi.data.split import Split
+from mu2mpi.data.sources.user_file import Split
 from mu2mpi.parallel import world
 os.chdir(str(world().turn))
 sys.exit(main(sys.argv[1:]))

@@ -1,5 +1,6 @@
 """Samples in an HDF5 file, of which only those rows are read that are asked for."""
 
+import math
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import OWNERS, Column, Table, checked_size, find_name, kernel_type, reading
+from mu2mpi.data.formats.table import OWNERS, Table, checked_size, find_name, kernel_type, reading
 from mu2mpi.errors import InputError
 
 READ_TEXTS = """
@@ -23,74 +24,73 @@ with h5py.File(sys.argv[1]) as file:
 """
 
 SECONDS, SECONDS_A_ROW = 20.0, 1e-4  # in which texts can surely be read
-# About how much is read at once where HDF5 has to find, unpack or convert it.
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 4 << 20  # about how much is read at once where HDF5 has to find, unpack or convert it
 
 
-class Hdf5Table(Table):
-    """Datasets of features, labels and perhaps owners; or a group ``machine`` with a group for each owner.
+def read_hdf5(path: Path, features: str | None, labels: str | None, verify: bool) -> Table:
+    """Open datasets of features, labels and perhaps owners; or those of each owner's group in ``machine``.
 
     The file stays open. With `verify`, texts are read once by another process: where they are damaged, HDF5
     may do so for ever.
     """
+    with reading(path):
+        path.open("rb").close()  # for plain Python's message, should it not be there
+        if not h5py.is_hdf5(path):
+            raise InputError(f"{path} is not an HDF5 file, or its beginning is damaged")
+        file = h5py.File(path, "r")
+        by_owner = isinstance(file.get(OWNERS), h5py.Group)
+        names = sorted(file[OWNERS]) if by_owner else []
+        groups = [file[OWNERS][name] for name in names] if by_owner else [file]
+        if not groups:
+            raise InputError(f"{path}: its group {OWNERS} is empty")
+        for group in groups:
+            if not isinstance(group, h5py.Group):
+                raise InputError(f"{path}: {group.name} is not a group of one owner's features and labels")
+        of_features, of_labels = (
+            [Rows(path, group[find_name(path, list(group), name, option)]) for group in groups]
+            for name, option in ((features, "features"), (labels, "labels"))
+        )
+        of_owners = [Rows(path, file[OWNERS])] if OWNERS in file and not by_owner else []
+    sizes = [checked_size(path, f.shape, y.shape) for f, y in zip(of_features, of_labels, strict=True)]
+    if len({dimension for _, dimension in sizes}) > 1:
+        raise InputError(f"{path}: the owners in its group {OWNERS} differ in their number of features")
+    for column in of_owners:
+        checked_size(path, (sizes[0][0], 1), column.shape, "owners")
+    if verify:
+        _check_texts(path, [*of_labels, *of_owners])
+    owners: Any = Joined(of_owners) if of_owners else None
+    if by_owner:
+        owners = Names(names, [samples for samples, _ in sizes])
+    feature_type = np.result_type(*{kernel_type(path, part.dtype) for part in of_features})
+    return Table(path, Joined(of_features, feature_type), Joined(of_labels), owners)
 
-    def __init__(self, path: Path, features: str | None, labels: str | None, verify: bool) -> None:
-        self.path = path
-        with reading(path):
-            path.open("rb").close()  # for plain Python's message, should it not be there
-            if not h5py.is_hdf5(path):
-                raise InputError(f"{path} is not an HDF5 file, or its beginning is damaged")
-            file = h5py.File(path, "r")
-            by_owner = isinstance(file.get(OWNERS), h5py.Group)
-            names = sorted(file[OWNERS]) if by_owner else []
-            groups = [file[OWNERS][name] for name in names] if by_owner else [file]
-            if not groups:
-                raise InputError(f"{path}: its group {OWNERS} is empty")
-            parts = [self._open(group, features, labels) for group in groups]
-            self.has_owners = OWNERS in file
-            owners = [Rows(path, file[OWNERS])] if self.has_owners and not by_owner else []
-        sizes = [checked_size(path, f.shape, y.shape) for f, y in parts]
-        if len({dimension for _, dimension in sizes}) > 1:
-            raise InputError(f"{path}: the owners in its group {OWNERS} differ in their number of features")
-        for column in owners:
-            checked_size(path, (sizes[0][0], 1), column.shape, "owners")
-        self._features, self._names = [f for f, _ in parts], np.array(names)
-        self._columns: dict[Column, list[Rows]] = {"label": [y for _, y in parts], "owner": owners}
-        if verify:
-            _check_texts(path, [*self._columns["label"], *owners])
-        self._starts = np.cumsum([0, *(samples for samples, _ in sizes)])
-        self.samples, self.dimension = int(self._starts[-1]), sizes[0][1]
-        self.feature_type = np.result_type(*{kernel_type(path, f.dtype) for f in self._features})
 
-    def _open(self, group: h5py.Group, features: str | None, labels: str | None) -> "tuple[Rows, Rows]":
-        if not isinstance(group, h5py.Group):
-            raise InputError(f"{self.path}: {group.name} is not a group of one owner's features and labels")
-        there = list(group)
-        of_features = find_name(self.path, there, features, "features")
-        of_labels = find_name(self.path, there, labels, "labels")
-        return Rows(self.path, group[of_features]), Rows(self.path, group[of_labels])
+class Joined:
+    """A column in parts, one after the other, of which some rows, ascending, can be read as one array."""
 
-    def features(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the features of some rows, ascending."""
-        return self._read(self._features, rows, self.dimension, self.feature_type)
+    def __init__(self, parts: "list[Rows]", dtype: np.dtype[Any] | None = None) -> None:
+        self._parts, self.dtype = parts, dtype or np.result_type(*{part.dtype for part in parts})
+        self._starts = np.cumsum([0, *(part.shape[0] for part in parts)])
+        self.shape = int(self._starts[-1]), math.prod(parts[0].shape[1:])
 
-    def column(self, what: Column, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the labels or owners of some rows, ascending."""
-        columns = self._columns[what]
-        if not columns:
-            return self._names[np.searchsorted(self._starts, rows, side="right") - 1]
-        return self._read(columns, rows, 1, np.result_type(*{column.dtype for column in columns}))[:, 0]
-
-    def _read(
-        self, parts: "list[Rows]", rows: NDArray[np.int64], width: int, dtype: np.dtype[Any]
-    ) -> NDArray[np.generic]:
-        """Read some rows, ascending, from the parts in which they are."""
-        found = np.empty((len(rows), width), dtype)
+    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        found = np.empty((len(rows), self.shape[1]), self.dtype)
         bounds = np.searchsorted(rows, self._starts)
-        for part in np.flatnonzero(np.diff(bounds)):
+        for part in np.flatnonzero(np.diff(bounds)).tolist():
             place = slice(bounds[part], bounds[part + 1])
-            parts[part].read(rows[place] - self._starts[part], found[place])
+            self._parts[part].read(rows[place] - self._starts[part], found[place])
         return found
+
+
+class Names:
+    """The names of owners who have a group each, as a column of all their samples."""
+
+    def __init__(self, names: list[str], samples: list[int]) -> None:
+        self._names, self._ends = np.array(names), np.cumsum(samples)
+        self.shape = (int(self._ends[-1]),)
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        return self._names[np.searchsorted(self._ends, rows, side="right")]
 
 
 def _check_texts(path: Path, columns: "list[Rows]") -> None:

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.cache import cache_folder
 from mu2mpi.errors import InputError
-from mu2mpi.files import write_whole
+from mu2mpi.files import cache_folder, write_whole
 
 CHUNK = 1 << 20
 GZIP_MAGIC, UNSIGNED_BYTES = b"\x1f\x8b", 8
@@ -51,6 +50,32 @@ def open_idx(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
         return (_open_packed if _is_gzip(path) else _open_plain)(path, expected, verify)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _open_plain(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
+    with open(path, "rb") as file:
+        _check_header(file.read(len(expected.header)), expected, str(path))
+        _check_size(os.fstat(file.fileno()).st_size, expected, str(path))
+    if verify:
+        for _ in check_content(path, expected, verify, str(path)):
+            pass
+    # A plain array over the mapping: rows taken from it are then plain arrays too.
+    return np.asarray(np.memmap(path, np.uint8, "r", len(expected.header), expected.shape))
+
+
+def _open_packed(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
+    # Named after the archive's checksum, so that a good copy in the cache never hides a damaged archive.
+    with open(path, "rb") as file:
+        archive = hashlib.file_digest(file, "sha256").hexdigest()
+    unpacked = cache_folder() / "unpacked" / f"{expected.name}-{archive}"
+    with suppress(OSError, InputError):
+        return _open_plain(unpacked, expected, verify)
+    try:
+        write_whole(unpacked, check_content(path, expected, verify, str(path)))
+        return _open_plain(unpacked, expected, verify=False)
+    except OSError:
+        content = b"".join(check_content(path, expected, verify, str(path)))
+    return np.frombuffer(content, np.uint8, offset=len(expected.header)).reshape(expected.shape)
 
 
 def check_content(path: Path, expected: IdxFile, verify: bool, label: str) -> Iterator[bytes]:
@@ -103,33 +128,3 @@ def _check_size(size: int, expected: IdxFile, label: str) -> None:
     if size != expected.size:
         what = "is empty" if size == 0 else "is truncated" if size < expected.size else "is too long"
         raise InputError(f"{label} {what}: {size} bytes when decompressed, expected {expected.size}")
-
-
-def _open_plain(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
-    with open(path, "rb") as file:
-        _check_header(file.read(len(expected.header)), expected, str(path))
-        _check_size(os.fstat(file.fileno()).st_size, expected, str(path))
-    if verify:
-        for _ in check_content(path, expected, verify, str(path)):
-            pass
-    # A plain array over the mapping: rows taken from it are then plain arrays too.
-    return np.asarray(np.memmap(path, np.uint8, "r", len(expected.header), expected.shape))
-
-
-def _open_packed(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
-    # Named after the archive's checksum, so that a good copy in the cache never hides a damaged archive.
-    with open(path, "rb") as file:
-        archive = hashlib.file_digest(file, "sha256").hexdigest()
-    unpacked = cache_folder() / "unpacked" / f"{expected.name}-{archive}"
-    with suppress(OSError, InputError):
-        return _open_plain(unpacked, expected, verify)
-    try:
-        write_whole(unpacked, check_content(path, expected, verify, str(path)))
-        return _open_plain(unpacked, expected, verify=False)
-    except OSError:
-        content = bytearray()
-        for chunk in check_content(path, expected, verify, str(path)):
-            content += chunk
-    array = np.frombuffer(content, np.uint8, offset=len(expected.header)).reshape(expected.shape)
-    array.flags.writeable = False
-    return array

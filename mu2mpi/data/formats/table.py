@@ -1,7 +1,6 @@
-"""What a user's file of samples offers, whatever its format: rows of features, a label, perhaps an owner."""
+"""What a user's file of samples offers, whatever its format, and what is checked of every one."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,47 +23,31 @@ MOST_FEATURES = 10_000_000
 Column = Literal["label", "owner"]
 
 
-class Table(ABC):
-    """Samples as a file holds them."""
+class Table:
+    """Samples as a file holds them: rows of features, a label, perhaps an owner.
 
-    path: Path
-    samples: int
-    dimension: int
-    feature_type: np.dtype[Any]
-    has_owners: bool
+    Each column is an array, or what gives those rows of the file, ascending, that are asked for; features may
+    be a sparse matrix, whose rows are made dense on demand.
+    """
 
-    @abstractmethod
-    def features(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the features of some rows, ascending: shape (n, dimension), of the feature type."""
-
-    @abstractmethod
-    def column(self, what: Column, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the labels or owners, of any kind, of some rows, ascending."""
-
-
-class ArrayTable(Table):
-    """Samples that are in memory; features may be a sparse matrix, whose rows are made dense on demand."""
-
-    def __init__(
-        self, path: Path, features: Any, labels: NDArray[Any], owners: NDArray[Any] | None = None
-    ) -> None:
-        self.path, self._features, self._columns = path, features, {"label": labels}
+    def __init__(self, path: Path, features: Any, labels: Any, owners: Any = None) -> None:
+        self.path, self._features, self._columns = path, features, {"label": labels, "owner": owners}
         self.samples, self.dimension = checked_size(path, features.shape, labels.shape)
         self.has_owners = owners is not None
         if owners is not None:
             checked_size(path, features.shape, owners.shape, "owners")
-            self._columns["owner"] = owners
         self.feature_type = kernel_type(path, features.dtype)
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the features of some rows."""
+        """Return the features of some rows, ascending: shape (n, dimension), of the feature type."""
         chosen = self._features[rows]
         dense: NDArray[np.generic] = chosen if isinstance(chosen, np.ndarray) else chosen.toarray()
         return np.ascontiguousarray(dense.reshape(len(rows), self.dimension), self.feature_type)
 
-    def column(self, what: Column, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the labels or owners of some rows."""
-        return self._columns[what][rows].reshape(len(rows))
+    def column(self, what: Column, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the labels or owners, of any kind, of some rows, ascending."""
+        values: NDArray[Any] = self._columns[what][rows]
+        return values.reshape(len(rows))
 
 
 def kernel_type(path: Path, stored: np.dtype[np.generic]) -> np.dtype[np.generic]:
@@ -73,8 +56,7 @@ def kernel_type(path: Path, stored: np.dtype[np.generic]) -> np.dtype[np.generic
         raise InputError(f"{path}: features must be real numbers, and these are of the type {stored}")
     if stored.kind == "b" or stored == np.uint8:
         return np.dtype(np.uint8)
-    exact = np.can_cast(stored, np.float32)
-    return np.dtype(np.float32 if exact else np.float64)
+    return np.dtype(np.float32 if np.can_cast(stored, np.float32) else np.float64)
 
 
 def checked_size(

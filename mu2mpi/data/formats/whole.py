@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import MOST_FEATURES, OWNERS, ArrayTable, find_name, reading
+from mu2mpi.data.formats.table import MOST_FEATURES, OWNERS, Table, find_name, reading
 from mu2mpi.errors import InputError
 
 DELIMITERS = ",;\t"
 
 
-def read_csv(path: Path, features: str | None, labels: str | None) -> ArrayTable:
+def read_csv(path: Path, features: str | None, labels: str | None) -> Table:
     """Read a file whose first line names its columns, or holds numbers; columns are then called 0, 1, ...
 
     Names of several features are separated by commas; by default, all columns are but those of labels and
@@ -58,7 +58,7 @@ def read_csv(path: Path, features: str | None, labels: str | None) -> ArrayTable
             for column, found in zip(columns, texts, strict=True):
                 found.append(row[column].strip())
         table = np.asarray(values).reshape(len(texts[0]), len(chosen))
-        return ArrayTable(path, table, *map(_typed, texts))
+        return Table(path, table, *map(_typed, texts))
 
 
 def _are_numbers(texts: Sequence[str]) -> bool:
@@ -76,16 +76,13 @@ def _typed(values: list[str]) -> NDArray[np.generic]:
         return np.array(values, dtype=object)
 
 
-def read_npz(path: Path, features: str | None, labels: str | None) -> ArrayTable:
+def read_npz(path: Path, features: str | None, labels: str | None) -> Table:
     """Read arrays of these names, or of the usual ones; one of the name ``machine`` holds owners."""
     with reading(path), zipfile.ZipFile(path) as archive:
         there = [name.removesuffix(".npy") for name in archive.namelist()]
-        names = [
-            find_name(path, there, features, "features"),
-            find_name(path, there, labels, "labels"),
-            *([OWNERS] if OWNERS in there else []),
-        ]
-        return ArrayTable(path, *(_array(path, archive, name) for name in names))
+        names = [find_name(path, there, features, "features"), find_name(path, there, labels, "labels")]
+        names += [OWNERS] if OWNERS in there else []
+        return Table(path, *(_array(path, archive, name) for name in names))
 
 
 def _array(path: Path, archive: zipfile.ZipFile, name: str) -> NDArray[np.generic]:
@@ -105,7 +102,7 @@ def _array(path: Path, archive: zipfile.ZipFile, name: str) -> NDArray[np.generi
     return values.reshape(shape, order="F" if in_columns else "C")
 
 
-def read_svm(path: Path, dimension: int | None) -> ArrayTable:
+def read_svm(path: Path, dimension: int | None) -> Table:
     """Read lines such as ``1 3:0.5 7:1``; by default, there are as many features as occur."""
     try:
         from sklearn.datasets import load_svmlight_file
@@ -119,4 +116,4 @@ def read_svm(path: Path, dimension: int | None) -> ArrayTable:
             raise InputError(f"{path} numbers features beyond 1 .. {MOST_FEATURES}")
         if dimension is None and features.nnz == 0:
             raise InputError(f"{path} has no features")
-        return ArrayTable(path, features, np.asarray(labels))
+        return Table(path, features, np.asarray(labels))

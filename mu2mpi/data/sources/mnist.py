@@ -8,11 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.cache import cache_folder
 from mu2mpi.data.formats.idx import IdxFile, check_content, open_idx
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.errors import InputError
-from mu2mpi.files import write_whole
+from mu2mpi.files import cache_folder, write_whole
 
 # Mirrors recompress the files now and then, so the checksums are those of the decompressed content.
 CONTENTS = (

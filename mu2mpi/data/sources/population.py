@@ -1,11 +1,7 @@
 """Populations of which everything is known: the loss of any model, its gradient, and so the answer.
 
-Each machine has a distribution D_i of its own on the same finite set of points. Expectations are sums over
-that set, and so measured, not estimated. Samples are made when they are asked for and never stored.
+Each machine has a distribution D_i of its own on the same finite set, over which expectations are sums.
 """
-
-from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +10,15 @@ from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import machine_words, seed_words, unit_uniforms
 from mu2mpi.errors import InputError
 
-# Size of the set of points, a power of two: then a uniform number names a point without rounding.
-POINTS = 1024
-# So that the points take 128 MB at most.
-MOST_FEATURES = 1 << 14
-# Streams of the seed.
-CORNERS, SPREAD, LEANING = range(3)
+POINTS = 1024  # a power of two: then a uniform number names a point without rounding
+MOST_FEATURES = 1 << 14  # so that the points take 128 MB at most
+CORNERS, SPREAD, LEANING = range(3)  # streams of the seed
 
 
 class Population(Source):
     """Points in the cube [-1, 1]^features, each of a class, with labels that are sometimes drawn at random.
+
+    Samples are made when they are asked for and never stored.
 
     A point of class c is ``margin * v_c + (1 - margin) * u``: v_c is a corner of the cube, opposite to that
     of the next class, and u is uniform in the cube. Points are equally probable for every machine. A label
@@ -35,19 +30,10 @@ class Population(Source):
     rest. The twins lean to opposite sides, and a last machine without a twin not at all. So the average over
     machines, and with it f and the minimum over K, is the same for any heterogeneity and number of machines.
 
-    Parameters
-    ----------
-    features, classes, samples : int
-        Numbers of features, of classes K, and of training samples of a run that asks for no number of rounds.
-    margin, label_noise, heterogeneity : float
-        In [0, 1]. With a margin of 0 the classes are not apart at all, and with 1 each is a single corner.
-    seed : int
-        Seed of the points and of the machines' own models, in ``0 .. 2**63 - 1``.
-
-    Attributes
-    ----------
-    points, point_classes : ndarray of float64, shape (POINTS, features), and of int32, shape (POINTS,)
-        The points are multiples of 2^-12, so that sums of them are exact in any order.
+    With a margin of 0 the classes are not apart at all, and with 1 each is a single corner. `samples` counts
+    those of a run that asks for no number of rounds. The seed, in ``0 .. 2**63 - 1``, is that of the points
+    and of the machines' own models. `points`, float64 of shape (POINTS, features), are multiples of 2^-12, so
+    that sums of them are exact in any order; `point_classes`, int32 of shape (POINTS,), are their classes.
     """
 
     name = "population"
@@ -62,7 +48,7 @@ class Population(Source):
         label_noise: float,
         heterogeneity: float,
         samples: int,
-        seed: int,
+        data_seed: int,
     ) -> None:
         if features > MOST_FEATURES:
             raise InputError(
@@ -72,25 +58,13 @@ class Population(Source):
         self.dimension, self.classes = features, classes
         self.label_noise, self.heterogeneity = label_noise, heterogeneity
         self.training_samples, self.test_samples = samples, POINTS
-        self._seed = seed
+        self._seed = data_seed
         self.point_classes = (np.arange(POINTS) % classes).astype(np.int32)
-        corners = np.repeat(_signs(seed, CORNERS, 0, ((classes + 1) // 2, features)), 2, axis=0)
+        corners = np.repeat(_signs(data_seed, CORNERS, 0, ((classes + 1) // 2, features)), 2, axis=0)
         corners[1::2] *= -1
-        spread = 2 * unit_uniforms(seed_words(seed, SPREAD, 0, POINTS * features)) - 1
+        spread = 2 * unit_uniforms(seed_words(data_seed, SPREAD, 0, POINTS * features)) - 1
         exact = margin * corners[self.point_classes] + (1 - margin) * spread.reshape(POINTS, features)
         self.points = np.rint(exact * 2.0**12) * 2.0**-12
-
-    @classmethod
-    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
-        """Make the population of an experiment's options."""
-        features, seed = experiment.features, experiment.data_seed
-        noise = experiment.label_noise, experiment.heterogeneity
-        return cls(features, experiment.classes, experiment.margin, *noise, experiment.samples, seed)
-
-    @property
-    def population(self) -> Self:
-        """The population itself."""
-        return self
 
     @property
     def sample_bytes(self) -> int:

@@ -1,8 +1,6 @@
 """A population whose true model is a multinomial logistic regression, generated row by row on demand."""
 
 import math
-from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +8,12 @@ from numpy.typing import NDArray
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import seed_words, unit_uniforms
 
-# Streams of one seed.
-TRUTH, STREAMS = 0, {"training": 1, "test": 2}
+TRUTH, STREAMS = 0, {"training": 1, "test": 2}  # streams of one seed
 # Values in a block of rows. Starting a generator costs as much as some 5,000 values, so a block that is
 # read whole loses little to the start, and one that is read for a single row loses little to the rest.
 BLOCK_VALUES = 1 << 15
-# The largest number of features on which labels depend, and of entries of the true model.
-MAX_INFORMATIVE, MAX_TRUTH = 256, 1 << 22
-# Numbers in the scratch arrays while labels are drawn.
-SCRATCH = 1 << 20
+MAX_INFORMATIVE, MAX_TRUTH = 256, 1 << 22  # features on which labels depend, entries of the true model
+SCRATCH = 1 << 20  # numbers in the arrays that are used while labels are drawn
 
 
 class Synthetic(Source):
@@ -38,24 +33,14 @@ class Synthetic(Source):
     scale = 1.0
     made_up = True
 
-    def __init__(self, samples: int, features: int, classes: int, seed: int) -> None:
+    def __init__(self, samples: int, features: int, classes: int, data_seed: int) -> None:
         self.training_samples, self.test_samples = samples, max(1000, samples // 5)
         self.dimension, self.classes = features, classes
-        self._seed = seed
+        self._seed = data_seed
         self._block = max(1, BLOCK_VALUES // features)
         informative = min(features, MAX_INFORMATIVE, max(1, MAX_TRUTH // classes))
         self._columns = np.arange(informative) * features // informative
-        self._weights, self._intercept = _draw_truth(seed, classes, informative)
-
-    @classmethod
-    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
-        """Make the source of an experiment's options."""
-        return cls(experiment.samples, experiment.features, experiment.classes, experiment.data_seed)
-
-    def probabilities(self, features: NDArray[np.generic]) -> NDArray[np.float64]:
-        """Return the true probability of each class for each of some samples, shape (n, classes)."""
-        cumulative = self._cumulative(features)
-        return np.diff(cumulative, axis=1, prepend=0.0) / cumulative[:, -1:]
+        self._weights, self._intercept = _draw_truth(data_seed, classes, informative)
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         features = np.empty((len(rows), self.dimension), np.float32)

@@ -1,5 +1,6 @@
 """Data of the user's own: samples in a file, labels of any kind, a part of them for testing."""
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any, Self
@@ -7,14 +8,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats import open_table
 from mu2mpi.data.formats.table import Column, Table, reading
+from mu2mpi.data.formats.whole import read_csv, read_npz, read_svm
 from mu2mpi.data.source import COLUMN_AT_ONCE, Samples, Source, Which, row_blocks
-from mu2mpi.data.split import Split
 from mu2mpi.errors import InputError
 
-# Squares of larger numbers, and sums of them, may leave the range of floating-point numbers.
-LARGEST = 1e150
+LARGEST = 1e150  # squares of larger numbers, and sums of them, may leave the range of floating-point numbers
 READ_BYTES = 4 << 20  # of features at once
 # Beyond the second, there should be at least two samples of each class, on average.
 MOST_CLASSES, SURELY_MANY = 1_000_000, 1000
@@ -35,10 +34,8 @@ class UserFile(Source):
         self.dimension = training.dimension
         if isinstance(test, Table):
             if test.dimension != training.dimension:
-                raise InputError(
-                    f"{test.path} has {test.dimension} features a sample, and {training.path} has "
-                    f"{training.dimension}"
-                )
+                sizes = f"{test.dimension} features a sample, and {training.path} has {training.dimension}"
+                raise InputError(f"{test.path} has {sizes}")
             self._sets = {"training": (training, lambda rows: rows), "test": (test, lambda rows: rows)}
             self.training_samples, self.test_samples = training.samples, test.samples
         else:
@@ -56,9 +53,8 @@ class UserFile(Source):
     @classmethod
     def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
         """Open the file, or the two files, that an experiment names."""
-        features = experiment.features
-        training = open_table(Path(experiment.data).expanduser(), features, experiment.labels, verify)
-        test: Table | float = 0.2
+        training = _open_table(Path(experiment.data).expanduser(), experiment, verify)
+        test: Table | float = 0.2 if experiment.test is None else experiment.test
         if isinstance(experiment.test, str):
             path = Path(experiment.test).expanduser()
             with reading(path):
@@ -69,9 +65,7 @@ class UserFile(Source):
                     "and what is measured on it has no noise; give --test another file, or a share of this "
                     "one, such as 0.2"
                 )
-            test = open_table(path, features, experiment.labels, verify, training.dimension)
-        elif experiment.test is not None:
-            test = experiment.test
+            test = _open_table(path, experiment, verify, training.dimension)
         # What a preset chooses here does not depend on the number of machines, which is not known yet.
         bound = None if experiment.scaling == "unit" else experiment.feature_bound or 1.0
         return cls(training, test, experiment.data_seed, bound)
@@ -100,10 +94,8 @@ class UserFile(Source):
         place = np.minimum(np.searchsorted(self._values, labels), self.classes - 1)
         unknown = np.flatnonzero(self._values[place] != labels)
         if unknown.size:
-            raise InputError(
-                f"{table.path}: row {rows[unknown[0]]} has the label {labels[unknown[0]]}, of which "
-                f"{self.name} has no sample"
-            )
+            where, label = f"{table.path}: row {rows[unknown[0]]}", labels[unknown[0]]
+            raise InputError(f"{where} has the label {label}, of which {self.name} has no sample")
         return place.astype(np.int32)
 
     def training_labels(self) -> NDArray[np.int32]:
@@ -117,6 +109,70 @@ class UserFile(Source):
             return super()._read_owners(rows)
         table, rows_of = self._sets["training"]
         return _plain(table, rows_of(rows), "owner")
+
+
+class Split:
+    """A random part of the rows of a file, which messages call `what`, for testing, the rest for training.
+
+    It needs no list: the rows are cut into as many stretches of nearly equal length as there are test rows,
+    and one row of each, any with the same probability, is a test row. Both parts keep the order of the file
+    and have a row at least.
+    """
+
+    def __init__(self, rows: int, fraction: float, seed: int, what: str) -> None:
+        if rows < 2:
+            raise InputError(f"{what} has one row, which cannot be split into training and test samples")
+        self.test_rows = min(rows - 1, max(1, round(fraction * rows)))
+        self.training_rows = rows - self.test_rows
+        self._rows = rows
+        digest = hashlib.sha256(b"mu2mpi: test split %d" % seed).digest()
+        self._key = np.uint64(int.from_bytes(digest[:8], "little"))
+
+    def test(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows of some test samples; the k-th lies in the k-th stretch."""
+        start = self._start(numbers)
+        length = (self._start(numbers + 1) - start).astype(np.uint64)
+        return start + (_mixed(numbers.astype(np.uint64) + self._key) % length).astype(np.int64)
+
+    def training(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows of some training samples."""
+        # Before the stretch k lie k test rows, so the training sample that is the n-th lies in the last
+        # stretch that starts at row n + k or before. A first guess misses it by a stretch or two.
+        stretch = np.minimum(numbers * self.test_rows // self.training_rows, self.test_rows - 1)
+        while (late := self._start(stretch) - stretch > numbers).any():
+            stretch -= late
+        while (early := self._start(stretch + 1) - (stretch + 1) <= numbers).any():
+            stretch += early
+        rows = numbers + stretch
+        return rows + (rows >= self.test(stretch))
+
+    def _start(self, stretch: NDArray[np.int64]) -> NDArray[np.int64]:
+        return stretch * self._rows // self.test_rows
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a 64-bit hash of each word: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    words = (words + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def _open_table(path: Path, experiment: Any, verify: bool, dimension: int | None = None) -> Table:
+    """Open a file by its suffix; by default, a sparse file has as many features as occur."""
+    names = experiment.features, experiment.labels
+    match Path(path.name.lower().removesuffix(".gz")).suffix:
+        case ".csv":
+            return read_csv(path, *names)
+        case ".npz":
+            return read_npz(path, *names)
+        case ".svm" | ".libsvm" if names == (None, None):
+            return read_svm(path, dimension)
+        case ".svm" | ".libsvm":
+            raise InputError(f"{path} has no names of features and labels; leave out --features and --labels")
+    from mu2mpi.data.formats.hdf5 import read_hdf5
+
+    return read_hdf5(path, *names, verify)
 
 
 def _find_classes(table: Table) -> NDArray[Any]:
