@@ -10,39 +10,34 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi._version import __version__
 
 if TYPE_CHECKING:
-    from mu2mpi.analysis.runs import Run as Run
-    from mu2mpi.analysis.runs import Runs as Runs
-    from mu2mpi.analysis.runs import load as load
+    from mu2mpi.analysis.runs import Run as Run, Runs as Runs, load as load
     from mu2mpi.config.experiment import Experiment as Experiment
-    from mu2mpi.errors import InputError as InputError
-    from mu2mpi.errors import Interrupted as Interrupted
+    from mu2mpi.errors import InputError as InputError, Interrupted as Interrupted
     from mu2mpi.execution.job import run as run
     from mu2mpi.registry import register as register
     from mu2mpi.results.reader import read_result as read_result
     from mu2mpi.results.schema import Result as Result
 
 _HOMES = {
-    "Experiment": "mu2mpi.config.experiment",
-    "InputError": "mu2mpi.errors",
-    "Interrupted": "mu2mpi.errors",
-    "Result": "mu2mpi.results.schema",
-    "Run": "mu2mpi.analysis.runs",
-    "Runs": "mu2mpi.analysis.runs",
-    "load": "mu2mpi.analysis.runs",
-    "read_result": "mu2mpi.results.reader",
-    "register": "mu2mpi.registry",
-    "run": "mu2mpi.execution.job",
+    "mu2mpi.analysis.runs": ("Run", "Runs", "load"),
+    "mu2mpi.config.experiment": ("Experiment",),
+    "mu2mpi.errors": ("InputError", "Interrupted"),
+    "mu2mpi.execution.job": ("run",),
+    "mu2mpi.registry": ("register",),
+    "mu2mpi.results.reader": ("read_result",),
+    "mu2mpi.results.schema": ("Result",),
 }
-__all__ = ["__version__", *_HOMES]
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = ["__version__", *_HOME_OF]
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: numba alone takes longer than `mu2mpi --help` may."""
-    if name not in _HOMES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'mu2mpi' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
 
 
 def __dir__() -> list[str]:

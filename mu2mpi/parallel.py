@@ -42,10 +42,8 @@ def block(n: int, parts: int, part: int) -> range:
 class Communicator:
     """The ranks of a job. This form is that of a single process without MPI."""
 
-    # Name of the host that this rank runs on.
-    host = socket.gethostname()
-    # This rank's number and how many there are.
-    rank, size = 0, 1
+    host = socket.gethostname()  # that this rank runs on
+    rank, size = 0, 1  # this rank's number and how many there are
     # 0 on rank 0, 1 on the first rank of every other node, 2 on the rest: the order in which ranks do
     # what fills a cache that those after them use. Nodes may share a file system or not.
     turn = 0

@@ -46,8 +46,7 @@ class WorstCase:
     words: str
     clip_norm: float | None
     diameter: float
-    steps: float
-    """How large they are, relative to the largest that smoothness allows, where rho is 1 or more."""
+    steps: float  # how large they are, relative to the largest that smoothness allows, where rho is 1 or more
     chosen: bool
     """Whether the audit chooses the query points, and samples differ in their feature as well as their class;
     if not they have the feature 1."""

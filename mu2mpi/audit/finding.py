@@ -26,24 +26,18 @@ class Attack:
 
     words: str
     judgement: Judgement
-    layout: str | None
-    """What differs if ranks host several machines, in words."""
+    layout: str | None  # what differs if ranks host several machines, in words
 
 
 @dataclass(frozen=True)
 class Finding:
     """Claims about a server, and what the runs of an audit say of them."""
 
-    words: str
-    """What was run, but for the default, and what of it was attacked."""
-    reaches: bool
-    """Whether faithful runs reach all that is claimed."""
-    experiment: Experiment
-    """What makes the claims, of an epsilon at its delta too."""
-    trials: int
-    """Runs with each sample of either kind."""
-    rho: float
-    """The claim: the releases are rho-Gaussian-DP, or infinite if epsilon alone is claimed."""
+    words: str  # what was run, but for the default, and what of it was attacked
+    reaches: bool  # whether faithful runs reach all that is claimed
+    experiment: Experiment  # what makes the claims, of an epsilon at its delta too
+    trials: int  # runs with each sample of either kind
+    rho: float  # the claim: the releases are rho-Gaussian-DP; infinite if epsilon alone is claimed
     attacks: tuple[Attack, ...]
     structure: Structure
 

@@ -25,16 +25,11 @@ class Reading(NamedTuple):
 class Judgement:
     """What runs on one kind of worst case say."""
 
-    epsilon_bound: float
-    """What epsilon exceeds, by counting alone."""
-    overall: Reading | None = None
-    """All samples, by the likelihood ratio of the noise that is claimed; None where less is known of them."""
-    most: Reading | None = None
-    """Those that tell the most in this way: all, those of a machine, those of a round, or one."""
-    least: Reading | None = None
-    """Those that tell the least."""
-    learnt: Reading | None = None
-    """The one that tells the most by statistics that take nothing of the noise on trust."""
+    epsilon_bound: float  # what epsilon exceeds, by counting alone
+    overall: Reading | None = None  # all samples, by the likelihood ratio of the noise that is claimed
+    most: Reading | None = None  # those that tell the most in this way: all, of a machine, of a round, or one
+    least: Reading | None = None  # those that tell the least
+    learnt: Reading | None = None  # the one that tells the most if nothing of the noise is taken on trust
 
 
 def judge(

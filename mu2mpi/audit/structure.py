@@ -44,13 +44,10 @@ class Structure:
 
     normals: int
     pairs: int
-    log_evidence: float
-    """For a lattice, of which there is one if the evidence is beyond the threshold."""
+    log_evidence: float  # for a lattice, of which there is one if the evidence is beyond the threshold
     threshold: float
-    strongest: str
-    """The lattice that fits best, in words."""
-    faults: tuple[Fault, ...] = ()
-    """What else is wrong with the noise."""
+    strongest: str  # the lattice that fits best, in words
+    faults: tuple[Fault, ...] = ()  # what else is wrong with the noise
 
 
 @kernel

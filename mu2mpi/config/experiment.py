@@ -259,9 +259,14 @@ class Experiment(BaseModel):
         return self._parts["method"]
 
     @property
+    def source_options(self) -> BaseModel:
+        """The options of the source."""
+        return self._parts["data"]
+
+    @property
     def data_key(self) -> tuple[object, ...]:
         """What tells the data set from others."""
-        return self.data, self._parts["data"], self.scaling
+        return self.data, self.source_options, self.scaling
 
     @property
     def _named_method(self) -> Method:

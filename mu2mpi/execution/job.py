@@ -31,12 +31,27 @@ def run(
     progress: Progress | None = None,
     checkpoint_every: float = CHECKPOINT_SECONDS,
 ) -> Result:
-    """Run an experiment, the same on every rank of the job, and return its result, the same on every rank.
+    """Run an experiment on all ranks of the job.
 
-    With an output, the result is written there, also in place of another if `overwrite` is set; the run goes
-    on from a checkpoint beside it, and keeps one every `checkpoint_every` seconds. Without, nothing is
-    written. `data_dir` holds a folder for each data set; by default it is ``MU2MPI_DATA_DIR`` or the user's
-    cache. `progress` is told on rank 0 how the run goes. All ranks also raise the same.
+    Parameters
+    ----------
+    experiment : Experiment
+        What to run, the same on every rank.
+    output : path, optional
+        Where to write the result; nothing is written without it. The run goes on from a checkpoint beside it.
+    data_dir : path, optional
+        Folder that holds a folder for each data set; by default ``MU2MPI_DATA_DIR`` or the user's cache.
+    overwrite : bool, optional
+        Replace an output that exists.
+    progress : Progress, optional
+        Told on rank 0 how the run goes.
+    checkpoint_every : float, optional
+        Seconds between two checkpoints.
+
+    Returns
+    -------
+    Result
+        The same on every rank. All ranks also raise the same.
 
     Raises
     ------
@@ -46,12 +61,6 @@ def run(
         If the result cannot be written.
     Interrupted
         If SIGUSR1, SIGUSR2 or SIGTERM stopped a run with an output: a `SystemExit` with code 75.
-
-    Examples
-    --------
-    >>> result = run(Experiment(data="digits", machines=4, server="trusted", rho=4.0, seed=1))
-    >>> result.x.shape
-    (10, 65)
     """
     communicator, progress = world(), progress or Progress()
     folder = None if data_dir is None else Path(data_dir)
@@ -82,8 +91,7 @@ class Job:
     """How this job treats files and signals, whatever it runs. Rank 0 alone touches files, and HDF5."""
 
     communicator: Communicator
-    # Whether this rank is to stop.
-    is_asked: Callable[[], bool]
+    is_asked: Callable[[], bool]  # whether this rank is to stop
     overwrite: bool
     checkpoint_every: float
 

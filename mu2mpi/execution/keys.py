@@ -15,11 +15,9 @@ from mu2mpi.privacy.noise import derive_key, key_words, root_key
 class Keys:
     """What of a run's randomness this rank holds."""
 
-    # What the others follow from; known to rank 0 alone.
-    root: bytes | None
-    # Decide which machine gets which samples, and at random which of them it uses when.
-    dealing: bytes
-    sampling: bytes
+    root: bytes | None  # what the others follow from; known to rank 0 alone
+    dealing: bytes  # decides which machine gets which samples
+    sampling: bytes  # decides, where it is random, which of them it uses when
     # Eight words, known to every rank if the machines draw the noise, and to rank 0 alone if the server does.
     noise: NDArray[np.uint32] | None
 

@@ -15,11 +15,9 @@ from mu2mpi.federation.schedule import Schedule
 class Plan:
     """What will run, with nothing open."""
 
-    # With M, T, the method's sizes and what its preset chooses filled in.
-    experiment: Experiment
+    experiment: Experiment  # with M, T, the method's sizes and what its preset chooses filled in
     source: Source
-    # How the samples are dealt to the machines, such as "iid".
-    partition: str
+    partition: str  # how the samples are dealt to the machines, such as "iid"
     schedule: Schedule
 
 

@@ -1,5 +1,6 @@
 """Jobs: the script of a job, and what starts the ranks inside of it."""
 
+import importlib.resources
 import os
 import re
 import shlex
@@ -29,32 +30,6 @@ RANK_VARIABLES = {
 }
 
 
-SCRIPT = """\
-#!/bin/bash
-#SBATCH --job-name={name}
-#SBATCH --ntasks={ntasks}
-#SBATCH --cpus-per-task=1
-#SBATCH --time={time}
-{array}#SBATCH --output={log}
-#SBATCH --open-mode=append
-#SBATCH --signal=B:USR1@120
-#SBATCH --requeue
-{partition}
-{account}
-
-# Edit: modules, and the virtual environment in which mu2mpi is installed.
-# module load ...
-# shellcheck source=/dev/null
-source {activate}
-
-export OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1
-
-# Starts the ranks with what works here (mpirun or srun), passes signals on to them, and requeues
-# the job when they stopped with a checkpoint, 120 seconds before its time is up or on preemption.
-exec mu2mpi launch {words}
-"""
-
-
 def render_job(
     name: str,
     arguments: Sequence[str],
@@ -81,7 +56,8 @@ def render_job(
     def quoted(argument: str) -> str:
         return f'"{argument}"' if argument == "$SLURM_ARRAY_TASK_ID" else shlex.quote(argument)
 
-    return SCRIPT.format(
+    script = importlib.resources.files("mu2mpi.execution").joinpath("job.sbatch").read_text("utf-8")
+    return script.format(
         name=re.sub(r"[^\w.-]", "-", name),
         ntasks=ntasks,
         time=time,

@@ -32,10 +32,12 @@ class Estimator(ABC):
     """What a machine sends in round t, which estimates k_t f'(x_t).
 
     It takes so many `gradients` of each sample, which if it `lasts` stays in what is sent from its own round
-    on, and else is in one message alone. `name` is what the user calls it.
+    on, and else is in one message alone. `name` is what the user calls it, and `template` the function of
+    `mu2mpi.federation.increments` that adds samples to a message.
     """
 
     name: ClassVar[str]
+    template: ClassVar[str]
     gradients: ClassVar[int]
     lasts: ClassVar[bool]
 
@@ -47,41 +49,31 @@ class Estimator(ABC):
     def bound(self, G: float, L: float, D: float, query: Query) -> float:
         """Return the norm that what one sample adds to a message never passes; infinite if there is none."""
 
-    @abstractmethod
     def kernel(self, problem: "Problem") -> Any:
-        """Return the compiled function that adds samples to a message: see `mu2mpi.federation.increments`."""
+        """Return the template, compiled for a problem."""
+        from mu2mpi.federation import increments
+
+        return problem.kernel(getattr(increments, self.template))
 
 
 class CorrectedMomentum(Estimator):
     """q_{t,i}, the sum of increments s_{tau,i} = g + (tau - 1)(g - g~) for tau <= t (Lemma 4.1)."""
 
-    name, gradients, lasts = "corrected-momentum", 2, True
+    name, gradients, lasts, template = "corrected-momentum", 2, True, "add_increments"
 
     def bound(self, G: float, L: float, D: float, query: Query) -> float:
         """Return S = G + 2 L D at averages (Lemma 4.2); iterates may lie D apart in any round."""
         return G + 2 * L * D if query.averages else math.inf
 
-    def kernel(self, problem: "Problem") -> Any:
-        """Return `add_increments` for this problem."""
-        from mu2mpi.federation.increments import add_increments
-
-        return problem.kernel(add_increments)
-
 
 class Gradient(Estimator):
     """The gradient of fresh samples alone."""
 
-    name, gradients, lasts = "gradient", 1, False
+    name, gradients, lasts, template = "gradient", 1, False, "add_gradients"
 
     def bound(self, G: float, L: float, D: float, query: Query) -> float:
         """Return G."""
         return G
-
-    def kernel(self, problem: "Problem") -> Any:
-        """Return `add_gradients` for this problem."""
-        from mu2mpi.federation.increments import add_gradients
-
-        return problem.kernel(add_gradients)
 
 
 CORRECTED_MOMENTUM, GRADIENT = CorrectedMomentum(), Gradient()

@@ -16,26 +16,14 @@ from mu2mpi.problem.linear import BATCH
 
 @dataclass(frozen=True)
 class HostedSamples:
-    """What the machines that one rank hosts use in some consecutive rounds.
+    """What the machines of one rank use in consecutive rounds: round by round, and in each by machine."""
 
-    Attributes
-    ----------
-    features, labels : ndarray, shape (samples, F - 1), and of int32, shape (samples,)
-        Round by round, and in each of them machine by machine; features in the stored type.
-    scales : ndarray of float64, shape (samples,)
-        Factors that take their stored features to those of z.
-    sizes : ndarray of int64, shape (rounds, machines)
-        How many of them each of the rank's machines uses in each round.
-    first_round, bias : int, float
-        The first of the rounds, from 1; and the bias feature.
-    """
-
-    features: NDArray[np.generic]
-    labels: NDArray[np.int32]
-    scales: NDArray[np.float64]
-    sizes: NDArray[np.int64]
+    features: NDArray[np.generic]  # in the stored type, shape (samples, F - 1)
+    labels: NDArray[np.int32]  # shape (samples,)
+    scales: NDArray[np.float64]  # factors that take stored features to those of z, shape (samples,)
+    sizes: NDArray[np.int64]  # how many each machine uses in each round, shape (rounds, machines)
     first_round: int = 1
-    bias: float = 1.0
+    bias: float = 1.0  # the bias feature
 
     @cached_property
     def rounds(self) -> range:

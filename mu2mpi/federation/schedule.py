@@ -19,34 +19,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is the same whatever a method chooses.
-
-    Attributes
-    ----------
-    problem, server : Problem, str
-        The loss; and ``"untrusted"`` (Algorithm 1) or ``"trusted"`` (Algorithm 2).
-    machines, classes, features : int
-        M, K and F (with the bias), so that d = K F.
-    unit_norm, aggregate_noise : bool
-        Whether samples are scaled to norm 1; whether the noise of all machines is drawn as one, which
-        simulates an untrusted server.
-    G, L : float
-        Bounds on gradients, and on their change.
-    """
+    """What is the same whatever a method chooses."""
 
     problem: "Problem"
-    server: str
-    machines: int
-    classes: int
-    features: int
-    unit_norm: bool
-    G: float
-    L: float
-    aggregate_noise: bool = False
+    server: str  # "untrusted" (Algorithm 1) or "trusted" (Algorithm 2)
+    machines: int  # M
+    classes: int  # K
+    features: int  # F, with the bias
+    unit_norm: bool  # whether samples are scaled to norm 1
+    G: float  # no gradient's norm passes it
+    L: float  # Lipschitz constant of the gradient
+    aggregate_noise: bool = False  # whether that of all machines is drawn as one
 
     @property
     def d(self) -> int:
-        """Number of coordinates of the model."""
+        """Number of coordinates of the model, K F."""
         return self.classes * self.features
 
 
@@ -86,38 +73,20 @@ class Sizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule(Setting):
-    """All that machines and server need to know to take a round: the setting, and what the method made of it.
+    """All that machines and server need to take a round: the setting, and what the method made of it."""
 
-    Attributes
-    ----------
-    estimator, query, sampling : Estimator, Query, Sampling
-        What machines send, where they take gradients, and which of its samples each uses in which round.
-    mechanism : Mechanism
-        The noise, and the grid of messages.
-    rounds, radius, S : int, float, float
-        T; D / 2, the feasible set being the ball of this radius about 0; and a bound on what a sample adds to
-        a message, G + 2 L D for increments (Lemma 4.2).
-    eta, rate : float, callable
-        The learning rate; and what a round t multiplies its message by in the step, averaged over samples.
-    takes_mean, make_iterates : bool, callable
-        Whether the output is the mean of all query points, not the last; and what takes the schedule and
-        returns where the server begins, and how it moves.
-    loss_bound : float
-        What theory says that the expected excess loss of the output is at most, in nats; NaN if nothing.
-    """
-
-    estimator: Estimator
-    query: Query
-    sampling: "Sampling"
-    mechanism: Mechanism
-    rounds: int
-    radius: float
-    S: float
-    eta: float
-    rate: Callable[[int], float]
-    takes_mean: bool
-    make_iterates: "Callable[[Schedule], Iterates]"
-    loss_bound: float
+    estimator: Estimator  # what machines send
+    query: Query  # where they take gradients
+    sampling: "Sampling"  # which of its samples each uses in which round
+    mechanism: Mechanism  # the noise, and the grid of messages
+    rounds: int  # T
+    radius: float  # D / 2, of the ball K about 0
+    S: float  # bounds what a sample adds to a message: G + 2 L D for increments (Lemma 4.2)
+    eta: float  # the learning rate
+    rate: Callable[[int], float]  # by what a step multiplies the message of round t, averaged over samples
+    takes_mean: bool  # whether the output is the mean of all query points, not the last
+    make_iterates: "Callable[[Schedule], Iterates]"  # returns where the server begins, and how it moves
+    loss_bound: float  # on the expected excess loss of the output by theory, in nats; NaN if there is none
 
     @cached_property
     def bound(self) -> float:

@@ -14,27 +14,18 @@ from mu2mpi.privacy.sampler import EXACT, Deviation, with_sampler
 class Messages:
     """What is to be hidden: the sums that machines send, or that a server makes of them."""
 
-    rounds: int
-    machines: int
-    parameters: int
-    """T, M and d: how often what is sent, by how many, of how many coordinates."""
-    clip_norm: float
-    """Nothing that one sample adds to a message passes this norm, so that another moves it by twice this."""
-    gradient_norm: float
-    """No gradient passes this norm."""
-    touched: int
-    """In how many messages one sample can be."""
-    summed: int
-    """How many terms a machine's message can be the sum of."""
-    samples: int
-    drawn: float
-    """How many samples each machine uses, or draws from; and how many of them in the first round, or any."""
-    draws: int = 1
-    """Over how many machines noise is drawn as one: 1 if each draws its own."""
-    chance: str = ""
-    """What decides which samples are used when: nothing, or "poisson" or "replacement"."""
-    is_hidden: bool = False
-    """Whether nobody sees an iterate before the last, and steps take two of them no farther apart."""
+    rounds: int  # T, in each of which one is sent
+    machines: int  # M, each of which sends
+    parameters: int  # d, the coordinates of each
+    clip_norm: float  # that nothing which a sample adds to a message passes: another moves it by twice this
+    gradient_norm: float  # that no gradient passes
+    touched: int  # in how many messages one sample can be
+    summed: int  # how many terms a machine's message can be the sum of
+    samples: int  # that each machine uses, or draws from
+    drawn: float  # how many of them are expected in the first round, or any
+    draws: int = 1  # over how many machines noise is drawn as one: 1 if each draws its own
+    chance: str = ""  # what decides which samples are used when: nothing, or "poisson" or "replacement"
+    is_hidden: bool = False  # whether nobody sees an iterate before the last, and no step parts two of them
 
 
 @dataclass(frozen=True)

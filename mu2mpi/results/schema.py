@@ -154,24 +154,17 @@ class Checkpoint:
 
     experiment: Experiment
     rounds_done: int
-    # The 32-byte root key of a run without a seed; None if it follows from the seed.
-    key: bytes | None
-    # All that the server's next step depends on, such as the iterate and the query point.
-    iterates: dict[str, Floats]
-    # Sum over all machines of their q_{t,i}, without noise, in units of the grid: shape (classes, features).
-    q: Integers
+    key: bytes | None  # the 32-byte root key of a run without a seed; None if it follows from the seed
+    iterates: dict[str, Floats]  # all that the server's next step depends on, such as w_t and x_t
+    q: Integers  # sum of all q_{t,i}, without noise, in units of the grid: shape (classes, features)
     history: History
     elapsed_seconds: float
     largest_squared_norm: float
     clipped: int
-    # What each machine has spent, shape (machines, classes).
-    class_counts: Integers
-    # Of all rounds together.
-    privacy: PrivacyStatement
-    # Kinds of processors and versions of packages that the ranks ran on, on which bits depend.
-    builds: tuple[str, ...]
-    # Digest of everything in the data that decides what is sent.
-    data: bytes
+    class_counts: Integers  # what each machine has spent, shape (machines, classes)
+    privacy: PrivacyStatement  # of all rounds together
+    builds: tuple[str, ...]  # processors and packages that the ranks ran on, on which bits depend
+    data: bytes  # digest of everything in the data that decides what is sent
 
 
 def checkpoint_path(output: Path) -> Path:

@@ -10,16 +10,14 @@ import pytest
 from slowly import slow
 
 from mu2mpi import cli
-from mu2mpi.audit import tails
-from mu2mpi.audit import trials as trials_module
+from mu2mpi.audit import tails, trials as trials_module
 from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED, Canaries
 from mu2mpi.audit.finding import LEAST
 from mu2mpi.audit.trials import audit
 from mu2mpi.audit.wire import OutOfStepError, on_ranks
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import method_options
-from mu2mpi.federation import machine as machine_module
-from mu2mpi.federation import server as server_module
+from mu2mpi.federation import machine as machine_module, server as server_module
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import TrustedServer, UntrustedServer

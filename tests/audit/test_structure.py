@@ -10,8 +10,7 @@ from slowly import slow
 from mu2mpi.audit.finding import RISK
 from mu2mpi.audit.structure import ANGLE_BITS, RADIUS_BITS, TAIL_BITS, collect_tail, lattice_evidence
 from mu2mpi.audit.tails import RHOS, add_squares, attack_structure, signatures, size_faults
-from mu2mpi.federation import machine
-from mu2mpi.federation import server as server_module
+from mu2mpi.federation import machine, server as server_module
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.server import TrustedServer
 from mu2mpi.parallel import Communicator

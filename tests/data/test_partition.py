@@ -4,8 +4,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import chi2
 
 from mu2mpi.data.partition import machine_rows, samples_per_machine

@@ -5,8 +5,7 @@ import pytest
 
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
-from mu2mpi.execution import job as job_module
-from mu2mpi.execution import sweep as sweep_module
+from mu2mpi.execution import job as job_module, sweep as sweep_module
 from mu2mpi.execution.sweep import run_sweep
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.writer import write_result

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import reference as ref
 from dp_accounting.pld import PLDAccountant
-from hypothesis import example
-from hypothesis import strategies as st
+from hypothesis import example, strategies as st
 from relaxed import given
 from slowly import slow
 

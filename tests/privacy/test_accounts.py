@@ -68,6 +68,6 @@ def test_noise_in_every_message_costs_the_last_iterate_more_than_noise_of_its_ow
     )
     assert own.mechanism.guarantee().rho == pytest.approx(1.0)
     assert other.mechanism.guarantee().rho == pytest.approx(1.0)
-    assert own.sigma < other.sigma
+    assert own.mechanism.sigma < other.mechanism.sigma
     assert not own.mechanism.shows_messages
     assert other.mechanism.shows_messages

@@ -5,8 +5,7 @@ import math
 import numba
 import numpy as np
 import pytest
-from hypothesis import example
-from hypothesis import strategies as st
+from hypothesis import example, strategies as st
 from relaxed import given
 from schedules import make_messages
 

@@ -29,16 +29,11 @@ class Mechanism(ABC):
     """Noise that is added to messages, with all numbers that it takes to say what they reveal."""
 
     kind: ClassVar[str] = "mechanisms"
-    name: ClassVar[str]
-    """What the user calls it."""
-    protects: ClassVar[str] = "all releases"
-    """All that leaves the machines or the server, or less."""
-    spends: ClassVar[str] = "rho"
-    """What of a budget, "rho" or "epsilon", noise is scaled to: with the same, the rest changes nothing."""
-    shows_messages: ClassVar[bool] = True
-    """Whether the guarantee holds for who sees every message, and not for who sees the output alone."""
-    noise_words: ClassVar[str] = ""
-    """What else the noise is in proportion to."""
+    name: ClassVar[str]  # what the user calls it
+    protects: ClassVar[str] = "all releases"  # all that leaves the machines or the server, or less
+    spends: ClassVar[str] = "rho"  # or "epsilon": to which of a budget noise is scaled
+    shows_messages: ClassVar[bool] = True  # or the guarantee is for the output alone
+    noise_words: ClassVar[str] = ""  # what else the noise is in proportion to
     ranges: ClassVar[dict[str, tuple[float, float]]] = {
         **dict.fromkeys(("rounds", "machines"), (1, 2**32 - 1)),
         **dict.fromkeys(("parameters", "samples"), (1, math.inf)),
@@ -47,17 +42,14 @@ class Mechanism(ABC):
     }
     """The smallest and the largest of each number with which anything can be computed."""
 
-    clip_norm: float
-    sigma: float
-    """Standard deviation of each coordinate of each draw of noise, for the sum over machines."""
-    resolution: float
-    """Spacing of the grid on which messages lie."""
+    clip_norm: float  # this is as in `Messages`, and so is what follows the resolution
+    sigma: float  # standard deviation of each coordinate of each draw of noise, for the sum over machines
+    resolution: float  # spacing of the grid on which messages lie
     rounds: int
     machines: int
     parameters: int
     samples: int
     drawn: float
-    """These are as in `Messages`, and so is `clip_norm`."""
 
     @classmethod
     def accounts_for(cls, messages: Messages) -> bool:
