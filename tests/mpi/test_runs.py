@@ -1,5 +1,7 @@
 """Runs on all ranks of this job against the same runs on one."""
 
+import importlib
+
 import numpy as np
 import pytest
 from arrays import random_source
@@ -78,6 +80,12 @@ def test_growing_batches_have_the_bits_of_one_process(communicator, server, mach
     assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
 
 
+@pytest.fixture(scope="module")
+def accountant():
+    """Have the library at hand that accounts for dp-sgd: to import it for the first time takes seconds."""
+    return importlib.import_module("dp_accounting.pld.privacy_loss_distribution")
+
+
 @pytest.mark.parametrize(
     ("method", "server", "data"),
     [
@@ -90,7 +98,7 @@ def test_growing_batches_have_the_bits_of_one_process(communicator, server, mach
     ],
 )
 def test_samples_drawn_at_random_have_the_bits_of_one_process(
-    communicator, monkeypatch, method, server, data
+    communicator, accountant, monkeypatch, method, server, data
 ):
     experiment = Experiment(
         data="population" if data == "population" else "digits",
