@@ -54,7 +54,9 @@ def secrets(result):
     times = [*result.history.elapsed_seconds, *np.concatenate(list(result.timing.values()))]
     losses = [*result.history.test_loss, *result.history.test_accuracy]
     theory = [value for value in vars(result.theory).values() if not math.isnan(value)]
-    numbers = [float(value) for value in [*diagnostics, *times, *losses, *theory] if value not in (0, 1)]
+    # A round number, such as an accuracy of 0.5, may well stand in a file for something else.
+    found = map(float, [*diagnostics, *times, *losses, *theory])
+    numbers = [value for value in found if round(value, 3) != value]
     return numbers, [f"{socket.gethostname()} (1)", platform.platform(), "secret-study", processor()]
 
 
