@@ -163,8 +163,8 @@ def _theory(theory: Theory | None) -> str:
         "The theorem bounds the expected excess loss on fresh samples for every problem with the same "
         "constants."
         if applies
-        else "The theorem says nothing of this run: it needs increments that are not clipped to less than S, "
-        "and its own learning rate."
+        else "The theorem says nothing of this run: it is about the paper's method, with increments that are "
+        "not clipped to less than S and the learning rate of the theorem."
     )
     note = f"Measured from the smallest test loss in the ball, {theory.minimum_loss:.6f} ({certain}). {scope}"
     return f"{as_text(['', 'measured', 'theorem: at most'], [[row]])}\n{as_paragraph(note)}"

@@ -158,7 +158,7 @@ class Experiment(BaseModel):
     def _check_known(cls, value: str | None, info: ValidationInfo) -> str | None:
         known = choices(cls.model_fields[str(info.field_name)]) or ()
         if value is not None and value not in known:
-            raise ValueError(f"should be {', '.join(known)}")
+            raise ValueError(f"should be {', '.join(known)}; what is not among these is not installed here")
         return value
 
     @field_validator("rho")

@@ -2,15 +2,18 @@
 
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.options import is_file
 from mu2mpi.data.source import Source
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
 
 SHOWN = 20  # names of classes that a description lists
 
 
-def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> Source:
+def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: bool = True) -> Source:
     """Open the data of an experiment; a missing MNIST is downloaded into the user's cache.
 
     Any number of processes may call this at once, but it is kinder to let one of a node do it first, with
@@ -29,7 +32,7 @@ def _source_class(data: str) -> type[Source]:
     return found
 
 
-def describe_source(experiment: Experiment, data_dir: Path | None = None) -> str:
+def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> str:
     """Get data ready, checked and even into a folder that the user names; say what and where they are."""
     paths = _source_class(experiment.data).fetch(data_dir)
     source = open_source(experiment, data_dir, verify=not paths)

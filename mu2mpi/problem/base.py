@@ -61,13 +61,15 @@ class Problem(ABC):
 
     @cached_property
     def _tag(self) -> str:
-        """The name, and what tells this source from a later one: numba's cache looks at the kernel's file."""
+        """The name, and what tells this source from others: numba's cache looks at the kernel's file."""
         try:
             source = Path(inspect.getsourcefile(type(self)) or "").read_bytes()
         except (TypeError, OSError):
             # Of a notebook or a console, where no file says what has changed.
             return f"{self.name}-{os.getpid()}-{id(self)}"
-        return f"{self.name}-{hashlib.sha256(source).hexdigest()[:16]}"
+        # Compiled code, too, imports the module that it was compiled in.
+        told_apart = f"{type(self).__module__}\n".encode() + source
+        return f"{self.name}-{hashlib.sha256(told_apart).hexdigest()[:16]}"
 
     def residual_at(self, margins: Array, label: int) -> Array:
         """Return the residual of one sample, shape (K,), without a kernel."""

@@ -135,7 +135,7 @@ def test_theory_stands_beside_what_was_measured():
     clipped = replace(make_result(), theory=Theory(math.nan, 2.25, 0.01, 0.02, 1.1, 0.9))
     text = " ".join(paragraph(describe(clipped, Path("a.h5")), "Theory"))
     assert "0.02 none Measured" in " ".join(text.split())
-    assert "its own learning rate" in text
+    assert "the learning rate of the theorem" in text
     assert "or up to 0.01 less" in text
     large = replace(make_result(), theory=Theory(0.3, *[math.nan] * 5))
     assert "too large to search" in describe(large, Path("a.h5"))

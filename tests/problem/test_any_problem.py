@@ -1,5 +1,6 @@
 """What every problem has by itself, on one that is not of the package: a squared hinge for many classes."""
 
+import importlib
 import math
 
 import numpy as np
@@ -16,6 +17,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.execution.progress import Progress
 from mu2mpi.kernels import inline
 from mu2mpi.problem.base import Constants, Problem
+from mu2mpi.problem.linear import sum_losses
 from mu2mpi.registry import find, register
 
 SOFTMAX = find("problems", "softmax")
@@ -134,14 +136,24 @@ def test_without_a_kernel_residuals_are_the_same(shape, seed):
 
 def test_kernels_of_two_problems_are_two():
     """Each is compiled once, under a name of its own: one must not take the other's place in a cache."""
-    from mu2mpi.problem.linear import sum_losses
-
     kernels = [problem.kernel(sum_losses) for problem in (SOFTMAX, HINGE, SquaredHinge())]
     assert kernels[0] is not kernels[1]
     assert kernels[1] is kernels[2]
     names = [kernel.py_func.__qualname__ for kernel in kernels]
     assert names[0].startswith("sum_losses[softmax-")
     assert names[1].startswith("sum_losses[squared-hinge-")
+
+
+def test_the_same_source_in_another_module_has_kernels_of_its_own(tmp_path, monkeypatch):
+    """Those in the cache import the module that they were compiled in, which may be gone."""
+    source = "from mu2mpi.problem.base import Problem\n\n\nclass Loss(Problem):\n    name = 'any'\n"
+    source += "    residual = loss = staticmethod(len)\n    constants = None\n"
+    monkeypatch.syspath_prepend(tmp_path)
+    names = []
+    for module in ("a_loss_in_a_script", "a_loss_in_a_package"):
+        (tmp_path / f"{module}.py").write_text(source)
+        names.append(importlib.import_module(module).Loss().kernel(sum_losses).py_func.__qualname__)
+    assert names[0] != names[1]
 
 
 @pytest.mark.slow
