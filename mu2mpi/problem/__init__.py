@@ -1,1 +1,1 @@
-"""What is minimised: softmax regression over a ball."""
+"""What is minimised: a convex loss of a linear model, over a ball."""
