@@ -65,7 +65,7 @@ def compare(runs: Sequence[Summary]) -> list[Line]:
 def _check_privacy(runs: Sequence[Summary]) -> None:
     claims = {run.figures["epsilon_exact"] for run in runs}
     deltas = {run.experiment.delta for run in runs}
-    if len(deltas) > 1 or max(claims) > CLOSE * min(claims):
+    if len(deltas) > 1 or not max(claims) <= CLOSE * min(claims):
         found = ", ".join(f"{epsilon:.4g}" for epsilon in sorted(claims))
         raise InputError(
             f"methods are compared at equal privacy, and these runs have epsilon = {found} at delta = "

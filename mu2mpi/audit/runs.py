@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from mu2mpi.audit.canaries import Canaries, Kinds, WorstCase
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.federation.server import Stopwatch, make_server
+from mu2mpi.federation.server import Stopwatch, machines_and_server
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, key_words
 from mu2mpi.problem.base import Array
@@ -28,10 +27,8 @@ def play(
 
     All that is drawn follows from the 32 bytes of the key.
     """
-    is_trusted, case, words = schedule.server == "trusted", canaries.case, key_words(key)
-    supply = canaries.supply(hosted, kinds, derive_key(key, "sampling"))
-    machines = Machines(schedule, hosted, supply, None if is_trusted else words)
-    server = make_server(schedule, communicator, words if is_trusted and communicator.rank == 0 else None)
+    supply, case = canaries.supply(hosted, kinds, derive_key(key, "sampling")), canaries.case
+    machines, server = machines_and_server(schedule, hosted, supply, communicator, key_words(key))
     clock = Stopwatch()
     for t in range(1, schedule.rounds + 1):
         if case.chosen:

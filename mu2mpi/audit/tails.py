@@ -12,9 +12,9 @@ from mu2mpi.audit.canaries import FEATURE_TYPE, Numbered
 from mu2mpi.audit.structure import TAIL_BITS, Fault, Structure, collect_tail, lattice_evidence
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.plan import resolve
-from mu2mpi.federation.machine import HostedSamples, Machines
+from mu2mpi.federation.machine import HostedSamples
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.federation.server import Stopwatch, make_server
+from mu2mpi.federation.server import Stopwatch, machines_and_server
 from mu2mpi.kernels import kernel
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import CHUNK, PAIRS, derive_key, key_words
@@ -78,13 +78,12 @@ def _look(schedule: Schedule, key: bytes) -> tuple[Array, Array, list[float], in
 
 def _messages(schedule: Schedule, key: bytes) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Return messages of rounds from all of the run, each with what it hides."""
-    is_trusted, words = schedule.server == "trusted", key_words(key)
-    hosts = range(1) if is_trusted else range(schedule.machines)
+    hosts = range(1 if schedule.server == "trusted" else schedule.machines)
     rng, count = np.random.default_rng(list(key)), MESSAGES // len(hosts)
     rounds = (np.sort(rng.choice(schedule.rounds - 1, count, replace=False)) + 1).tolist()
     for machine in hosts:
-        machines = Machines(schedule, range(machine, machine + 1), _blank, None if is_trusted else words)
-        server = make_server(schedule, Communicator(), words if is_trusted else None)
+        hosted = range(machine, machine + 1)
+        machines, server = machines_and_server(schedule, hosted, _blank, Communicator(), key_words(key))
         for t in rounds:
             server.round(t, machines, Stopwatch())
             if server.iterates.direction is None:

@@ -14,9 +14,8 @@ from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.theory import assess
 from mu2mpi.execution.warmup import kernel_calls, start_compiler
 from mu2mpi.execution.watch import Verdict
-from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.samples import make_supply
-from mu2mpi.federation.server import PHASES, Stopwatch, make_server
+from mu2mpi.federation.server import PHASES, Stopwatch, machines_and_server
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result
@@ -45,7 +44,6 @@ class Simulation:
         self.experiment, self.source, self.schedule = plan.experiment, plan.source, plan.schedule
         experiment, source, schedule = self.experiment, self.source, self.schedule
         keys = self.keys = Keys.draw(experiment, communicator, checkpoint.key if checkpoint else None)
-        self._is_trusted = schedule.server == "trusted"
         with communicator.together():
             self.privacy = PrivacyStatement.of(
                 schedule.mechanism,
@@ -58,9 +56,10 @@ class Simulation:
             self.privacy.check_sampler()
             hosted = block(schedule.machines, communicator.size, communicator.rank)
             supply = make_supply(source, schedule, keys.dealing, hosted, plan.partition, keys.sampling)
-            self.machines = Machines(schedule, hosted, supply, None if self._is_trusted else keys.noise)
+            self.machines, self.server = machines_and_server(
+                schedule, hosted, supply, communicator, keys.noise
+            )
             self.evaluator = evaluation.make_evaluator(source, schedule, communicator)
-        self.server = make_server(schedule, communicator, keys.noise if self._is_trusted else None)
         count = experiment.evaluations or evaluation.affordable_evaluations(schedule, source.test_samples)
         # Where messages are not protected, the history is no place to show them.
         count = count if schedule.mechanism.shows_messages else 1
@@ -206,7 +205,8 @@ class Simulation:
             self._elapsed_before = checkpoint.elapsed_seconds
             self._class_counts_before = checkpoint.class_counts
         if self.rounds_done > 0:
-            for array in (iterates.public() if self._is_trusted else iterates.arrays()).values():
+            is_trusted = self.schedule.server == "trusted"
+            for array in (iterates.public() if is_trusted else iterates.arrays()).values():
                 self.communicator.bcast(array)
 
     def _counts_so_far(self) -> tuple[float, int, NDArray[np.int64]]:

@@ -10,12 +10,13 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.federation.machine import Machines
+from mu2mpi.federation.machine import Machines, Supply
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.kernels import aligned_zeros
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
 
+Key = NDArray[np.uint32] | None
 PHASES = ("compute", "noise", "communication", "evaluation")
 
 
@@ -80,9 +81,7 @@ class TrustedServer(Server):
     uint32 of shape (8,), and w_t; the others have None for a key and receive x_{t+1}.
     """
 
-    def __init__(
-        self, schedule: Schedule, communicator: Communicator, key: NDArray[np.uint32] | None
-    ) -> None:
+    def __init__(self, schedule: Schedule, communicator: Communicator, key: Key) -> None:
         super().__init__(schedule, communicator)
         self._key = key
         self._total: NDArray[np.int64] | None = None
@@ -122,8 +121,11 @@ class TrustedServer(Server):
         return self._message
 
 
-def make_server(schedule: Schedule, communicator: Communicator, key: NDArray[np.uint32] | None) -> Server:
-    """Return the server of the schedule's trust mode; `key` is the noise key where it is the server's."""
+def machines_and_server(
+    schedule: Schedule, hosted: range, supply: Supply, communicator: Communicator, key: Key
+) -> tuple[Machines, Server]:
+    """Return a rank's machines and server; the key goes to all machines, or to rank 0 if it is trusted."""
     if schedule.server == "trusted":
-        return TrustedServer(schedule, communicator, key)
-    return UntrustedServer(schedule, communicator)
+        server = TrustedServer(schedule, communicator, key if communicator.rank == 0 else None)
+        return Machines(schedule, hosted, supply, None), server
+    return Machines(schedule, hosted, supply, key), UntrustedServer(schedule, communicator)

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mu2mpi.problem.base import Array
 
 TOLERANCE = 1e-6
 """Nats by which the value found may pass the minimum on a test set, unless the passes run out before."""
@@ -12,8 +13,6 @@ TOLERANCE = 1e-6
 FIRST_ESTIMATE, FORGET = 1 / 64, 0.95
 """What share of the bound on the smoothness is tried first, as real data are far from the worst case; and the
 factor by which the estimate shrinks in a step that did not contradict it."""
-
-Array = NDArray[np.float64]
 
 
 class Minimum(NamedTuple):
