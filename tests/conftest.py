@@ -3,6 +3,7 @@
 import os
 import random
 import secrets
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ pytest_plugins = ["limits"]
 
 SEED = "MU2MPI_TEST_SEED"
 """The environment variable that holds the seed of moments drawn at random."""
+
+FUZZ_SEED = "MU2MPI_FUZZ_SEED"
+"""The environment variable that holds the seed of input drawn at random: by default the date."""
 
 
 @pytest.fixture(scope="session")
@@ -30,13 +34,23 @@ def moments(request: pytest.FixtureRequest) -> random.Random:
     return random.Random(f"{os.environ[SEED]} {request.node.name}")
 
 
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    """Return what a fuzzer draws its input from: other input every day, and the same all day."""
+    return random.Random(f"{os.environ[FUZZ_SEED]} {request.node.name}")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # Processes that run tests side by side inherit it.
     os.environ.setdefault(SEED, str(secrets.randbelow(10**9)))
+    os.environ.setdefault(FUZZ_SEED, datetime.now(UTC).date().isoformat())
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    return f"moments of faults: drawn anew; {SEED}={os.environ[SEED]} repeats them"
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [
+        f"moments of faults: drawn anew; {SEED}={os.environ[SEED]} repeats them",
+        f"input of fuzzers: drawn by the day; {FUZZ_SEED}={os.environ[FUZZ_SEED]} repeats it",
+    ]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
