@@ -3,8 +3,11 @@
 import contextlib
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+_unfinished: set[Path] = set()
 
 
 def cache_folder() -> Path:
@@ -25,8 +28,7 @@ def write_whole(
     that may not be replaced is there, or appears meanwhile, and OSError if it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_name(path)
-    try:
+    with unfinished(path) as temporary:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with open(handle, "wb") as file:
             for chunk in chunks:
@@ -34,8 +36,6 @@ def write_whole(
             file.flush()
             os.fsync(file.fileno())
         _move(temporary, path, replace)
-    finally:
-        temporary.unlink(missing_ok=True)
     # Some network file systems cannot flush a folder; the file is in its place all the same.
     with contextlib.suppress(OSError):
         folder = os.open(path.parent, os.O_RDONLY)
@@ -45,10 +45,24 @@ def write_whole(
             os.close(folder)
 
 
-def temporary_name(path: Path) -> Path:
-    """Return a hidden name beside a file that no other process has."""
+@contextmanager
+def unfinished(path: Path) -> Iterator[Path]:
+    """Give a hidden name beside a file that no other process has; what has it afterwards is removed."""
     # Ranks in containers often share a process number, so it alone is not unique.
-    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    _unfinished.add(temporary)
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+        _unfinished.discard(temporary)
+
+
+def remove_unfinished() -> None:
+    """Remove all files that are being written, before the process ends in the middle of it."""
+    for temporary in tuple(_unfinished):
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def _move(temporary: Path, path: Path, replace: bool) -> None:

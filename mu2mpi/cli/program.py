@@ -4,17 +4,15 @@ Exit codes: 0 done, 2 bad input, 1 failure, 75 stopped by a signal with a checkp
 """
 
 import argparse
-import io
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import NoReturn
 
 from mu2mpi._version import __version__
 from mu2mpi.cli.commands import command_names, load
+from mu2mpi.cli.streams import lost_output, open_outputs
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
-from mu2mpi.execution.signals import stop_requests
+from mu2mpi.execution.signals import ending_at_once, stop_requests
 
 DESCRIPTION = "Differentially private federated convex optimisation over MPI (DP-mu^2-FL)."
 EXAMPLES = """examples:
@@ -42,27 +40,31 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal that cannot show a letter gets a question mark instead of an error.
-            stream.reconfigure(errors="replace")
-    try:
-        arguments = _parse(sys.argv[1:] if argv is None else argv)
+    open_outputs()
+    with ending_at_once():
+        try:
+            return _execute(_parse(sys.argv[1:] if argv is None else argv))
+        except (InputError, OSError) as error:
+            end = _end_together if isinstance(error, SharedInputError | SharedOSError) else _end_alone
+            return end(f"error: {error}", 2 if isinstance(error, InputError) else 1)
+        except Interrupted as stop:
+            said = (
+                f"stopped after round {stop.rounds_done} with a checkpoint; the same command goes on from it"
+            )
+            return _end_together(said, EXIT_INTERRUPTED)
+
+
+def _execute(arguments: argparse.Namespace) -> int:
+    """Execute a command, which has failed as well if what it was to print is lost, and is in no file."""
+    command = arguments.command
+    if getattr(command, "MAKES_RESULTS", False):
         # From here on a signal is kept for the run to come, not died of.
-        with stop_requests() if getattr(arguments.command, "KEEPS_SIGNALS", False) else nullcontext():
-            return arguments.command.execute(arguments) or 0
-    except BrokenPipeError:
-        # The reader of our output, such as `head`, has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _end_alone("nobody reads the output any more", 1)
-    except (InputError, OSError) as error:
-        end = _end_together if isinstance(error, SharedInputError | SharedOSError) else _end_alone
-        return end(f"error: {error}", 2 if isinstance(error, InputError) else 1)
-    except Interrupted as stop:
-        said = f"stopped after round {stop.rounds_done} with a checkpoint; the same command goes on from it"
-        return _end_together(said, EXIT_INTERRUPTED)
-    except KeyboardInterrupt:
-        return _end_alone("interrupted", 130)
+        with stop_requests():
+            return command.execute(arguments) or 0
+    code = command.execute(arguments) or 0
+    if (lost := lost_output()) is not None:
+        return _end_alone(f"error: cannot write to standard output: {lost.strerror}", 1)
+    return code
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:

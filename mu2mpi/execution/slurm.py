@@ -83,10 +83,10 @@ def submit(script: str) -> None:
 def launch(arguments: Sequence[str], ranks: int | None = None, requeues: int = 20) -> int:
     """Start ``mu2mpi ARGUMENTS`` on the ranks of this job and see it through.
 
-    SIGUSR1, SIGUSR2 and SIGTERM are passed on to the ranks as SIGUSR1. If the ranks stop with a checkpoint,
-    and not because of SIGTERM, the SLURM job is put back into the queue, at most `requeues` times. By default
-    there are as many ranks as the SLURM job has, or 1. Returns their exit code; raises InputError if no
-    launcher starts ranks that find each other.
+    SIGUSR1, SIGUSR2, SIGTERM and Ctrl-C are passed on to the ranks as SIGUSR1. If the ranks stop with a
+    checkpoint, and not because of the last two, the SLURM job is put back into the queue, at most `requeues`
+    times. By default there are as many ranks as the SLURM job has, or 1. Returns their exit code; raises
+    InputError if no launcher starts ranks that find each other.
     """
     ranks = ranks or int(os.environ.get("SLURM_NTASKS", "1"))
     environment = {**RANK_VARIABLES, **os.environ}
@@ -112,8 +112,8 @@ def launch(arguments: Sequence[str], ranks: int | None = None, requeues: int = 2
     code = code if code >= 0 else 128 - code
     # A launcher may kill the last ranks once the first has ended with code 75, and tell of that instead.
     stopped = code == EXIT_INTERRUPTED or (pending and code in KILLED)
-    # SIGTERM means that the job was cancelled, or that SLURM requeues it on its own.
-    if stopped and signal.SIGTERM not in pending:
+    # After SIGTERM the job was cancelled, or SLURM requeues it on its own; after Ctrl-C it shall end.
+    if stopped and not {signal.SIGTERM, signal.SIGINT} & {*pending}:
         _requeue(requeues)
         return EXIT_INTERRUPTED
     return code

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
-from mu2mpi.files import temporary_name, write_whole
+from mu2mpi.files import unfinished, write_whole
 from mu2mpi.results.schema import SCHEMA, History, Result
 from mu2mpi.results.seal import seal_of
 
@@ -40,9 +40,8 @@ def check_output(path: Path, overwrite: bool) -> None:
     folder = next(parent for parent in target.parents if os.path.lexists(parent))
     try:
         # Only trying tells: permission bits say nothing of a read-only or full file system.
-        probe = temporary_name(folder / target.name)
-        probe.touch(exist_ok=False)
-        probe.unlink()
+        with unfinished(folder / target.name) as probe:
+            probe.touch(exist_ok=False)
     except OSError as error:
         raise InputError(f"cannot write the output {path}: {error.strerror} ({error.filename})") from None
 

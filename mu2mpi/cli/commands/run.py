@@ -7,7 +7,7 @@ from mu2mpi.cli.shared import add_flag, add_output, warn_of_tests
 
 SUMMARY = "run one experiment and write its result"
 MORE = "Under mpirun, on all ranks."
-KEEPS_SIGNALS = True
+MAKES_RESULTS = True
 
 
 def add_arguments(parser: ArgumentParser) -> None:

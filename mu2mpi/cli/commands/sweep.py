@@ -7,7 +7,7 @@ from mu2mpi.cli.shared import add_flag, add_output, warn_of_tests
 
 SUMMARY = "run every combination of the lists in a TOML file"
 MORE = "Any key may hold a list; an option replaces it. Finished runs are skipped."
-KEEPS_SIGNALS = True
+MAKES_RESULTS = True
 
 
 def add_arguments(parser: ArgumentParser) -> None:
