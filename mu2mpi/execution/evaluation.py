@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.cost import evaluation_cost, run_cost
+from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.problem.base import Problem
@@ -37,6 +38,14 @@ def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
     """Return up to `count` different rounds from 1 to `rounds`, logarithmically spaced, the last included."""
     first = 1 if count > 1 else rounds
     return np.unique(np.geomspace(first, rounds, count).round().astype(np.int64))
+
+
+def planned_rounds(plan: Plan) -> NDArray[np.int64]:
+    """Return the rounds at which a run measures."""
+    schedule, source = plan.schedule, plan.source
+    count = plan.experiment.evaluations or affordable_evaluations(schedule, source.test_samples)
+    # Where messages are not protected, the history is no place to show them.
+    return evaluation_rounds(schedule.rounds, count if schedule.mechanism.shows_messages else 1)
 
 
 def affordable_evaluations(schedule: Schedule, test_samples: int) -> int:

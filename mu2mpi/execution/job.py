@@ -1,8 +1,8 @@
 """Runs with their files: resume from a checkpoint, keep new ones, write the result, clean up."""
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,12 @@ from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution import environment
 from mu2mpi.execution.plan import Plan, resolve
 from mu2mpi.execution.progress import Progress
-from mu2mpi.execution.resume import check_same_data, find_checkpoint
+from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoint
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.sources import check_data, shared_source
 from mu2mpi.execution.watch import Verdict, Watch
+from mu2mpi.files import Identity, identity
 from mu2mpi.parallel import Communicator, world
 from mu2mpi.results.schema import Checkpoint, Result, checkpoint_path
 
@@ -70,15 +71,17 @@ def run(
         simulation = Simulation(_resolved(experiment, source, communicator), communicator)
         check_data(source, communicator)
         return simulation.run(progress)
+    path, before = Path(output), {}
     with stop_requests() as requests:
         with communicator.together():
             if communicator.rank == 0:
                 from mu2mpi.results.writer import check_output
 
-                check_output(Path(output), overwrite)
+                check_output(path, overwrite)
+                before[path] = identity(path)
+        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
         source = shared_source(experiment, folder, communicator)
-        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every)
-        return job.run_to_file(experiment, source, Path(output), progress)
+        return job.run_to_file(experiment, source, path, progress)
 
 
 def _resolved(experiment: Experiment, source: Source, communicator: Communicator) -> Plan:
@@ -94,6 +97,7 @@ class Job:
     is_asked: Callable[[], bool]  # whether this rank is to stop
     overwrite: bool
     checkpoint_every: float
+    before: Mapping[Path, Identity | None] = field(default_factory=dict)  # the outputs that were there
 
     def run_to_file(
         self, experiment: Experiment, source: Source, path: Path, progress: Progress, plan: Plan | None = None
@@ -114,6 +118,9 @@ class Job:
                 if checkpoint is not None:
                     check_same_data(checkpoint, source, path)
         plan = plan or _resolved(completed, source, communicator)
+        with communicator.together():
+            if checkpoint is not None:
+                check_state(checkpoint, plan, path)
         simulation = Simulation(plan, communicator, checkpoint)
         # Before the first message leaves, and before a file keeps the key of a run that cannot begin.
         check_data(source, communicator)
@@ -123,32 +130,36 @@ class Job:
         result = simulation.run(progress, keeper)
         with communicator.together():
             if communicator.rank == 0:
-                self._write(result, path, simulation.needs_its_key_kept)
+                self._write(result, path)
         return result
 
-    def _write(self, result: Result, path: Path, key_of_its_own: bool) -> None:
+    def _write(self, result: Result, path: Path) -> None:
         """Write the result and remove the checkpoint; the same result from another job is as good."""
         from mu2mpi.results.reader import read_result
         from mu2mpi.results.writer import write_result
 
         checkpoint = checkpoint_path(path)
+        changed = self.has_changed(path)
         try:
-            write_result(result, path, self.overwrite)
+            write_result(result, path, self.overwrite and not changed)
         except InputError:
-            if not holds(path, result.experiment):
+            if not changed:
                 raise
             # Two jobs that went on from one checkpoint have one key, and came to the same bits.
-            if key_of_its_own and not np.array_equal(read_result(path).x, result.x):
+            if not (holds(path, result.experiment) and np.array_equal(read_result(path).x, result.x)):
                 way_out = "it is lost, and to repeat the command would send everything once more"
                 if checkpoint.exists():
                     way_out = f"the checkpoint {checkpoint} stays: move {path} away and repeat the command"
                     way_out += " to go on from it"
                 raise InputError(
-                    f"another job has written {path} in the meantime: the same experiment under another key, "
-                    "so that all was sent twice under different noise. Both runs are spent, and their rho "
-                    f"add up as squares. The result of this one was not written; {way_out}"
+                    f"another job has written {path} in the meantime, and what this one found is in no file; "
+                    f"what both have sent is spent, and their rho add up as squares; {way_out}"
                 ) from None
         checkpoint.unlink(missing_ok=True)
+
+    def has_changed(self, path: Path) -> bool:
+        """Return whether another job has written an output since this one began."""
+        return identity(path) != self.before.get(path)
 
 
 def holds(path: Path, experiment: Experiment) -> bool:
@@ -166,7 +177,7 @@ class FileKeeper(Watch, Keeper):
 
     def __init__(self, job: Job, output: Path) -> None:
         super().__init__(job.communicator, job.is_asked, job.checkpoint_every)
-        self._output, self._overwrite = output, job.overwrite
+        self._job, self._output = job, output
 
     def keep(self, verdict: Verdict, state: Checkpoint | None) -> None:
         """Write the state, and stop every rank if it was to stop; a full disk stops no other run."""
@@ -187,15 +198,13 @@ class FileKeeper(Watch, Keeper):
         """
         self.write(state, replace=False)
         with self._communicator.together():
-            if state is not None:
-                from mu2mpi.results.writer import check_output
-
-                try:
-                    # Whoever finishes writes the result before the checkpoint goes, so that one is seen.
-                    check_output(self._output, self._overwrite)
-                except InputError:
-                    checkpoint_path(self._output).unlink()
-                    raise
+            # Whoever finishes writes the result before the checkpoint goes, so that one is seen.
+            if state is not None and self._job.has_changed(self._output):
+                checkpoint_path(self._output).unlink()
+                raise InputError(
+                    f"another job has written {self._output} since this one began; name another output, or "
+                    "repeat the command with --overwrite to replace it; this one has sent nothing"
+                )
 
     def write(self, state: Checkpoint | None, replace: bool = True) -> None:
         """Write the state; every rank raises InputError if there is one that may not be replaced."""

@@ -3,13 +3,19 @@
 import sys
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import method_options
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
-from mu2mpi.execution.plan import filled
+from mu2mpi.execution.evaluation import planned_rounds
+from mu2mpi.execution.plan import Plan, filled
+from mu2mpi.federation.machine import counted_classes
+from mu2mpi.privacy.grid import LARGEST_SUM
 from mu2mpi.privacy.guarantee import Guarantee
-from mu2mpi.results.schema import Checkpoint, checkpoint_path
+from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, checkpoint_path
 
 
 def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...]) -> Checkpoint | None:
@@ -65,6 +71,36 @@ def check_same_data(checkpoint: Checkpoint, source: Source, output: Path) -> Non
         f"afresh{another_seed} with the data as they are; what that spends is added to what was spent "
         f"already. {_spent(checkpoint)}"
     )
+
+
+def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
+    """Raise InputError unless the state of a checkpoint is one that the run can have come to."""
+    schedule = plan.schedule
+    shape, counts = (schedule.classes, schedule.features), checkpoint.class_counts
+    expected = schedule.make_iterates(schedule).arrays()
+    rounds = planned_rounds(plan)
+    fitting = {
+        "iterates": checkpoint.iterates.keys() == expected.keys()
+        and all(_is_point(array, shape, schedule.radius) for array in checkpoint.iterates.values()),
+        "q": checkpoint.q.dtype == np.int64
+        and checkpoint.q.shape == shape
+        and -LARGEST_SUM < checkpoint.q.min() <= checkpoint.q.max() < LARGEST_SUM,
+        "class_counts": counts.dtype == np.int64
+        and counts.shape == (schedule.machines, counted_classes(schedule))
+        and not np.any(counts < 0),
+        "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
+    }
+    for name, fits in fitting.items():
+        if not fits:
+            place = checkpoint_path(output)
+            raise InputError(f"{name} in the checkpoint {place} is not of this run; {OF_CHECKPOINT}")
+
+
+def _is_point(array: NDArray[np.float64], shape: tuple[int, int], radius: float) -> bool:
+    """Return whether this is a model in the ball, but for rounding errors; false for NaN."""
+    with np.errstate(all="ignore"):
+        inside = np.sum((array / radius) ** 2) <= 1 + 1e-9
+    return bool(inside) and array.dtype == np.float64 and array.shape == shape
 
 
 def _spent(checkpoint: Checkpoint) -> str:

@@ -60,10 +60,7 @@ class Simulation:
                 schedule, hosted, supply, communicator, keys.noise
             )
             self.evaluator = evaluation.make_evaluator(source, schedule, communicator)
-        count = experiment.evaluations or evaluation.affordable_evaluations(schedule, source.test_samples)
-        # Where messages are not protected, the history is no place to show them.
-        count = count if schedule.mechanism.shows_messages else 1
-        self._evaluate_at = frozenset(evaluation.evaluation_rounds(schedule.rounds, count).tolist())
+        self._evaluate_at = frozenset(evaluation.planned_rounds(plan).tolist())
         self.clock = Stopwatch()
         self.rounds_done = 0
         self._rows: list[tuple[float, ...]] = []
@@ -160,11 +157,11 @@ class Simulation:
 
     @property
     def needs_its_key_kept(self) -> bool:
-        """Whether the noise comes from a key that is nowhere else, to be kept before anything is sent.
+        """Whether what is random comes from a key that is nowhere else, to be kept before anything is sent.
 
         If such a run were to start again, the same secrets would leave a second time under other noise.
         """
-        return self.experiment.seed is None and self.schedule.mechanism.is_noisy
+        return self.experiment.seed is None
 
     def state(self, elapsed: float = 0.0) -> Checkpoint | None:
         """Gather what a checkpoint holds on rank 0, and return None elsewhere; all ranks must call this."""

@@ -15,6 +15,7 @@ from mu2mpi.execution.progress import LogProgress, Progress, for_standard_error
 from mu2mpi.execution.side_by_side import Wave, waves
 from mu2mpi.execution.signals import stop_requests
 from mu2mpi.execution.sources import check_data, shared_source
+from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator, world
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.writer import check_output
@@ -39,15 +40,16 @@ def run_sweep(
     """
     with stop_requests() as requests:
         communicator = world()
-        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every)
         examples = {experiment.data_key: experiment for _, experiment in chosen}
         sources = {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
         with communicator.together():
             plans = [resolve(e, sources[e.data_key], communicator.size) for _, e in chosen]
             names = [sweep.file_name(e) for _, e in chosen]
             runs = [Run(plan, folder / name) for plan, name in zip(plans, names, strict=True)]
-            todo = _unfinished(job, runs)
+            todo = _unfinished(runs, overwrite) if communicator.rank == 0 else []
         runs = [runs[number] for number in communicator.share(todo)]
+        before = communicator.share({run.path: identity(run.path) for run in runs})
+        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
         for source in dict.fromkeys(run.plan.source for run in runs):
             check_data(source, communicator)
         _say(communicator, f"{len(chosen) - len(runs)} of {len(chosen)} runs are finished; {len(runs)} to go")
@@ -99,20 +101,19 @@ def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
     communicator, plan = job.communicator, run.plan
     _say(communicator, f"{label} {run.path}")
     # Another job may have been at work in the same folder meanwhile.
-    if not job.overwrite and communicator.share(communicator.rank == 0 and holds(run.path, plan.experiment)):
+    is_done = communicator.rank == 0 and job.has_changed(run.path) and holds(run.path, plan.experiment)
+    if communicator.share(is_done):
         _say(communicator, f"{label} finished by another job")
         return
     history = job.run_to_file(plan.experiment, plan.source, run.path, progress, plan).history
     _say(communicator, f"{label} loss {history.test_loss[-1]:.4f}, accuracy {history.test_accuracy[-1]:.1%}")
 
 
-def _unfinished(job: Job, runs: list[Run]) -> list[int]:
-    """Return the numbers of what has no result yet; rank 0 judges, and makes sure that it can write."""
-    if job.communicator.rank != 0:
-        return []
+def _unfinished(runs: list[Run], overwrite: bool) -> list[int]:
+    """Return the numbers of what has no result yet, having made sure that it can be written."""
     todo = []
     for number, run in enumerate(runs):
-        if job.overwrite or not run.path.exists():
+        if overwrite or not run.path.exists():
             todo.append(number)
             continue
         difference = run.plan.experiment.difference(read_experiment(run.path))
@@ -122,7 +123,7 @@ def _unfinished(job: Job, runs: list[Run]) -> list[int]:
                 "use another --output, or --overwrite to replace it"
             )
     if todo:
-        check_output(runs[todo[0]].path, job.overwrite)
+        check_output(runs[todo[0]].path, overwrite)
     return todo
 
 

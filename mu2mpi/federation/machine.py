@@ -49,6 +49,11 @@ Supply = Callable[[int], HostedSamples]
 NOTHING = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), np.empty((0, 0), np.int64))
 
 
+def counted_classes(schedule: Schedule) -> int:
+    """Return of how many classes it is counted what each machine spends: of all, or of too many none."""
+    return schedule.classes if schedule.machines * schedule.classes <= MOST_COUNTS else 0
+
+
 class Machines:
     """The machines hosted by one rank.
 
@@ -85,8 +90,7 @@ class Machines:
         # With aggregate noise, the host of the first machine draws for all.
         draws = schedule.mechanism.is_noisy and self.count > 0
         self._draws = draws and not (schedule.aggregate_noise and self.first > 0)
-        counted = schedule.classes if schedule.machines * schedule.classes <= MOST_COUNTS else 0
-        self._class_counts = np.zeros((self.count, counted), dtype=np.int64)
+        self._class_counts = np.zeros((self.count, counted_classes(schedule)), dtype=np.int64)
         # Two machines gain less from sharing a batch than they lose by its empty places.
         self._batch = BATCH if schedule.machines > 2 else 1
         self.key = key

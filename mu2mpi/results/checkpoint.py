@@ -5,23 +5,30 @@ a digest of the data and perhaps the noise key, so only its owner may read it.
 """
 
 import io
+import math
 from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import write_whole
 from mu2mpi.results.reader import open_sealed, stored_experiment, stored_history, stored_privacy
-from mu2mpi.results.schema import Checkpoint, History
+from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, History
 from mu2mpi.results.seal import seal_of
 from mu2mpi.results.writer import plain
 
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-5"
 
 ARRAYS = ("q", "class_counts")
-SCALARS = ("rounds_done", "elapsed_seconds", "largest_squared_norm", "clipped")
+SCALARS: dict[str, type[np.generic]] = {
+    "rounds_done": np.int64,
+    "elapsed_seconds": np.float64,
+    "largest_squared_norm": np.float64,
+    "clipped": np.int64,
+}
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:
@@ -49,8 +56,11 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint; InputError if it is damaged, or of another schema or version of mu2mpi."""
-    with open_sealed(path) as file:
+    """Read a checkpoint; InputError if it is not as it was written, or of another schema or version.
+
+    Whether its arrays fit the run is for `mu2mpi.execution.resume.check_state` to say.
+    """
+    with open_sealed(path, required=True, way_out=OF_CHECKPOINT) as file:
         for name, ours in (("schema", CHECKPOINT_SCHEMA), ("mu2mpi_version", __version__)):
             theirs = file.attrs.get(name, "absent")
             if theirs != ours:
@@ -59,9 +69,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
                     "finish the run with what wrote it, or remove the checkpoint to start again"
                 )
         key = file.attrs.get("key")
-        state: dict[str, Any] = {name: file.attrs[name].item() for name in SCALARS}
+        state: dict[str, Any] = {name: _number(file, name, kind) for name, kind in SCALARS.items()}
         state |= {name: file[name][()] for name in ARRAYS}
-        return Checkpoint(
+        checkpoint = Checkpoint(
             experiment=stored_experiment(file, path),
             key=None if key is None else bytes.fromhex(key),
             iterates={name: array[()] for name, array in file["iterates"].items()},
@@ -71,3 +81,24 @@ def read_checkpoint(path: Path) -> Checkpoint:
             data=bytes.fromhex(file.attrs["data"]),
             **state,
         )
+        _check(checkpoint)
+        return checkpoint
+
+
+def _number(file: h5py.File, name: str, kind: type[np.generic]) -> int | float:
+    value: Any = file.attrs[name]
+    number: int | float = value.item()
+    if type(value) is not kind or not 0 <= number < math.inf:
+        raise ValueError(f"{name} = {number!r} should be a {kind.__name__}, finite and not below 0")
+    return number
+
+
+def _check(checkpoint: Checkpoint) -> None:
+    """Raise ValueError if the parts of a checkpoint do not belong together."""
+    experiment, done, rounds = checkpoint.experiment, checkpoint.rounds_done, checkpoint.history.round
+    if len(checkpoint.key or b"") != (32 if experiment.seed is None else 0) or len(checkpoint.data) != 32:
+        raise ValueError("its key, which a run without a seed has, or its digest of the data is no 32 bytes")
+    if not done < (experiment.rounds or 0):
+        raise ValueError(f"rounds_done = {done} should be less than {experiment.rounds} rounds")
+    if np.any(np.diff(rounds, prepend=0, append=done + 1) <= 0):
+        raise ValueError(f"the rounds of its history should rise, from 1 to {done} at most")

@@ -56,7 +56,7 @@ class Summary:
     @cached_property
     def history(self) -> History:
         """The history in full, read when it is first asked for; the seal is not compared again."""
-        with _open(self.path, sealed=False) as file:
+        with _open(self.path, compare=False) as file:
             return stored_history(file)
 
     @cached_property
@@ -149,15 +149,20 @@ def _array(file: h5py.File, name: str) -> NDArray[Any]:
 
 
 @contextmanager
-def open_sealed(path: Path, sealed: bool = True) -> Iterator[h5py.File]:
-    """Open an HDF5 file of ours, and turn whatever goes wrong, also in the block, into an InputError."""
+def open_sealed(
+    path: Path, compare: bool = True, required: bool = False, way_out: str = "copy it again or repeat the run"
+) -> Iterator[h5py.File]:
+    """Open an HDF5 file of ours, and turn whatever goes wrong, also in the block, into an InputError.
+
+    Its seal is compared, if it has one, or may be required. The message names a way out.
+    """
     try:
         # Plain Python gives the better message for a file that is missing or may not be read.
         with open(path, "rb"):
             pass
         if not h5py.is_hdf5(path):
             raise InputError(f"{path} is not an HDF5 file, so not one of mu2mpi")
-        if sealed and seal_is_broken(path):
+        if compare and seal_is_broken(path, required):
             raise ValueError("its checksum does not match")
         with h5py.File(path, "r") as file:
             yield file
@@ -167,14 +172,13 @@ def open_sealed(path: Path, sealed: bool = True) -> Iterator[h5py.File]:
         if isinstance(error, OSError) and error.strerror and error.filename:
             raise InputError(f"cannot read {path}: {error.strerror}") from None
         # Where HDF5 meets damage decides which of half a dozen exceptions it raises.
-        what = f"{path} is damaged or incomplete ({error})"
-        raise InputError(f"{what}; copy it again or repeat the run") from error
+        raise InputError(f"{path} is damaged or incomplete ({error}); {way_out}") from error
 
 
 @contextmanager
-def _open(path: Path, *groups: str, sealed: bool = True) -> Iterator[h5py.File]:
+def _open(path: Path, *groups: str, compare: bool = True) -> Iterator[h5py.File]:
     """Open a finished result of this schema, in which these groups are needed."""
-    with open_sealed(path, sealed) as file:
+    with open_sealed(path, compare) as file:
         if "schema" not in file.attrs:
             raise InputError(
                 f"{path} is an HDF5 file but not a result of mu2mpi: it has no attribute 'schema'"

@@ -14,6 +14,12 @@ SCHEMA = "mu2mpi-1"
 SUFFIX = ".checkpoint"
 """What follows the name of the output in that of its checkpoint."""
 
+OF_CHECKPOINT = (
+    "put a copy of it back, or remove it to start afresh, which without a seed sends the same secrets under "
+    "other noise and spends that on top"
+)
+"""The way out where a checkpoint cannot be used."""
+
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

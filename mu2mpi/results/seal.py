@@ -3,7 +3,8 @@
 HDF5 guards its arrays and most of its own structures, but not the text of attributes: a flipped bit
 there can change a setting unnoticed, or send the library into an endless loop. The seal is compared
 before HDF5 sees the file. It is one line of text, ``mu2mpi sha256`` and the digest of all bytes before
-that line. A file that another program has changed loses its seal and is read without this check.
+that line. A result that another program has changed loses its seal and is read without this check; of a
+checkpoint, which must be just as it was written, it is required.
 """
 
 import hashlib
@@ -20,16 +21,16 @@ def seal_of(content: bytes | memoryview) -> bytes:
     return _line(hashlib.sha256(content).hexdigest())
 
 
-def seal_is_broken(path: Path) -> bool:
-    """Return whether a file ends in a seal that does not fit what is before it."""
+def seal_is_broken(path: Path, required: bool = False) -> bool:
+    """Return whether a file ends in a seal that does not fit what is before it; or in none, if required."""
     size = os.path.getsize(path) - LENGTH
     if size < 0:
-        return False
+        return required
     with open(path, "rb") as file:
         file.seek(size)
         seal = file.read()
         if not seal.startswith(MARK):
-            return False
+            return required
         file.seek(0)
         digest = hashlib.sha256()
         for start in range(0, size, BLOCK):

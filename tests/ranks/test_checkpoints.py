@@ -17,11 +17,13 @@ import pytest
 from arrays import random_source
 from launch import mpirun, mu2mpi, run_command, start_ranks
 from limits import stretched
+from sealing import editing
 from slowly import slow
 
 from mu2mpi import run
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution import environment
 from mu2mpi.execution.job import Job
@@ -30,10 +32,11 @@ from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.resume import find_checkpoint
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.watch import Verdict
+from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator
 from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import SUFFIX, checkpoint_path
+from mu2mpi.results.schema import SUFFIX, History, checkpoint_path
 
 OTHERS = [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")]
 SERVERS = pytest.mark.parametrize("server", ["untrusted", "trusted"])
@@ -220,9 +223,42 @@ def test_of_two_starts_at_once_only_one_sends(tmp_path, monkeypatch):
     assert len(of_first) == 1
     assert_same(read_result(path), first)
     # A third, which looked for the output before it was there.
-    with pytest.raises(InputError, match="exists"):
+    with pytest.raises(InputError, match=r"written .* since this one began.* has sent nothing"):
         job.run_to_file(experiment, source, path, Meanwhile(lambda: pytest.fail("it begins")))
     assert_same(read_result(path), first)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_may_be_replaced_is_what_was_there_when_the_job_began(tmp_path):
+    """Two jobs with --overwrite would else both send everything, and one result would speak for both."""
+    source, experiment, path = random_source(1, 100, 6, 3), Experiment(machines=4), tmp_path / "a.h5"
+
+    def job():
+        return Job(Communicator(), lambda: False, True, 1e9, {path: identity(path)})
+
+    old = job().run_to_file(experiment, source, path, Progress())
+    first, second = job(), job()
+    new = first.run_to_file(experiment, source, path, Progress())
+    assert not np.array_equal(old.x, new.x)
+    with pytest.raises(InputError, match=r"written .* since this one began.* has sent nothing"):
+        second.run_to_file(experiment, source, path, Meanwhile(lambda: pytest.fail("it begins")))
+    assert_same(read_result(path), new)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("rho", ["4", "inf"])
+def test_of_two_jobs_with_one_output_none_loses_its_result_unheard(rho, tmp_path):
+    """Started at once, without a seed: those that end well have printed what the file holds."""
+    path = tmp_path / "a.h5"
+    command = [sys.executable, "-m", "mu2mpi", "run", "--machines", "9", "--output", str(path), "--rho", rho]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    jobs = [subprocess.Popen(command, **options) for _ in range(2)]
+    ended = [(*job.communicate(timeout=60), job.returncode) for job in jobs]
+    assert sorted(code for *_, code in ended) in ([0, 0], [0, 2]), ended
+    history = read_result(path).history
+    said = f"test loss {history.test_loss[-1]:.4f}, accuracy {history.test_accuracy[-1]:.1%}"
+    for out, err, code in ended:
+        assert said in out if code == 0 else re.search("has sent nothing|the output .* exists", err)
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -238,7 +274,7 @@ def test_a_result_under_another_key_is_not_as_good(tmp_path, checkpoint_stays):
             checkpoint_path(path).unlink()
 
     words = "go on from it" if checkpoint_stays else "it is lost"
-    with pytest.raises(InputError, match=rf"sent twice under different noise. .* squares.*{words}"):
+    with pytest.raises(InputError, match=rf"in the meantime.* is spent, .* squares.*{words}"):
         job.run_to_file(experiment, source, path, Meanwhile(another_result))
     assert checkpoint_path(path).exists() == checkpoint_stays
 
@@ -370,6 +406,7 @@ def test_another_processor_or_package_costs_privacy_or_bits(state, changed, tmp_
 
 PRINT_BUILDS = """
 from mu2mpi.execution.environment import builds
+from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator
 print(*builds(Communicator()))
 """
@@ -391,7 +428,7 @@ def test_settings_of_numba_are_other_builds():
 @pytest.mark.parametrize("name", ["schema", "mu2mpi_version"])
 def test_a_checkpoint_of_another_version_is_refused(state, tmp_path, name):
     write_checkpoint(state, tmp_path / "c")
-    with h5py.File(tmp_path / "c", "a") as file:
+    with editing(tmp_path / "c") as file:
         file.attrs[name] = "0.0.1-other"
     with pytest.raises(InputError, match=rf"{name} is '0\.0\.1-other'"):
         read_checkpoint(tmp_path / "c")
@@ -412,6 +449,53 @@ def test_a_damaged_checkpoint_is_refused(state, tmp_path):
             read_checkpoint(tmp_path / "c")
 
 
+IMPOSSIBLE = {
+    "NaN": ("iterates", lambda file: file["iterates/w"].__setitem__((0, 0), np.nan)),
+    "outside": ("iterates", lambda file: file["iterates/x"].__setitem__(slice(None), 0.05)),
+    "other iterates": ("iterates", lambda file: file.copy("iterates/w", "iterates/mean")),
+    "an iterate less": ("iterates", lambda file: file.pop("iterates/w")),
+    "short q": ("q", lambda file: replaced(file, "q", short)),
+    "q of floats": ("q", lambda file: replaced(file, "q", lambda q: q.astype(float))),
+    "large q": ("q", lambda file: replaced(file, "q", lambda q: q + 2**62)),
+    "counts below 0": ("class_counts", lambda file: replaced(file, "class_counts", lambda c: c - 100)),
+    "counts of one": ("class_counts", lambda file: replaced(file, "class_counts", lambda c: c[:1])),
+    "a row less": ("history", lambda file: [replaced(file, f"history/{n}", short) for n in COLUMNS]),
+    "a column less": ("damaged", lambda file: file.pop("history/samples")),
+}
+COLUMNS = History.columns()
+
+
+def short(values):
+    return values[:-1]
+
+
+def replaced(file, name, change):
+    values = change(file[name][()])
+    del file[name]
+    file[name] = values
+
+
+@pytest.mark.parametrize("kind", IMPOSSIBLE)
+def test_a_state_that_the_run_cannot_have_come_to_is_refused(kind, tmp_path, capsys):
+    """Also where someone sealed it again."""
+    path, words = tmp_path / "a.h5", ["--machines", "4", "--seed", "1", "--rounds", "50"]
+    experiment = Experiment(machines=4, seed=1, rounds=50)
+    state = stopped_state(experiment, open_source(experiment), 40)
+    write_checkpoint(state, checkpoint_path(path))
+    name, change = IMPOSSIBLE[kind]
+    with editing(checkpoint_path(path)) as file:
+        change(file)
+    content = checkpoint_path(path).read_bytes()
+    assert main(["run", *words, "--output", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert f"mu2mpi: error: {name} in the checkpoint {checkpoint_path(path)} is not of this run" in said or (
+        name == "damaged" and f"{checkpoint_path(path)} is damaged" in said
+    )
+    assert "remove it to start afresh" in said
+    assert not path.exists()
+    assert checkpoint_path(path).read_bytes() == content
+
+
 # Real processes from here on: they are killed, starved of disk, and signalled.
 
 LONG = ["--data", "synthetic", "--samples", "180000", "--machines", "3", "--seed", "4", "--evaluations", "8"]
@@ -419,6 +503,7 @@ LONG = ["--data", "synthetic", "--samples", "180000", "--machines", "3", "--seed
 FORKED = """
 import os, sys
 from pathlib import Path
+from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.job import Job

@@ -5,6 +5,7 @@ from dataclasses import fields
 import h5py
 import numpy as np
 import pytest
+from sealing import editing
 
 from mu2mpi.errors import InputError
 from mu2mpi.results.checkpoint import CHECKPOINT_SCHEMA, read_checkpoint, write_checkpoint
@@ -12,11 +13,12 @@ from mu2mpi.results.schema import Checkpoint, History, checkpoint_path
 
 
 @pytest.fixture
-def checkpoint(result):
+def checkpoint(build_result):
+    result = build_result(seed=None)
     draw = np.random.default_rng(1)
     return Checkpoint(
-        experiment=result.experiment,
-        rounds_done=3,
+        experiment=result.experiment.having(rounds=9),
+        rounds_done=5,
         key=bytes(range(32)),
         iterates={name: draw.normal(size=(3, 5)) for name in ("w", "x", "previous")},
         q=draw.integers(-9, 9, (3, 5)),
@@ -27,7 +29,7 @@ def checkpoint(result):
         class_counts=draw.integers(0, 9, (2, 3)),
         privacy=result.privacy,
         builds=("one", "two"),
-        data=b"\1\2",
+        data=bytes(range(32, 64)),
     )
 
 
@@ -60,11 +62,44 @@ def test_round_trip(checkpoint, tmp_path):
         (lambda file: file.pop("privacy"), "no group /privacy"),
         (lambda file: file["privacy"].attrs.pop("touched"), "lacks 'touched'"),
         (lambda file: file["privacy"].attrs.modify("mechanism", "magic"), "no 'magic' among the mechanisms"),
+        (lambda file: file.attrs.__setitem__("rounds_done", -1), "rounds_done = -1 should be"),
+        (lambda file: file.attrs.__setitem__("rounds_done", 1.5), r"rounds_done = 1\.5 should be"),
+        (lambda file: file.attrs.__setitem__("rounds_done", 9), "should be less than 9 rounds"),
+        (lambda file: file.attrs.__setitem__("rounds_done", 3), "history should rise, from 1 to 3 at most"),
+        (lambda file: file["history/round"].write_direct(np.array([1, 3, 2, 4])), "history should rise"),
+        (lambda file: file.attrs.__setitem__("clipped", True), "clipped = True should be"),
+        (lambda file: file.attrs.__setitem__("clipped", "7"), "damaged or incomplete"),
+        (lambda file: file.attrs.__setitem__("elapsed_seconds", np.nan), "elapsed_seconds = nan should be"),
+        (
+            lambda file: file.attrs.modify("largest_squared_norm", np.inf),
+            "squared_norm = inf should be",
+        ),
+        (lambda file: file.attrs.__setitem__("key", "00" * 31), "no 32 bytes"),
+        (lambda file: file.attrs.__setitem__("key", "key"), "damaged or incomplete"),
+        (lambda file: file.attrs.pop("key"), "no 32 bytes"),
+        (lambda file: file.attrs.__setitem__("data", "00"), "no 32 bytes"),
+        (
+            lambda file: file.attrs.__setitem__("experiment", "rho = 'x'"),
+            "rho = 'x' should be a",
+        ),
     ],
 )
 def test_what_is_not_whole_is_refused(checkpoint, tmp_path, action, words):
     write_checkpoint(checkpoint, tmp_path / "a.checkpoint")
-    with h5py.File(tmp_path / "a.checkpoint", "r+") as file:
+    with editing(tmp_path / "a.checkpoint") as file:
         action(file)
     with pytest.raises(InputError, match=rf"(?s)a\.checkpoint.*{words}"):
         read_checkpoint(tmp_path / "a.checkpoint")
+
+
+@pytest.mark.parametrize("name", ["rounds_done", "clipped"])
+def test_what_was_edited_is_refused_unless_it_is_sealed_again(checkpoint, tmp_path, name):
+    path = tmp_path / "a.checkpoint"
+    write_checkpoint(checkpoint, path)
+    with editing(path, seal=False) as file:
+        file.attrs[name] += 1
+    with pytest.raises(InputError, match=r"does not match\); put a copy of it back, or remove it"):
+        read_checkpoint(path)
+    with editing(path) as file:
+        file.attrs[name] += 1
+    assert getattr(read_checkpoint(path), name) == getattr(checkpoint, name) + 2

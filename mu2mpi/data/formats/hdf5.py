@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.formats.table import OWNERS, Table, checked_size, find_name, kernel_type, reading
 from mu2mpi.errors import InputError
+from mu2mpi.files import identity
 
 READ_TEXTS = """
 import sys, h5py
@@ -128,7 +129,7 @@ class Rows:
         if dataset.size and not dataset.is_virtual and dataset.id.get_storage_size() == 0:
             raise InputError(f"{path}: {dataset.name} was made but never written")
         self._path = path
-        self._files = {file: _state(file) for file in _files_of(dataset)}
+        self._files = {file: identity(Path(file)) for file in _files_of(dataset)}
         self.name, self.shape = dataset.name, dataset.shape
         self._values = dataset.asstr() if is_text else dataset
         self.dtype = np.dtype(object) if is_text else dataset.dtype
@@ -160,7 +161,7 @@ class Rows:
 
     def _check_unchanged(self) -> None:
         for file, state in self._files.items():
-            if _state(file) != state:
+            if identity(Path(file)) != state:
                 raise InputError(
                     f"{file} has changed while it was in use. Nothing was taken from it since; what a run "
                     "has sent so far came from the file as it was. Put it back and repeat the command to go "
@@ -195,11 +196,3 @@ def _files_of(dataset: h5py.Dataset) -> set[str]:
     names = {*virtual, *(name for name, _, _ in dataset.external or ())} - {"."}
     places = {place for name in names for place in (name, os.path.join(os.path.dirname(own), name))}
     return {own, *filter(os.path.isfile, places)}
-
-
-def _state(file: str) -> tuple[int, int, int, int]:
-    """Return what tells a file from one that is put in its place, or is written to."""
-    # A network file system asks its server at every opening, but not whenever only the name is looked up.
-    with open(file, "rb") as opened:
-        now = os.fstat(opened.fileno())
-    return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
