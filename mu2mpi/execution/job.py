@@ -61,7 +61,7 @@ def run(
     OSError
         If the result cannot be written.
     Interrupted
-        If SIGUSR1, SIGUSR2 or SIGTERM stopped a run with an output: a `SystemExit` with code 75.
+        If SIGUSR1, SIGUSR2, SIGTERM or Ctrl-C stopped a run with an output: a `SystemExit` with code 75.
     """
     communicator, progress = world(), progress or Progress()
     folder = None if data_dir is None else Path(data_dir)
