@@ -53,7 +53,7 @@ class Simulation:
                 S=schedule.S,
                 noise_recomputable=experiment.seed is not None,
             )
-            self.privacy.check_sampler()
+            self.privacy.check_sampler(experiment.promised_epsilon)
             hosted = block(schedule.machines, communicator.size, communicator.rank)
             supply = make_supply(source, schedule, keys.dealing, hosted, plan.partition, keys.sampling)
             self.machines, self.server = machines_and_server(
