@@ -120,6 +120,13 @@ def is_slow(experiment):
     )
 
 
+def is_small(plan):
+    """Return whether a run is one of milliseconds."""
+    schedule = plan.schedule
+    samples = schedule.machines * schedule.sampling.drawn(schedule.rounds) + plan.source.test_samples
+    return schedule.d * schedule.machines < 10**4 and schedule.rounds < 200 and samples < 10**4
+
+
 def planned(settings, in_any_time=False):
     """Return the plan of an experiment whose claims hold, or None if there is none in reasonable time."""
     experiment = Experiment.make(settings, "here")
@@ -168,7 +175,7 @@ def test_noise_for_samples_drawn_at_random_is_found_at_the_ends_too(chance):
             raise
 
 
-@pytest.mark.parametrize(("cases", "runs"), [(300, 8), *slow((10_000, 150))])
+@pytest.mark.parametrize(("cases", "runs"), [(250, 8), *slow((10_000, 80))])
 def test_whatever_is_asked_for_is_done_or_refused_in_words(cases, runs, chance, tmp_path):
     refused, done = 0, 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -177,10 +184,7 @@ def test_whatever_is_asked_for_is_done_or_refused_in_words(cases, runs, chance, 
         try:
             with bounded():
                 plan = planned(settings)
-                small = (
-                    plan and plan.schedule.d * plan.schedule.machines < 10**4 and plan.schedule.rounds < 200
-                )
-                if small and done < runs and plan.source.test_samples < 10**4:
+                if plan and is_small(plan) and done < runs:
                     runs_and_holds(plan, tmp_path / f"{case}.h5")
                     done += 1
         except InputError:
