@@ -37,7 +37,7 @@ TYPICAL = {
     "classes": [2, 3, 7], "data_seed": [1], "margin": [0.5], "label_noise": [0.1], "heterogeneity": [0.5],
 }  # fmt: skip
 ENDS = {"rho": [LEAST, MOST, math.inf], "epsilon": [LEAST, MOST, math.inf]}
-OUTSIDE = {name: [0, LEAST / 2, 2 * MOST, -1.0, math.nan] for name in ENDS}
+OUTSIDE = {name: [0, LEAST / 2, 2 * MOST, 1e308, 5e-324, math.nan] for name in ENDS}
 WEIRD = [
     None, True, "", " ", "\n", "\0", "é\ud800", "x" * 300, "../" * 100 + "a.csv", "nan", "-inf", "1e400",
     "-0", -0.0, 0.5, -1, 2**31, 2**32, 2**63, 2**64, 10**400, math.nan, -math.inf, [], [1], {}, "1_0", "0x10",
