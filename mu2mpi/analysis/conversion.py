@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from mu2mpi.analysis.cells import number_text
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
 from mu2mpi.analysis.show import rounded_down, rounded_up
 from mu2mpi.config.experiment import Experiment
@@ -25,7 +26,7 @@ def convert(given: Mapping[str, float]) -> str:
     words, rho, epsilon, delta = _completed(numbers)
     deltas = sorted({*DELTAS, numbers.get("delta", DELTAS[0])}, reverse=True)
     rows = [
-        [f"{d:.4g}", rounded_up(epsilon_exact(rho, d)), rounded_up(epsilon_paper(rho, d))] for d in deltas
+        [rounded_up(d), rounded_up(epsilon_exact(rho, d)), rounded_up(epsilon_paper(rho, d))] for d in deltas
     ]
     meaning = (
         f"Neighbours differ in one sample of one machine, which is replaced ({ADJACENCY}). For every order "
@@ -41,8 +42,8 @@ def convert(given: Mapping[str, float]) -> str:
 def _checked(given: Mapping[str, float]) -> tuple[dict[str, float], int | None]:
     """Return rho, epsilon and delta as far as they are given, and the number of samples."""
     samples = int(given["samples"]) if "samples" in given else None
-    if samples is not None and samples < 1:
-        raise InputError(f"samples = {samples} should be at least 1")
+    if samples is not None and not 1 <= samples < 2**63:
+        raise InputError(f"samples = {samples} should be at least 1, and less than 2^63")
     # One by one, since an experiment has either rho or epsilon.
     names = [name for name in ("rho", "epsilon", "delta") if name in given]
     numbers = {name: float(getattr(Experiment.make({name: given[name]}), name)) for name in names}
@@ -61,17 +62,18 @@ def _completed(numbers: Mapping[str, float]) -> tuple[str, float, float, float]:
         rho = Experiment.make({"epsilon": epsilon, "delta": delta}).rho
         lemma = f"it would be {rounded_down(rho_paper(epsilon, delta))}"
         words = (
-            f"the largest with which a run is (epsilon, delta)-DP with epsilon = {epsilon:g} and delta = "
-            f"{delta:g}, of which a 512th is left to the draws of its noise"
+            f"the largest with which a run is (epsilon, delta)-DP with epsilon = {number_text(epsilon)} and "
+            f"delta = {delta}, of which a 512th is left to the draws of its noise"
         )
     elif "epsilon" in numbers:
         rho, epsilon = numbers["rho"], numbers["epsilon"]
         delta = gaussian_delta(epsilon, rho)
         lemma = f"delta would be {rounded_up(delta_paper(rho, epsilon))}"
-        words = f"(epsilon, delta)-DP with epsilon = {epsilon:g} and delta = {rounded_up(delta)}, exactly"
+        asked, found = number_text(epsilon), rounded_up(delta)
+        words = f"(epsilon, delta)-DP with epsilon = {asked} and delta = {found}, exactly"
     else:
         rho = numbers["rho"]
         epsilon = epsilon_exact(rho, delta)
         lemma = f"epsilon would be {rounded_up(epsilon_paper(rho, delta))}"
-        words = f"(epsilon, delta)-DP with epsilon = {rounded_up(epsilon)} and delta = {delta:g}, exactly"
-    return f"rho = {rho:.8g} is {words}. By the paper's lemma {lemma}.", rho, epsilon, delta
+        words = f"(epsilon, delta)-DP with epsilon = {rounded_up(epsilon)} and delta = {delta}, exactly"
+    return f"rho = {number_text(rho)} is {words}. By the paper's lemma {lemma}.", rho, epsilon, delta

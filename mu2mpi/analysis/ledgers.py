@@ -102,7 +102,7 @@ def _claims(result: Result) -> list[str]:
         ("noise", privacy.noise, experiment.noise or "protocol"),
         ("noise_recomputable", privacy.noise_recomputable, experiment.seed is not None),
     ]
-    promised = experiment.target_epsilon * (1 if experiment.epsilon else 1 + 1e-9)
+    promised = experiment.promised_epsilon
     if privacy.rho is not None and experiment.epsilon is None:
         if not agree(privacy.rho, experiment.rho):
             stated.append(("rho", privacy.rho, experiment.rho))

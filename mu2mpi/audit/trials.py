@@ -32,6 +32,9 @@ FEWEST_MACHINES, FEWEST_ROUNDS = 3, 3
 MOST_SAMPLES = 1 << 20
 """Of each machine: as many as a schedule may ask for."""
 
+MOST_NUMBERS = 1 << 28
+"""In one array, of 8 bytes each: of what is seen in all runs, or what each canary does to another."""
+
 DRAWS, LAYOUT_RUNS = 200, 4
 """Runs without noise that show what the canary changes on average, where it is drawn or not; and runs for
 which other layouts of machines on ranks are compared."""
@@ -83,6 +86,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     root = communicator.share(derive_key(secret, "audit", experiment.server))
     with communicator.together():
         schedule = _schedule(experiment, CLIPPED)
+        _check_size(schedule, trials)
         plans = {CLIPPED: schedule}
         # Where samples are in many roles, or iterates hidden, increments have to be the same everywhere.
         if not schedule.sampling.chance and schedule.mechanism.shows_messages and math.isfinite(schedule.S):
@@ -130,6 +134,21 @@ def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
         # So small, however large the noise, that no iterate comes near the surface of the ball.
         task = replace(task, eta_scale=case.steps * min(1.0, experiment.rho))
     return method.schedule(task, sizes)
+
+
+def _check_size(schedule: Schedule, trials: int) -> None:
+    """Raise InputError if an audit would need more memory, or samples, than it may have."""
+    canaries = schedule.machines * schedule.rounds
+    if canaries * max(canaries, 2 * trials * schedule.d) > MOST_NUMBERS:
+        raise InputError(
+            f"{trials} trials of {schedule.machines} machines and {schedule.rounds} rounds are more than an "
+            "audit can hold in memory; give fewer of them"
+        )
+    if (samples := schedule.sampling.owned) > MOST_SAMPLES:
+        raise InputError(
+            f"each machine would need {samples:,} samples, and an audit gives it at most {MOST_SAMPLES:,}; "
+            "give a larger rho or fewer rounds"
+        )
 
 
 def _words(experiment: Experiment, schedule: Schedule) -> str:

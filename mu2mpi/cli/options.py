@@ -1,5 +1,6 @@
 """Turn the fields of an experiment into command-line options, and what was given back into settings."""
 
+import math
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import Any, get_args
@@ -34,9 +35,12 @@ def add_running_options(parser: ArgumentParser) -> None:
 
 
 def _positive_seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
     if not seconds > 0:
-        raise ArgumentTypeError(f"{text} is not a positive number of seconds")
+        raise ArgumentTypeError(f"{text!r} is not a positive number of seconds")
     return seconds
 
 

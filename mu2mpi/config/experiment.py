@@ -1,5 +1,6 @@
 """What the user asks for: every setting that determines a run, in one validated, immutable object."""
 
+import math
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Context
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -8,16 +9,19 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from mu2mpi.config.options import choices, explained, option_fields, options_for
-from mu2mpi.data.options import BUILT_IN, FILE, PARTITION, SUFFIXES, is_file
+from mu2mpi.data.options import FILE, check_data, check_partition, is_file
 from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method
-from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
+from mu2mpi.privacy.accountant import SMALLEST_DELTA, epsilon_exact, rho_exact
 from mu2mpi.privacy.sampler import RESERVE
 from mu2mpi.registry import default, find
 
 RHO_DIGITS = 8
 """Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
 mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
+
+LEAST, MOST = 1e-100, 1e100
+"""Of what is multiplied and squared later on, which must not leave the range of floating-point numbers."""
 
 
 class Experiment(BaseModel):
@@ -81,7 +85,7 @@ class Experiment(BaseModel):
         description="privacy, instead of rho: takes the largest rho that is exactly (epsilon, delta)-private",
     )
     delta: float = Field(
-        1e-5, gt=0, lt=1, description="the delta of epsilon, be it given or reported; well below 1 / samples"
+        1e-5, ge=SMALLEST_DELTA, lt=1, description="delta of epsilon, given or stated; well below 1 / samples"
     )
     rho: float = Field(
         4.0,
@@ -96,7 +100,7 @@ class Experiment(BaseModel):
         "protected [default: every machine draws its own, as the protocol says]",
     )
     diameter: float = Field(
-        0.1, ge=1e-100, le=1e100, description="diameter D of the ball K around the starting point 0"
+        0.1, ge=LEAST, le=MOST, description="diameter D of the ball K around the starting point 0"
     )
     normalize: Literal["none", "unit", "box"] = Field(
         "none",
@@ -104,12 +108,12 @@ class Experiment(BaseModel):
         "included; or box, files only, for features divided by their public bound --feature-bound",
     )
     clip_norm: float | None = Field(
-        None, ge=1e-100, le=1e100, description="clip increments to this norm instead of to S = G + 2LD"
+        None, ge=LEAST, le=MOST, description="clip increments to this norm instead of to S = G + 2LD"
     )
     eta_scale: float | None = Field(
         None,
-        ge=1e-100,
-        le=1e100,
+        ge=LEAST,
+        le=MOST,
         description="learning rate eta in units of 1/(4LT), or of the largest that smoothness allows another "
         "method [default: that of the theorem, at most 1]",
     )
@@ -123,6 +127,7 @@ class Experiment(BaseModel):
     evaluations: int | None = Field(
         None,
         ge=1,
+        lt=2**32,
         description="rounds, logarithmically spaced, at which loss and accuracy are measured "
         "[default: 20, or fewer so as to take under a tenth of the time]",
     )
@@ -137,21 +142,12 @@ class Experiment(BaseModel):
     @field_validator("data")
     @classmethod
     def _check_data(cls, value: str) -> str:
-        if value not in BUILT_IN and not is_file(value):
-            raise ValueError(
-                f"should be {', '.join(BUILT_IN)}, or a file whose name ends in {', '.join(SUFFIXES)}"
-            )
-        return value
+        return check_data(value)
 
     @field_validator("partition")
     @classmethod
     def _check_partition(cls, value: str | None) -> str | None:
-        if value is not None and not PARTITION.fullmatch(value):
-            raise ValueError(
-                "should be iid, contiguous, sorted, owner, dirichlet:A with a positive number A such as "
-                "dirichlet:0.3, or labels:N with a number of classes such as labels:2"
-            )
-        return value
+        return value if value is None else check_partition(value)
 
     @field_validator("loss", "method", "mechanism")
     @classmethod
@@ -159,6 +155,13 @@ class Experiment(BaseModel):
         known = choices(cls.model_fields[str(info.field_name)]) or ()
         if value is not None and value not in known:
             raise ValueError(f"should be {', '.join(known)}; what is not among these is not installed here")
+        return value
+
+    @field_validator("epsilon", "rho")
+    @classmethod
+    def _check_range(cls, value: float | None) -> float | None:
+        if value is not None and math.isfinite(value) and not LEAST <= value <= MOST:
+            raise ValueError(f"should lie in {LEAST:g} .. {MOST:g}, or be inf for no noise")
         return value
 
     @field_validator("rho")
@@ -287,6 +290,12 @@ class Experiment(BaseModel):
     def target_epsilon(self) -> float:
         """The epsilon that a run is to keep to at its delta: the one that is given, or that of rho."""
         return self.epsilon or epsilon_exact(self.rho, self.delta)
+
+    @property
+    def promised_epsilon(self) -> float:
+        """The epsilon that no run may pass, however its noise is drawn; infinite if it keeps to rho alone."""
+        by_rho = find("mechanisms", self.chosen_mechanism).spends == "rho"
+        return self.epsilon or (math.inf if by_rho else self.target_epsilon * (1 + 1e-9))
 
     def by_preset(self) -> dict[str, Any]:
         """Return the settings that a preset chooses, as they are where nothing else is given."""

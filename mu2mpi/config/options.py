@@ -117,4 +117,7 @@ def _explain(problem: Any) -> str:
     if isinstance(problem["input"], list):
         return f"{location} is a list; lists of values are for `mu2mpi sweep`"
     message = str(problem["msg"]).removeprefix("Input ").removeprefix("Value error, ")
+    for bound in {"gt", "ge", "lt", "le"} & problem.get("ctx", {}).keys():
+        # Where pydantic writes out hundreds of zeros.
+        message = f"{message.rpartition(' ')[0]} {repr(problem['ctx'][bound]).removesuffix('.0')}"
     return f"{location} = {problem['input']!r} {message}"

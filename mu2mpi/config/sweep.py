@@ -1,5 +1,6 @@
 """Every combination of settings of which some are lists, and the names of their results."""
 
+import hashlib
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,6 +8,9 @@ from typing import Any
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
+
+LONGEST_NAME = 180
+"""Bytes of a name that are kept: file systems take 255, with what checkpoints and unfinished files add."""
 
 
 class Sweep:
@@ -66,7 +70,7 @@ def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
 def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
     """Return a file name such as ``trusted_rho-4_machines-100_seed-1.h5`` made of some settings.
 
-    By default they are those that tell most runs apart.
+    By default they are those that tell most runs apart. The end of a name that is too long is a hash of it.
     """
     parts = []
     for name in swept or _telling(experiment):
@@ -77,7 +81,12 @@ def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
             parts.append(re.sub(r"[^\w.+-]+", "-", value).strip("-."))
         elif value is not None:
             parts.append(f"{name.replace('_', '-')}-{repr(value).removesuffix('.0')}")
-    return "_".join(parts) + ".h5"
+    name = "_".join(parts)
+    if len(name.encode()) > LONGEST_NAME:
+        # Letters may have several bytes, of which a part is none.
+        start = name.encode()[:LONGEST_NAME].decode(errors="ignore")
+        name = f"{start}_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return f"{name}.h5"
 
 
 def _telling(experiment: Experiment) -> Iterator[str]:

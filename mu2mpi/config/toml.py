@@ -13,5 +13,6 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
+        # Python reads neither numbers of thousands of digits nor lists that are as deep.
         raise InputError(f"{path} is not valid TOML: {error}") from None

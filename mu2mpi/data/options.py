@@ -7,10 +7,19 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 FILE = "a file"
 SUFFIXES = (".h5", ".hdf5", ".npz", ".csv", ".csv.gz", ".svm", ".svm.gz", ".libsvm", ".libsvm.gz")
 
-PARTITION = re.compile(
-    r"iid|contiguous|sorted|owner|dirichlet:(?=.*[1-9])\d*\.?\d+(e-?\d\d?)?|labels:[1-9]\d*"
-)
+PARTITION = re.compile(r"iid|contiguous|sorted|owner|dirichlet:(\d*\.?\d+(?:e-?\d\d?)?)|labels:[1-9]\d{0,8}")
 """Ways to deal samples to machines."""
+
+
+def check_partition(text: str) -> str:
+    """Return the name of a way to deal samples to machines, or raise ValueError if it is none."""
+    found = PARTITION.fullmatch(text)
+    if not found or not 1e-100 <= float(found[1] or 1) <= 1e100:
+        raise ValueError(
+            "should be iid, contiguous, sorted, owner, dirichlet:A with a positive number A such as "
+            "dirichlet:0.3, or labels:N with a number of classes such as labels:2"
+        )
+    return text
 
 
 def is_file(data: str) -> bool:
@@ -28,7 +37,10 @@ class SyntheticOptions(SourceOptions):
     """What is made up."""
 
     samples: int = Field(
-        10_000, ge=2, description="number of training samples; a population has more for --rounds"
+        10_000,
+        ge=2,
+        lt=2**32,
+        description="number of training samples; a population has more for --rounds",
     )
     features: int = Field(20, ge=1, le=10_000_000, description="how many features a sample has")
     classes: int = Field(3, ge=2, le=1_000_000, description="number of classes")
@@ -104,3 +116,12 @@ BUILT_IN: dict[str, type[SourceOptions]] = {
 
 OPTIONS: dict[str, type[SourceOptions]] = {**BUILT_IN, FILE: FileOptions}
 """The options of each kind of source, by its name in messages."""
+
+
+def check_data(name: str) -> str:
+    """Return the name of a data set or of a file, or raise ValueError if it is none."""
+    if name not in BUILT_IN and not is_file(name):
+        raise ValueError(
+            f"should be {', '.join(BUILT_IN)}, or a file whose name ends in {', '.join(SUFFIXES)}"
+        )
+    return name

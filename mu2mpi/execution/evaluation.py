@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.data.sources.population import Population
+from mu2mpi.errors import InputError
 from mu2mpi.execution.cost import evaluation_cost, run_cost
 from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.schedule import Schedule
@@ -24,6 +25,8 @@ the pieces, and not the ranks, determine the bits of the result."""
 
 DEFAULT_EVALUATIONS = 20
 
+MOST_EVALUATIONS = 1_000_000
+
 FREE, FREE_PASSES = 20_000_000, 1_500_000_000
 """Nanoseconds that a run of any size may spend on evaluations, and on gradients on the test set."""
 
@@ -35,8 +38,17 @@ GRID = 2.0**-32
 
 
 def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
-    """Return up to `count` different rounds from 1 to `rounds`, logarithmically spaced, the last included."""
+    """Return up to `count` different rounds from 1 to `rounds`, logarithmically spaced, the last included.
+
+    InputError says that they, or what is measured at them, would take too much memory.
+    """
     first = 1 if count > 1 else rounds
+    # So many take in every round.
+    count = min(count, math.ceil(rounds * math.log(rounds)) + 2)
+    if count > MOST_EVALUATIONS:
+        raise InputError(
+            f"evaluations = {count:,} in {rounds:,} rounds are too many; give at most {MOST_EVALUATIONS:,}"
+        )
     return np.unique(np.geomspace(first, rounds, count).round().astype(np.int64))
 
 

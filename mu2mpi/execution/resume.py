@@ -98,9 +98,10 @@ def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
 
 def _is_point(array: NDArray[np.float64], shape: tuple[int, int], radius: float) -> bool:
     """Return whether this is a model in the ball, but for rounding errors; false for NaN."""
+    if array.dtype != np.float64 or array.shape != shape:
+        return False
     with np.errstate(all="ignore"):
-        inside = np.sum((array / radius) ** 2) <= 1 + 1e-9
-    return bool(inside) and array.dtype == np.float64 and array.shape == shape
+        return bool(np.sum((array / radius) ** 2) <= 1 + 1e-9)
 
 
 def _spent(checkpoint: Checkpoint) -> str:

@@ -53,14 +53,14 @@ class Simulation:
                 S=schedule.S,
                 noise_recomputable=experiment.seed is not None,
             )
-            self.privacy.check_sampler()
+            self.privacy.check_sampler(experiment.promised_epsilon)
             hosted = block(schedule.machines, communicator.size, communicator.rank)
             supply = make_supply(source, schedule, keys.dealing, hosted, plan.partition, keys.sampling)
             self.machines, self.server = machines_and_server(
                 schedule, hosted, supply, communicator, keys.noise
             )
+            self._evaluate_at = frozenset(evaluation.planned_rounds(plan).tolist())
             self.evaluator = evaluation.make_evaluator(source, schedule, communicator)
-        self._evaluate_at = frozenset(evaluation.planned_rounds(plan).tolist())
         self.clock = Stopwatch()
         self.rounds_done = 0
         self._rows: list[tuple[float, ...]] = []

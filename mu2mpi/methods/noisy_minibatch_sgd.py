@@ -32,11 +32,14 @@ class NoisyMinibatchSgd(Method):
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
         """Return the rounds of Theorem D.2, and the fewest samples for which its noise suffices."""
         from mu2mpi.federation.sampling import WithReplacement
-        from mu2mpi.privacy.mechanisms.replacement import fewest_drawn
+        from mu2mpi.privacy.mechanisms.replacement import check_epsilon, fewest_drawn
 
-        rounds, budget = rounds or theorem_rounds(task, self.clip_norm(task)), task.budget
-        wanted = 1
-        if math.isfinite(budget.epsilon):
+        budget, wanted = task.budget, 1
+        is_noisy = math.isfinite(budget.rho)
+        if is_noisy:
+            check_epsilon(budget.epsilon, budget.delta)
+        rounds = rounds or theorem_rounds(task, self.clip_norm(task))
+        if is_noisy:
             wanted = fewest_drawn(task.samples, rounds, budget.epsilon, budget.delta)
         batch = task.options.batch or wanted
         check_batch(batch, max(task.samples, wanted), "a machine")

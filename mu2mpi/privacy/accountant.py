@@ -3,7 +3,8 @@
 Neighbours differ in one sample of one machine, which is replaced. All releases together are exactly as
 private as one Gaussian mechanism of sensitivity rho and standard deviation 1, which is (a, a rho^2 / 2)-RDP
 for every order a > 1: functions named `exact` go by it, those named `paper` by the paper's lemma. What they
-return is rounded to the private side. Without noise rho and epsilon are infinite; a delta lies in (0, 1).
+return is rounded to the private side. Without noise rho and epsilon are infinite; a delta is below 1, and at
+least `SMALLEST_DELTA`.
 """
 
 import math
@@ -15,6 +16,9 @@ UNIT = 2.0**-52
 
 UP, DOWN = 1 + 8 * UNIT, 1 - 8 * UNIT
 """Cover the rounding errors of a formula of a few operations."""
+
+SMALLEST_DELTA = 1e-300
+"""Shares of it are still floating-point numbers of full precision."""
 
 LARGEST_RHO = 1e8
 """Beyond it, rounding errors hide how far the lemma is from the truth: less than a part in 10^7."""

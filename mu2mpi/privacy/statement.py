@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any, Self, get_type_hints
 
 from mu2mpi.errors import InputError
+from mu2mpi.privacy.accountant import SMALLEST_DELTA
 from mu2mpi.privacy.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.base import Concern, Mechanism, agree
 from mu2mpi.privacy.sampler import is_negligible
@@ -93,7 +94,7 @@ class PrivacyStatement:
 
     def out_of_range(self) -> list[str]:
         """Say with which of its numbers nothing can be computed; empty if all can be."""
-        found = [] if 0 < self.delta < 1 else [f"delta = {self.delta!r} is out of range"]
+        found = [] if SMALLEST_DELTA <= self.delta < 1 else [f"delta = {self.delta!r} is out of range"]
         return [*found, *self.mechanism.out_of_range()]
 
     def mismatches(self) -> list[str]:
@@ -116,12 +117,21 @@ class PrivacyStatement:
             if not agree(getattr(self, name), value)
         ]
 
-    def check_sampler(self) -> None:
-        """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them."""
+    def check_sampler(self, promised: float) -> None:
+        """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them.
+
+        Or if they take it beyond the one that was promised, of which a small one leaves them next to nothing.
+        """
         if not is_negligible(self.epsilon_exact, self.guarantee.exact(self.delta), self.delta):
             raise InputError(
                 f"{self.rounds:,} rounds of {self.parameters:,} coordinates take more draws of noise than "
                 "are known to be as good as exact ones; give fewer rounds, or a larger rho"
+            )
+        if self.epsilon_exact > promised:
+            side = "larger" if math.isfinite(self.epsilon_exact) else "smaller"
+            raise InputError(
+                f"epsilon = {promised:.6g} at delta = {self.delta:g} is not known to hold of noise as it is "
+                f"drawn, but {self.epsilon_exact:.6g}; give a {side} epsilon or rho, or a larger delta"
             )
 
     def concerns(self) -> list[Concern]:

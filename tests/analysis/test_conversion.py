@@ -75,6 +75,10 @@ def test_no_noise_no_guarantee():
         ({"epsilon": 1.0, "delta": 1.0}, "delta = 1.0 should be less than 1"),
         ({"rho": float("nan")}, "rho = nan"),
         ({"rho": 1.0, "samples": 0}, "samples = 0"),
+        ({"rho": 1.0, "samples": 10**400}, "less than 2^63"),
+        ({"rho": 1e-320}, "rho = 1e-320 should lie in"),
+        ({"epsilon": 1e308}, "epsilon = 1e+308 should lie in"),
+        ({"rho": 1.0, "delta": 5e-324}, "delta = 5e-324 should be greater than or equal to 1e-300"),
     ],
 )
 def test_bad_numbers_are_named(given, words):

@@ -247,6 +247,19 @@ def test_those_servers_are_audited_that_the_method_allows(monkeypatch, settings,
     assert "epsilon" in settings or {experiment.rho for experiment in audited} == {1.0}
 
 
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--trials", str(10**12)], "give fewer"),
+        (["--rounds", str(2**32 - 1)], "give fewer"),
+        (["--method", "snowball-sgd", "--rounds", "100000", "--trials", "8"], "give fewer"),
+    ],
+)
+def test_what_no_memory_holds_is_refused(words, problem, capsys):
+    assert cli.main(["audit", *words]) == 2
+    assert problem in capsys.readouterr().err
+
+
 def test_every_option_of_a_method_but_a_preset_can_be_audited(capsys):
     with pytest.raises(SystemExit):
         cli.main(["audit", "--help"])

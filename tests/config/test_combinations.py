@@ -6,6 +6,8 @@ import pytest
 
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
+from mu2mpi.files import temporary_name
+from mu2mpi.results.schema import checkpoint_path
 
 
 def test_sweep_is_the_product_of_its_lists():
@@ -86,3 +88,15 @@ def test_lists_of_options_of_a_method():
     assert [sweep.file_name(experiment) for experiment in sweep.experiments] == ["batch-8.h5", "batch-16.h5"]
     with pytest.raises(InputError, match=r"a\.toml: batch applies to method = dp-sgd or noisy-minibatch-sgd"):
         Sweep({"batch": [8, 16]}, "a.toml")
+
+
+def test_long_names_are_cut_and_stay_apart(tmp_path):
+    names = [f"{'ü' * 3000}{end}.csv" for end in "ab"] + ["short.csv"]
+    sweep = Sweep({"data": names, "labels": "\n/" * 500, "seed": 1})
+    files = [sweep.file_name(experiment) for experiment in sweep.experiments]
+    assert len(set(files)) == 3
+    assert files[2] == "short.csv.h5"
+    for file in files:
+        # With what a checkpoint that is being written adds.
+        temporary_name(checkpoint_path(tmp_path / file)).touch()
+        assert file.endswith(".h5")

@@ -48,7 +48,11 @@ def test_toml_repeats_the_experiment(experiment):
         ({"rho": -1}, ["rho", "greater than 0"]),
         ({"rho": "nan"}, ["rho", "greater than 0"]),
         ({"rho": "four"}, ["rho", "four", "number"]),
-        ({"delta": 0}, ["delta", "greater than 0"]),
+        ({"rho": 9e-101}, ["rho = 9e-101 should lie in 1e-100 .. 1e+100, or be inf for no noise"]),
+        ({"rho": 10**400}, ["rho", "valid number"]),
+        ({"epsilon": 1.1e100}, ["epsilon = 1.1e+100 should lie in"]),
+        ({"delta": 0}, ["delta", "greater than or equal to 1e-300"]),
+        ({"delta": 5e-324}, ["delta", "greater than or equal to 1e-300"]),
         ({"delta": 1}, ["delta", "less than 1"]),
         ({"diameter": 0}, ["diameter"]),
         ({"diameter": math.inf}, ["diameter"]),
@@ -57,6 +61,11 @@ def test_toml_repeats_the_experiment(experiment):
         ({"rounds": 0}, ["rounds"]),
         ({"seed": -1}, ["seed"]),
         ({"evaluations": 0}, ["evaluations"]),
+        ({"evaluations": 2**32}, ["evaluations", "less than 4294967296"]),
+        ({"data": "synthetic", "samples": 2**70}, ["samples", "less than 4294967296"]),
+        ({"partition": "labels:1" + 5000 * "0"}, ["partition", "labels:2"]),
+        ({"partition": "dirichlet:" + 400 * "9"}, ["partition", "dirichlet:0.3"]),
+        ({"partition": "dirichlet:0." + 400 * "0" + "1"}, ["partition", "dirichlet:0.3"]),
         ({"server": "honest"}, ["server", "honest", "'untrusted' or 'trusted'"]),
         ({"data": "cifar"}, ["data", "cifar", "mnist"]),
         ({"clip_norm": 0}, ["clip_norm"]),
@@ -87,6 +96,15 @@ def test_epsilon_gives_the_largest_rho_in_eight_digits(epsilon, delta):
     assert ref.gaussian_delta(left, experiment.rho) <= delta
     assert ref.gaussian_delta(left, experiment.rho * (1 + 2e-7)) > delta
     assert len(f"{experiment.rho!r}".split("e")[0].replace(".", "").strip("0")) <= 8
+
+
+@pytest.mark.parametrize("end", [1e-100, 1e100])
+@pytest.mark.parametrize("name", ["rho", "epsilon"])
+@pytest.mark.parametrize("delta", [1e-300, 1 - 2**-53])
+def test_ends_of_ranges_give_numbers(name, end, delta):
+    experiment = Experiment.make({name: end, "delta": delta})
+    assert 0 < experiment.rho < math.inf
+    assert 0 <= experiment.target_epsilon < math.inf
 
 
 def test_infinite_epsilon_is_no_noise():
@@ -268,6 +286,10 @@ def test_unreadable_configurations(tmp_path):
     (tmp_path / "bad.toml").write_text("rho = = 3")
     with pytest.raises(InputError, match=r"bad\.toml is not valid TOML"):
         read_toml(tmp_path / "bad.toml")
+    for name, text in {"long": 5000 * "9", "deep": 5000 * "["}.items():
+        (tmp_path / f"{name}.toml").write_text(f"rho = {text}")
+        with pytest.raises(InputError, match=rf"{name}\.toml is not valid TOML"):
+            read_toml(tmp_path / f"{name}.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match=r"binary\.toml"):
         read_toml(tmp_path / "binary.toml")

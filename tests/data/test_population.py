@@ -46,6 +46,14 @@ settings = st.builds(
 )
 
 
+def test_more_classes_than_points_change_no_point():
+    few, many = population(classes=1024), population(classes=1 << 14)
+    np.testing.assert_array_equal(few.points, many.points)
+    np.testing.assert_array_equal(few.point_classes, many.point_classes)
+    with pytest.raises(InputError, match="at most 16384 classes, not 16385"):
+        population(classes=(1 << 14) + 1)
+
+
 # ---------------------------------------------------------------------------- what is drawn
 
 

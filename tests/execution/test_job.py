@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from slowly import slow
 
 from mu2mpi import run
+from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.execution import job as module
@@ -148,3 +150,24 @@ def test_a_result_under_the_key_of_another_job_is_not_taken_for_ones_own(overwri
         job(overwrite).run_to_file(SECRET, source, path, comes)
     assert read_result(path).x.tobytes() == other.x.tobytes()
     assert checkpoint_path(path).exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"epsilon": 1e-10}, "epsilon = 1e-10 at delta = 1e-05 is not known to hold.*give a larger epsilon"),
+        ({"epsilon": 1000.0}, "give a smaller epsilon"),
+        ({"epsilon": 1.0, "delta": 1e-290}, "or a larger delta"),
+        *slow(({"method": "dp-sgd", "server": "trusted", "rho": 1e-6}, "epsilon = 0 at delta = 1e-05")),
+    ],
+)
+def test_an_epsilon_that_would_not_hold_is_not_run(settings, words, tmp_path):
+    with pytest.raises(InputError, match=words):
+        run(Experiment(**SETTINGS, **settings), output=tmp_path / "a.h5")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("settings", [{"epsilon": 1e-6}, {"epsilon": 600.0}, {"rho": 1e-10}, {"rho": 100.0}])
+def test_what_is_run_keeps_its_promise(settings, tmp_path):
+    run(Experiment(**SETTINGS, **settings), output=tmp_path / "a.h5")
+    assert contradictions(read_result(tmp_path / "a.h5")) == []

@@ -146,7 +146,12 @@ def test_presets_and_batches_stay_as_they_were_resolved(settings):
         ({"partition": "labels:9"}, "labels:9"),
         ({"method": "snowball-sgd", "machines": 1, "rounds": 1}, "at least 2 rounds"),
         ({"method": "snowball-sgd", "machines": 1, "rho": 0.001}, "larger rho"),
-        ({"rho": 5e-324}, "leaves the range of floating-point numbers; give a larger rho"),
+        (
+            {"method": "noisy-minibatch-sgd", "rounds": 10**8, "epsilon": 1.0, "delta": 1e-300},
+            "leaves the range of floating-point numbers",
+        ),
+        ({"method": "noisy-minibatch-sgd", "rho": 1e100}, "give a smaller epsilon or rho"),
+        ({"method": "noisy-minibatch-sgd", "rho": 1e-100}, "larger rho or a smaller delta"),
     ],
 )
 def test_what_cannot_be_is_an_input_error(settings, words):

@@ -104,6 +104,7 @@ def test_a_changed_number_is_found_and_named(name, factor):
         ({"unit": "one machine"}, "unit is 'one machine'"),
         ({"delta": 0.0}, "out of range"),
         ({"delta": math.nan}, "out of range"),
+        ({"delta": math.ulp(0.0)}, "out of range"),
         ({"sigma": -1.0}, "out of range"),
     ],
 )

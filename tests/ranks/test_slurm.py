@@ -57,6 +57,17 @@ def test_a_wrong_configuration_makes_no_script(capsys, tmp_path):
     assert "rho" in err
 
 
+@pytest.mark.parametrize(
+    "asked", [["--ntasks", "0"], ["--time", "1\n2"], ["--partition", ""], ["--account", "a b"]]
+)
+def test_what_cannot_stand_in_a_script_is_refused(asked, capsys, tmp_path):
+    (tmp_path / "a.toml").write_text("rho = 1\n")
+    assert cli.main(["job", str(tmp_path / "a.toml"), *asked]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert asked[0] in err
+
+
 @pytest.mark.mpi
 def test_our_own_mpirun_is_found(monkeypatch):
     for name, value in SETTINGS.items():

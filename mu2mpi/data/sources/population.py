@@ -11,7 +11,7 @@ from mu2mpi.data.streams import machine_words, seed_words, unit_uniforms
 from mu2mpi.errors import InputError
 
 POINTS = 1024  # a power of two: then a uniform number names a point without rounding
-MOST_FEATURES = 1 << 14  # so that the points take 128 MB at most
+MOST_FEATURES = MOST_CLASSES = 1 << 14  # so that points, and their probabilities, take 128 MB at most
 CORNERS, SPREAD, LEANING = range(3)  # streams of the seed
 
 
@@ -55,12 +55,18 @@ class Population(Source):
                 f"a population has at most {MOST_FEATURES} features, not {features}; "
                 "--data synthetic may have more"
             )
+        if classes > MOST_CLASSES:
+            raise InputError(
+                f"a population has at most {MOST_CLASSES} classes, not {classes}; "
+                "--data synthetic may have more"
+            )
         self.dimension, self.classes = features, classes
         self.label_noise, self.heterogeneity = label_noise, heterogeneity
         self.training_samples, self.test_samples = samples, POINTS
         self._seed = data_seed
         self.point_classes = (np.arange(POINTS) % classes).astype(np.int32)
-        corners = np.repeat(_signs(data_seed, CORNERS, 0, ((classes + 1) // 2, features)), 2, axis=0)
+        pairs = (min(classes, POINTS) + 1) // 2
+        corners = np.repeat(_signs(data_seed, CORNERS, 0, (pairs, features)), 2, axis=0)
         corners[1::2] *= -1
         spread = 2 * unit_uniforms(seed_words(data_seed, SPREAD, 0, POINTS * features)) - 1
         exact = margin * corners[self.point_classes] + (1 - margin) * spread.reshape(POINTS, features)

@@ -12,6 +12,21 @@ from mu2mpi.privacy.mechanisms.base import Subsampled
 from mu2mpi.registry import register
 
 
+def check_epsilon(epsilon: float, delta: float) -> None:
+    """Raise InputError for an epsilon of which the theorem does not speak."""
+    highest = 2 * math.log(2 / delta)
+    if epsilon > highest:
+        raise InputError(
+            f"epsilon = {epsilon:.4g} is more than the {highest:.4g} that the noise of this method is known "
+            f"for at delta = {delta:g}; give a smaller epsilon or rho, or rho = inf for no noise"
+        )
+    if epsilon == 0:
+        raise InputError(
+            f"rho is so small that epsilon = 0 at delta = {delta:g}, to which no noise of this method keeps; "
+            "give a larger rho or a smaller delta, or an epsilon"
+        )
+
+
 def fewest_drawn(samples: int, rounds: int, epsilon: float, delta: float) -> int:
     """Return the smallest K for which the noise of `with_replacement_sigma` is known to suffice."""
     return max(1, math.ceil(epsilon * samples / (4 * math.sqrt(2 * rounds * math.log(2 / delta)))))
@@ -26,12 +41,7 @@ def with_replacement_sigma(
     and delta: each round is a Gaussian mechanism, which sampling makes 2 K / n times as private; then strong
     composition. InputError says that epsilon is larger, or K smaller, than the theorem speaks of.
     """
-    highest = 2 * math.log(2 / delta)
-    if epsilon > highest:
-        raise InputError(
-            f"epsilon = {epsilon:.4g} is more than the {highest:.4g} that the noise of this method is known "
-            f"for at delta = {delta:g}; give a smaller epsilon or rho, or rho = inf for no noise"
-        )
+    check_epsilon(epsilon, delta)
     batch, fewest = round(drawn), fewest_drawn(samples, rounds, epsilon, delta)
     if batch < fewest:
         raise InputError(
