@@ -6,7 +6,7 @@ import pytest
 
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
-from mu2mpi.files import temporary_name
+from mu2mpi.files import unfinished
 from mu2mpi.results.schema import checkpoint_path
 
 
@@ -98,5 +98,6 @@ def test_long_names_are_cut_and_stay_apart(tmp_path):
     assert files[2] == "short.csv.h5"
     for file in files:
         # With what a checkpoint that is being written adds.
-        temporary_name(checkpoint_path(tmp_path / file)).touch()
+        with unfinished(checkpoint_path(tmp_path / file)) as temporary:
+            temporary.touch()
         assert file.endswith(".h5")

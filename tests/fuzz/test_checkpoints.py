@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 from sealing import editing
+from slowly import slow
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError, Interrupted
@@ -78,7 +79,7 @@ def goes_on(experiment, content, path):
     return True
 
 
-@pytest.mark.parametrize("number", [60, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [60, *slow(500)])
 def test_what_was_edited_is_refused_or_does_no_harm(number, stopped, chance, tmp_path):
     experiment, content = stopped
     path, went_on = tmp_path / "a.h5", 0
