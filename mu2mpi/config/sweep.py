@@ -1,12 +1,17 @@
 """Every combination of settings of which some are lists, and the names of their results."""
 
 import itertools
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
+
+LONGEST_NAME, LONGEST_TEXT = 220, 100
+"""Bytes of a result's name, and of a text in it: file systems take 255, of which the temporary name of a
+checkpoint needs some."""
 
 
 class Sweep:
@@ -15,8 +20,8 @@ class Sweep:
     In the settings, values by option name, a list stands for one run for each of its values. Under the name
     ``part`` there may be several such mappings: each is a sweep of its own, with what it does not name from
     outside. Overrides replace settings in every part, and messages name `where` all these come from. An
-    InputError tells of a combination that is no valid experiment, or of a list that is empty or repeats a
-    value.
+    InputError tells of a combination that is no valid experiment, of a list that is empty or repeats a
+    value, or of two results that would have one name.
 
     `swept` are the options that were given as lists or in parts, in their order, and `experiments` all
     combinations of one part after the other, none twice; the last list varies fastest.
@@ -35,6 +40,7 @@ class Sweep:
         self.swept = [name for name in dict.fromkeys(varying) if name not in overrides]
         products = [_product({**common, **part, **overrides}, where) for part in parts]
         self.experiments = list(dict.fromkeys(itertools.chain(*products)))
+        self._check_names(where)
 
     def choose(self, index: int | None) -> list[tuple[int, Experiment]]:
         """Return the experiments with their indices: all, or the one with this index, which has to exist."""
@@ -48,6 +54,27 @@ class Sweep:
     def file_name(self, experiment: Experiment) -> str:
         """Return the name of an experiment's result, made of the settings that the sweep varies."""
         return result_name(experiment, self.swept)
+
+    def _check_names(self, where: str) -> None:
+        named: dict[str, Experiment] = {}
+        for experiment in self.experiments:
+            name = self.file_name(experiment)
+            if len(os.fsencode(name)) > LONGEST_NAME:
+                raise InputError(
+                    f"{where}: the result of {self._told(experiment)} would have a name of over "
+                    f"{LONGEST_NAME} bytes; shorten what the sweep names, or let fewer settings vary"
+                )
+            # Some file systems take names for the same that differ in upper and lower case.
+            other = named.setdefault(name.casefold(), experiment)
+            if other is not experiment:
+                raise InputError(
+                    f"{where}: the results of {self._told(other)} and of {self._told(experiment)} would both "
+                    f"be called {name}; rename what the settings name, or put them into sweeps of their own, "
+                    "each with its own --output"
+                )
+
+    def _told(self, experiment: Experiment) -> str:
+        return ", ".join(f"{name} = {getattr(experiment, name)!r}" for name in self.swept)
 
 
 def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
@@ -66,7 +93,8 @@ def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
 def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
     """Return a file name such as ``trusted_rho-4_machines-100_seed-1.h5`` made of some settings.
 
-    By default they are those that tell most runs apart.
+    By default they are those that tell most runs apart. The name is visible, and of a text, such as a path,
+    it holds the last `LONGEST_TEXT` bytes at most.
     """
     parts = []
     for name in swept or _telling(experiment):
@@ -74,10 +102,11 @@ def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
             name = "epsilon"
         value = getattr(experiment, name)
         if isinstance(value, str):
-            parts.append(re.sub(r"[^\w.+-]+", "-", value).strip("-."))
+            plain = re.sub(r"[^\w.+-]+", "-", value).encode()[-LONGEST_TEXT:].decode(errors="ignore")
+            parts.append(plain.strip("-."))
         elif value is not None:
             parts.append(f"{name.replace('_', '-')}-{repr(value).removesuffix('.0')}")
-    return "_".join(parts) + ".h5"
+    return ("_".join(filter(None, parts)) or "run") + ".h5"
 
 
 def _telling(experiment: Experiment) -> Iterator[str]:

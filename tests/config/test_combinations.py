@@ -3,9 +3,12 @@
 import math
 
 import pytest
+from hypothesis import given, strategies
 
-from mu2mpi.config.sweep import Sweep
+from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.errors import InputError
+from mu2mpi.files import temporary_name
+from mu2mpi.results.schema import checkpoint_path
 
 
 def test_sweep_is_the_product_of_its_lists():
@@ -86,3 +89,59 @@ def test_lists_of_options_of_a_method():
     assert [sweep.file_name(experiment) for experiment in sweep.experiments] == ["batch-8.h5", "batch-16.h5"]
     with pytest.raises(InputError, match=r"a\.toml: batch applies to method = dp-sgd or noisy-minibatch-sgd"):
         Sweep({"batch": [8, 16]}, "a.toml")
+
+
+def labels_of(*names):
+    return Sweep({"data": "samples.csv", "labels": list(names)}, "a.toml")
+
+
+@pytest.mark.parametrize(
+    "pair", [("a b", "a-b"), ("A", "a"), ("\n", "/"), ("..", "."), ("a" * 150, "b" + "a" * 149)]
+)
+def test_results_never_share_a_name(pair):
+    with pytest.raises(InputError, match="would both be called") as caught:
+        labels_of(*pair)
+    assert all(repr(name) in str(caught.value) for name in pair)
+    assert "a.toml" in str(caught.value)
+
+
+def test_data_files_whose_results_would_share_a_name_are_refused():
+    with pytest.raises(
+        InputError, match=r"data = 'a/x.csv' and of data = 'a-x.csv' .* called a-x.csv.h5; .*--output"
+    ):
+        Sweep({"data": ["a/x.csv", "a-x.csv"]}, "a.toml")
+
+
+def test_a_name_that_no_file_system_takes_is_refused():
+    long = {name: ["x" * 99 + end for end in "12"] for name in ("data", "labels", "features")}
+    with pytest.raises(InputError, match="of over 220 bytes; shorten"):
+        Sweep({**long, "data": [f"{name}.csv" for name in long["data"]]})
+
+
+TEXTS = strategies.text(strategies.characters(exclude_characters="\0"), min_size=1)
+PLAIN = strategies.text("aA.-_/ \n\udcff", min_size=1)
+"""Texts of which many become the same name."""
+
+
+@given(
+    strategies.lists(TEXTS | PLAIN, min_size=1, max_size=4, unique=True),
+    strategies.lists(PLAIN | TEXTS, min_size=1, max_size=2, unique=True),
+    strategies.lists(
+        strategies.floats(1e-6, 1e6) | strategies.integers(1, 9), min_size=1, max_size=3, unique=True
+    ),
+)
+def test_names_of_results_are_distinct_and_visible_files(tmp_path_factory, files, labels, rhos):
+    settings = {"data": [f"{name}.csv" for name in files], "labels": labels, "rho": rhos}
+    try:
+        sweep = Sweep(settings, "a.toml")
+    except InputError:
+        return
+    names = [sweep.file_name(experiment) for experiment in sweep.experiments]
+    assert len({name.casefold() for name in names}) == len(names) == len(files) * len(labels) * len(rhos)
+    folder = tmp_path_factory.mktemp("names")
+    for experiment, name in zip(sweep.experiments, names, strict=True):
+        for called in (name, result_name(experiment)):
+            path = folder / called
+            assert not called.startswith((".", "-"))
+            assert path.parent == folder
+            temporary_name(checkpoint_path(path)).touch()
