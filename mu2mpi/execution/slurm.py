@@ -46,7 +46,15 @@ def render_job(
     In the name, what SLURM would stumble over is replaced. An array job has `array` tasks, and the arguments
     may name the index of one as ``$SLURM_ARRAY_TASK_ID``. `environment` is the folder of the virtual
     environment to activate; the line is left to edit without it, and so are those of partition and account.
+    InputError tells of what cannot stand in a line of the script.
     """
+    if ntasks < 1:
+        raise InputError(f"--ntasks {ntasks} asks for no rank; give a number from 1 on")
+    for option, value in (("time", time), ("partition", partition), ("account", account)):
+        if value is not None and not re.fullmatch(r"[!-~]+", value):
+            raise InputError(
+                f"--{option} {value!r} is not a word that SLURM understands; use letters and digits"
+            )
 
     def of_site(name: str, value: str | None) -> str:
         if value is None:
