@@ -4,6 +4,7 @@ Exit codes: 0 done, 2 bad input, 1 failure, 75 stopped by a signal with a checkp
 """
 
 import argparse
+import errno
 import io
 import os
 import sys
@@ -15,6 +16,8 @@ from mu2mpi._version import __version__
 from mu2mpi.cli.commands import command_names, load
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
 from mu2mpi.execution.signals import stop_requests
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 DESCRIPTION = "Differentially private federated convex optimisation over MPI (DP-mu^2-FL)."
 EXAMPLES = """examples:
@@ -50,19 +53,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = _parse(sys.argv[1:] if argv is None else argv)
         # From here on a signal is kept for the run to come, not died of.
         with stop_requests() if getattr(arguments.command, "KEEPS_SIGNALS", False) else nullcontext():
-            return arguments.command.execute(arguments) or 0
+            code: int = arguments.command.execute(arguments) or 0
+            sys.stdout.flush()
+            return code
     except BrokenPipeError:
         # The reader of our output, such as `head`, has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return _end_alone("nobody reads the output any more", 1)
     except (InputError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+            _discard_output()
+            return _end_alone(f"error: cannot write the standard output: {error.strerror}", 1)
         end = _end_together if isinstance(error, SharedInputError | SharedOSError) else _end_alone
-        return end(f"error: {error}", 2 if isinstance(error, InputError) else 1)
+        is_gone = _working_folder_is_gone()
+        way_out = "\nThe working directory is gone: change to a folder that exists." if is_gone else ""
+        return end(f"error: {error}{way_out}", 2 if isinstance(error, InputError) or is_gone else 1)
     except Interrupted as stop:
         said = f"stopped after round {stop.rounds_done} with a checkpoint; the same command goes on from it"
         return _end_together(said, EXIT_INTERRUPTED)
     except KeyboardInterrupt:
         return _end_alone("interrupted", 130)
+
+
+def _discard_output() -> None:
+    """Let nothing that is still to be written meet the same error when the program ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _working_folder_is_gone() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return True
+    return False
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
