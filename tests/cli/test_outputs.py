@@ -1,10 +1,8 @@
 """What is said where nothing can be written, or the working directory is gone."""
 
-import os
 import resource
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -38,9 +36,7 @@ def limit_files():
 def test_a_full_disk_is_said_with_the_name_of_the_file(folder, tmp_path, command, name):
     output = tmp_path / name
     words = [*COMMAND, *command, folder / "a.h5", "--output", output]
-    # Matplotlib would keep a list of fonts.
-    variables = {**os.environ, "MPLCONFIGDIR": str(tmp_path / "fonts")}
-    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit_files, env=variables)
+    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit_files)
     assert done.returncode == 1
     assert f"; the file was not written: '{output}'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -63,19 +59,13 @@ def test_a_full_disk_below_the_standard_output(folder, tmp_path, to):
 def in_a_folder_that_is_gone(tmp_path, *words):
     script = 'mkdir "$0" && cd "$0" && rmdir "$0" && exec "$@"'
     command = ["bash", "-c", script, tmp_path / "gone", *COMMAND, *words]
-    home = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.run(command, capture_output=True, text=True, env=home)
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 def test_absolute_paths_need_no_working_directory(folder, tmp_path):
-    for words in (
-        ["show", folder / "a.h5"],
-        ["table", folder],
-        ["report", folder, "-o", tmp_path / "a.html"],
-    ):
-        done = in_a_folder_that_is_gone(tmp_path, *words)
-        assert done.returncode == 0, done.stderr
-    assert (tmp_path / "a.html").exists()
+    done = in_a_folder_that_is_gone(tmp_path, "publish", folder, "-o", tmp_path, "--even-if-unprotected")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a.h5").exists()
 
 
 @pytest.mark.parametrize(
