@@ -3,7 +3,8 @@
 import math
 
 import pytest
-from hypothesis import given, strategies
+from hypothesis import strategies
+from relaxed import given
 
 from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.errors import InputError

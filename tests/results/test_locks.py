@@ -1,6 +1,7 @@
 """Files that another program has locked, as HDF5 does while it writes."""
 
 import fcntl
+from contextlib import ExitStack
 
 import h5py
 import pytest
@@ -13,15 +14,13 @@ from mu2mpi.results.writer import write_result
 @pytest.fixture
 def locked():
     """Return what locks a file as another program does, until the test ends."""
-    files = []
+    with ExitStack() as files:
 
-    def lock(path):
-        files.append(open(path, "rb+"))
-        fcntl.flock(files[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        def lock(path):
+            file = files.enter_context(open(path, "rb+"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    yield lock
-    for file in files:
-        file.close()
+        yield lock
 
 
 def test_a_locked_result_is_read_all_the_same(result, tmp_path, locked, same):
