@@ -1,12 +1,15 @@
 """What is said where nothing can be written, or the working directory is gone."""
 
+import os
 import resource
+import shutil
 import subprocess
 import sys
 
 import pytest
 from slowly import slow
 
+from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
 
@@ -76,3 +79,10 @@ def test_a_working_directory_that_is_gone_is_named(tmp_path, words):
     assert done.returncode == 2
     assert "The working directory is gone: change to a folder that exists." in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_report_of_a_file_whose_name_is_not_text(folder, tmp_path):
+    odd = tmp_path / os.fsdecode(b"\xff.h5")
+    shutil.copy(folder / "a.h5", odd)
+    assert main(["report", str(odd), "--output", str(tmp_path / "a.html")]) == 0
+    assert "?.h5" in (tmp_path / "a.html").read_text("utf-8")
