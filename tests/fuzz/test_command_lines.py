@@ -160,7 +160,8 @@ def check(words, output, folder):
     """Run a command line in a folder and judge what came of it."""
     before = state_of(folder)
     code, out, err = call(words)
-    assert code in (0, 1, 2), (code, words)
+    # A claim of a result that does not hold is an error with code 1; whatever else is wrong here is input.
+    assert code in ((0, 1, 2) if words[0] == "privacy" else (0, 2)), (code, words, err)
     assert "Traceback" not in out + err, words
     if code == 0:
         assert out, words
