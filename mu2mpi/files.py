@@ -25,11 +25,23 @@ def write_whole(
     """Write a file such that no reader, and no crash, ever meets a part of it.
 
     The file gets its name once its content is on the disk. Several processes may write the same file at
-    once. Whoever has an older file open or mapped keeps it. The folder is made if need be; if the chunks
-    raise, nothing is left behind. From the mode, the user's mask is taken. Raises FileExistsError if a file
-    that may not be replaced is there, or appears meanwhile, and OSError if it cannot be written.
+    once. Whoever has an older file open or mapped keeps it. The folder is made if need be, and a symbolic
+    link is followed; if the chunks raise, nothing is left behind. From the mode, the user's mask is taken.
+    Raises FileExistsError if a file that may not be replaced is there, or appears meanwhile, and OSError
+    that names the file if it cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target = Path(os.path.realpath(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write(target, chunks, mode, replace)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        # Python names the temporary file, if any; the user knows this one.
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def _write(path: Path, chunks: Iterable[bytes | memoryview], mode: int, replace: bool) -> None:
     with unfinished(path) as temporary:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with open(handle, "wb") as file:

@@ -19,7 +19,7 @@ from mu2mpi.problem.base import Problem
 from mu2mpi.registry import find
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
-NOISE, MACHINE, LOSS, STEP = range(4)
+NOISE, MACHINE, LOSS, PRODUCTS, STEP = range(5)
 """Places in the list of `kernel_calls`."""
 
 
@@ -55,6 +55,7 @@ PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
     (_draws, ()),
     (standard_normal, (np.zeros(8, np.uint32), SERVER, 0, 1, 1)),
     (_of_run, (LOSS,)),
+    (_of_run, (PRODUCTS, CORRECTED_MOMENTUM, (np.uint8,))),
     (_of_audit, ()),
     (_of_any_problem, ()),
     (_of_run, (STEP, CORRECTED_MOMENTUM, (np.uint8,))),

@@ -16,8 +16,7 @@ from slowly import slow
 import mu2mpi
 from mu2mpi.federation.increments import add_gradients, add_increments
 from mu2mpi.federation.iterates import take_step
-from mu2mpi.problem.base import loss, residual
-from mu2mpi.problem.linear import sum_losses
+from mu2mpi.problem.linear import loss, residual, sum_losses
 
 SUITE = """
 import time, pytest

@@ -4,6 +4,7 @@ Exit codes: 0 done, 2 bad input, 1 failure, 75 stopped by a signal with a checkp
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -46,7 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _execute(_parse(sys.argv[1:] if argv is None else argv))
         except (InputError, OSError) as error:
             end = _end_together if isinstance(error, SharedInputError | SharedOSError) else _end_alone
-            return end(f"error: {error}", 2 if isinstance(error, InputError) else 1)
+            is_gone = _working_folder_is_gone()
+            way_out = "\nThe working directory is gone: change to a folder that exists." if is_gone else ""
+            return end(f"error: {error}{way_out}", 2 if isinstance(error, InputError) or is_gone else 1)
         except Interrupted as stop:
             said = (
                 f"stopped after round {stop.rounds_done} with a checkpoint; the same command goes on from it"
@@ -65,6 +68,14 @@ def _execute(arguments: argparse.Namespace) -> int:
     if (lost := lost_output()) is not None:
         return _end_alone(f"error: cannot write to standard output: {lost.strerror}", 1)
     return code
+
+
+def _working_folder_is_gone() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return True
+    return False
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:

@@ -19,8 +19,8 @@ class Sweep:
     In the settings, values by option name, a list stands for one run for each of its values. Under the name
     ``part`` there may be several such mappings: each is a sweep of its own, with what it does not name from
     outside. Overrides replace settings in every part, and messages name `where` all these come from. An
-    InputError tells of a combination that is no valid experiment, or of a list that is empty or repeats a
-    value.
+    InputError tells of a combination that is no valid experiment, of a list that is empty or repeats a
+    value, or of two results that would have one name.
 
     `swept` are the options that were given as lists or in parts, in their order, and `experiments` all
     combinations of one part after the other, none twice; the last list varies fastest.
@@ -39,6 +39,7 @@ class Sweep:
         self.swept = [name for name in dict.fromkeys(varying) if name not in overrides]
         products = [_product({**common, **part, **overrides}, where) for part in parts]
         self.experiments = list(dict.fromkeys(itertools.chain(*products)))
+        self._check_names(where)
 
     def choose(self, index: int | None) -> list[tuple[int, Experiment]]:
         """Return the experiments with their indices: all, or the one with this index, which has to exist."""
@@ -52,6 +53,22 @@ class Sweep:
     def file_name(self, experiment: Experiment) -> str:
         """Return the name of an experiment's result, made of the settings that the sweep varies."""
         return result_name(experiment, self.swept)
+
+    def _check_names(self, where: str) -> None:
+        named: dict[str, Experiment] = {}
+        for experiment in self.experiments:
+            name = self.file_name(experiment)
+            # Some file systems take names for the same that differ in upper and lower case.
+            other = named.setdefault(name.casefold(), experiment)
+            if other is not experiment:
+                raise InputError(
+                    f"{where}: the results of {self._told(other)} and of {self._told(experiment)} would both "
+                    f"be called {name}; rename what the settings name, or put them into sweeps of their own, "
+                    "each with its own --output"
+                )
+
+    def _told(self, experiment: Experiment) -> str:
+        return ", ".join(f"{name} = {getattr(experiment, name)!r}" for name in self.swept)
 
 
 def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
@@ -70,7 +87,8 @@ def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
 def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
     """Return a file name such as ``trusted_rho-4_machines-100_seed-1.h5`` made of some settings.
 
-    By default they are those that tell most runs apart. The end of a name that is too long is a hash of it.
+    By default they are those that tell most runs apart. The name is visible, and the end of one that is too
+    long is a hash of it.
     """
     parts = []
     for name in swept or _telling(experiment):
@@ -81,7 +99,7 @@ def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
             parts.append(re.sub(r"[^\w.+-]+", "-", value).strip("-."))
         elif value is not None:
             parts.append(f"{name.replace('_', '-')}-{repr(value).removesuffix('.0')}")
-    name = "_".join(parts)
+    name = "_".join(filter(None, parts)) or "run"
     if len(name.encode()) > LONGEST_NAME:
         # Letters may have several bytes, of which a part is none.
         start = name.encode()[:LONGEST_NAME].decode(errors="ignore")

@@ -18,6 +18,7 @@ from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.server import PHASES, Stopwatch, machines_and_server
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.problem.linear import norm
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result
 
 
@@ -138,8 +139,8 @@ class Simulation:
         # The guarantee covers the norm of q~_t with either server. But the messages of the last round move
         # nothing, and a trusted server does not even add noise to them.
         if t < schedule.rounds and direction is not None:
-            norm = np.linalg.norm(direction.astype(np.float64))
-            message = float(norm * schedule.mechanism.resolution / (schedule.machines * sampling.size(t)))
+            unit = schedule.mechanism.resolution / (schedule.machines * sampling.size(t))
+            message = norm(direction.astype(np.float64)) * unit
         return t, loss, accuracy, samples, gradients, spent, elapsed, message
 
     def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:

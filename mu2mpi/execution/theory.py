@@ -11,6 +11,7 @@ from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, affordable_pa
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator
 from mu2mpi.problem.base import Problem
+from mu2mpi.problem.linear import norm
 from mu2mpi.problem.minimum import Minimum, minimise_over_ball
 from mu2mpi.results.schema import Theory
 
@@ -59,5 +60,5 @@ def assess(
         minimum_gap=minimum.gap,
         excess_loss=loss - minimum.value,
         first_slope=minimum.first_slope,
-        last_slope=float(np.linalg.norm(gradient)),
+        last_slope=norm(gradient),
     )

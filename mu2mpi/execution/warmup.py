@@ -47,5 +47,6 @@ def kernel_calls(
         lambda: add_noise(noised, message, key, MACHINE, 0, 1, 1, 1.0),
         lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
+        lambda: problem.loss_and_gradient(x, x, np.zeros(2, np.int32)),
         lambda: take_step(x, x, x, q, 1.0, 1.0, 0.5),
     ]

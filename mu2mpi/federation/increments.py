@@ -4,8 +4,7 @@ import numpy as np
 
 from mu2mpi.kernels import inline, round_to_integer
 from mu2mpi.problem.ball import shrinkage, squared_norm
-from mu2mpi.problem.base import residual
-from mu2mpi.problem.linear import TILE, empty_batch, load_sample, model_margins, two_margins
+from mu2mpi.problem.linear import TILE, empty_batch, load_sample, model_margins, residual, two_margins
 
 LEAST, MOST = 2.0**-500, 2.0**500
 """Squared norms of c and z whose product is a number, and of which no square that counts underflowed."""

@@ -13,18 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.kernels import specialised
+from mu2mpi.problem.linear import all_margins, loss, residual, sum_outer_products
 
 Array = NDArray[np.float64]
-
-
-def residual(margins: Any, label: Any) -> None:
-    """Turn margins in place into the residual; kernels are compiled with that of a problem."""
-    raise NotImplementedError
-
-
-def loss(margins: Any, label: Any) -> tuple[float, bool]:
-    """Return the loss, and whether the model is right; kernels are compiled with that of a problem."""
-    raise NotImplementedError
 
 
 class Constants(NamedTuple):
@@ -85,21 +76,21 @@ class Problem(ABC):
 
     def loss_and_gradient(self, x: Array, z: Array, labels: NDArray[np.int32]) -> tuple[float, Array]:
         """Return the summed loss of some samples z, shape (n, F), and its gradient, shape (K, F)."""
-        losses, residuals = self.losses_and_residuals(z @ x.T, labels)
-        return float(np.sum(losses)), residuals.T @ z
+        losses, residuals = self.losses_and_residuals(all_margins(x, z), labels)
+        return float(np.sum(losses)), sum_outer_products(residuals, z)
 
     def expected(self, x: Array, z: Array, weights: Array) -> tuple[float, Array]:
         """Return the sum of losses with weights for each sample and class, shape (n, K), and its gradient."""
-        total, slopes, margins = 0.0, np.zeros(weights.shape), z @ x.T
+        total, slopes, margins = 0.0, np.zeros(weights.shape), all_margins(x, z)
         for label, of_label in enumerate(weights.T):
             losses, residuals = self.losses_and_residuals(margins, np.full(len(z), label, np.int32))
-            total += float(of_label @ losses)
+            total += float(np.sum(of_label * losses))
             slopes += of_label[:, np.newaxis] * residuals
-        return total, slopes.T @ z
+        return total, sum_outer_products(slopes, z)
 
     def probability_right(self, x: Array, z: Array, weights: Array) -> float:
         """Return the sum of weights of those samples and classes of which the model is right."""
-        classes = (z @ x.T).argmax(axis=1)
+        classes = all_margins(x, z).argmax(axis=1)
         return float(np.sum(weights[np.arange(len(z)), classes]))
 
 

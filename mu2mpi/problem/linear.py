@@ -5,16 +5,29 @@ a function of these and of the sample's class, so its gradient is the outer prod
 the sample, and nothing of size K F is ever formed for a gradient.
 """
 
-import numpy as np
+import math
+from typing import Any
 
-from mu2mpi.kernels import inline, reduction, scratch
-from mu2mpi.problem.base import loss
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.kernels import inline, kernel, reduction, scratch
 
 BATCH = 4
 """Samples whose inner products with the model are computed together, sharing each read of it."""
 
 TILE = 400
 """Features for which a batch of samples and two rows of models fit into the fastest cache."""
+
+
+def residual(margins: Any, label: Any) -> None:
+    """Turn margins in place into the residual; kernels are compiled with that of a problem."""
+    raise NotImplementedError
+
+
+def loss(margins: Any, label: Any) -> tuple[float, bool]:
+    """Return the loss, and whether the model is right; kernels are compiled with that of a problem."""
+    raise NotImplementedError
 
 
 @inline
@@ -98,6 +111,53 @@ def model_margins(x, z, margins, of_rest):  # type: ignore[no-untyped-def]
     for i in range(z.shape[0]):
         for k in range(half):
             margins[i, rest + k] = of_rest[i, k]
+
+
+# What follows takes the place of a library of linear algebra, whose number of threads changes last bits.
+
+
+def inner(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Return the inner product of two arrays of one shape."""
+    return float(np.sum(x * y))
+
+
+def norm(x: NDArray[np.float64]) -> float:
+    """Return the Euclidean norm of an array."""
+    return math.sqrt(inner(x, x))
+
+
+@kernel
+def all_margins(x, z):  # type: ignore[no-untyped-def]
+    """Return the margins x z of samples z, shape (n, F), as an array of shape (n, K)."""
+    margins, of_rest = np.empty((len(z), len(x))), np.empty((BATCH, (len(x) + 1) // 2))
+    in_batches = len(z) // BATCH * BATCH
+    for i in range(0, in_batches, BATCH):
+        model_margins(x, z[i : i + BATCH], margins[i : i + BATCH], of_rest)
+    for i in range(in_batches, len(z)):
+        model_margins(x, z[i : i + 1], margins[i : i + 1], of_rest)
+    return margins
+
+
+@kernel
+def sum_outer_products(r, z):  # type: ignore[no-untyped-def]
+    """Return the sum of r_i z_i^T, shape (K, F), over the rows of two arrays of shapes (n, K) and (n, F)."""
+    total = np.zeros((r.shape[1], z.shape[1]))
+    in_batches = len(z) // BATCH * BATCH
+    for i in range(0, in_batches, BATCH):
+        for first in range(0, z.shape[1], TILE):
+            stop = min(first + TILE, z.shape[1])
+            z0, z1 = z[i, first:stop], z[i + 1, first:stop]
+            z2, z3 = z[i + 2, first:stop], z[i + 3, first:stop]
+            for k in range(r.shape[1]):
+                row, r0, r1, r2, r3 = total[k, first:stop], r[i, k], r[i + 1, k], r[i + 2, k], r[i + 3, k]
+                for j in range(row.size):
+                    row[j] += (r0 * z0[j] + r1 * z1[j]) + (r2 * z2[j] + r3 * z3[j])
+    for i in range(in_batches, len(z)):
+        for k in range(r.shape[1]):
+            row = total[k]
+            for j in range(row.size):
+                row[j] += r[i, k] * z[i, j]
+    return total
 
 
 def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-def]

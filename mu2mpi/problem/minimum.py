@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mu2mpi.problem.base import Array
+from mu2mpi.problem.linear import inner, norm
 
 TOLERANCE = 1e-6
 """Nats by which the value found may pass the minimum on a test set, unless the passes run out before."""
@@ -59,23 +60,23 @@ def minimise_over_ball(
     x = y = start
     momentum, estimate = 1.0, smoothness * FIRST_ESTIMATE
     value, gradient = function(y)
-    first_slope = float(np.linalg.norm(gradient))
+    first_slope = norm(gradient)
     highest_bound, lowest = -np.inf, np.inf
     for passes in range(1, most_passes + 1):
         lowest = min(lowest, value)
-        gap = float(np.vdot(gradient, y) + radius * np.linalg.norm(gradient))
+        gap = inner(gradient, y) + radius * norm(gradient)
         highest_bound = max(highest_bound, value - gap)
         if lowest - highest_bound <= tolerance or passes == most_passes:
             break
         x_next = _projected(y - gradient / estimate, radius)
-        uphill = np.vdot(y - x_next, x_next - x) > 0
+        uphill = inner(y - x_next, x_next - x) > 0
         momentum_next = 1.0 if uphill else (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         weight = 0.0 if uphill else (momentum - 1) / momentum_next
         y_next = _projected(x_next + weight * (x_next - x), radius)
         value_next, gradient_next = function(y_next)
         step = y_next - y
         # Unlike values, gradients still tell how much they differ when steps are tiny.
-        contradicted = np.vdot(gradient_next - gradient, step) > estimate * np.vdot(step, step)
+        contradicted = inner(gradient_next - gradient, step) > estimate * inner(step, step)
         estimate = min(2 * estimate, smoothness) if contradicted else FORGET * estimate
         momentum = 1.0 if value_next > value else momentum_next
         x, y, value, gradient = x_next, y_next, value_next, gradient_next
@@ -83,5 +84,5 @@ def minimise_over_ball(
 
 
 def _projected(y: Array, radius: float) -> Array:
-    norm = np.linalg.norm(y)
-    return y if norm <= radius else y * (radius / norm)
+    length = norm(y)
+    return y if length <= radius else y * (radius / length)

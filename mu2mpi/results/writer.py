@@ -57,11 +57,9 @@ def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
     # close its file and may end the process.
     image = file_image(result)
     try:
-        write_whole(Path(os.path.realpath(path)), (image, seal_of(image)), replace=overwrite)
+        write_whole(path, (image, seal_of(image)), replace=overwrite)
     except FileExistsError:
         raise InputError(EXISTS.format(path)) from None
-    except OSError as error:
-        raise OSError(error.errno, f"{error.strerror}; the result was not written", str(path)) from error
 
 
 def file_image(result: Result) -> memoryview:

@@ -3,8 +3,10 @@
 import math
 
 import pytest
+from hypothesis import strategies
+from relaxed import given
 
-from mu2mpi.config.sweep import Sweep
+from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.errors import InputError
 from mu2mpi.files import unfinished
 from mu2mpi.results.schema import checkpoint_path
@@ -101,3 +103,52 @@ def test_long_names_are_cut_and_stay_apart(tmp_path):
         with unfinished(checkpoint_path(tmp_path / file)) as temporary:
             temporary.touch()
         assert file.endswith(".h5")
+
+
+def labels_of(*names):
+    return Sweep({"data": "samples.csv", "labels": list(names)}, "a.toml")
+
+
+@pytest.mark.parametrize("pair", [("a b", "a-b"), ("A", "a"), ("\n", "/"), ("..", ".")])
+def test_results_never_share_a_name(pair):
+    with pytest.raises(InputError, match="would both be called") as caught:
+        labels_of(*pair)
+    assert all(repr(name) in str(caught.value) for name in pair)
+    assert "a.toml" in str(caught.value)
+
+
+def test_data_files_whose_results_would_share_a_name_are_refused():
+    with pytest.raises(
+        InputError, match=r"data = 'a/x.csv' and of data = 'a-x.csv' .* called a-x.csv.h5; .*--output"
+    ):
+        Sweep({"data": ["a/x.csv", "a-x.csv"]}, "a.toml")
+
+
+TEXTS = strategies.text(strategies.characters(exclude_characters="\0"), min_size=1)
+PLAIN = strategies.text("aA.-_/ \n\udcff", min_size=1)
+"""Texts of which many become the same name."""
+
+
+@given(
+    strategies.lists(TEXTS | PLAIN, min_size=1, max_size=4, unique=True),
+    strategies.lists(PLAIN | TEXTS, min_size=1, max_size=2, unique=True),
+    strategies.lists(
+        strategies.floats(1e-6, 1e6) | strategies.integers(1, 9), min_size=1, max_size=3, unique=True
+    ),
+)
+def test_names_of_results_are_distinct_and_visible_files(tmp_path_factory, files, labels, rhos):
+    settings = {"data": [f"{name}.csv" for name in files], "labels": labels, "rho": rhos}
+    try:
+        sweep = Sweep(settings, "a.toml")
+    except InputError:
+        return
+    names = [sweep.file_name(experiment) for experiment in sweep.experiments]
+    assert len({name.casefold() for name in names}) == len(names) == len(files) * len(labels) * len(rhos)
+    folder = tmp_path_factory.mktemp("names")
+    for experiment, name in zip(sweep.experiments, names, strict=True):
+        for called in (name, result_name(experiment)):
+            path = folder / called
+            assert not called.startswith((".", "-"))
+            assert path.parent == folder
+            with unfinished(checkpoint_path(path)) as temporary:
+                temporary.touch()

@@ -33,7 +33,7 @@ def execute(arguments: Namespace) -> None:
     if sweep.swept:
         tasks, suffix = len(sweep.experiments), ""
         words = ["sweep", config, "--index", "$SLURM_ARRAY_TASK_ID"]
-    words += ["--output", arguments.output or f"runs/{config.stem}{suffix}"]
+    words += ["--output", arguments.output or f"runs/{config.stem.lstrip('.') or 'run'}{suffix}"]
     asked = {name: getattr(arguments, name) for name in ("ntasks", "time", "partition", "account")}
     active = None if sys.prefix == sys.base_prefix else sys.prefix
     script = render_job(config.stem, [str(word) for word in words], active, array=tasks, **asked)

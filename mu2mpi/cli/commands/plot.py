@@ -1,5 +1,6 @@
 """``mu2mpi plot``."""
 
+import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def execute(arguments: Namespace) -> None:
             arguments.parser.error(f"name the results to draw, such as: mu2mpi plot {kind} runs/")
         check_kind(kind, arguments.against)
         arguments.paths = others
-    elif not first.exists():
+    elif not os.path.exists(first):
         arguments.parser.error(f"{first} is neither a figure ({', '.join(KINDS)}) nor a file or folder")
     if arguments.output is not None:
         suffix_of(arguments.output)

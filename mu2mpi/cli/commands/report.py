@@ -24,5 +24,6 @@ def execute(arguments: Namespace) -> None:
 
     check_output(arguments.output, arguments.overwrite)
     runs, skipped = read_runs(arguments)
-    write_whole(arguments.output, [build_report(runs, skipped).encode()])
+    # A name of a file need not be text.
+    write_whole(arguments.output, [build_report(runs, skipped).encode(errors="replace")])
     print(arguments.output)

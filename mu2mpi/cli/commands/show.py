@@ -1,5 +1,6 @@
 """``mu2mpi show``."""
 
+import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.results.schema import SUFFIX, checkpoint_path
 
     path = arguments.path
-    if path.suffix != SUFFIX and not path.exists() and checkpoint_path(path).exists():
+    if path.suffix != SUFFIX and not os.path.exists(path) and os.path.exists(checkpoint_path(path)):
         path = checkpoint_path(path)
     if path.suffix == SUFFIX:
         print(describe_checkpoint(read_checkpoint(path), path))

@@ -38,7 +38,13 @@ def read_hdf5(path: Path, features: str | None, labels: str | None, verify: bool
         path.open("rb").close()  # for plain Python's message, should it not be there
         if not h5py.is_hdf5(path):
             raise InputError(f"{path} is not an HDF5 file, or its beginning is damaged")
-        file = h5py.File(path, "r")
+        try:
+            file = h5py.File(path, "r")
+        except BlockingIOError:
+            raise InputError(
+                f"{path} is in use: another program has it open to write to it, or holds a lock on it; close "
+                "that program, or if it writes nothing, set HDF5_USE_FILE_LOCKING=FALSE"
+            ) from None
         by_owner = isinstance(file.get(OWNERS), h5py.Group)
         names = sorted(file[OWNERS]) if by_owner else []
         groups = [file[OWNERS][name] for name in names] if by_owner else [file]

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.kernels import inline
 from mu2mpi.problem.base import Array, Constants, Problem
+from mu2mpi.problem.linear import all_margins, sum_outer_products
 from mu2mpi.registry import register
 
 
@@ -59,7 +60,7 @@ class Softmax(Problem):
         right = np.arange(len(labels)), labels
         residuals /= sums
         residuals[right] -= 1.0
-        return float(np.sum(np.log(sums[:, 0]) - margins[right])), residuals.T @ z
+        return float(np.sum(np.log(sums[:, 0]) - margins[right])), sum_outer_products(residuals, z)
 
     def expected(self, x: Array, z: Array, weights: Array) -> tuple[float, Array]:
         """Return the weighted loss and its gradient, all samples and classes at once."""
@@ -67,12 +68,12 @@ class Softmax(Problem):
         loss = float(np.sum((np.log(sums) - margins) * weights))
         residuals *= weights.sum(axis=1, keepdims=True) / sums
         residuals -= weights
-        return loss, residuals.T @ z
+        return loss, sum_outer_products(residuals, z)
 
 
 def _exponentials(x: Array, z: Array) -> tuple[Array, Array, Array]:
     """Return margins below 0, their exponentials, and the sums of these, shapes (n, K), (n, K) and (n, 1)."""
-    margins = z @ x.T
+    margins = all_margins(x, z)
     margins -= margins.max(axis=1, keepdims=True)
     exponentials = np.exp(margins)
     return margins, exponentials, exponentials.sum(axis=1, keepdims=True)

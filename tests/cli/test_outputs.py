@@ -1,0 +1,88 @@
+"""What is said where nothing can be written, or the working directory is gone."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+
+import pytest
+from slowly import slow
+
+from mu2mpi.cli import main
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.execution.job import run
+
+COMMAND = [sys.executable, "-m", "mu2mpi"]
+LIMIT = 2000
+"""Bytes beyond which no file grows, as on a disk that is full."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    run(Experiment(machines=2, rounds=5, seed=1, evaluations=2), output=folder / "a.h5")
+    return folder
+
+
+def limit_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["plot"], "a.svg"),
+        *slow((["report"], "a.html")),
+        (["publish", "--even-if-unprotected"], "b.h5"),
+    ],
+)
+def test_a_full_disk_is_said_with_the_name_of_the_file(folder, tmp_path, command, name):
+    output = tmp_path / name
+    words = [*COMMAND, *command, folder / "a.h5", "--output", output]
+    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit_files)
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"File too large: '{output}'\n")
+    assert "Traceback" not in done.stderr
+    assert not output.exists()
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("to", ["/dev/full", "file"])
+def test_a_full_disk_below_the_standard_output(folder, tmp_path, to):
+    with open(to if to == "/dev/full" else tmp_path / to, "wb") as output:
+        output.write(bytes(LIMIT if to == "file" else 0))
+        output.flush()
+        words = [*COMMAND, "table", folder]
+        done = subprocess.run(words, stdout=output, stderr=subprocess.PIPE, text=True, preexec_fn=limit_files)
+    assert done.returncode == 1
+    assert done.stderr.startswith("mu2mpi: error: cannot write to standard output: ")
+    assert done.stderr.count("\n") == 1
+
+
+def in_a_folder_that_is_gone(tmp_path, *words):
+    script = 'mkdir "$0" && cd "$0" && rmdir "$0" && exec "$@"'
+    command = ["bash", "-c", script, tmp_path / "gone", *COMMAND, *words]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_absolute_paths_need_no_working_directory(folder, tmp_path):
+    done = in_a_folder_that_is_gone(tmp_path, "show", folder / "a.h5")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["show", "a.h5"], ["run", "--rounds", "5", "--machines", "2", "--seed", "1"]]
+)
+def test_a_working_directory_that_is_gone_is_named(tmp_path, words):
+    done = in_a_folder_that_is_gone(tmp_path, *words)
+    assert done.returncode == 2
+    assert "The working directory is gone: change to a folder that exists." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_report_of_a_file_whose_name_is_not_text(folder, tmp_path):
+    odd = tmp_path / os.fsdecode(b"\xff.h5")
+    shutil.copy(folder / "a.h5", odd)
+    assert main(["report", str(odd), "--output", str(tmp_path / "a.html")]) == 0
+    assert "?.h5" in (tmp_path / "a.html").read_text("utf-8")
