@@ -33,8 +33,7 @@ def write_whole(
         raise
     except OSError as error:
         # Python names the temporary file, if any; the user knows this one.
-        reason = f"{error.strerror or error}; the file was not written"
-        raise OSError(error.errno, reason, str(path)) from error
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def _write(path: Path, chunks: Iterable[bytes | memoryview], mode: int, replace: bool) -> None:

@@ -238,7 +238,7 @@ def test_full_disk_leaves_all_as_it_was(tmp_path):
     path.write_text("old")
     child = run_child("resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))", path)
     assert child.returncode == 1
-    assert f"the file was not written: '{path}'" in child.stderr
+    assert f"File too large: '{path}'" in child.stderr
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_text() == "old"
 
