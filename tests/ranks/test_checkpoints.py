@@ -744,7 +744,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize(
     ("module", "name", "words"),
     [
-        ("writer", "write_result", "No space left on device: "),
+        ("writer", "write_result", "No space left on device: '"),
         *slow(("checkpoint", "write_checkpoint", "warning: cannot write the checkpoint")),
     ],
 )
