@@ -107,8 +107,10 @@ def _check_texts(path: Path, columns: "list[Rows]") -> None:
         return
     seconds = SECONDS + SECONDS_A_ROW * sum(column.shape[0] for column in columns)
     command = [sys.executable, "-c", READ_TEXTS, str(path), *(column.name for column in columns)]
+    # Ctrl-C is for us alone: the child that it ended would look like damage.
+    options: Any = {"capture_output": True, "timeout": seconds, "start_new_session": True}
     try:
-        code = subprocess.run(command, capture_output=True, timeout=seconds).returncode
+        code = subprocess.run(command, **options).returncode
     except subprocess.TimeoutExpired:
         code = -1
     except OSError:
