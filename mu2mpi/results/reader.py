@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
+from mu2mpi.files import check_readable
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken
@@ -151,10 +152,8 @@ def _array(file: h5py.File, name: str) -> NDArray[Any]:
 @contextmanager
 def open_sealed(path: Path, sealed: bool = True) -> Iterator[h5py.File]:
     """Open an HDF5 file of ours, and turn whatever goes wrong, also in the block, into an InputError."""
+    check_readable(path)
     try:
-        # Plain Python gives the better message for a file that is missing or may not be read.
-        with open(path, "rb"):
-            pass
         if not h5py.is_hdf5(path):
             raise InputError(f"{path} is not an HDF5 file, so not one of mu2mpi")
         if sealed and seal_is_broken(path):
