@@ -5,7 +5,7 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from mu2mpi.cli.shared import add_data_dir
 
 SUMMARY = "get a data set ready and say what it holds"
-MORE = "MNIST is downloaded once."
+MORE = "A missing MNIST is downloaded, which no other command does."
 
 
 def add_arguments(parser: ArgumentParser) -> None:
