@@ -8,7 +8,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from mu2mpi.config.options import choices, explained, option_fields, options_for
-from mu2mpi.data.options import BUILT_IN, FILE, PARTITION, SUFFIXES, is_file
+from mu2mpi.data.options import BUILT_IN, FILE, PARTITION, SUFFIXES, check_file_name, is_file
 from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
@@ -141,6 +141,7 @@ class Experiment(BaseModel):
             raise ValueError(
                 f"should be {', '.join(BUILT_IN)}, or a file whose name ends in {', '.join(SUFFIXES)}"
             )
+        check_file_name(value)
         return value
 
     @field_validator("partition")

@@ -11,7 +11,7 @@ MORE = "A missing MNIST is downloaded, which no other command does."
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the data set, and where in it things are."""
     parser.add_argument("data", metavar="NAME", help="digits, mnist, synthetic, or a file of your own")
-    for option in ("--features", "--labels"):
+    for option in ("--features", "--labels", "--missing-labels"):
         parser.add_argument(option, default=SUPPRESS, metavar="NAME", help="as for run")
     add_data_dir(parser)
 
