@@ -20,7 +20,8 @@ OWNERS = "machine"
 """Names under which features, labels and owners are looked for, unless the user gives others."""
 
 MOST_FEATURES = 10_000_000
-MOST_SHOWN, MOST_NAMES = 60, 20  # how many characters of a name, and names, of a file a message repeats
+# How many characters and names of what a file holds a message repeats, and characters of a library's message.
+MOST_SHOWN, MOST_NAMES, MOST_SAID = 60, 20, 300
 
 Column = Literal["label", "owner"]
 
@@ -103,10 +104,10 @@ def check_apart(path: Path, features: Sequence[Any], others: Collection[Any]) ->
         )
 
 
-def shown(value: object) -> str:
+def shown(value: object, most: int = MOST_SHOWN) -> str:
     """Return what a file holds as a message repeats it: in short, and with nothing that a terminal obeys."""
     text = str(value)
-    short = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+    short = text if len(text) <= most else f"{text[:most]}..."
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in short)
 
 
@@ -122,4 +123,4 @@ def reading(path: Path) -> Iterator[None]:
     except Exception as error:
         # Where a library meets damage decides which of a dozen exceptions it raises.
         reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"cannot read {path}: {reason}") from error
+        raise InputError(f"cannot read {path}: {shown(reason, MOST_SAID)}") from error
