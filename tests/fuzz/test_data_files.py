@@ -6,6 +6,7 @@ import math
 import random
 import signal
 import struct
+import time
 import warnings
 import zipfile
 from pathlib import Path
@@ -184,37 +185,46 @@ class Late(BaseException):
     """Something took too long."""
 
 
-def check(path: Path, given: dict[str, object], test: Path | None) -> bool:
-    """Open a file as a run does; return whether it can be used."""
-
-    def stop(*_: object) -> None:
-        raise Late
-
-    before = signal.signal(signal.SIGALRM, stop)
-    # More than once, as libraries drop what is raised here while they clean up.
-    signal.setitimer(signal.ITIMER_REAL, SECONDS, 0.1)
+def use(path: Path, given: dict[str, object], test: Path | None) -> bool:
+    """Open a file and read all of it as a run does; return whether it can be used."""
+    given = given if test is None else {**given, "test": str(test)}
     try:
-        with warnings.catch_warnings(action="error"):
-            source = open_source(
-                Experiment(data=str(path), **given, **({"test": str(test)} if test else {})), verify=False
-            )
-            assert len(source.digest) == 32
-            assert source.class_sizes.sum() == source.training_samples
-            if source.has_owners:
-                assert source.owner_sizes.sum() == source.training_samples
-        with h5py.File(io.BytesIO(), "w") as result:
-            result["label"] = np.array(source.class_names, dtype=object)
-            assert tuple(result["label"].asstr()[()]) == source.class_names
-        assert not any(category(letter) == "Cc" for letter in "".join(source.class_names))
-        return True
+        source = open_source(Experiment(data=str(path), **given), verify=False)
+        assert len(source.digest) == 32
+        assert source.class_sizes.sum() == source.training_samples
+        if source.has_owners:
+            assert source.owner_sizes.sum() == source.training_samples
     except InputError as error:
         # What it says may repeat no more than a little of the file.
         if not 0 < len(str(error)) < 1000:
             raise ValueError(str(error)) from error
         return False
+    with h5py.File(io.BytesIO(), "w") as result:
+        result["label"] = np.array(source.class_names, dtype=object)
+        assert tuple(result["label"].asstr()[()]) == source.class_names
+    assert not any(category(letter) == "Cc" for letter in "".join(source.class_names))
+    return True
+
+
+def check(path: Path, given: dict[str, object], test: Path | None) -> bool:
+    """Use a file, without a warning and soon."""
+
+    def stop(*_: object) -> None:
+        raise Late
+
+    before, began = signal.signal(signal.SIGALRM, stop), time.monotonic()
+    signal.alarm(SECONDS)
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            usable = use(path, given, test)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+    assert [str(warning.message) for warning in said] == []
+    # Libraries may drop what is raised while they are at work.
+    assert time.monotonic() - began < SECONDS
+    return usable
 
 
 @pytest.fixture(scope="module")
