@@ -1,11 +1,14 @@
-"""Files that are written whole or not at all, and the folder of those that can be made again."""
+"""Files: which can be read, how all or nothing is written, and where those lie that can be made again."""
 
 import contextlib
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from mu2mpi.errors import InputError
 
 Identity = tuple[int, int, int, int]
 
@@ -17,6 +20,26 @@ def cache_folder() -> Path:
     import platformdirs
 
     return Path(os.environ.get("MU2MPI_CACHE_DIR") or platformdirs.user_cache_dir("mu2mpi")).expanduser()
+
+
+def check_readable(path: Path | str) -> None:
+    """Raise InputError unless a file can be read that is an ordinary one, or a link to such a one.
+
+    To open a pipe waits for whoever writes to it, a device may never end, and only one rank could read them.
+    """
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+        if kind not in (stat.S_IFREG, stat.S_IFDIR):
+            raise InputError(
+                f"cannot read {path}: it is no ordinary file but a pipe, a socket or a device; copy it to one"
+            )
+        with open(path, "rb"):
+            pass
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        # A name with a zero byte is no OSError.
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
 
 
 def write_whole(

@@ -5,12 +5,20 @@ from pathlib import Path
 from typing import Any
 
 from mu2mpi.errors import InputError
+from mu2mpi.files import check_readable
+
+MOST_BYTES = 1 << 20
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a configuration file; InputError if it cannot be read or is not TOML."""
+    check_readable(path)
     try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(f"{path} is no configuration: it has more than {MOST_BYTES} bytes")
         return tomllib.loads(path.read_text(encoding="utf-8"))
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

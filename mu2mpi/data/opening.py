@@ -14,7 +14,7 @@ SHOWN = 20  # names of classes that a description lists
 
 
 def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: bool = True) -> Source:
-    """Open the data of an experiment; a missing MNIST is downloaded into the user's cache.
+    """Open the data of an experiment; nothing is downloaded.
 
     Any number of processes may call this at once, but it is kinder to let one of a node do it first, with
     `verify`, and the others after it without: checksums are then compared, and damage is looked for that
@@ -33,7 +33,7 @@ def _source_class(data: str) -> type[Source]:
 
 
 def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> str:
-    """Get data ready, checked and even into a folder that the user names; say what and where they are."""
+    """Get data ready, downloaded if need be, and checked; say what and where they are."""
     paths = _source_class(experiment.data).fetch(data_dir)
     source = open_source(experiment, data_dir, verify=not paths)
     lines = [

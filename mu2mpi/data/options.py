@@ -1,6 +1,7 @@
 """The options of sources of data, apart from the sources, so that the help need not import those."""
 
 import re
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -25,6 +26,14 @@ def check_partition(text: str) -> str:
 def is_file(data: str) -> bool:
     """Return whether this is, by its suffix, a file of the user's."""
     return data.lower().endswith(SUFFIXES)
+
+
+def check_file_name(name: str) -> None:
+    """Raise ValueError for the name of a file that no result could hold."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError("should be text in UTF-8; rename the file, or link to it") from None
 
 
 class SourceOptions(BaseModel):
@@ -82,6 +91,11 @@ class FileOptions(SourceOptions):
         description="which share of it, chosen at random, is for testing, or another file that is "
         "[default: 0.2]",
     )
+    missing_labels: Literal["keep"] | None = Field(
+        None,
+        description="keep takes texts such as NA, none or ? for names of classes and owners like any other "
+        "[default: they say that one is missing, and are refused]",
+    )
     feature_bound: float | None = Field(
         None,
         ge=1e-100,
@@ -95,6 +109,7 @@ class FileOptions(SourceOptions):
     @classmethod
     def _read_test(cls, value: object) -> object:
         if value is None or is_file(str(value)):
+            check_file_name(str(value))
             return value
         try:
             share = float(str(value))
@@ -124,4 +139,5 @@ def check_data(name: str) -> str:
         raise ValueError(
             f"should be {', '.join(BUILT_IN)}, or a file whose name ends in {', '.join(SUFFIXES)}"
         )
+    check_file_name(name)
     return name

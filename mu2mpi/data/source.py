@@ -65,7 +65,10 @@ class Source(ABC):
 
     @classmethod
     def fetch(cls, data_dir: Path | None) -> list[Path]:
-        """Get the files that come from the network, check them and return them; by default, none do."""
+        """Get the files that come from the network, check them and return them; by default, none do.
+
+        No run calls this, only who wants to have a data set.
+        """
         return []
 
     @property

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
+from mu2mpi.files import check_readable
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken
@@ -156,10 +157,8 @@ def open_sealed(
 
     Its seal is compared, if it has one, or may be required. The message names a way out.
     """
+    check_readable(path)
     try:
-        # Plain Python gives the better message for a file that is missing or may not be read.
-        with open(path, "rb"):
-            pass
         if not h5py.is_hdf5(path):
             raise InputError(f"{path} is not an HDF5 file, so not one of mu2mpi")
         if compare and seal_is_broken(path, required):

@@ -1,6 +1,7 @@
 """Fields of an experiment become options, and what is given of them becomes settings again."""
 
 import argparse
+import os
 import re
 from typing import Literal, get_args, get_origin
 
@@ -136,7 +137,14 @@ def test_without_a_file_the_settings_are_those_given():
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "broken.toml").write_text("rho = ")
-    for name in ("broken.toml", "none.toml"):
+    (tmp_path / "deep.toml").write_text("rho = " + "[" * 100_000)
+    (tmp_path / "digits.toml").write_text("seed = " + "1" * 5000)
+    (tmp_path / "large.toml").write_bytes(b"\n" * (1 << 20) + b"\n")
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "endless.toml").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.toml")
+    for name in ("broken", "none", "deep", "digits", "large", "folder", "endless", "pipe"):
+        name = f"{name}.toml"
         with pytest.raises(InputError, match=re.escape(str(tmp_path / name))):
             merged_settings(tmp_path / name, PARSER.parse_args([]))
 

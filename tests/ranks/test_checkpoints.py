@@ -604,7 +604,7 @@ def wait_for(condition, seconds):
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    ("name", "ranks"), slow(("SIGTERM", 2), ("SIGTERM", 3), ("SIGUSR1", 3), ("SIGUSR2", 3))
+    ("name", "ranks"), slow(("SIGTERM", 2), ("SIGTERM", 3), ("SIGUSR1", 3), ("SIGUSR2", 3), ("SIGINT", 3))
 )
 def test_a_signal_stops_all_ranks_with_a_checkpoint(name, ranks, tmp_path):
     """Sent to one rank alone: the others agree."""

@@ -160,16 +160,23 @@ def test_an_exception_on_one_rank_ends_the_job(server, rank, tmp_path):
     "bad",
     [
         ["--machines", "99999"],
+        ["--data", "mnist", "--data-dir", "/nonexistent"],
         *slow(
+            ["--data", "{}/pipe.csv"],
+            ["--data", "{}/labels.csv"],
             ["--nonsense"],
             ["--rho", "0"],
             ["--config", "/nonexistent.toml"],
-            ["--data", "mnist", "--data-dir", "/nonexistent"],
+            ["--config", "{}/pipe.csv"],
         ),
     ],
 )
-def test_bad_input_is_told_once_and_ends_every_rank_with_2(bad, tmp_path):
-    job = mpirun(3, "-m", "mu2mpi", "run", *bad, "--output", tmp_path / "a.h5", timeout=60)
+def test_bad_input_is_told_once_and_ends_every_rank_with_2(bad, tmp_path, tmp_path_factory):
+    data = tmp_path_factory.mktemp("data")
+    os.mkfifo(data / "pipe.csv")
+    (data / "labels.csv").write_text("a,label\n" + "0,a\n1,b\0\n" * 9)
+    words = [word.format(data) for word in bad]
+    job = mpirun(3, "-m", "mu2mpi", "run", *words, "--output", tmp_path / "a.h5", timeout=60)
     assert job.returncode == 2
     assert job.stderr.count("mu2mpi: error:") == 1
     assert "Traceback" not in job.stderr

@@ -1,3 +1,4 @@
+import os
 import random
 import re
 
@@ -128,6 +129,11 @@ def test_what_is_no_hdf5_file_is_refused(tmp_path):
         read_result(tmp_path / "c.h5")
     with pytest.raises(InputError, match="Is a directory"):
         read_result(tmp_path)
+    os.mkfifo(tmp_path / "d.h5")
+    (tmp_path / "e.h5").symlink_to("/dev/zero")
+    for name in ("d.h5", "e.h5"):
+        with pytest.raises(InputError, match=rf"{name}: it is no ordinary file"):
+            read_result(tmp_path / name)
 
 
 def test_truncated_files_are_refused(path, result, same):

@@ -5,13 +5,13 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from mu2mpi.cli.shared import add_data_dir
 
 SUMMARY = "get a data set ready and say what it holds"
-MORE = "MNIST is downloaded once."
+MORE = "A missing MNIST is downloaded, which no other command does."
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the data set, and where in it things are."""
     parser.add_argument("data", metavar="NAME", help="digits, mnist, synthetic, or a file of your own")
-    for option in ("--features", "--labels"):
+    for option in ("--features", "--labels", "--missing-labels"):
         parser.add_argument(option, default=SUPPRESS, metavar="NAME", help="as for run")
     add_data_dir(parser)
 

@@ -12,9 +12,19 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import OWNERS, Table, checked_size, find_name, kernel_type, reading
+from mu2mpi.data.formats.table import (
+    OWNERS,
+    Table,
+    check_apart,
+    checked_size,
+    find_name,
+    kernel_type,
+    reading,
+    shown,
+)
 from mu2mpi.errors import InputError
-from mu2mpi.files import identity
+from mu2mpi.files import check_readable, identity
+from mu2mpi.memory import check_room
 
 READ_TEXTS = """
 import sys, h5py
@@ -35,7 +45,6 @@ def read_hdf5(path: Path, features: str | None, labels: str | None, verify: bool
     may do so for ever.
     """
     with reading(path):
-        path.open("rb").close()  # for plain Python's message, should it not be there
         if not h5py.is_hdf5(path):
             raise InputError(f"{path} is not an HDF5 file, or its beginning is damaged")
         try:
@@ -45,19 +54,26 @@ def read_hdf5(path: Path, features: str | None, labels: str | None, verify: bool
                 f"{path} is in use: another program has it open to write to it, or holds a lock on it; close "
                 "that program, or if it writes nothing, set HDF5_USE_FILE_LOCKING=FALSE"
             ) from None
-        by_owner = isinstance(file.get(OWNERS), h5py.Group)
-        names = sorted(file[OWNERS]) if by_owner else []
-        groups = [file[OWNERS][name] for name in names] if by_owner else [file]
+        owners: Any = _member(path, file, OWNERS) if OWNERS in file else None
+        by_owner = isinstance(owners, h5py.Group)
+        names = list(owners) if by_owner else []
+        if not all(isinstance(name, str) for name in names):
+            raise InputError(f"{path}: the name of an owner in its group {OWNERS} is not in UTF-8")
+        names.sort()
+        groups = [_member(path, owners, name) for name in names] if by_owner else [file]
         if not groups:
             raise InputError(f"{path}: its group {OWNERS} is empty")
         for group in groups:
             if not isinstance(group, h5py.Group):
                 raise InputError(f"{path}: {group.name} is not a group of one owner's features and labels")
-        of_features, of_labels = (
-            [Rows(path, group[find_name(path, list(group), name, option)]) for group in groups]
+        datasets = [
+            [_member(path, group, find_name(path, list(group), name, option)) for group in groups]
             for name, option in ((features, "features"), (labels, "labels"))
-        )
-        of_owners = [Rows(path, file[OWNERS])] if OWNERS in file and not by_owner else []
+        ]
+        datasets.append([] if by_owner or owners is None else [owners])
+        # Equal are those that are one, whatever their names.
+        check_apart(path, datasets[0], datasets[1] + datasets[2])
+        of_features, of_labels, of_owners = ([Rows(path, dataset) for dataset in of] for of in datasets)
     sizes = [checked_size(path, f.shape, y.shape) for f, y in zip(of_features, of_labels, strict=True)]
     if len({dimension for _, dimension in sizes}) > 1:
         raise InputError(f"{path}: the owners in its group {OWNERS} differ in their number of features")
@@ -65,11 +81,19 @@ def read_hdf5(path: Path, features: str | None, labels: str | None, verify: bool
         checked_size(path, (sizes[0][0], 1), column.shape, "owners")
     if verify:
         _check_texts(path, [*of_labels, *of_owners])
-    owners: Any = Joined(of_owners) if of_owners else None
+    owners = Joined(of_owners) if of_owners else None
     if by_owner:
         owners = Names(names, [samples for samples, _ in sizes])
     feature_type = np.result_type(*{kernel_type(path, part.dtype) for part in of_features})
     return Table(path, Joined(of_features, feature_type), Joined(of_labels), owners)
+
+
+def _member(path: Path, group: h5py.Group, name: str) -> Any:
+    """Return what a group holds; what is to be opened for it must be ordinary files."""
+    link = group.get(name, getlink=True)
+    if isinstance(link, h5py.ExternalLink):
+        _files_named(path, link.filename)
+    return group[name]
 
 
 class Joined:
@@ -134,8 +158,7 @@ class Rows:
         is_text = h5py.check_string_dtype(dataset.dtype) is not None
         if dataset.shape is None or not (is_text or dataset.dtype.kind in "biuf"):
             raise InputError(f"{path}: {dataset.name} has the type {dataset.dtype}, not numbers or text")
-        if dataset.size and not dataset.is_virtual and dataset.id.get_storage_size() == 0:
-            raise InputError(f"{path}: {dataset.name} was made but never written")
+        _check_written(path, dataset)
         self._path = path
         self._files = {file: identity(Path(file)) for file in _files_of(dataset)}
         self.name, self.shape = dataset.name, dataset.shape
@@ -146,6 +169,7 @@ class Rows:
         self._offset = self._find(dataset)
         chunk = dataset.chunks[0] if dataset.chunks else 1
         self._at_once = chunk * max(1, BLOCK_BYTES // (chunk * self._row_bytes))
+        check_room(path, min(self._at_once, max(1, self.shape[0])) * self._row_bytes)
 
     def _find(self, dataset: h5py.Dataset) -> int | None:
         """Return where in the file the rows lie, if they lie there as they are in memory."""
@@ -197,10 +221,48 @@ class Rows:
             into[start:stop] = block[rows[start:stop] - first]
 
 
+def _check_written(path: Path, dataset: h5py.Dataset) -> None:
+    """Raise InputError if part of a dataset was never written: HDF5 would give zeros, without an end."""
+    everything, parts = math.prod(dataset.shape), "values"
+    if dataset.is_virtual:
+        try:
+            there = sum(source.vspace.get_select_npoints() for source in dataset.virtual_sources())
+        except RuntimeError:
+            return  # a part that grows with its source has no size of its own
+    elif dataset.chunks:
+        there, parts = dataset.id.get_num_chunks(), "chunks"
+        pairs = zip(dataset.shape, dataset.chunks, strict=True)
+        everything = math.prod(-(-length // chunk) for length, chunk in pairs)
+    else:
+        there, parts = dataset.id.get_storage_size(), "bytes"
+        everything *= dataset.id.get_type().get_size()
+    if dataset.external:
+        there = sum(
+            min(size, max(0, min(map(os.path.getsize, _files_named(dataset.file.filename, name))) - offset))
+            for name, offset, size in dataset.external
+        )
+    if there < everything:
+        raise InputError(f"{path}: of {dataset.name}, only {there} of {everything} {parts} were ever written")
+
+
 def _files_of(dataset: h5py.Dataset) -> set[str]:
     """Return the files in which a dataset lies: that of its own, which may be linked, and those it names."""
     own = dataset.file.filename
     virtual = [source.file_name for source in dataset.virtual_sources()] if dataset.is_virtual else []
     names = {*virtual, *(name for name, _, _ in dataset.external or ())} - {"."}
-    places = {place for name in names for place in (name, os.path.join(os.path.dirname(own), name))}
-    return {own, *filter(os.path.isfile, places)}
+    return {own}.union(*(_files_named(own, name) for name in names))
+
+
+def _files_named(path: Path | str, name: str) -> set[str]:
+    """Return the files that HDF5 may open where a file names another: at least one, and all ordinary ones."""
+    places = {
+        os.path.join(folder, of)
+        for folder in ("", os.path.dirname(path))
+        for of in (name, os.path.basename(name))
+    }
+    found = set(filter(os.path.exists, places))
+    if not found:
+        raise InputError(f"{path} names the file {shown(name)}, which is not there")
+    for file in found:
+        check_readable(file)
+    return found

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
-from mu2mpi.files import cache_folder, write_whole
+from mu2mpi.files import cache_folder, check_readable, write_whole
 
 CHUNK = 1 << 20
 GZIP_MAGIC, UNSIGNED_BYTES = b"\x1f\x8b", 8
@@ -46,6 +46,7 @@ def open_idx(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
     What is compressed, by its content and not its name, is unpacked once into the user's cache folder, or
     into memory if that cannot be written.
     """
+    check_readable(path)
     try:
         return (_open_packed if _is_gzip(path) else _open_plain)(path, expected, verify)
     except OSError as error:
@@ -64,6 +65,10 @@ def _open_plain(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8
 
 
 def _open_packed(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
+    if os.path.getsize(path) > 2 * expected.size + CHUNK:
+        raise InputError(
+            f"{path} is larger than what it should hold: {expected.size} bytes, before compression"
+        )
     # Named after the archive's checksum, so that a good copy in the cache never hides a damaged archive.
     with open(path, "rb") as file:
         archive = hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,7 +1,8 @@
 """What a user's file of samples offers, whatever its format, and what is checked of every one."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,8 @@ OWNERS = "machine"
 """Names under which features, labels and owners are looked for, unless the user gives others."""
 
 MOST_FEATURES = 10_000_000
+# How many characters and names of what a file holds a message repeats, and characters of a library's message.
+MOST_SHOWN, MOST_NAMES, MOST_SAID = 60, 20, 300
 
 Column = Literal["label", "owner"]
 
@@ -80,14 +83,32 @@ def checked_size(
     return features[0], dimension
 
 
-def find_name(path: Path, there: Sequence[str], given: str | None, option: str) -> str:
+def find_name(path: Path, there: Collection[str], given: str | None, option: str) -> str:
     """Return the name of an array or column: the one that is given, or the first usual one that is there."""
     for name in USUAL[option] if given is None else (given,):
         if name in there:
             return name
-    shown = ", ".join(there[:20]) + (f" and {len(there) - 20} more" if len(there) > 20 else "")
-    wanted = f"none of {', '.join(USUAL[option])}" if given is None else f"no {given}"
-    raise InputError(f"{path} has {wanted}; name what it has with --{option}; it holds {shown or 'nothing'}")
+    holds = ", ".join(map(shown, list(there)[:MOST_NAMES])) or "nothing"
+    holds += f" and {len(there) - MOST_NAMES} more" if len(there) > MOST_NAMES else ""
+    wanted = f"none of {', '.join(USUAL[option])}" if given is None else f"no {shown(given)}"
+    raise InputError(f"{path} has {wanted}; name what it has with --{option}; it holds {holds}")
+
+
+def check_apart(path: Path, features: Sequence[Any], others: Collection[Any]) -> None:
+    """Raise InputError if features are the same twice, or are what holds labels or owners."""
+    what, count = Counter([*features, *set(others)]).most_common(1)[0]
+    if count > 1:
+        raise InputError(
+            f"{path}: {shown(getattr(what, 'name', what))} is named as features twice, or holds labels or "
+            "owners too; name others with --features and --labels"
+        )
+
+
+def shown(value: object, most: int = MOST_SHOWN) -> str:
+    """Return what a file holds as a message repeats it: in short, and with nothing that a terminal obeys."""
+    text = str(value)
+    short = text if len(text) <= most else f"{text[:most]}..."
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in short)
 
 
 @contextmanager
@@ -102,4 +123,4 @@ def reading(path: Path) -> Iterator[None]:
     except Exception as error:
         # Where a library meets damage decides which of a dozen exceptions it raises.
         reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"cannot read {path}: {reason}") from error
+        raise InputError(f"cannot read {path}: {shown(reason, MOST_SAID)}") from error

@@ -2,20 +2,44 @@
 
 import csv
 import gzip
+import io
 import math
+import os
+import warnings
 import zipfile
 from array import array
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import MOST_FEATURES, OWNERS, Table, find_name, reading
+from mu2mpi.data.formats.table import (
+    MOST_FEATURES,
+    OWNERS,
+    Table,
+    check_apart,
+    checked_size,
+    find_name,
+    reading,
+    shown,
+)
 from mu2mpi.errors import InputError
+from mu2mpi.memory import check_room
 
 DELIMITERS = ",;\t"
+
+PART_BYTES = 16 << 20
+MEMORY_A_BYTE = 16
+"""How much text is read before memory is looked at, and how much of it a byte of text may take."""
+
+MOST_BYTES_A_LINE = 256 << 20
+SURELY_LARGE, MOST_FOLD = 16 << 20, 250
+"""What unpacks to more than so many bytes, and so many times its size, is not taken for samples."""
+
+HEADER_BYTES = 1 << 16
 
 
 def read_csv(path: Path, features: str | None, labels: str | None) -> Table:
@@ -24,22 +48,22 @@ def read_csv(path: Path, features: str | None, labels: str | None) -> Table:
     Names of several features are separated by commas; by default, all columns are but those of labels and
     owners.
     """
-    opener = gzip.open if path.suffix == ".gz" else open
-    with reading(path), opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
+    with reading(path), io.TextIOWrapper(_opened(path), encoding="utf-8-sig", newline="") as lines:
         first = next((line for line in lines if line.strip()), "")
         rows = csv.reader(chain([first], lines), delimiter=max(DELIMITERS, key=first.count), strict=True)
         names = [name.strip() for name in next(rows, [])]
         body = chain([], rows)
         if _are_numbers(names):
             names, body = [str(k) for k in range(len(names))], chain([names], rows)
-        if len(set(names)) < len(names):
+        places = {name: k for k, name in enumerate(names)}
+        if len(places) < len(names):
             raise InputError(f"{path}: two columns have the same name")
-        columns = [names.index(find_name(path, names, labels, "labels"))]
-        columns += [names.index(OWNERS)] if OWNERS in names else []
-        chosen = [k for k in range(len(names)) if k not in columns]
+        others = [find_name(path, places, labels, "labels"), *({OWNERS} & places.keys())]
+        wanted = [name for name in names if name not in others]
         if features is not None:
-            wanted = [name.strip() for name in features.split(",")]
-            chosen = [names.index(find_name(path, names, name, "features")) for name in wanted]
+            wanted = [find_name(path, places, name.strip(), "features") for name in features.split(",")]
+            check_apart(path, wanted, others)
+        chosen, columns = ([places[name] for name in some] for some in (wanted, others))
         values = array("d")
         texts: list[list[str]] = [[] for _ in columns]
         for row in filter(None, body):
@@ -50,15 +74,54 @@ def read_csv(path: Path, features: str | None, labels: str | None) -> Table:
             try:
                 values.extend([float(row[k]) for k in chosen])
             except ValueError:
-                name, value = next((k, row[k]) for k in chosen if not _are_numbers([row[k]]))
+                name, value = next((names[k], row[k]) for k in chosen if not _are_numbers([row[k]]))
                 raise InputError(
-                    f"{path}: line {rows.line_num} has {value!r} in column {name}, which is not a number; "
-                    "choose the columns with --features"
+                    f"{path}: line {rows.line_num} has '{shown(value)}' in column {shown(name)}, "
+                    "which is not a number; choose the columns with --features"
                 ) from None
             for column, found in zip(columns, texts, strict=True):
                 found.append(row[column].strip())
         table = np.asarray(values).reshape(len(texts[0]), len(chosen))
         return Table(path, table, *map(_typed, texts))
+
+
+class _Bounded(io.RawIOBase):
+    """The bytes of a file, unpacked if its name says that it is packed, as long as they fit into memory."""
+
+    def __init__(self, path: Path) -> None:
+        packed = path.suffix.lower() == ".gz"
+        self._path, self._file = path, gzip.GzipFile(path, "rb") if packed else path.open("rb")
+        most = max(SURELY_LARGE, MOST_FOLD * os.path.getsize(path))
+        # Before a line is looked at, which takes a hundred times as long as to unpack it.
+        if packed and self._file.seek(most + 1) > most:
+            raise InputError(
+                f"{path} unpacks to over {MOST_FOLD} times its size; if that is meant, unpack it first"
+            )
+        self._file.seek(0)
+        self._done = self._line = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._file.readinto(buffer)
+        before, self._done = self._done, self._done + count
+        content = bytes(buffer[:count])
+        end = max(content.rfind(b"\n"), content.rfind(b"\r"))
+        self._line = count - end - 1 + (self._line if end < 0 else 0)
+        if self._line > MOST_BYTES_A_LINE:
+            raise InputError(f"{self._path} has a line of more than {MOST_BYTES_A_LINE} bytes")
+        if self._done // PART_BYTES > before // PART_BYTES:
+            check_room(self._path, MEMORY_A_BYTE * PART_BYTES)
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _opened(path: Path) -> io.BufferedReader:
+    return io.BufferedReader(_Bounded(path), 1 << 20)
 
 
 def _are_numbers(texts: Sequence[str]) -> bool:
@@ -71,9 +134,12 @@ def _are_numbers(texts: Sequence[str]) -> bool:
 def _typed(values: list[str]) -> NDArray[np.generic]:
     """Return whole numbers as such, so that 1 and 01 are the same and 2 comes before 10, or else text."""
     try:
-        return np.array([int(value) for value in values], np.int64)
+        # Python takes 1_2 for 12, which to anyone else is a name.
+        if not any("_" in value for value in values):
+            return np.array([int(value) for value in values], np.int64)
     except (ValueError, OverflowError):
-        return np.array(values, dtype=object)
+        pass
+    return np.array([*values, None], dtype=object)[:-1]
 
 
 def read_npz(path: Path, features: str | None, labels: str | None) -> Table:
@@ -82,24 +148,55 @@ def read_npz(path: Path, features: str | None, labels: str | None) -> Table:
         there = [name.removesuffix(".npy") for name in archive.namelist()]
         names = [find_name(path, there, features, "features"), find_name(path, there, labels, "labels")]
         names += [OWNERS] if OWNERS in there else []
-        return Table(path, *(_array(path, archive, name) for name in names))
+        check_apart(path, names[:1], names[1:])
+        headers = [_header(path, archive, name) for name in names]
+        # Before memory is taken: an archive of a few bytes may promise, and hold, as many as it likes.
+        for header, what in zip(headers[1:], ("labels", "owners"), strict=False):
+            checked_size(path, headers[0].shape, header.shape, what)
+        check_room(path, sum(header.size for header in headers))
+        return Table(path, *(_array(archive, header) for header in headers))
 
 
-def _array(path: Path, archive: zipfile.ZipFile, name: str) -> NDArray[np.generic]:
+class _Header(NamedTuple):
+    """What an array in an archive is, by its first bytes."""
+
+    member: zipfile.ZipInfo
+    start: int  # where its numbers begin
+    size: int  # how many bytes they are
+    shape: tuple[int, ...]
+    in_columns: bool
+    dtype: np.dtype[Any]
+
+
+def _header(path: Path, archive: zipfile.ZipFile, name: str) -> _Header:
     member = archive.getinfo(f"{name}.npy")
     with archive.open(member) as file:
-        version = np.lib.format.read_magic(file)
-        read_header = getattr(np.lib.format, "read_array_header_{}_{}".format(*version), None)
-        if read_header is None:
-            raise InputError(f"{path}: {name} has version {version} of numpy's format; only 1 and 2 are read")
-        shape, in_columns, dtype = read_header(file)
-        if dtype.hasobject:
-            raise InputError(f"{path}: {name} holds Python objects; store numbers or text")
-        # Before memory is taken for it: a damaged header may promise anything.
-        if math.prod(shape) * dtype.itemsize != member.file_size - file.tell():
-            raise InputError(f"{path}: {name} is not as large as its shape {shape} says")
-        values = np.frombuffer(file.read(), dtype)
-    return values.reshape(shape, order="F" if in_columns else "C")
+        beginning = io.BytesIO(file.read(HEADER_BYTES))
+    version = np.lib.format.read_magic(beginning)
+    read_header = getattr(np.lib.format, "read_array_header_{}_{}".format(*version), None)
+    if read_header is None:
+        raise InputError(f"{path}: {name} has version {version} of numpy's format; only 1 and 2 are read")
+    with warnings.catch_warnings(action="ignore"):
+        shape, in_columns, dtype = read_header(beginning)
+    if dtype.hasobject:
+        raise InputError(f"{path}: {name} holds Python objects; store numbers or text")
+    start, size = beginning.tell(), math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or size != member.file_size - start:
+        raise InputError(f"{path}: {name} is not as large as its shape {shape} says")
+    return _Header(member, start, size, shape, in_columns, dtype)
+
+
+def _array(archive: zipfile.ZipFile, header: _Header) -> NDArray[np.generic]:
+    content = bytearray(header.size)
+    file: Any
+    with archive.open(header.member) as file:
+        file.read(header.start)
+        place = memoryview(content)
+        while count := file.readinto(place[:PART_BYTES]):
+            place = place[count:]
+    if place:
+        raise EOFError("it ends too early")
+    return np.frombuffer(content, header.dtype).reshape(header.shape, order="F" if header.in_columns else "C")
 
 
 def read_svm(path: Path, dimension: int | None) -> Table:
@@ -110,8 +207,8 @@ def read_svm(path: Path, dimension: int | None) -> Table:
         raise InputError(
             f'{path} is read by scikit-learn, which is missing: pip install "mu2mpi[digits]"'
         ) from None
-    with reading(path):
-        features, labels = load_svmlight_file(path, n_features=dimension)
+    with reading(path), _opened(path) as lines:
+        features, labels = load_svmlight_file(lines, n_features=dimension)
         if features.shape[1] > MOST_FEATURES or (features.nnz and features.indices.min() < 0):
             raise InputError(f"{path} numbers features beyond 1 .. {MOST_FEATURES}")
         if dimension is None and features.nnz == 0:

@@ -1,7 +1,9 @@
-"""MNIST: 28 x 28 images of handwritten digits, from a folder, the user's cache, or a mirror."""
+"""MNIST: 28 x 28 images of handwritten digits, from a folder, the user's cache, or on demand a mirror."""
 
 import os
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,15 +27,15 @@ MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
-TIMEOUT = (20.0, 30.0)  # seconds to wait for a connection, and for the next piece of an answer
+TIMEOUT = (5.0, 15.0)  # seconds to wait for a connection, and for the next piece of an answer
 
 
 class Mnist(Source):
     """The 60,000 training and 10,000 test images, kept as bytes and mapped into memory.
 
     Their four files, compressed or not, are in ``mnist/`` of `data_dir`; by default of what
-    ``MU2MPI_DATA_DIR`` names, or else of the user's cache, to which missing files are downloaded. With
-    `verify`, checksums of the content are compared; format, shape and size always are.
+    ``MU2MPI_DATA_DIR`` names, or else of the user's cache. With `verify`, checksums of the content are
+    compared; format, shape and size always are.
     """
 
     name = "mnist"
@@ -41,7 +43,10 @@ class Mnist(Source):
     scale = 1 / 255
 
     def __init__(self, data_dir: Path | None = None, verify: bool = True) -> None:
-        images, labels, test_images, test_labels = _load(data_dir, verify, download=False)
+        arrays, problems = _load(_folder(data_dir), verify)
+        if problems:
+            raise InputError(_advice(data_dir, problems))
+        images, labels, test_images, test_labels = arrays
         self.training_samples, self.test_samples = len(labels), len(test_labels)
         self.dimension = images[0].size
         self._training, self._test = (images, labels), (test_images, test_labels)
@@ -54,8 +59,13 @@ class Mnist(Source):
     @classmethod
     def fetch(cls, data_dir: Path | None = None) -> list[Path]:
         """Download what is missing, but replace no damaged file of the user's; return the four files."""
-        _load(data_dir, verify=True, download=True)
-        folder, _ = _folder(data_dir)
+        folder, failures = _folder(data_dir), []
+        wanted = list(_load(folder, verify=True)[1])
+        if wanted and (_is_ours(data_dir) or not any(_find(folder, file) for file in wanted)):
+            failures = _download(wanted, folder)
+        _, problems = _load(folder, verify=True)
+        if problems:
+            raise InputError(_advice(data_dir, problems, failures))
         return [path for file in FILES if (path := _find(folder, file))]
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
@@ -63,10 +73,15 @@ class Mnist(Source):
         return Samples(images[rows].reshape(len(rows), self.dimension), labels[rows].astype(np.int32))
 
 
-def _folder(data_dir: Path | None) -> tuple[Path, bool]:
-    """Return the folder of the four files, and whether it is our own cache."""
+def _folder(data_dir: Path | None) -> Path:
+    """Return the folder of the four files."""
     named = data_dir or os.environ.get("MU2MPI_DATA_DIR")
-    return (Path(named).expanduser() if named else cache_folder()) / "mnist", not named
+    return (Path(named).expanduser() if named else cache_folder()) / "mnist"
+
+
+def _is_ours(data_dir: Path | None) -> bool:
+    """Return whether that folder is our own cache, and none that the user names."""
+    return not (data_dir or os.environ.get("MU2MPI_DATA_DIR"))
 
 
 def _find(folder: Path, file: IdxFile) -> Path | None:
@@ -75,32 +90,18 @@ def _find(folder: Path, file: IdxFile) -> Path | None:
     return next((path for path in candidates if os.path.exists(path)), None)
 
 
-def _load(data_dir: Path | None, verify: bool, download: bool) -> list[NDArray[np.uint8]]:
-    """Open the four arrays; download what is missing into our cache, or anywhere if `download`."""
-    folder, ours = _folder(data_dir)
-    failures: list[str] = []
-    found = {file: _array(folder, file, verify) for file in FILES}
-    problems = {file: problem for file, problem in found.items() if isinstance(problem, str)}
-    # A damaged file in a folder of the user's is not ours to replace.
-    if problems and (ours or (download and not any(_find(folder, file) for file in problems))):
-        failures = _download(list(problems), folder)
-        found |= {file: _array(folder, file, verify) for file in problems}
-    arrays = [array for array in found.values() if not isinstance(array, str)]
-    if len(arrays) < len(FILES):
-        remaining = [problem for file, problem in problems.items() if isinstance(found[file], str)]
-        raise InputError(_advice(folder, ours, remaining, failures))
-    return arrays
-
-
-def _array(folder: Path, file: IdxFile, verify: bool) -> NDArray[np.uint8] | str:
-    """Return the array of a file, or what is wrong with it."""
-    path = _find(folder, file)
-    try:
-        if path is None:
-            return f"{folder / file.name}[.gz] is missing, or its folder cannot be read"
-        return open_idx(path, file, verify)
-    except InputError as error:
-        return str(error)
+def _load(folder: Path, verify: bool) -> tuple[list[NDArray[np.uint8]], dict[IdxFile, str]]:
+    """Open the four arrays; return those that can be used, and what is wrong with the files of others."""
+    arrays, problems = [], {}
+    for file in FILES:
+        path = _find(folder, file)
+        try:
+            if path is None:
+                raise InputError(f"{folder / file.name}[.gz] is missing, or its folder cannot be read")
+            arrays.append(open_idx(path, file, verify))
+        except InputError as error:
+            problems[file] = str(error)
+    return arrays, problems
 
 
 def _download(files: list[IdxFile], folder: Path) -> list[str]:
@@ -111,6 +112,7 @@ def _download(files: list[IdxFile], folder: Path) -> list[str]:
     for mirror in MIRRORS:
         try:
             while wanted:
+                print(f"downloading {mirror}{wanted[0].name}.gz into {folder}", file=sys.stderr, flush=True)
                 _download_one(wanted[0], mirror, folder)
                 del wanted[0]
         except (RequestException, InputError) as error:
@@ -145,21 +147,18 @@ def _reason(error: Exception) -> str:
     return "cannot connect" if isinstance(error, ConnectionError) else str(error)
 
 
-def _advice(folder: Path, ours: bool, problems: list[str], failures: list[str]) -> str:
+def _advice(data_dir: Path | None, problems: dict[IdxFile, str], failures: Sequence[str] = ()) -> str:
     """Return the message that says what is wrong with the files and how to get good ones."""
-    lines = ["MNIST cannot be used:", *(f"  {problem}" for problem in problems)]
+    folder = _folder(data_dir)
+    lines = ["MNIST cannot be used:", *(f"  {problem}" for problem in problems.values())]
     if failures:
         lines += ["it could not be downloaded:", *(f"  {failure}" for failure in failures)]
-    if not ours:
-        lines.append(
-            f"Remove a damaged file, then run `mu2mpi data mnist` with --data-dir {folder.parent} (or with "
-            "MU2MPI_DATA_DIR set to it) where there is a network: it downloads what is missing."
-        )
-    lines += [f"By hand: put these four files, with or without .gz, into {folder}:"]
-    lines += [f"  {file.name}.gz" for file in FILES]
-    if ours:
-        lines.append(
-            "or into the folder mnist/ of a folder that --data-dir or MU2MPI_DATA_DIR names; "
-            "`mu2mpi data mnist` downloads them where there is a network."
-        )
-    return "\n".join([*lines, f"Sources: {' '.join(MIRRORS)}"])
+    command, first = "mu2mpi data mnist", ""
+    if not _is_ours(data_dir):
+        command, first = f"{command} --data-dir {folder.parent}", "Remove what is damaged. "
+    lines += [
+        f"{first}Where there is a network, `{command}` downloads what is missing; a run never does.",
+        f"By hand: put these four files, with or without .gz, into {folder}, or into the folder mnist/ of a "
+        "folder that --data-dir or MU2MPI_DATA_DIR names:",
+    ]
+    return "\n".join([*lines, *(f"  {file.name}.gz" for file in FILES), f"Sources: {' '.join(MIRRORS)}"])

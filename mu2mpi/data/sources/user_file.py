@@ -2,21 +2,31 @@
 
 import hashlib
 import os
+import re
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import Column, Table, reading
+from mu2mpi.data.formats.table import Column, Table, reading, shown
 from mu2mpi.data.formats.whole import read_csv, read_npz, read_svm
 from mu2mpi.data.source import COLUMN_AT_ONCE, Samples, Source, Which, row_blocks
 from mu2mpi.errors import InputError
+from mu2mpi.files import check_readable
 
 LARGEST = 1e150  # squares of larger numbers, and sums of them, may leave the range of floating-point numbers
 READ_BYTES = 4 << 20  # of features at once
 # Beyond the second, there should be at least two samples of each class, on average.
 MOST_CLASSES, SURELY_MANY = 1_000_000, 1000
+
+MISSING = frozenset(
+    {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
+)
+"""What usual tools write in small or capital letters for a value that is missing."""
+
+UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Characters that no name has: a result cannot hold them, or a terminal obeys them."""
 
 
 class UserFile(Source):
@@ -29,7 +39,9 @@ class UserFile(Source):
 
     remedy = "give a larger public bound with --normalize box --feature-bound, or --normalize unit"
 
-    def __init__(self, training: Table, test: Table | float, seed: int, bound: float | None) -> None:
+    def __init__(
+        self, training: Table, test: Table | float, seed: int, bound: float | None, missing: frozenset[str]
+    ) -> None:
         self.name, self.has_owners = str(training.path), training.has_owners
         self.dimension = training.dimension
         if isinstance(test, Table):
@@ -45,7 +57,8 @@ class UserFile(Source):
         self.scale = 1.0 if bound is None else 1 / bound
         if bound is None:
             self.limit, self.remedy = LARGEST, "remove the sample"
-        self._values = _find_classes(training)
+        self._missing = missing
+        self._values = _find_classes(training, missing)
         self.class_names = tuple(str(value) for value in self._values)
         self.classes = len(self._values)
         self._at_once = max(1, READ_BYTES // (training.feature_type.itemsize * training.dimension))
@@ -68,7 +81,8 @@ class UserFile(Source):
             test = _open_table(path, experiment, verify, training.dimension)
         # What a preset chooses here does not depend on the number of machines, which is not known yet.
         bound = None if experiment.scaling == "unit" else experiment.feature_bound or 1.0
-        return cls(training, test, experiment.data_seed, bound)
+        missing = MISSING if experiment.missing_labels is None else frozenset[str]()
+        return cls(training, test, experiment.data_seed, bound, missing)
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         """Read rows in the order of the file, a few at a time, and put them where they are wanted."""
@@ -88,13 +102,13 @@ class UserFile(Source):
         return f"{table.path}: row {rows_of(np.array([number]))[0]}"
 
     def _classes_of(self, table: Table, rows: NDArray[np.int64]) -> NDArray[np.int32]:
-        labels = _plain(table, rows, "label")
+        labels = _plain(table, rows, "label", self._missing)
         if labels.dtype != self._values.dtype:
             raise InputError(f"the labels in {table.path} are not of the kind of those in {self.name}")
         place = np.minimum(np.searchsorted(self._values, labels), self.classes - 1)
         unknown = np.flatnonzero(self._values[place] != labels)
         if unknown.size:
-            where, label = f"{table.path}: row {rows[unknown[0]]}", labels[unknown[0]]
+            where, label = f"{table.path}: row {rows[unknown[0]]}", shown(labels[unknown[0]])
             raise InputError(f"{where} has the label {label}, of which {self.name} has no sample")
         return place.astype(np.int32)
 
@@ -108,7 +122,7 @@ class UserFile(Source):
         if not self.has_owners:
             return super()._read_owners(rows)
         table, rows_of = self._sets["training"]
-        return _plain(table, rows_of(rows), "owner")
+        return _plain(table, rows_of(rows), "owner", self._missing)
 
 
 class Split:
@@ -160,6 +174,7 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def _open_table(path: Path, experiment: Any, verify: bool, dimension: int | None = None) -> Table:
     """Open a file by its suffix; by default, a sparse file has as many features as occur."""
+    check_readable(path)
     names = experiment.features, experiment.labels
     match Path(path.name.lower().removesuffix(".gz")).suffix:
         case ".csv":
@@ -175,11 +190,11 @@ def _open_table(path: Path, experiment: Any, verify: bool, dimension: int | None
     return read_hdf5(path, *names, verify)
 
 
-def _find_classes(table: Table) -> NDArray[Any]:
+def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
     """Return the different labels of a file in order: at least two, and not so many that they are none."""
-    found = _plain(table, np.arange(0), "label")
+    found = _plain(table, np.arange(0), "label", missing)
     for rows in row_blocks(table.samples, COLUMN_AT_ONCE):
-        found = np.union1d(found, _plain(table, rows, "label"))
+        found = np.union1d(found, _plain(table, rows, "label", missing))
         if len(found) > MOST_CLASSES or (SURELY_MANY < len(found) > table.samples / 2):
             raise InputError(
                 f"{table.path} has {len(found)} different labels in its first {rows[-1] + 1} rows; these are "
@@ -187,21 +202,22 @@ def _find_classes(table: Table) -> NDArray[Any]:
             )
     if len(found) < 2:
         raise InputError(
-            f"{table.path}: every label is {found[0]}; classification needs at least two classes"
+            f"{table.path}: every label is {shown(found[0])}; classification needs at least two classes"
         )
     return found
 
 
-def _plain(table: Table, rows: NDArray[np.int64], what: Column) -> NDArray[Any]:
-    """Return labels or owners of any kind as int64, or text as objects; none may be missing."""
+def _plain(table: Table, rows: NDArray[np.int64], what: Column, missing: frozenset[str]) -> NDArray[Any]:
+    """Return labels or owners of any kind as int64, or text as objects; none may be missing, or say so."""
     values: NDArray[Any] = table.column(what, rows)
     kind = values.dtype.kind
     if kind in "SUO":
         with reading(table.path):
             texts = [value.decode() if isinstance(value, bytes) else value for value in values.tolist()]
-        bad = next((k for k, text in enumerate(texts) if not isinstance(text, str) or not text), None)
+        faults = {text: fault for text in set(texts) if (fault := _fault(text, what, missing))}
+        bad = next((k for k, text in enumerate(texts) if text in faults), None) if faults else None
         if bad is not None:
-            raise InputError(f"{table.path}: row {rows[bad]} has no {what}")
+            raise InputError(f"{table.path}: row {rows[bad]} has {faults[texts[bad]]}")
         return np.array([*texts, None], dtype=object)[:-1]
     if kind not in "biuf":
         raise InputError(f"{table.path}: a {what} must be a whole number or text, not {values.dtype}")
@@ -215,3 +231,17 @@ def _plain(table: Table, rows: NDArray[np.int64], what: Column) -> NDArray[Any]:
             "whole number nor text"
         )
     return whole
+
+
+def _fault(name: object, what: Column, missing: frozenset[str]) -> str | None:
+    """Say what is wrong with a label or owner that is to be text, if anything is."""
+    if not isinstance(name, str) or not name.strip():
+        return f"no {what}"
+    if UNFIT.search(name):
+        return f"the {what} {shown(name)}, with a character that no name may have; rename it"
+    if name.strip().lower() in missing:
+        return (
+            f"the {what} {shown(name)}, which says that it is missing: remove the sample, or give "
+            "--missing-labels keep if that is a name like any other"
+        )
+    return None
