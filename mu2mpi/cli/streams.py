@@ -25,7 +25,7 @@ class Output(io.FileIO):
 
 
 def open_outputs() -> None:
-    """Make standard output and error take all that is written; those of a program around us stay."""
+    """Make standard output and error take all that is written, but for those of a program around us."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -34,11 +34,13 @@ def open_outputs() -> None:
             os.open(os.devnull, os.O_RDONLY)
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
+        # A terminal that cannot show a letter gets a question mark instead of an error.
         if stream is not getattr(sys, f"__{name}__"):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
             continue
         with suppress(AttributeError, OSError):
             stream.flush()
-        # A terminal that cannot show a letter gets a question mark instead of an error.
         buffer = io.BufferedWriter(Output(number, "wb", closefd=False))
         encoding, lines = getattr(stream, "encoding", "utf-8"), number == 2 or os.isatty(number)
         setattr(sys, name, io.TextIOWrapper(buffer, encoding, "replace", line_buffering=lines))

@@ -97,7 +97,7 @@ def test_the_stored_experiment_repeats_the_run_even_if_the_preset_changes(tmp_pa
 
 
 def test_a_checkpoint_of_a_preset_goes_on(tmp_path):
-    experiment = Experiment(preset="practical", rounds=40, machines=3, seed=1)
+    experiment = Experiment(preset="practical", rounds=40, machines=3, seed=1, evaluations=1)
     whole = run(experiment)
     half = simulation_of(experiment, _digits())
     for t in range(1, 21):
@@ -106,7 +106,7 @@ def test_a_checkpoint_of_a_preset_goes_on(tmp_path):
     write_checkpoint(half.state(), checkpoint_path(tmp_path / "a.h5"))
     assert run(experiment, output=tmp_path / "a.h5").x.tobytes() == whole.x.tobytes()
     write_checkpoint(half.state(), checkpoint_path(tmp_path / "b.h5"))
-    other = Experiment(preset="practical", rounds=40, machines=3, seed=1, diameter=3.0)
+    other = Experiment(preset="practical", rounds=40, machines=3, seed=1, evaluations=1, diameter=3.0)
     with pytest.raises(InputError, match=r"diameter is 3\.0 here and 200\.0 there"):
         run(other, output=tmp_path / "b.h5")
 
