@@ -111,7 +111,6 @@ run(Experiment(machines=3, server={server!r}), output=sys.argv[1])
         *slow(
             ("-c", "OSError('no luck')", "no luck", 1),
             ("-m mu2mpi run --machines 3 --output", "OSError('no luck')", "no luck", 1),
-            ("-m mu2mpi run --machines 3 --output", "KeyboardInterrupt", "", 130),
             ("-c", "InputError('bad luck')", "bad luck", 2),
             ("-c", "KeyboardInterrupt", "", 130),
         ),
