@@ -51,10 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             way_out = "\nThe working directory is gone: change to a folder that exists." if is_gone else ""
             return end(f"error: {error}{way_out}", 2 if isinstance(error, InputError) or is_gone else 1)
         except Interrupted as stop:
-            said = (
-                f"stopped after round {stop.rounds_done} with a checkpoint; the same command goes on from it"
-            )
-            return _end_together(said, EXIT_INTERRUPTED)
+            done = f"stopped after round {stop.rounds_done} with a checkpoint"
+            return _end_together(f"{done}; the same command goes on from it", EXIT_INTERRUPTED)
 
 
 def _execute(arguments: argparse.Namespace) -> int:

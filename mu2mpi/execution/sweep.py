@@ -48,7 +48,8 @@ def run_sweep(
             runs = [Run(plan, folder / name) for plan, name in zip(plans, names, strict=True)]
             todo = _unfinished(runs, overwrite) if communicator.rank == 0 else []
         runs = [runs[number] for number in communicator.share(todo)]
-        before = communicator.share({run.path: identity(run.path) for run in runs})
+        before = {run.path: identity(run.path) for run in runs} if communicator.rank == 0 else {}
+        before = communicator.share(before)
         job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
         for source in dict.fromkeys(run.plan.source for run in runs):
             check_data(source, communicator)
