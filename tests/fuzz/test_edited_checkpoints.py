@@ -50,7 +50,8 @@ def edit(file: h5py.File, chance: random.Random) -> str:
     else:
         del file[name]
         new = chance.choice([old[:-1], old[..., np.newaxis], np.repeat(old, 2, axis=0), old.ravel()])
-        file[name] = new if kind == "shape" else old.astype(chance.choice(TYPES))
+        with np.errstate(all="ignore"):
+            file[name] = new if kind == "shape" else old.astype(chance.choice(TYPES))
     return f"{kind} {name}"
 
 
