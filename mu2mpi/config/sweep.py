@@ -2,12 +2,15 @@
 
 import hashlib
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
+
+MOST_RUNS = 100_000
 
 LONGEST_NAME = 180
 """Bytes of a name that are kept: file systems take 255, with what checkpoints and unfinished files add."""
@@ -75,8 +78,10 @@ def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
     """Return every combination of the lists among some settings."""
     lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
     for name, values in lists.items():
-        if not values or any(values.count(value) > 1 for value in values):
+        if not values or len({repr(value) for value in values}) < len(values):
             raise InputError(f"{where}: the list of {name} is empty or repeats a value: {values}")
+    if (count := math.prod(map(len, lists.values()))) > MOST_RUNS:
+        raise InputError(f"{where}: its lists have {count:,} combinations, and {MOST_RUNS:,} are the most")
     combinations = (dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values()))
     experiments = [Experiment.make(combination, where) for combination in combinations]
     if len(set(experiments)) < len(experiments):

@@ -75,6 +75,7 @@ class FileOptions(SourceOptions):
 
     features: str | None = Field(
         None,
+        min_length=1,
         coerce_numbers_to_str=True,
         description="the name of the dataset or the names of the columns that hold them [default: features, "
         "X, x, images or data; in CSV all other columns]",

@@ -125,7 +125,7 @@ class Job:
         # Before the first message leaves, and before a file keeps the key of a run that cannot begin.
         check_data(source, communicator)
         keeper = FileKeeper(self, path)
-        if simulation.needs_its_key_kept and not goes_on:
+        if not goes_on:
             keeper.begin(simulation.state())
         result = simulation.run(progress, keeper)
         with communicator.together():
@@ -192,9 +192,11 @@ class FileKeeper(Watch, Keeper):
             raise Interrupted(self._communicator.share(state.rounds_done if state is not None else 0))
 
     def begin(self, state: Checkpoint | None) -> None:
-        """Write the first state of a run that found none, and with it its key, unless another job was first.
+        """Write the first state of a run that found none, unless another job was first.
 
-        Every rank raises InputError if another job has begun this run, or finished it, in the meantime.
+        It keeps the key of a run without a seed: were that to start again, the same secrets would leave a
+        second time under other noise. And it tells other jobs that the output is taken. Every rank raises
+        InputError if another job has begun a run of it, or finished one, in the meantime.
         """
         self.write(state, replace=False)
         with self._communicator.together():

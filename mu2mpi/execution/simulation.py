@@ -19,7 +19,7 @@ from mu2mpi.federation.server import PHASES, Stopwatch, machines_and_server
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.linear import norm
-from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result
+from mu2mpi.results.schema import COUNTS, Checkpoint, Diagnostics, History, Result
 
 
 class Keeper:
@@ -156,14 +156,6 @@ class Simulation:
         d = total * (schedule.mechanism.resolution / (schedule.machines * weight))
         return float(np.sum((d - gradient) ** 2))
 
-    @property
-    def needs_its_key_kept(self) -> bool:
-        """Whether what is random comes from a key that is nowhere else, to be kept before anything is sent.
-
-        If such a run were to start again, the same secrets would leave a second time under other noise.
-        """
-        return self.experiment.seed is None
-
     def state(self, elapsed: float = 0.0) -> Checkpoint | None:
         """Gather what a checkpoint holds on rank 0, and return None elsewhere; all ranks must call this."""
         communicator, iterates = self.communicator, self.server.iterates
@@ -217,9 +209,8 @@ class Simulation:
 
 def _history(rows: list[tuple[float, ...]]) -> History:
     """Turn rows in the order of the history's columns into columns."""
-    counts = ("round", "samples", "gradient_evaluations")
     columns: dict[str, Any] = {
-        name: np.array([row[k] for row in rows], dtype=np.int64 if name in counts else np.float64)
+        name: np.array([row[k] for row in rows], dtype=np.int64 if name in COUNTS else np.float64)
         for k, name in enumerate(History.columns())
     }
     return History(**columns)

@@ -96,7 +96,7 @@ def launch(arguments: Sequence[str], ranks: int | None = None, requeues: int = 2
     times. By default there are as many ranks as the SLURM job has, or 1. Returns their exit code; raises
     InputError if no launcher starts ranks that find each other.
     """
-    ranks = ranks or int(os.environ.get("SLURM_NTASKS", "1"))
+    ranks = ranks or _number_in("SLURM_NTASKS", 1)
     environment = {**RANK_VARIABLES, **os.environ}
     if os.getuid() == 0:
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -145,7 +145,10 @@ def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
 def _candidates(ranks: int) -> list[list[str]]:
     chosen = os.environ.get(LAUNCHER_VARIABLE)
     if chosen:
-        return [shlex.split(chosen)]
+        try:
+            return [shlex.split(chosen)]
+        except ValueError as error:
+            raise InputError(f"{LAUNCHER_VARIABLE} is no command: {error}") from None
     ours = Path(sys.executable).parent / "mpirun"
     mpirun = str(ours) if ours.exists() else shutil.which("mpirun")
     candidates = [[mpirun, "-n", str(ranks)]] if mpirun else []
@@ -178,12 +181,20 @@ def _requeue(limit: int) -> None:
     # The last task of an array has the array's number, and would take the others along.
     if "SLURM_ARRAY_TASK_ID" in os.environ:
         job = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
-    restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
+    restarts = _number_in("SLURM_RESTART_COUNT", 0)
     if restarts >= limit:
         _say(f"job {job} was requeued {restarts} times, which is enough; submit it again to go on")
     else:
         _say(f"requeueing job {job} ({restarts + 1} of at most {limit} times)")
         subprocess.run(["scontrol", "requeue", job], check=False)
+
+
+def _number_in(variable: str, least: int) -> int:
+    """Return the number that SLURM gives in a variable of the environment; by default, and at least, this."""
+    text = os.environ.get(variable) or str(least)
+    if not text.isdecimal() or int(text) < least:
+        raise InputError(f"{variable} is {text!r}, and no number of at least {least}")
+    return int(text)
 
 
 def _say(message: str) -> None:

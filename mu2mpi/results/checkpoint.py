@@ -16,7 +16,7 @@ from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import write_whole
 from mu2mpi.results.reader import open_sealed, stored_experiment, stored_history, stored_privacy
-from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, History
+from mu2mpi.results.schema import COUNTS, OF_CHECKPOINT, Checkpoint, History
 from mu2mpi.results.seal import seal_of
 from mu2mpi.results.writer import plain
 
@@ -98,6 +98,9 @@ def _check(checkpoint: Checkpoint) -> None:
     experiment, done, rounds = checkpoint.experiment, checkpoint.rounds_done, checkpoint.history.round
     if len(checkpoint.key or b"") != (32 if experiment.seed is None else 0) or len(checkpoint.data) != 32:
         raise ValueError("its key, which a run without a seed has, or its digest of the data is no 32 bytes")
+    types = {name: getattr(checkpoint.history, name).dtype for name in History.columns()}
+    if any(kind != (np.int64 if name in COUNTS else np.float64) for name, kind in types.items()):
+        raise ValueError(f"the columns of its history have other types: {types}")
     if not done < (experiment.rounds or 0):
         raise ValueError(f"rounds_done = {done} should be less than {experiment.rounds} rounds")
     if np.any(np.diff(rounds, prepend=0, append=done + 1) <= 0):

@@ -20,6 +20,9 @@ OF_CHECKPOINT = (
 )
 """The way out where a checkpoint cannot be used."""
 
+COUNTS = ("round", "samples", "gradient_evaluations")
+"""Columns of the history that are whole numbers."""
+
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

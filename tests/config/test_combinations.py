@@ -152,3 +152,11 @@ def test_names_of_results_are_distinct_and_visible_files(tmp_path_factory, files
             assert path.parent == folder
             with unfinished(checkpoint_path(path)) as temporary:
                 temporary.touch()
+
+
+def test_more_runs_than_anybody_wants_are_refused_before_they_are_listed():
+    seeds = {name: list(range(1000)) for name in ("seed", "data_seed")}
+    with pytest.raises(InputError, match="its lists have 1,000,000 combinations, and 100,000 are the most"):
+        Sweep({"data": "synthetic", **seeds}, "a.toml")
+    with pytest.raises(InputError, match="repeats a value"):
+        Sweep({"seed": [1, 2, 1]})

@@ -246,6 +246,24 @@ def test_what_may_be_replaced_is_what_was_there_when_the_job_began(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("seeds", [(1, None), (None, 1), (1, 2)])
+def test_a_job_leaves_the_checkpoint_of_another_alone(seeds, tmp_path):
+    """It may hold the only key of what has been sent already."""
+    source, path = random_source(1, 100, 6, 3), tmp_path / "a.h5"
+    job = Job(Communicator(), lambda: False, True, 1e-9)
+    first, second = (Experiment(machines=4, seed=seed) for seed in seeds)
+
+    def another_starts():
+        kept = checkpoint_path(path).read_bytes()
+        with pytest.raises(InputError, match="is of another experiment: seed is"):
+            job.run_to_file(second, source, path, Meanwhile(lambda: pytest.fail("it begins")))
+        assert checkpoint_path(path).read_bytes() == kept
+
+    job.run_to_file(first, source, path, Meanwhile(another_starts))
+    assert read_result(path).experiment.seed == first.seed
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize("rho", ["4", "inf"])
 def test_of_two_jobs_with_one_output_none_loses_its_result_unheard(rho, tmp_path):
     """Started at once, without a seed: those that end well have printed what the file holds."""

@@ -129,3 +129,18 @@ def test_launch_returns_the_code_of_the_ranks(tmp_path):
             check=False,
         )
         assert done.returncode == code, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("SLURM_NTASKS", "abc", "SLURM_NTASKS is 'abc', and no number of at least 1"),
+        ("SLURM_NTASKS", "0", "SLURM_NTASKS is '0', and no number of at least 1"),
+        ("MU2MPI_LAUNCHER", "mpirun 'x", "MU2MPI_LAUNCHER is no command: No closing quotation"),
+    ],
+)
+def test_a_launch_says_what_is_wrong_with_its_environment(variable, value, words, monkeypatch, capsys):
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+    monkeypatch.setenv(variable, value)
+    assert cli.main(["launch", "info"]) == 2
+    assert words in capsys.readouterr().err

@@ -54,6 +54,12 @@ def test_round_trip(checkpoint, tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def retyped(file, name, kind):
+    values = file[f"history/{name}"][()].astype(kind)
+    del file[f"history/{name}"]
+    file[f"history/{name}"] = values
+
+
 @pytest.mark.parametrize(
     ("action", "words"),
     [
@@ -78,6 +84,8 @@ def test_round_trip(checkpoint, tmp_path):
         (lambda file: file.attrs.__setitem__("key", "key"), "damaged or incomplete"),
         (lambda file: file.attrs.pop("key"), "no 32 bytes"),
         (lambda file: file.attrs.__setitem__("data", "00"), "no 32 bytes"),
+        (lambda file: retyped(file, "message_norm", "S3"), "columns of its history have other types"),
+        (lambda file: retyped(file, "round", "f8"), "columns of its history have other types"),
         (
             lambda file: file.attrs.__setitem__("experiment", "rho = 'x'"),
             "rho = 'x' should be a",

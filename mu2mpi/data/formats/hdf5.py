@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.data.formats.hdf5_parts import check_written, files_of, member
 from mu2mpi.data.formats.table import (
     OWNERS,
     Table,
@@ -20,10 +21,9 @@ from mu2mpi.data.formats.table import (
     find_name,
     kernel_type,
     reading,
-    shown,
 )
 from mu2mpi.errors import InputError
-from mu2mpi.files import check_readable, identity
+from mu2mpi.files import identity
 from mu2mpi.memory import check_room
 
 READ_TEXTS = """
@@ -54,20 +54,20 @@ def read_hdf5(path: Path, features: str | None, labels: str | None, verify: bool
                 f"{path} is in use: another program has it open to write to it, or holds a lock on it; close "
                 "that program, or if it writes nothing, set HDF5_USE_FILE_LOCKING=FALSE"
             ) from None
-        owners: Any = _member(path, file, OWNERS) if OWNERS in file else None
+        owners: Any = member(path, file, OWNERS) if OWNERS in list(file) else None
         by_owner = isinstance(owners, h5py.Group)
         names = list(owners) if by_owner else []
         if not all(isinstance(name, str) for name in names):
             raise InputError(f"{path}: the name of an owner in its group {OWNERS} is not in UTF-8")
         names.sort()
-        groups = [_member(path, owners, name) for name in names] if by_owner else [file]
+        groups = [member(path, owners, name) for name in names] if by_owner else [file]
         if not groups:
             raise InputError(f"{path}: its group {OWNERS} is empty")
         for group in groups:
             if not isinstance(group, h5py.Group):
                 raise InputError(f"{path}: {group.name} is not a group of one owner's features and labels")
         datasets = [
-            [_member(path, group, find_name(path, list(group), name, option)) for group in groups]
+            [member(path, group, find_name(path, list(group), name, option)) for group in groups]
             for name, option in ((features, "features"), (labels, "labels"))
         ]
         datasets.append([] if by_owner or owners is None else [owners])
@@ -86,14 +86,6 @@ def read_hdf5(path: Path, features: str | None, labels: str | None, verify: bool
         owners = Names(names, [samples for samples, _ in sizes])
     feature_type = np.result_type(*{kernel_type(path, part.dtype) for part in of_features})
     return Table(path, Joined(of_features, feature_type), Joined(of_labels), owners)
-
-
-def _member(path: Path, group: h5py.Group, name: str) -> Any:
-    """Return what a group holds; what is to be opened for it must be ordinary files."""
-    link = group.get(name, getlink=True)
-    if isinstance(link, h5py.ExternalLink):
-        _files_named(path, link.filename)
-    return group[name]
 
 
 class Joined:
@@ -156,11 +148,12 @@ class Rows:
         if not isinstance(dataset, h5py.Dataset):
             raise InputError(f"{path}: {dataset.name} is not a dataset")
         is_text = h5py.check_string_dtype(dataset.dtype) is not None
-        if dataset.shape is None or not (is_text or dataset.dtype.kind in "biuf"):
-            raise InputError(f"{path}: {dataset.name} has the type {dataset.dtype}, not numbers or text")
-        _check_written(path, dataset)
+        if not dataset.shape or not (is_text or dataset.dtype.kind in "biuf"):
+            what = f"the type {dataset.dtype} and the shape {dataset.shape}"
+            raise InputError(f"{path}: {dataset.name} has {what}; it should have rows of numbers or text")
+        check_written(path, dataset)
         self._path = path
-        self._files = {file: identity(Path(file)) for file in _files_of(dataset)}
+        self._files = {file: identity(Path(file)) for file in files_of(dataset)}
         self.name, self.shape = dataset.name, dataset.shape
         self._values = dataset.asstr() if is_text else dataset
         self.dtype = np.dtype(object) if is_text else dataset.dtype
@@ -219,50 +212,3 @@ class Rows:
             first, last = int(rows[start]), int(rows[stop - 1])
             block = self._values[first : last + 1].reshape(last + 1 - first, self._width)
             into[start:stop] = block[rows[start:stop] - first]
-
-
-def _check_written(path: Path, dataset: h5py.Dataset) -> None:
-    """Raise InputError if part of a dataset was never written: HDF5 would give zeros, without an end."""
-    everything, parts = math.prod(dataset.shape), "values"
-    if dataset.is_virtual:
-        try:
-            there = sum(source.vspace.get_select_npoints() for source in dataset.virtual_sources())
-        except RuntimeError:
-            return  # a part that grows with its source has no size of its own
-    elif dataset.chunks:
-        there, parts = dataset.id.get_num_chunks(), "chunks"
-        pairs = zip(dataset.shape, dataset.chunks, strict=True)
-        everything = math.prod(-(-length // chunk) for length, chunk in pairs)
-    else:
-        there, parts = dataset.id.get_storage_size(), "bytes"
-        everything *= dataset.id.get_type().get_size()
-    if dataset.external:
-        there = sum(
-            min(size, max(0, min(map(os.path.getsize, _files_named(dataset.file.filename, name))) - offset))
-            for name, offset, size in dataset.external
-        )
-    if there < everything:
-        raise InputError(f"{path}: of {dataset.name}, only {there} of {everything} {parts} were ever written")
-
-
-def _files_of(dataset: h5py.Dataset) -> set[str]:
-    """Return the files in which a dataset lies: that of its own, which may be linked, and those it names."""
-    own = dataset.file.filename
-    virtual = [source.file_name for source in dataset.virtual_sources()] if dataset.is_virtual else []
-    names = {*virtual, *(name for name, _, _ in dataset.external or ())} - {"."}
-    return {own}.union(*(_files_named(own, name) for name in names))
-
-
-def _files_named(path: Path | str, name: str) -> set[str]:
-    """Return the files that HDF5 may open where a file names another: at least one, and all ordinary ones."""
-    places = {
-        os.path.join(folder, of)
-        for folder in ("", os.path.dirname(path))
-        for of in (name, os.path.basename(name))
-    }
-    found = set(filter(os.path.exists, places))
-    if not found:
-        raise InputError(f"{path} names the file {shown(name)}, which is not there")
-    for file in found:
-        check_readable(file)
-    return found
