@@ -77,8 +77,12 @@ def test_a_killed_run_goes_on_to_the_same_bits(case, server, extras, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", extras["PYTHONPATH"])
         job = start_ranks(2, *command, stderr=subprocess.DEVNULL, start_new_session=True)
-    while not kept.exists():
+    states = set()
+    # The first holds no round yet.
+    while len(states) < 2:
         assert job.poll() is None
+        if kept.exists():
+            states.add(kept.stat().st_mtime_ns)
         time.sleep(0.01)
     os.killpg(job.pid, signal.SIGKILL)
     subprocess.run(["pkill", "-KILL", "-f", str(path)], check=False)
