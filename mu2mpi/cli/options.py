@@ -26,8 +26,7 @@ def add_running_options(parser: ArgumentParser) -> None:
         metavar="SECONDS",
         help="time between two checkpoints, from which the same command goes on after a kill "
         f"[default: {CHECKPOINT_SECONDS:g}]; Ctrl-C, SIGTERM, SIGUSR1 or SIGUSR2 makes one at once and ends "
-        f"the run "
-        f"with code {EXIT_INTERRUPTED}",
+        f"the run with code {EXIT_INTERRUPTED}",
     )
     group = parser.add_argument_group("the experiment (also the keys of a configuration file)")
     for name in option_fields():

@@ -60,10 +60,10 @@ class Mnist(Source):
     def fetch(cls, data_dir: Path | None = None) -> list[Path]:
         """Download what is missing, but replace no damaged file of the user's; return the four files."""
         folder, failures = _folder(data_dir), []
-        wanted = list(_load(folder, verify=True)[1])
-        if wanted and (_is_ours(data_dir) or not any(_find(folder, file) for file in wanted)):
-            failures = _download(wanted, folder)
         _, problems = _load(folder, verify=True)
+        if problems and (_is_ours(data_dir) or not any(_find(folder, file) for file in problems)):
+            failures = _download(list(problems), folder)
+            _, problems = _load(folder, verify=True)
         if problems:
             raise InputError(_advice(data_dir, problems, failures))
         return [path for file in FILES if (path := _find(folder, file))]
