@@ -23,9 +23,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> None:
     """Print the script, and submit it if asked to."""
+    from mu2mpi.cluster.script import render_job, submit
     from mu2mpi.config.sweep import Sweep
     from mu2mpi.config.toml import read_toml
-    from mu2mpi.execution.slurm import render_job, submit
 
     config = arguments.config
     sweep = Sweep(read_toml(config), str(config))

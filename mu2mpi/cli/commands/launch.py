@@ -19,7 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Start the command, and return its exit code."""
-    from mu2mpi.execution.slurm import launch
+    from mu2mpi.cluster.launch import launch
 
     if not arguments.words:
         arguments.parser.error("name the command to start, such as: mu2mpi launch run --seed 1")
