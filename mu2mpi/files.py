@@ -92,6 +92,17 @@ def identity(path: Path) -> Identity | None:
     return None
 
 
+def second_name(path: Path, name: Path) -> None:
+    """Give a file a second name in the same folder, in place of what had it; without hard links, a copy."""
+    with unfinished(name) as temporary:
+        try:
+            os.link(path, temporary)
+        except OSError:
+            write_whole(name, (path.read_bytes(),), mode=stat.S_IMODE(path.stat().st_mode))
+        else:
+            os.replace(temporary, name)
+
+
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
     """Give a hidden name beside a file that no other process has; what has it afterwards is removed."""

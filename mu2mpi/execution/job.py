@@ -135,6 +135,7 @@ class Job:
 
     def _write(self, result: Result, path: Path) -> None:
         """Write the result and remove the checkpoint; the same result from another job is as good."""
+        from mu2mpi.results.checkpoint import remove_checkpoint
         from mu2mpi.results.reader import read_result
         from mu2mpi.results.writer import write_result
 
@@ -155,7 +156,7 @@ class Job:
                     f"another job has written {path} in the meantime, and what this one found is in no file; "
                     f"what both have sent is spent, and their rho add up as squares; {way_out}"
                 ) from None
-        checkpoint.unlink(missing_ok=True)
+        remove_checkpoint(checkpoint)
 
     def has_changed(self, path: Path) -> bool:
         """Return whether another job has written an output since this one began."""

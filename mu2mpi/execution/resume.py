@@ -27,9 +27,9 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
     place = checkpoint_path(output)
     if not place.exists():
         return None
-    from mu2mpi.results.checkpoint import read_checkpoint
+    from mu2mpi.results.checkpoint import read_last_whole_checkpoint
 
-    checkpoint = read_checkpoint(place)
+    checkpoint = read_last_whole_checkpoint(place)
     # What the experiment leaves open was settled when the run began, perhaps on other ranks.
     sizes = ("machines", "rounds", *method_options(presets=False))
     open_ones = [name for name in sizes if getattr(experiment, name) is None]

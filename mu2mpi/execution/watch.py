@@ -14,6 +14,12 @@ LOOK_SECONDS = 0.2
 FASTER = 4
 """The number of rounds between two looks grows by at most this factor: rounds may become slower."""
 
+FIRST_SECONDS = 5.0
+"""When the first checkpoint is due, and the others after twice the time of the one before, up to `every`.
+
+What dies young then has something to show for it, on which a job may be put back into the queue.
+"""
+
 
 class Verdict(enum.Enum):
     """What all ranks do before the next round."""
@@ -26,11 +32,13 @@ class Verdict(enum.Enum):
 class Watch:
     """Decides together with the other ranks, every so many rounds, whether to save or to stop.
 
-    `is_asked` tells whether this rank is to stop, and `every` is in seconds by the clock of rank 0.
+    `is_asked` tells whether this rank is to stop, and `every` is in seconds by the clock of rank 0: the time
+    between two checkpoints, but for the first few (`FIRST_SECONDS`).
     """
 
     def __init__(self, communicator: Communicator, is_asked: Callable[[], bool], every: float) -> None:
         self._communicator, self._is_asked, self._every = communicator, is_asked, every
+        self._wait = min(FIRST_SECONDS, every)
         self._next_round, self._stride = 0, 1
         self._looked = self._saved = monotonic()
         self._sums = np.zeros(3, dtype=np.int64)
@@ -43,10 +51,10 @@ class Watch:
         seconds_a_round = max(1e-7, (now - self._looked) / self._stride)
         stride = max(1, min(int(LOOK_SECONDS / seconds_a_round), FASTER * self._stride))
         # Rank 0 alone has a say in when to save and when to look again.
-        by_clock = [now - self._saved >= self._every, stride] if self._communicator.rank == 0 else [0, 0]
+        by_clock = [now - self._saved >= self._wait, stride] if self._communicator.rank == 0 else [0, 0]
         mine = np.array([self._is_asked(), *by_clock], dtype=np.int64)
         stop, save, self._stride = self._communicator.allreduce(mine, self._sums).tolist()
         self._looked, self._next_round = now, t + self._stride
         if save:
-            self._saved = now
+            self._saved, self._wait = now, min(2 * self._wait, self._every)
         return Verdict.STOP if stop else Verdict.SAVE if save else Verdict.GO_ON

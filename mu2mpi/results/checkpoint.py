@@ -6,6 +6,8 @@ a digest of the data and perhaps the noise key, so only its owner may read it.
 
 import io
 import math
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,9 @@ import numpy as np
 
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
-from mu2mpi.files import write_whole
+from mu2mpi.files import second_name, write_whole
 from mu2mpi.results.reader import open_sealed, stored_experiment, stored_history, stored_privacy
-from mu2mpi.results.schema import COUNTS, OF_CHECKPOINT, Checkpoint, History
+from mu2mpi.results.schema import COUNTS, OF_CHECKPOINT, Checkpoint, History, previous_path
 from mu2mpi.results.seal import seal_of
 from mu2mpi.results.writer import plain
 
@@ -32,7 +34,10 @@ SCALARS: dict[str, type[np.generic]] = {
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:
-    """Write a checkpoint whole or not at all, readable by its owner alone; raises like `write_whole`."""
+    """Write a checkpoint whole or not at all, readable by its owner alone; raises like `write_whole`.
+
+    The one that it replaces is kept beside it. One that replaces none is the first of its run.
+    """
     buffer = io.BytesIO()
     with h5py.File(buffer, "w", libver=("v110", "v110")) as file:
         file.attrs["schema"] = CHECKPOINT_SCHEMA
@@ -52,7 +57,42 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -
         for name in History.columns():
             file.create_dataset(f"history/{name}", data=getattr(checkpoint.history, name))
     image = buffer.getbuffer()
+    if replace and path.exists():
+        second_name(path, previous_path(path))
     write_whole(path, (image, seal_of(image)), mode=0o600, replace=replace)
+    if not replace:
+        previous_path(path).unlink(missing_ok=True)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint, if it is there, and the one before it."""
+    previous_path(path).unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def read_last_whole_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint, or if it cannot be read the one before, which takes its place.
+
+    Raises like `read_checkpoint`, of the last one, if neither can be read.
+    """
+    try:
+        return read_checkpoint(path)
+    except InputError as error:
+        previous = previous_path(path)
+        if not previous.exists():
+            raise
+        try:
+            checkpoint = read_checkpoint(previous)
+        except InputError:
+            raise error from None
+        print(
+            f"mu2mpi: warning: the checkpoint {path} cannot be read ({error.__cause__ or error}); the one "
+            f"before it takes its place, and rounds after {checkpoint.rounds_done} are repeated to the bit",
+            file=sys.stderr,
+            flush=True,
+        )
+        os.replace(previous, path)
+        return checkpoint
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

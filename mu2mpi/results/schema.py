@@ -14,6 +14,9 @@ SCHEMA = "mu2mpi-1"
 SUFFIX = ".checkpoint"
 """What follows the name of the output in that of its checkpoint."""
 
+PREVIOUS = ".previous"
+"""What follows the name of a checkpoint in that of the one before it."""
+
 OF_CHECKPOINT = (
     "put a copy of it back, or remove it to start afresh, which without a seed sends the same secrets under "
     "other noise and spends that on top"
@@ -179,3 +182,8 @@ class Checkpoint:
 def checkpoint_path(output: Path) -> Path:
     """Return where the checkpoint of a run with this output lies."""
     return output.with_name(output.name + SUFFIX)
+
+
+def previous_path(checkpoint: Path) -> Path:
+    """Return where the checkpoint before this one lies, for the case that this one cannot be read."""
+    return checkpoint.with_name(checkpoint.name + PREVIOUS)

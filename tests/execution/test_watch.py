@@ -46,14 +46,22 @@ def verdicts(watch, clock, rounds, seconds):
 
 def test_without_a_request_a_run_goes_on(clock):
     watch = Watch(Communicator(), lambda: False, 1e9)
-    assert set(verdicts(watch, clock, 1000, 0.01)) == {Verdict.GO_ON}
+    assert set(verdicts(watch, clock, 400, 0.01)) == {Verdict.GO_ON}
 
 
 def test_it_saves_as_often_as_the_clock_says(clock):
     watch = Watch(Communicator(), lambda: False, 10.0)
     said = verdicts(watch, clock, 100, 1.0)
     assert set(said) == {Verdict.GO_ON, Verdict.SAVE}
-    assert [t for t, verdict in enumerate(said, 1) if verdict is Verdict.SAVE] == list(range(11, 101, 10))
+    # The first is early.
+    assert [t for t, verdict in enumerate(said, 1) if verdict is Verdict.SAVE] == list(range(6, 101, 10))
+
+
+def test_the_first_checkpoints_are_close_together(clock):
+    watch = Watch(Communicator(), lambda: False, 60.0)
+    said = verdicts(watch, clock, 300, 1.0)
+    saved = [t - 1 for t, verdict in enumerate(said, 1) if verdict is Verdict.SAVE]
+    assert saved == [5, 15, 35, 75, 135, 195, 255]
 
 
 @pytest.mark.parametrize("seconds", [1e-4, 0.03, 5.0])

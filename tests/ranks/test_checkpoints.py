@@ -280,6 +280,33 @@ def test_of_two_jobs_with_one_output_none_loses_its_result_unheard(rho, tmp_path
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("seed", [3, None])
+def test_a_run_goes_on_from_the_checkpoint_before_one_that_cannot_be_read(seed, tmp_path, capsys):
+    """To the bits of going on from the last: also without a seed, whose key both have."""
+    source, path = random_source(1, 100, 6, 3), tmp_path / "a.h5"
+    experiment, place = Experiment(machines=4, seed=seed), checkpoint_path(path)
+
+    def stops(looks):
+        asked = iter([False] * looks)
+        job = Job(Communicator(), lambda: next(asked, True), False, 1e-9)
+        with pytest.raises(Interrupted):
+            job.run_to_file(experiment, source, path, Progress())
+
+    stops(2)
+    kept = {name: name.read_bytes() for name in tmp_path.iterdir()}
+    assert len(kept) == 2
+    expected = Job(Communicator(), lambda: False, False, 1e9).run_to_file(
+        experiment, source, path, Progress()
+    )
+    path.unlink()
+    for name, content in kept.items():
+        name.write_bytes(content if name != place else content[:-1])
+    found = Job(Communicator(), lambda: False, False, 1e9).run_to_file(experiment, source, path, Progress())
+    assert "the one before it takes its place" in capsys.readouterr().err
+    assert_same(found, expected)
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize("checkpoint_stays", [True, False])
 def test_a_result_under_another_key_is_not_as_good(tmp_path, checkpoint_stays):
     source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4)

@@ -1,6 +1,8 @@
 """A checkpoint comes back as it was written, with all that the server's next step depends on."""
 
-from dataclasses import fields
+import os
+import re
+from dataclasses import fields, replace
 
 import h5py
 import numpy as np
@@ -8,8 +10,14 @@ import pytest
 from sealing import editing
 
 from mu2mpi.errors import InputError
-from mu2mpi.results.checkpoint import CHECKPOINT_SCHEMA, read_checkpoint, write_checkpoint
-from mu2mpi.results.schema import Checkpoint, History, checkpoint_path
+from mu2mpi.results.checkpoint import (
+    CHECKPOINT_SCHEMA,
+    read_checkpoint,
+    read_last_whole_checkpoint,
+    remove_checkpoint,
+    write_checkpoint,
+)
+from mu2mpi.results.schema import Checkpoint, History, checkpoint_path, previous_path
 
 
 @pytest.fixture
@@ -111,3 +119,68 @@ def test_what_was_edited_is_refused_unless_it_is_sealed_again(checkpoint, tmp_pa
     with editing(path) as file:
         file.attrs[name] += 1
     assert getattr(read_checkpoint(path), name) == getattr(checkpoint, name) + 2
+
+
+def damage(path, how):
+    content = path.read_bytes()
+    path.unlink()
+    changed = {
+        "empty": b"",
+        "cut": content[: len(content) // 2],
+        "flipped": content[:-99] + b"?" + content[-98:],
+    }[how]
+    path.write_bytes(changed)
+
+
+@pytest.mark.parametrize("how", ["empty", "cut", "flipped"])
+def test_one_that_cannot_be_read_gives_way_to_the_one_before(checkpoint, tmp_path, how, capsys):
+    path = checkpoint_path(tmp_path / "a.h5")
+    for done in (4, 4, 5):
+        write_checkpoint(replace(checkpoint, rounds_done=done), path)
+    assert previous_path(path).stat().st_mode & 0o777 == 0o600
+    assert read_last_whole_checkpoint(path).rounds_done == 5
+    assert capsys.readouterr().err == ""
+    damage(path, how)
+    assert read_last_whole_checkpoint(path).rounds_done == 4
+    words = f"{path} cannot be read .* the one before it takes its place, and rounds after 4 are"
+    assert re.search(words, capsys.readouterr().err)
+    # It is the last one now: what comes next is not written over the only one that is whole.
+    assert read_checkpoint(path).rounds_done == 4
+    assert not previous_path(path).exists()
+    write_checkpoint(replace(checkpoint, rounds_done=5), path)
+    assert [read_checkpoint(p).rounds_done for p in (previous_path(path), path)] == [4, 5]
+
+
+def test_if_none_can_be_read_it_is_said_of_the_last(checkpoint, tmp_path):
+    path = checkpoint_path(tmp_path / "a.h5")
+    for _ in range(2):
+        write_checkpoint(checkpoint, path)
+    for each in (path, previous_path(path)):
+        damage(each, "cut")
+    with pytest.raises(InputError, match=rf"{path} is damaged"):
+        read_last_whole_checkpoint(path)
+
+
+def test_the_first_of_a_run_has_none_before_it(checkpoint, tmp_path):
+    path = checkpoint_path(tmp_path / "a.h5")
+    for _ in range(2):
+        write_checkpoint(checkpoint, path)
+    path.unlink()
+    write_checkpoint(replace(checkpoint, key=bytes(32)), path, replace=False)
+    assert not previous_path(path).exists()
+    write_checkpoint(checkpoint, path)
+    remove_checkpoint(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_one_before_is_kept_where_files_have_one_name_only(checkpoint, tmp_path, monkeypatch):
+    def no_links(*_):
+        raise OSError("Operation not supported")
+
+    monkeypatch.setattr(os, "link", no_links)
+    path = checkpoint_path(tmp_path / "a.h5")
+    for done in (4, 5):
+        write_checkpoint(replace(checkpoint, rounds_done=done), path)
+    assert [read_checkpoint(p).rounds_done for p in (previous_path(path), path)] == [4, 5]
+    assert previous_path(path).stat().st_mode & 0o777 == 0o600
+    assert len(list(tmp_path.iterdir())) == 2
