@@ -74,8 +74,8 @@ class Communicator:
         """Return the list of all ranks' objects on every rank."""
         return [thing]
 
-    def wait_for_all(self) -> None:
-        """Return when all ranks have called this, leaving the processor to others meanwhile."""
+    def wait_for_all(self, meanwhile: Callable[[], object] = bool) -> None:
+        """Return when all ranks have called this, leaving the processor to others but for `meanwhile`."""
 
     def fill_cache(self, actions: Sequence[Callable[[], object]]) -> None:
         """Run actions of which each fills an entry of a shared cache, so that none is filled by two ranks.
@@ -103,6 +103,9 @@ class Communicator:
         """Return a communicator of the ranks that name the same part, or None to a rank that names none."""
         return None if part is None else self
 
+    def free(self) -> None:
+        """Give back a communicator that came from `split`: MPI has only so many."""
+
     def call(self) -> None:
         """Leave word for all other ranks, whatever they are doing, that they will find by `called`."""
 
@@ -122,11 +125,12 @@ class Communicator:
         sys.exit(code)
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self, meanwhile: Callable[[], object] = bool) -> Iterator[None]:
         """Make an `InputError` or `OSError` that any rank meets inside the block an error of all ranks.
 
         Every rank must enter and leave the block; nothing in it may wait for other ranks. Every rank raises
-        SharedInputError or SharedOSError, with the message of the first rank that met one.
+        SharedInputError or SharedOSError, with the message of the first rank that met one. A rank that is
+        through does something now and then while it waits for the others.
         """
         failure: tuple[type[Exception], str] | None = None
         try:
@@ -137,7 +141,7 @@ class Communicator:
             failure = SharedOSError, str(error)
         except MemoryError as error:
             failure = SharedOSError, f"not enough memory: {error}; use fewer samples or features"
-        self.wait_for_all()
+        self.wait_for_all(meanwhile)
         for kind, message in filter(None, self.allgather(failure)):
             raise kind(message)
 
@@ -180,16 +184,21 @@ class MpiCommunicator(Communicator):
         self._comm.Reduce(send, receive, self._mpi.SUM, root=0)
         return receive if self.rank == 0 else None
 
-    def wait_for_all(self) -> None:
+    def wait_for_all(self, meanwhile: Callable[[], object] = bool) -> None:
         """Return when all ranks have called this; a sleep between looks leaves the processor to others."""
         request = self._comm.Ibarrier()
         while not request.Test():
+            meanwhile()
             time.sleep(POLL_SECONDS)
 
     def split(self, part: int | None) -> Communicator | None:
         """Return a communicator of the ranks that name the same part, or None to a rank that names none."""
         comm = self._comm.Split(self._mpi.UNDEFINED if part is None else part, self.rank)
         return None if comm == self._mpi.COMM_NULL else MpiCommunicator(comm)
+
+    def free(self) -> None:
+        """Give back a communicator that came from `split`: MPI has only so many."""
+        self._comm.Free()
 
     def call(self) -> None:
         """Leave word for all other ranks, whatever they are doing, that they will find by `called`."""

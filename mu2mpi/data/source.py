@@ -72,10 +72,14 @@ class Source(ABC):
         return []
 
     @property
+    def feature_type(self) -> np.dtype[np.generic]:
+        """The type of a feature as it is stored."""
+        return self._read("training", np.empty(0, np.int64)).features.dtype
+
+    @property
     def sample_bytes(self) -> int:
         """Memory that a sample takes: its features as they are stored, label, scale and row number."""
-        nothing = self._read("training", np.empty(0, np.int64))
-        return self.dimension * nothing.features.dtype.itemsize + 20
+        return self.dimension * self.feature_type.itemsize + 20
 
     def at_once(self, samples: int) -> int:
         """Return how many samples to read at once where so many are needed: all, or as many as are a part."""

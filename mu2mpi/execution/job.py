@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution import environment
+from mu2mpi.execution.crew import fastest_ranks, on_a_part, part_of
 from mu2mpi.execution.plan import Plan, resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoint
@@ -31,8 +32,9 @@ def run(
     overwrite: bool = False,
     progress: Progress | None = None,
     checkpoint_every: float = CHECKPOINT_SECONDS,
+    all_ranks: bool = False,
 ) -> Result:
-    """Run an experiment on all ranks of the job.
+    """Run an experiment on the ranks of the job, or as many of them as make it faster.
 
     Parameters
     ----------
@@ -48,6 +50,8 @@ def run(
         Told on rank 0 how the run goes.
     checkpoint_every : float, optional
         Seconds between two checkpoints.
+    all_ranks : bool, optional
+        Take all ranks, even if fewer are faster. The bits of the result are the same.
 
     Returns
     -------
@@ -67,10 +71,9 @@ def run(
     folder = None if data_dir is None else Path(data_dir)
     if output is None:
         # Without a file to go on from, signals do what they do to any program.
+        job = Job(communicator, lambda: False, overwrite, checkpoint_every, all_ranks=all_ranks)
         source = shared_source(experiment, folder, communicator)
-        simulation = Simulation(_resolved(experiment, source, communicator), communicator)
-        check_data(source, communicator)
-        return simulation.run(progress)
+        return job.run(_resolved(experiment, source, communicator), progress)
     path, before = Path(output), {}
     with stop_requests() as requests:
         with communicator.together():
@@ -79,7 +82,7 @@ def run(
 
                 check_output(path, overwrite)
                 before[path] = identity(path)
-        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
+        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before, all_ranks)
         source = shared_source(experiment, folder, communicator)
         return job.run_to_file(experiment, source, path, progress)
 
@@ -98,6 +101,46 @@ class Job:
     overwrite: bool
     checkpoint_every: float
     before: Mapping[Path, Identity | None] = field(default_factory=dict)  # the outputs that were there
+    all_ranks: bool = False  # whether a run takes them all, even if fewer are faster
+
+    def on(self, part: Communicator) -> "Job":
+        """Return the job on a part of its ranks, which is asked to stop if any of them is."""
+        everyone = self.communicator
+        return replace(self, communicator=part, is_asked=lambda: self.is_asked() or everyone.called())
+
+    def run(
+        self,
+        plan: Plan,
+        progress: Progress,
+        checkpoint: Checkpoint | None = None,
+        make_keeper: "Callable[[Job, Simulation], Keeper]" = lambda *_: Keeper(),
+    ) -> Result:
+        """Run what is settled, from the checkpoint that rank 0 may have, on the fastest ranks.
+
+        A keeper is made before the first message leaves, once it is known that the run can begin.
+        """
+        everyone = self.communicator
+
+        def simulate(job: Job) -> Result:
+            simulation = Simulation(plan, job.communicator, checkpoint)
+            return simulation.run(progress, make_keeper(job, simulation))
+
+        # Also on nodes that take no part: the next start may be on them.
+        check_data(plan.source, everyone)
+        ranks = range(everyone.size) if self.all_ranks else fastest_ranks(plan, everyone)
+        if len(ranks) == everyone.size:
+            return simulate(self)
+        if everyone.rank == 0:
+            progress.chosen(len(ranks), everyone.size)
+        with part_of(everyone, ranks) as crew:
+            result = on_a_part(everyone, crew, self.is_asked, lambda part: simulate(self.on(part)))
+        facts = environment.describe(everyone) | {"ranks_at_work": len(ranks)}
+        if result is not None:
+            idle = np.zeros(everyone.size - len(ranks))
+            timing = {phase: np.append(seconds, idle) for phase, seconds in result.timing.items()}
+            result = replace(result, environment=facts, timing=timing)
+        shared: Result = everyone.share(result)
+        return shared
 
     def run_to_file(
         self, experiment: Experiment, source: Source, path: Path, progress: Progress, plan: Plan | None = None
@@ -121,13 +164,14 @@ class Job:
         with communicator.together():
             if checkpoint is not None:
                 check_state(checkpoint, plan, path)
-        simulation = Simulation(plan, communicator, checkpoint)
-        # Before the first message leaves, and before a file keeps the key of a run that cannot begin.
-        check_data(source, communicator)
-        keeper = FileKeeper(self, path)
-        if not goes_on:
-            keeper.begin(simulation.state())
-        result = simulation.run(progress, keeper)
+
+        def make_keeper(job: Job, simulation: Simulation) -> Keeper:
+            keeper = FileKeeper(job, path)
+            if not goes_on:
+                keeper.begin(simulation.state())
+            return keeper
+
+        result = self.run(plan, progress, checkpoint, make_keeper)
         with communicator.together():
             if communicator.rank == 0:
                 self._write(result, path)

@@ -15,6 +15,9 @@ REFRESH_SECONDS = 0.2
 class Progress:
     """What a run reports on rank 0 while it goes on; this one says nothing."""
 
+    def chosen(self, ranks: int, given: int) -> None:
+        """Hear that fewer ranks than were given are faster."""
+
     def start(self, plan: Plan, rounds_done: int) -> None:
         """Hear of the run before its first round, or before the one after a checkpoint."""
 
@@ -48,11 +51,19 @@ def spent_text(spent: float) -> str:
     return "" if math.isnan(spent) else f"rho spent {spent:.3g}, "
 
 
+def _chosen(ranks: int, given: int) -> str:
+    return f"on {ranks} of {given} ranks, as more would not be faster (--all-ranks takes them all)"
+
+
 class LogProgress(Progress):
     """Plain lines, for log files and pipes; at least `interval` seconds lie between two about a run."""
 
     def __init__(self, stream: TextIO, interval: float = 0.0) -> None:
         self._stream, self._interval = stream, interval
+
+    def chosen(self, ranks: int, given: int) -> None:
+        """Print on how many ranks the run will be."""
+        print(_chosen(ranks, given), file=self._stream, flush=True)
 
     def start(self, plan: Plan, rounds_done: int) -> None:
         """Print what is about to run."""
@@ -81,6 +92,10 @@ class TerminalProgress(Progress):
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+
+    def chosen(self, ranks: int, given: int) -> None:
+        """Print on how many ranks the run will be."""
+        print(_chosen(ranks, given), file=self._stream, flush=True)
 
     def start(self, plan: Plan, rounds_done: int) -> None:
         """Print what is about to run and open the bar."""

@@ -12,7 +12,7 @@ from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.theory import assess
-from mu2mpi.execution.warmup import kernel_calls, start_compiler
+from mu2mpi.execution.warmup import compile_kernels
 from mu2mpi.execution.watch import Verdict
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.server import PHASES, Stopwatch, machines_and_server
@@ -69,9 +69,8 @@ class Simulation:
         self._class_counts_before = np.zeros((1, 1), dtype=np.int64)
         self._restore(checkpoint)
         with communicator.together():
-            feature_type = self.machines.read(self.rounds_done + 1).features.dtype
-        start_compiler()
-        communicator.fill_cache(kernel_calls(feature_type, schedule.estimator, schedule.problem))
+            self.machines.read(self.rounds_done + 1)
+        compile_kernels(plan, communicator)
 
     def run(self, progress: Progress, keeper: Keeper | None = None) -> Result:
         """Take all rounds that are left and return the result, the same on every rank.
@@ -104,7 +103,7 @@ class Simulation:
             class_counts=class_counts if class_counts.size else None,
             class_names=self.source.class_names,
             timing={phase: np.array([of_rank[phase] for of_rank in seconds]) for phase in PHASES},
-            environment=environment.describe(communicator),
+            environment=environment.describe(communicator) | {"ranks_at_work": communicator.size},
         )
         shared: Result = communicator.share(result)
         return shared

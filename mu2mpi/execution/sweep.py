@@ -2,13 +2,14 @@
 
 import itertools
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.errors import InputError, Interrupted
+from mu2mpi.errors import InputError
 from mu2mpi.execution.cost import run_cost
+from mu2mpi.execution.crew import on_a_part
 from mu2mpi.execution.job import Job, holds
 from mu2mpi.execution.plan import Plan, resolve
 from mu2mpi.execution.progress import LogProgress, Progress, for_standard_error
@@ -31,6 +32,7 @@ def run_sweep(
     data_dir: Path | None,
     overwrite: bool,
     checkpoint_every: float,
+    all_ranks: bool = False,
 ) -> None:
     """Run experiments of a sweep on all ranks, side by side (`waves`), and write a file for each to a folder.
 
@@ -50,7 +52,7 @@ def run_sweep(
         runs = [runs[number] for number in communicator.share(todo)]
         before = {run.path: identity(run.path) for run in runs} if communicator.rank == 0 else {}
         before = communicator.share(before)
-        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
+        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before, all_ranks)
         for source in dict.fromkeys(run.plan.source for run in runs):
             check_data(source, communicator)
         _say(communicator, f"{len(chosen) - len(runs)} of {len(chosen)} runs are finished; {len(runs)} to go")
@@ -79,23 +81,14 @@ def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str]) -> 
         return
     lane = wave.lane_of(everyone.rank)
     group = everyone.split(lane)
-    stopped_after = None
-    # An error of one lane is raised on every rank once the others are done.
-    with everyone.together():
-        if lane is not None and group is not None:
-            # A rank is to stop also when another, that works on another run, has been asked to.
-            of_lane = replace(job, communicator=group, is_asked=lambda: job.is_asked() or everyone.called())
-            try:
-                for number in wave.lanes[lane]:
-                    _take(of_lane, runs[number], labels[number], LogProgress(sys.stderr, LOG_SECONDS))
-            except Interrupted as stop:
-                stopped_after = stop.rounds_done
-                if group.rank == 0 and not everyone.called():
-                    everyone.call()
-    stops = [rounds for rounds in everyone.allgather(stopped_after) if rounds is not None]
-    everyone.forget_calls()
-    if stops:
-        raise Interrupted(max(stops))
+
+    def take_lane(group: Communicator) -> None:
+        for number in wave.lanes[lane or 0]:
+            _take(job.on(group), runs[number], labels[number], LogProgress(sys.stderr, LOG_SECONDS))
+
+    on_a_part(everyone, group, job.is_asked, take_lane)
+    if group is not None:
+        group.free()
 
 
 def _take(job: Job, run: Run, label: str, progress: Progress) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 import numpy as np
 from numba.core.registry import cpu_target
 
+from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.estimators import Estimator
 from mu2mpi.federation.iterates import take_step
+from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import MACHINE, add_noise, padded_zeros
 from mu2mpi.problem.base import Problem
 from mu2mpi.problem.linear import sum_losses
@@ -32,6 +34,13 @@ def start_compiler_without_scipy() -> None:
     finally:
         if sys.modules["scipy.linalg"] is None:
             del sys.modules["scipy.linalg"]
+
+
+def compile_kernels(plan: Plan, communicator: Communicator) -> None:
+    """Compile the kernels of a run, each by one rank alone, or load them; all ranks must call this."""
+    start_compiler()
+    schedule = plan.schedule
+    communicator.fill_cache(kernel_calls(plan.source.feature_type, schedule.estimator, schedule.problem))
 
 
 def kernel_calls(

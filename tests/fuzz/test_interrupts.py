@@ -120,13 +120,13 @@ def test_an_interrupt_keeps_a_checkpoint_and_says_how_to_go_on(tmp_path):
 
 SLEEPS = """
 import time
-import mu2mpi.execution.simulation as simulation
+import mu2mpi.execution.warmup as warmup
 
 def sleep():
     print("asleep", flush=True)
     time.sleep(60)
 
-simulation.start_compiler = sleep
+warmup.start_compiler = sleep
 """
 
 

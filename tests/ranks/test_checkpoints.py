@@ -544,6 +544,7 @@ def test_a_state_that_the_run_cannot_have_come_to_is_refused(kind, tmp_path, cap
 # Real processes from here on: they are killed, starved of disk, and signalled.
 
 LONG = ["--data", "synthetic", "--samples", "180000", "--machines", "3", "--seed", "4", "--evaluations", "8"]
+LONG.append("--all-ranks")
 
 FORKED = """
 import os, sys
@@ -684,7 +685,7 @@ def test_a_signal_stops_all_ranks_with_a_checkpoint(name, ranks, tmp_path):
 @pytest.mark.parametrize(
     ("module", "name", "code"),
     [
-        ("mu2mpi.execution.simulation", "kernel_calls", 75),
+        ("mu2mpi.execution.simulation", "compile_kernels", 75),
         ("mu2mpi.results.writer", "file_image", 0),
         *slow(
             ("mu2mpi.execution.evaluation", "Evaluator.measure", 75),

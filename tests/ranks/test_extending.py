@@ -25,6 +25,7 @@ CASES = {
     "mechanism": ["--mechanism", "decaying-noise"],
 }
 LONG = ["--data", "synthetic", "--samples", "120000", "--machines", "3", "--seed", "4", "--evaluations", "5"]
+LONG.append("--all-ranks")
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def arrays(path):
     ("case", "server"), [("mechanism", "untrusted"), *slow(("loss", "trusted"), ("method", "untrusted"))]
 )
 def test_a_run_on_two_ranks_is_what_one_rank_computes(case, server, extras, tmp_path):
-    settings = [*CASES[case], "--server", server, "--machines", "5", "--seed", "3"]
+    settings = [*CASES[case], "--server", server, "--machines", "5", "--seed", "3", "--all-ranks"]
     alone = mu2mpi("run", *settings, "-o", tmp_path / "a.h5", **extras)
     assert alone.returncode == 0, alone.stderr
     both = mpirun(2, "-m", "mu2mpi", "run", *settings, "-o", tmp_path / "b.h5", **extras)

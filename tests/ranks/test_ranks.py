@@ -15,7 +15,7 @@ from mu2mpi.cli import main
 from mu2mpi.results.reader import read_result
 
 pytestmark = pytest.mark.mpi
-RUN = ["run", "--machines", "10", "--seed", "7"]
+RUN = ["run", "--machines", "10", "--seed", "7", "--all-ranks"]
 PLACES_OF_NOISE = [("--server", "untrusted"), ("--server", "trusted"), ("--noise", "aggregate")]
 
 # The command line several times in one start.
@@ -100,17 +100,17 @@ def fail_on_one_rank(self, t, *points):
     observe(self, t, *points)
 
 Machines.observe = fail_on_one_rank
-run(Experiment(machines=3, server={server!r}), output=sys.argv[1])
+run(Experiment(machines=3, server={server!r}), output=sys.argv[1], all_ranks=True)
 """
 
 
 @pytest.mark.parametrize(
     ("command", "error", "words", "code"),
     [
-        ("-m mu2mpi run --machines 3 --output", "InputError('bad luck')", "bad luck", 2),
+        ("-m mu2mpi run --all-ranks --machines 3 --output", "InputError('bad luck')", "bad luck", 2),
         *slow(
             ("-c", "OSError('no luck')", "no luck", 1),
-            ("-m mu2mpi run --machines 3 --output", "OSError('no luck')", "no luck", 1),
+            ("-m mu2mpi run --all-ranks --machines 3 --output", "OSError('no luck')", "no luck", 1),
             ("-c", "InputError('bad luck')", "bad luck", 2),
             ("-c", "KeyboardInterrupt", "", 130),
         ),
@@ -203,7 +203,7 @@ def test_sweep_and_info_on_ranks(tmp_path):
     config = tmp_path / "sweep.toml"
     config.write_text('machines = [1, 3]\nserver = ["untrusted", "trusted"]\nrounds = 5\nseed = 1\n')
     commands = "import sys; from mu2mpi.cli import main; sys.exit(main(sys.argv[1:]) or main(['info']))"
-    job = mpirun(3, "-c", commands, "sweep", config, "--output", tmp_path / "3")
+    job = mpirun(3, "-c", commands, "sweep", config, "--output", tmp_path / "3", "--all-ranks")
     assert job.returncode == 0, job.stderr
     assert job.stdout.count("ranks") == 1
     assert main(["sweep", str(config), "--output", str(tmp_path / "1")]) == 0

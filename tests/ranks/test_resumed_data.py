@@ -33,7 +33,7 @@ SPLIT = Split(ROWS, 0.2, 0, "")
 ROW, OTHER_ROW = SPLIT.training(np.array([7, 90]))
 (TEST_ROW,) = SPLIT.test(np.array([7]))
 SETTINGS = {"machines": MACHINES, "rounds": 60, "rho": 1.0, "partition": "iid"}
-ARGUMENTS = ["--machines", "3", "--rounds", "60", "--rho", "1", "--partition", "iid"]
+ARGUMENTS = ["--machines", "3", "--rounds", "60", "--rho", "1", "--partition", "iid", "--all-ranks"]
 
 
 def write(path, features=X, labels=Y, owners=OWNERS):

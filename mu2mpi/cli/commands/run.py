@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> None:
     """Run the experiment, and say how good the model is and what is guaranteed."""
     from mu2mpi.analysis.show import in_brief
-    from mu2mpi.cli.options import merged_settings
+    from mu2mpi.cli.options import RUNNING, merged_settings
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.config.sweep import result_name
     from mu2mpi.execution.job import run
@@ -38,7 +38,7 @@ def execute(arguments: Namespace) -> None:
         experiment = Experiment.make(settings, str(arguments.config or ""))
     machines = experiment.machines or communicator.size
     output = arguments.output or Path("runs") / result_name(experiment.having(machines=machines))
-    asked = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
+    asked = {name: getattr(arguments, name) for name in RUNNING}
     result = run(experiment, output=output, progress=for_standard_error(), **asked)
     if communicator.rank == 0:
         loss, accuracy = result.history.test_loss[-1], result.history.test_accuracy[-1]

@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> None:
     """List the combinations, or run those that are not finished."""
-    from mu2mpi.cli.options import given_settings
+    from mu2mpi.cli.options import RUNNING, given_settings
     from mu2mpi.config.sweep import Sweep
     from mu2mpi.config.toml import read_toml
     from mu2mpi.execution.sweep import run_sweep
@@ -42,8 +42,7 @@ def execute(arguments: Namespace) -> None:
                 print(index, sweep.file_name(experiment))
         return
     start_compiler_without_scipy()
-    run_sweep(
-        sweep, chosen, arguments.output, arguments.data_dir, arguments.overwrite, arguments.checkpoint_every
-    )
+    asked = {name: getattr(arguments, name) for name in RUNNING}
+    run_sweep(sweep, chosen, arguments.output, **asked)
     if communicator.rank == 0:
         warn_of_tests(experiment for _, experiment in chosen)

@@ -73,9 +73,9 @@ class Population(Source):
         self.points = np.rint(exact * 2.0**12) * 2.0**-12
 
     @property
-    def sample_bytes(self) -> int:
-        """Memory that a sample takes: its features, label, scale and row number."""
-        return self.dimension * self.points.itemsize + 20
+    def feature_type(self) -> np.dtype[np.generic]:
+        """The type of a feature as it is stored."""
+        return self.points.dtype
 
     def probabilities(self) -> NDArray[np.float64]:
         """Return the probability of each point with each label, averaged over machines: shape (POINTS, K)."""
