@@ -57,17 +57,24 @@ class Signals:
         finally:
             self.may_raise = False
 
-    def wait_for(self, command: Sequence[str], environment: dict[str, str]) -> int | None:
-        """Start the ranks and return the code of their launcher, or None if SIGTERM does not stop them."""
+    def wait_for(
+        self, command: Sequence[str], environment: dict[str, str], when_late: Callable[[], object]
+    ) -> int:
+        """Start ranks, return the code of their launcher; call `when_late` if SIGTERM ends them late."""
         process = subprocess.Popen(command, env=environment)
         self._process = process
         if self.seen:
             process.send_signal(signal.SIGUSR1)
         while self._terminated is None or monotonic() < self._terminated + LONGEST_STOP:
             with suppress(subprocess.TimeoutExpired):
-                code = process.wait(timeout=1)
-                return code if code >= 0 else 128 - code
-        return None
+                return _shell_code(process.wait(timeout=1))
+        when_late()
+        return _shell_code(process.wait())
+
+
+def _shell_code(code: int) -> int:
+    """Return an exit code as shells give it, which for a signal is more than 128."""
+    return code if code >= 0 else 128 - code
 
 
 def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int, signals: Signals) -> int:
@@ -84,12 +91,17 @@ def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int
     environment = {**RANK_VARIABLES, **os.environ}
     if os.getuid() == 0:
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    code: int | None = 128 + signal.SIGTERM
-    word: int | None = None
-    with place_for_word([outputs.folder(), Path()]) as place, suppress(StoppedError):
+
+    def go_on(word: int | None) -> bool:
+        return _shall_go_on(word, outputs, signals.seen) and slurm.requeue(requeues)
+
+    with place_for_word([outputs.folder(), Path()]) as place:
         environment[VARIABLE] = str(place)
         try:
             launcher = signals.before_ranks(lambda: find_launcher(ranks, environment))
+        except StoppedError:
+            say("stopped by a signal before the ranks were started")
+            return EXIT_INTERRUPTED if go_on(EXIT_INTERRUPTED) else 128 + min(signals.seen)
         except InputError:
             if slurm.nodes_answer():
                 raise
@@ -97,12 +109,13 @@ def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int
             return EXIT_INTERRUPTED if slurm.requeue(requeues) else 1
         words = [sys.executable, "-m", "mu2mpi", *arguments]
         say(f"starting {ranks} ranks: {shlex.join([*launcher, *words])}")
-        code = signals.wait_for([*launcher, *carried(environment), *words], environment)
+        command = [*launcher, *carried(environment), *words]
+        code = signals.wait_for(command, environment, when_late=lambda: go_on(None))
         word = read_word(place)
-    return _end(code, word, outputs, requeues, signals)
+    return _end(code, word, outputs, go_on)
 
 
-def _end(code: int | None, word: int | None, outputs: Outputs, requeues: int, signals: Signals) -> int:
+def _end(code: int, word: int | None, outputs: Outputs, go_on: Callable[[int | None], bool]) -> int:
     """Return the exit code, after what `launch` promises to do about a run that has not ended for good."""
     if word is None and code in (2, EXIT_INTERRUPTED):
         # Rank 0 has said why it could not leave word.
@@ -110,14 +123,11 @@ def _end(code: int | None, word: int | None, outputs: Outputs, requeues: int, si
     if word is not None and word != EXIT_INTERRUPTED:
         return word
     if word is None:
-        if outputs.are_complete():
+        if outputs.have_moved_on() and outputs.are_complete():
             say("the ranks ended without word, but all results are there")
             return 0
-        how = "do not stop" if code is None else f"ended, with code {code},"
-        say(f"the ranks {how} without word of how the run ended: one of them, or a node, may be lost")
-    if _shall_go_on(word, outputs, signals.seen) and slurm.requeue(requeues):
-        return EXIT_INTERRUPTED
-    return word or code or 1
+        say(f"the ranks ended with code {code} but no word of how the run ended: one, or a node, may be lost")
+    return EXIT_INTERRUPTED if go_on(word) else word or code or 1
 
 
 def _shall_go_on(word: int | None, outputs: Outputs, seen: set[int]) -> bool:
@@ -127,7 +137,7 @@ def _shall_go_on(word: int | None, outputs: Outputs, seen: set[int]) -> bool:
     if signal.SIGTERM in seen:
         facts = slurm.facts_of_job()
         if slurm.was_requeued(facts):
-            say("SLURM itself puts this job back into the queue")
+            say("this job is in the queue again")
             return False
         if not slurm.was_preempted(facts):
             say("this job was cancelled, and is not put back into the queue")
