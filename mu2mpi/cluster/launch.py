@@ -95,7 +95,8 @@ def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int
     def go_on(word: int | None) -> bool:
         return _shall_go_on(word, outputs, signals.seen) and slurm.requeue(requeues)
 
-    with place_for_word([outputs.folder(), Path()]) as place:
+    folders = [outputs.folder(), Path()]
+    with place_for_word(folders, slurm.job_number() or "0", slurm.restarts()) as place:
         environment[VARIABLE] = str(place)
         try:
             launcher = signals.before_ranks(lambda: find_launcher(ranks, environment))

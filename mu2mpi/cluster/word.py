@@ -1,8 +1,8 @@
 """The word that rank 0 leaves of how a run ended: without it, `mu2mpi launch` takes no end for a good one.
 
 Launchers cannot be asked: some end with code 0 after the loss of a node. The word is the exit code of the
-run, in an empty file that is there before the ranks start. A rank of an earlier start, which some scheduler
-forgot, does not find its file any more, and makes none.
+run, in an empty file that is there before the ranks start. A rank of an earlier start of the job, which its
+scheduler forgot, does not find its file any more, and makes none.
 """
 
 import os
@@ -17,17 +17,24 @@ VARIABLE = "MU2MPI_WORD"
 
 
 @contextmanager
-def place_for_word(folders: Sequence[Path]) -> Iterator[Path]:
-    """Give an empty file in the first of these folders that takes one, and remove it afterwards."""
+def place_for_word(folders: Sequence[Path], job: str, start: int) -> Iterator[Path]:
+    """Give an empty file in the first of these folders that takes one, and remove it afterwards.
+
+    Those of other starts of the same job are removed as well: a start that was killed could not.
+    """
+    before, after = f".mu2mpi-launch-{job}-", f"-{start}.word"
     for folder in [*folders, Path(tempfile.gettempdir())]:
         with suppress(OSError):
-            handle, name = tempfile.mkstemp(prefix=".mu2mpi-launch-", suffix=".word", dir=folder.absolute())
+            handle, name = tempfile.mkstemp(prefix=before, suffix=after, dir=folder.absolute())
             break
     else:
         raise OSError(
             f"no file can be made in {', '.join(map(str, folders))}, nor in {tempfile.gettempdir()}"
         )
     os.close(handle)
+    for other in Path(name).parent.glob(f"{before}*.word"):
+        if start > 0 and not other.name.endswith(after):
+            other.unlink(missing_ok=True)
     try:
         yield Path(name)
     finally:

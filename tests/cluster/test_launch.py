@@ -96,7 +96,7 @@ def test_the_word_lies_where_the_results_will(tmp_path):
     text = 'ls -A runs >&2; case "$*" in *-m*) exit 0;; esac; "$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
     run = ["run", "--data", "digits", "--output", "runs/deeper/a.h5"]
     done = launch("--ranks", "2", *run, cwd=tmp_path, MU2MPI_LAUNCHER=launcher(tmp_path, text))
-    assert re.search(r"^\.mu2mpi-launch-\w+\.word$", done.stderr, re.MULTILINE)
+    assert re.search(r"^\.mu2mpi-launch-0-\w+-0\.word$", done.stderr, re.MULTILINE)
     assert not [*(tmp_path / "runs").iterdir()]
 
 
