@@ -2,6 +2,8 @@
 
 import pytest
 
+from mu2mpi import cli
+from mu2mpi.cli.program import parse
 from mu2mpi.cluster.outputs import Outputs
 from mu2mpi.results.schema import checkpoint_path
 
@@ -63,3 +65,24 @@ def test_the_nearest_folder_is_there(paths, tmp_path):
     assert Outputs(paths).folder() == tmp_path
     paths[0].parent.mkdir()
     assert Outputs(paths).folder() == tmp_path / "runs"
+
+
+SWEEP = 'data = "digits"\nmachines = 2\nrounds = 3\nserver = ["untrusted", "trusted"]\nseed = 1\n'
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run --data digits --rounds 3 --seed 1",
+        "run -o x/a.h5 --rounds 3",
+        "sweep s.toml",
+        "sweep s.toml --index 1",
+    ],
+)
+def test_commands_name_the_files_that_they_write(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text(SWEEP)
+    arguments = parse(words.split())
+    named = arguments.command.outputs(arguments, 1)
+    assert cli.main(words.split()) == 0
+    assert {*named} == {path.relative_to(tmp_path) for path in tmp_path.rglob("*.h5")}
