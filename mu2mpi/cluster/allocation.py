@@ -66,11 +66,13 @@ def ranks_of_job() -> int:
     return max(1, len(_lines(scheduler.hosts)))
 
 
-def hosts_of_job() -> tuple[str | None, int]:
-    """Return the file that names the hosts of this job, if it names several, and how many."""
+def hosts_of_job(ranks: int) -> tuple[str | None, int]:
+    """Return the file that names the hosts of this job, if several, and how many these ranks need."""
     scheduler = _scheduler()
-    hosts = len({*_lines(scheduler.hosts)}) if scheduler else 0
-    return (os.environ[scheduler.hosts], hosts) if scheduler and hosts > 1 else (None, 1)
+    lines = _lines(scheduler.hosts) if scheduler else []
+    if scheduler is None or len({*lines}) < 2:
+        return None, 1
+    return os.environ[scheduler.hosts], len({*lines[:ranks]})
 
 
 def number_in(variable: str, least: int) -> int:

@@ -69,7 +69,7 @@ def _candidates(ranks: int) -> list[list[str]]:
     mpirun = str(ours) if ours.exists() else shutil.which("mpirun")
     count = ["-n", str(ranks)]
     candidates = [[mpirun, *count]] if mpirun else []
-    file, _ = hosts_of_job()
+    file, _ = hosts_of_job(ranks)
     if mpirun and file:
         # For an mpirun that does not know the scheduler.
         candidates.insert(0, [mpirun, "--hostfile", file, *count])
@@ -87,9 +87,8 @@ def _problem(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment)
     except subprocess.TimeoutExpired as error:
-        return _with_output(
-            f"it does not end in {PROBE_SECONDS} seconds", (error.stderr or b"").decode("utf-8", "replace")
-        )
+        printed = (error.stderr or b"").decode("utf-8", "replace")
+        return _with_output(f"it does not end in {PROBE_SECONDS} seconds", printed)
     except OSError as error:
         return str(error)
     if done.returncode != 0:
@@ -98,8 +97,8 @@ def _problem(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]
     sizes, hosts = words[::2], {*words[1::2]}
     if sizes != [str(ranks)] * ranks:
         return _with_output(f"its ranks see {', '.join(sorted(set(sizes))) or 'no'} ranks", done.stderr)
-    _, expected = hosts_of_job()
-    if len(hosts) < min(ranks, expected):
+    _, expected = hosts_of_job(ranks)
+    if len(hosts) < expected:
         return f"its ranks are on {len(hosts)} of the {expected} hosts of this job"
     return None
 

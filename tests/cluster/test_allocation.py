@@ -69,6 +69,7 @@ def test_one_rank_is_not_started_by_mistake(job, variables, words):
 
 def test_the_file_of_hosts_is_of_use_only_if_they_are_several(job):
     place = job("PBS_JOBID=1.a PBS_NODEFILE=a,a,b,b")
-    assert hosts_of_job() == (place, 2)
+    assert hosts_of_job(4) == (place, 2)
+    assert hosts_of_job(2) == (place, 1)
     job("PBS_JOBID=1.a PBS_NODEFILE=a,a")
-    assert hosts_of_job() == (None, 1)
+    assert hosts_of_job(2) == (None, 1)
