@@ -47,6 +47,7 @@ SlurmdParameters=config_overrides
 NodeName=localhost NodeAddr=127.0.0.1 Port=16921 CPUs=16 RealMemory=100000 State=UNKNOWN
 PartitionName=normal Nodes=ALL Default=YES MaxTime=INFINITE PriorityTier=5 PreemptMode=OFF State=UP
 PartitionName=low Nodes=ALL MaxTime=INFINITE PriorityTier=1 PreemptMode=REQUEUE GraceTime=20 State=UP
+PartitionName=lowcancel Nodes=ALL MaxTime=INFINITE PriorityTier=1 PreemptMode=CANCEL State=UP
 PartitionName=high Nodes=ALL MaxTime=INFINITE PriorityTier=10 PreemptMode=OFF State=UP
 END
 }

@@ -12,6 +12,7 @@ from typing import NoReturn
 from mu2mpi._version import __version__
 from mu2mpi.cli.commands import command_names, load
 from mu2mpi.cli.streams import lost_output, open_outputs
+from mu2mpi.cluster import word
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
 from mu2mpi.execution.signals import ending_at_once, stop_requests
 
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_outputs()
     with ending_at_once():
         try:
-            return _execute(_parse(sys.argv[1:] if argv is None else argv))
+            return _with_word(_execute(parse(sys.argv[1:] if argv is None else argv)))
         except (InputError, OSError) as error:
             end = _end_together if isinstance(error, SharedInputError | SharedOSError) else _end_alone
             is_gone = _working_folder_is_gone()
@@ -53,6 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Interrupted as stop:
             done = f"stopped after round {stop.rounds_done} with a checkpoint"
             return _end_together(f"{done}; the same command goes on from it", EXIT_INTERRUPTED)
+        except Exception as error:
+            # What MPI raises is most often the loss of another rank, and not how the run ends.
+            if word.is_wanted() and not type(error).__module__.startswith("mpi4py"):
+                word.leave_word(1)
+            raise
 
 
 def _execute(arguments: argparse.Namespace) -> int:
@@ -76,7 +82,7 @@ def _working_folder_is_gone() -> bool:
     return False
 
 
-def _parse(words: Sequence[str]) -> argparse.Namespace:
+def parse(words: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of the command that these words name; no other command adds its own."""
     parser = Parser("mu2mpi", description=DESCRIPTION, epilog=EXAMPLES, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -108,7 +114,21 @@ def _end_together(message: str, code: int) -> int:
     if communicator.rank == 0:
         print(f"mu2mpi: {message}", file=sys.stderr, flush=True)
     communicator.wait_for_all()
-    return code
+    return _with_word(code)
+
+
+def _with_word(code: int) -> int:
+    """Have rank 0 leave word of this code if `mu2mpi launch` waits for it; return what every rank ends with.
+
+    That is then 0 for any end, since launchers kill ranks, and tell of an error, once one ends otherwise.
+    """
+    if not word.is_wanted():
+        return code
+    from mu2mpi import parallel
+
+    communicator = parallel.world_if_parallel()
+    is_left = communicator.share(communicator.rank == 0 and word.leave_word(code))
+    return 0 if is_left else code
 
 
 def _end_alone(message: str, code: int) -> int:
@@ -118,6 +138,7 @@ def _end_alone(message: str, code: int) -> int:
     communicator = parallel.world_if_parallel()
     who = f"rank {communicator.rank}: " if communicator.size > 1 else ""
     print(f"mu2mpi: {who}{message}", file=sys.stderr, flush=True)
+    is_left = word.is_wanted() and word.leave_word(code)
     if communicator.size > 1:
         communicator.abort(code)
-    return code
+    return 0 if is_left else code

@@ -1,6 +1,7 @@
 """What starts ranks that find each other: tried on a tiny program."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -8,12 +9,22 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mu2mpi.cluster.allocation import hosts_of_job
 from mu2mpi.errors import InputError
 
 LAUNCHER_VARIABLE = "MU2MPI_LAUNCHER"
 # One write a rank, since launchers mix what ranks write in pieces.
-PROBE = "import os; from mpi4py import MPI; os.write(1, b'%d\\n' % MPI.COMM_WORLD.Get_size())"
+PROBE = """
+import os, socket
+from mpi4py import MPI
+os.write(1, f"{MPI.COMM_WORLD.Get_size()} {socket.gethostname()}\\n".encode())
+"""
 PROBE_SECONDS = 60
+# What is shown of what a probe that failed has printed.
+PROBE_LINES = 12
+
+# Of these, launchers pass on to other hosts what they happen to.
+CARRIED = re.compile("MU2MPI_.*|PYTHONPATH|(OMP|NUMBA)_NUM_THREADS")
 
 # Open MPI from PyPI binds ranks to cores that a job may not have, and waits for messages in a busy loop.
 RANK_VARIABLES = {
@@ -28,15 +39,23 @@ def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
     """Return the first command that starts this many ranks which find each other; InputError if none does."""
     if ranks == 1:
         return []
-    lines = [f"no launcher starts {ranks} ranks that find each other:"]
-    for candidate in _candidates(ranks):
-        problem = _problem(candidate, ranks, environment)
-        if problem is None:
-            return candidate
-        lines.append(f"  {shlex.join(candidate)}: {problem}")
-        say(f"not with {shlex.join(candidate)}: {problem}")
+    # A second time, since a probe may have met the loss of a node, or of a process.
+    for _ in range(2):
+        lines = [f"no launcher starts {ranks} ranks that find each other:"]
+        for candidate in _candidates(ranks):
+            problem = _problem(candidate, ranks, environment)
+            if problem is None:
+                return candidate
+            what, *printed = problem.splitlines()
+            say(f"not with {shlex.join(candidate)}: {what}")
+            lines += [f"  {shlex.join(candidate)}: {what}", *(f"    {line}" for line in printed)]
     way_out = f"Set {LAUNCHER_VARIABLE} to the command that does, such as 'srun --mpi=pmix -n {ranks}'"
     raise InputError("\n".join([*lines, way_out]))
+
+
+def carried(environment: Mapping[str, str]) -> list[str]:
+    """Return the beginning of a command that gives ranks on all hosts what they need of this environment."""
+    return ["env", *(f"{name}={value}" for name, value in environment.items() if CARRIED.fullmatch(name))]
 
 
 def _candidates(ranks: int) -> list[list[str]]:
@@ -48,26 +67,44 @@ def _candidates(ranks: int) -> list[list[str]]:
             raise InputError(f"{LAUNCHER_VARIABLE} is no command: {error}") from None
     ours = Path(sys.executable).parent / "mpirun"
     mpirun = str(ours) if ours.exists() else shutil.which("mpirun")
-    candidates = [[mpirun, "-n", str(ranks)]] if mpirun else []
+    count = ["-n", str(ranks)]
+    candidates = [[mpirun, *count]] if mpirun else []
+    file, _ = hosts_of_job(ranks)
+    if mpirun and file:
+        # For an mpirun that does not know the scheduler.
+        candidates.insert(0, [mpirun, "--hostfile", file, *count])
     if shutil.which("srun") and "SLURM_JOB_ID" in os.environ:
         kinds = ("--mpi=pmix", "--mpi=pmi2", "--mpi=none")
-        candidates += [["srun", kind, "--kill-on-bad-exit=1", "-n", str(ranks)] for kind in kinds]
+        candidates += [["srun", kind, "--kill-on-bad-exit=1", *count] for kind in kinds]
+    if shutil.which("flux") and "FLUX_URI" in os.environ:
+        candidates.append(["flux", "run", *count])
     return candidates
 
 
 def _problem(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]) -> str | None:
-    """Try a launcher on a tiny program; return what is wrong with it, or None."""
-    command = [*launcher, sys.executable, "-c", PROBE]
+    """Try a launcher on a tiny program; return what is wrong with it and what it printed, or None."""
+    command = [*launcher, *carried(environment), sys.executable, "-c", PROBE]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        printed = (error.stderr or b"").decode("utf-8", "replace")
+        return _with_output(f"it does not end in {PROBE_SECONDS} seconds", printed)
+    except OSError as error:
         return str(error)
     if done.returncode != 0:
-        return f"it ends with code {done.returncode}"
-    sizes = done.stdout.split()
+        return _with_output(f"it ends with code {done.returncode}", done.stderr)
+    words = done.stdout.split()
+    sizes, hosts = words[::2], {*words[1::2]}
     if sizes != [str(ranks)] * ranks:
-        return f"its ranks see {', '.join(sorted(set(sizes))) or 'no'} ranks"
+        return _with_output(f"its ranks see {', '.join(sorted(set(sizes))) or 'no'} ranks", done.stderr)
+    _, expected = hosts_of_job(ranks)
+    if len(hosts) < expected:
+        return f"its ranks are on {len(hosts)} of the {expected} hosts of this job"
     return None
+
+
+def _with_output(problem: str, printed: str) -> str:
+    return "\n".join([problem, *[line for line in printed.splitlines() if line.strip()][-PROBE_LINES:]])
 
 
 def say(message: str) -> None:

@@ -54,7 +54,7 @@ def stop_requests() -> Iterator[StopRequests]:
         return
     before = signal.getsignal(signal.SIGINT)
     requests = StopRequests(before) if callable(before) else StopRequests()
-    with _handling(dict.fromkeys(SIGNALS, requests)):
+    with handling(dict.fromkeys(SIGNALS, requests)):
         yield requests
 
 
@@ -66,7 +66,7 @@ def ending_at_once() -> Iterator[None]:
     """
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     mine = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
-    with _handling(dict.fromkeys(mine, end_at_once)):
+    with handling(dict.fromkeys(mine, end_at_once)):
         yield
 
 
@@ -79,7 +79,7 @@ def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
 
 
 @contextmanager
-def _handling(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
+def handling(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
     """Handle signals inside the block, but for those that whoever started the program had it ignore."""
     if threading.current_thread() is not threading.main_thread():
         # Python lets only the main thread handle signals.

@@ -1,7 +1,10 @@
 """The shipped job scripts, submitted to a real SLURM."""
 
+import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,17 @@ def same_history(a, b) -> bool:
 def is_running(cluster, job: str) -> bool:
     """Whether the rounds of a job have begun."""
     return "round 1 of" in cluster.logs() and cluster.show(job)["JobState"] == "RUNNING"
+
+
+def ranks_in(folder: Path) -> list[int]:
+    """Return the ranks of the run that was started in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (process / "cmdline").read_bytes().decode().split("\0")
+            if words[1:4] == ["-m", "mu2mpi", "run"] and (process / "cwd").resolve() == folder.resolve():
+                found.append(int(process.name))
+    return found
 
 
 def test_one_run(cluster):
@@ -94,6 +108,40 @@ def test_preemption(cluster):
     assert "going on after round" in cluster.logs()
     found, expected = read_result(cluster.folder / "out put" / "long.h5"), read_result(unbroken(cluster))
     assert found.x.tobytes() == expected.x.tobytes()
+
+
+def test_preemption_by_cancelling_without_grace(cluster):
+    job = cluster.submit("--partition=lowcancel", "--exclusive", *long_job(cluster))
+    cluster.wait(lambda: is_running(cluster, job), "the first rounds")
+    cluster.submit("--partition=high", "--exclusive", "--wrap=true")
+    cluster.finish(job, requeues=1)
+    assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
+    assert "CANCELLED AT" in cluster.logs()
+    assert "going on after round" in cluster.logs()
+    found, expected = read_result(cluster.folder / "out put" / "long.h5"), read_result(unbroken(cluster))
+    assert found.x.tobytes() == expected.x.tobytes()
+
+
+def test_a_job_whose_ranks_are_killed_goes_on(cluster):
+    job = cluster.submit(*long_job(cluster))
+    cluster.wait(lambda: is_running(cluster, job), "the first rounds")
+    for pid in ranks_in(cluster.folder):
+        os.kill(pid, signal.SIGKILL)
+    cluster.finish(job, requeues=1)
+    assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
+    assert "no word of how the run ended" in cluster.logs()
+    assert "going on after round" in cluster.logs()
+    found, expected = read_result(cluster.folder / "out put" / "long.h5"), read_result(unbroken(cluster))
+    assert found.x.tobytes() == expected.x.tobytes()
+    assert [path.name for path in (cluster.folder / "out put").iterdir()] == ["long.h5"]
+
+
+def test_a_job_with_room_for_several_ranks_says_how_many(cluster):
+    (cluster.folder / "many.sbatch").write_text("#!/bin/bash\n.venv/bin/mu2mpi launch info\n")
+    job = cluster.submit("--exclusive", "--output=many.log", "many.sbatch")
+    cluster.finish(job)
+    assert cluster.show(job)["ExitCode"] == "2:0"
+    assert "does not say how many to start: submit it with --ntasks=N" in cluster.logs()
 
 
 def test_requeues_are_bounded(cluster):

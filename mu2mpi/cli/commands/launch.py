@@ -4,14 +4,14 @@ from argparse import REMAINDER, ArgumentParser, Namespace
 
 SUMMARY = "start another command on all ranks of a job and see it through"
 MORE = (
-    "Finds out whether mpirun or srun starts ranks that find each other, passes signals on to them, and "
-    "requeues the SLURM job when they stopped with a checkpoint."
+    "Finds out whether mpirun or srun starts ranks that find each other, passes signals on to them, ends "
+    "well only if rank 0 leaves word that the run did, and requeues a SLURM job that stopped or lost ranks."
 )
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the ranks, the requeues, and the command to start."""
-    ranks, requeues = "[default: those of the SLURM job, or 1]", "at most so often [default: 20]"
+    ranks, requeues = "[default: MU2MPI_RANKS, those of the job, or 1]", "at most so often [default: 20]"
     parser.add_argument("--ranks", type=int, metavar="N", help=ranks)
     parser.add_argument("--requeues", type=int, default=20, metavar="N", help=requeues)
     parser.add_argument("words", nargs=REMAINDER, metavar="COMMAND ...", help="such as: run --seed 1")
@@ -19,10 +19,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Start the command, and return its exit code."""
-    from mu2mpi.cluster.launch import launch
+    from mu2mpi.cli.program import parse
+    from mu2mpi.cluster.launch import Signals, launch
+    from mu2mpi.execution.signals import SIGNALS, handling
 
     if not arguments.words:
         arguments.parser.error("name the command to start, such as: mu2mpi launch run --seed 1")
     if arguments.ranks is not None and arguments.ranks < 1:
         arguments.parser.error(f"--ranks {arguments.ranks} is not a positive number")
-    return launch(arguments.words, arguments.ranks, arguments.requeues)
+    signals = Signals()
+    with handling(dict.fromkeys(SIGNALS, signals)):
+        from mu2mpi.cluster.allocation import ranks_of_job
+        from mu2mpi.cluster.outputs import Outputs
+
+        ranks = arguments.ranks or ranks_of_job()
+        # Here, what cannot be used is found before any rank is started.
+        what = parse(arguments.words)
+        paths = what.command.outputs(what, ranks) if hasattr(what.command, "outputs") else []
+        outputs = Outputs(paths, getattr(what, "overwrite", False))
+        return launch(arguments.words, outputs, ranks, arguments.requeues, signals)

@@ -2,8 +2,12 @@
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mu2mpi.cli.shared import add_flag, add_output, warn_of_tests
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
 
 SUMMARY = "run one experiment and write its result"
 MORE = "Under mpirun, on all ranks."
@@ -20,12 +24,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_running_options(parser)
 
 
+def outputs(arguments: Namespace, ranks: int) -> list[Path]:
+    """Return what the command writes on this many ranks."""
+    return [_output(arguments, _experiment(arguments), ranks)]
+
+
 def execute(arguments: Namespace) -> None:
     """Run the experiment, and say how good the model is and what is guaranteed."""
     from mu2mpi.analysis.show import in_brief
-    from mu2mpi.cli.options import RUNNING, merged_settings
-    from mu2mpi.config.experiment import Experiment
-    from mu2mpi.config.sweep import result_name
+    from mu2mpi.cli.options import RUNNING
     from mu2mpi.execution.job import run
     from mu2mpi.execution.progress import for_standard_error
     from mu2mpi.execution.warmup import start_compiler_without_scipy
@@ -34,10 +41,8 @@ def execute(arguments: Namespace) -> None:
     communicator = world()
     start_compiler_without_scipy()
     with communicator.together():
-        settings = merged_settings(arguments.config, arguments)
-        experiment = Experiment.make(settings, str(arguments.config or ""))
-    machines = experiment.machines or communicator.size
-    output = arguments.output or Path("runs") / result_name(experiment.having(machines=machines))
+        experiment = _experiment(arguments)
+    output = _output(arguments, experiment, communicator.size)
     asked = {name: getattr(arguments, name) for name in RUNNING}
     result = run(experiment, output=output, progress=for_standard_error(), **asked)
     if communicator.rank == 0:
@@ -45,3 +50,17 @@ def execute(arguments: Namespace) -> None:
         print(f"{output}: test loss {loss:.4f}, accuracy {accuracy:.1%}; next: mu2mpi show {output}")
         print(in_brief(result.privacy))
         warn_of_tests([result.experiment])
+
+
+def _experiment(arguments: Namespace) -> "Experiment":
+    from mu2mpi.cli.options import merged_settings
+    from mu2mpi.config.experiment import Experiment
+
+    return Experiment.make(merged_settings(arguments.config, arguments), str(arguments.config or ""))
+
+
+def _output(arguments: Namespace, experiment: "Experiment", ranks: int) -> Path:
+    from mu2mpi.config.sweep import result_name
+
+    machines = experiment.machines or ranks
+    return arguments.output or Path("runs") / result_name(experiment.having(machines=machines))

@@ -2,8 +2,13 @@
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mu2mpi.cli.shared import add_flag, add_output, warn_of_tests
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
+    from mu2mpi.config.sweep import Sweep
 
 SUMMARY = "run every combination of the lists in a TOML file"
 MORE = "Any key may hold a list; an option replaces it. Finished runs are skipped."
@@ -23,19 +28,24 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_running_options(parser)
 
 
+def outputs(arguments: Namespace, ranks: int) -> list[Path]:
+    """Return what the command writes, on any number of ranks."""
+    if arguments.list:
+        return []
+    sweep, chosen = _chosen(arguments)
+    return [arguments.output / sweep.file_name(experiment) for _, experiment in chosen]
+
+
 def execute(arguments: Namespace) -> None:
     """List the combinations, or run those that are not finished."""
-    from mu2mpi.cli.options import RUNNING, given_settings
-    from mu2mpi.config.sweep import Sweep
-    from mu2mpi.config.toml import read_toml
+    from mu2mpi.cli.options import RUNNING
     from mu2mpi.execution.sweep import run_sweep
     from mu2mpi.execution.warmup import start_compiler_without_scipy
     from mu2mpi.parallel import world
 
     communicator = world()
     with communicator.together():
-        sweep = Sweep(read_toml(arguments.config), str(arguments.config), given_settings(arguments))
-        chosen = sweep.choose(arguments.index)
+        sweep, chosen = _chosen(arguments)
     if arguments.list:
         if communicator.rank == 0:
             for index, experiment in chosen:
@@ -46,3 +56,12 @@ def execute(arguments: Namespace) -> None:
     run_sweep(sweep, chosen, arguments.output, **asked)
     if communicator.rank == 0:
         warn_of_tests(experiment for _, experiment in chosen)
+
+
+def _chosen(arguments: Namespace) -> "tuple[Sweep, list[tuple[int, Experiment]]]":
+    from mu2mpi.cli.options import given_settings
+    from mu2mpi.config.sweep import Sweep
+    from mu2mpi.config.toml import read_toml
+
+    sweep = Sweep(read_toml(arguments.config), str(arguments.config), given_settings(arguments))
+    return sweep, sweep.choose(arguments.index)
