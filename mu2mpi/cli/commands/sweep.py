@@ -1,6 +1,7 @@
 """``mu2mpi sweep``."""
 
-from argparse import ArgumentParser, Namespace
+import re
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_output, warn_of_tests
@@ -16,11 +17,20 @@ def add_arguments(parser: ArgumentParser) -> None:
 
     parser.add_argument("config", type=Path, metavar="TOML", help="settings, of which any may be a list")
     add_output(parser, "[default: runs/]", "FOLDER", default=Path("runs"))
-    one = "run only the I-th combination, from 0 (array jobs)"
-    parser.add_argument("--index", type=int, metavar="I", help=one)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--index", type=int, metavar="I", help="run only the I-th combination, from 0")
+    some = "run only every N-th combination from the K-th, from 0 (array jobs)"
+    which.add_argument("--part", type=_part, default=(0, 1), metavar="K/N", help=some)
     add_flag(parser, "--list", "print the combinations and their indices, run nothing")
     add_flag(parser, "--overwrite", "run again what is finished")
     add_running_options(parser)
+
+
+def _part(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise ArgumentTypeError(f"{text!r} is not K/N with two whole numbers, 0 <= K < N")
+    return int(found[1]), int(found[2])
 
 
 def execute(arguments: Namespace) -> None:
@@ -35,7 +45,7 @@ def execute(arguments: Namespace) -> None:
     communicator = world()
     with communicator.together():
         sweep = Sweep(read_toml(arguments.config), str(arguments.config), given_settings(arguments))
-        chosen = sweep.choose(arguments.index)
+        chosen = sweep.choose(arguments.index, arguments.part)
     if arguments.list:
         if communicator.rank == 0:
             for index, experiment in chosen:
