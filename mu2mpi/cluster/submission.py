@@ -13,7 +13,6 @@ from mu2mpi.cluster.script import render_job, render_table, slurm_directives
 from mu2mpi.cluster.slurm import most_tasks, submit
 from mu2mpi.cluster.status import counted, note_submission, status
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.errors import InputError
 from mu2mpi.execution.sweep import Run, resolve_all, unfinished
 from mu2mpi.parallel import Communicator
 
@@ -69,8 +68,6 @@ class SweepJob:
 
         Raises InputError before anything is submitted if a run cannot be settled or its output is taken.
         """
-        if self.request.scheduler != "slurm":
-            raise InputError("only jobs of SLURM are submitted; print the script, and hand it to qsub")
         script, todo = self.script(), set(unfinished(self.runs, overwrite=False))
         if not todo:
             _say(f"all {len(self.runs):,} runs are in {self.output}; nothing is submitted")

@@ -263,7 +263,9 @@ def test_what_cannot_stand_in_a_script_makes_none(capsys, tmp_path, option, valu
     assert f"error: {option} " in err
 
 
-@pytest.mark.parametrize("option", ["--qos=a", "--after-table", "--sbatch=exclusive", "--time=UNLIMITED"])
+@pytest.mark.parametrize(
+    "option", ["--qos=a", "--after-table", "--sbatch=exclusive", "--time=UNLIMITED", "--submit"]
+)
 def test_what_pbs_has_no_words_for_makes_no_script(capsys, tmp_path, option):
     (tmp_path / "a.toml").write_text("rho = 1.0\n")
     assert cli.main(["job", str(tmp_path / "a.toml"), "--scheduler=pbs", option]) == 2
