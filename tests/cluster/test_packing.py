@@ -147,7 +147,10 @@ def test_submission_and_status(capsys, tmp_path, command):
     assert "failed: rho-4_seed-1.h5 and rho-1_seed-1.h5; see their logs" in out
     # What another submission will do is not failed, and a result with other settings is none of this sweep's.
     (runs / "rho-4_seed-2.h5").unlink()
-    assert invoke(capsys, config, "-o", runs, "--submit")[0] == 0
+    command("sbatch", "Submitted batch job 8 on cluster x\n")
+    assert invoke(capsys, config, "-o", runs, "--submit")[:2] == (0, "Submitted batch job 8\n")
+    command("squeue", "8 N/A PENDING\n")
+    assert "1 done, 0 running, 5 left, 0 failed" in invoke(capsys, *status)[1]
     command("squeue", "")
     assert "1 done, 0 running, 0 left, 5 failed" in invoke(capsys, *status)[1]
     config.write_text(f"{SMALL}rounds = 3\nrho = [4.0, 2.0, 1.0]\nseed = [1, 2]\n")
