@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from types import FrameType
 
-from mu2mpi.cluster import slurm
+from mu2mpi.cluster import own_job
 from mu2mpi.cluster.launchers import RANK_VARIABLES, carried, find_launcher, say
 from mu2mpi.cluster.outputs import Outputs
 from mu2mpi.cluster.word import VARIABLE, place_for_word, read_word
@@ -85,7 +85,7 @@ def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int
     checkpoint, or whose ranks were lost, is put back into the queue where it makes sense, at most `requeues`
     times. Raises InputError if no launcher starts ranks that find each other.
     """
-    if slurm.restarts() > 0 and outputs.are_complete():
+    if own_job.restarts() > 0 and outputs.are_complete():
         say("the results are there, from an earlier start of this job")
         return 0
     environment = {**RANK_VARIABLES, **os.environ}
@@ -93,10 +93,10 @@ def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
     def go_on(word: int | None) -> bool:
-        return _shall_go_on(word, outputs, signals.seen) and slurm.requeue(requeues)
+        return _shall_go_on(word, outputs, signals.seen) and own_job.requeue(requeues)
 
     folders = [outputs.folder(), Path()]
-    with place_for_word(folders, slurm.job_number() or "0", slurm.restarts()) as place:
+    with place_for_word(folders, own_job.job_number() or "0", own_job.restarts()) as place:
         environment[VARIABLE] = str(place)
         try:
             launcher = signals.before_ranks(lambda: find_launcher(ranks, environment))
@@ -104,10 +104,10 @@ def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int
             say("stopped by a signal before the ranks were started")
             return EXIT_INTERRUPTED if go_on(EXIT_INTERRUPTED) else 128 + min(signals.seen)
         except InputError:
-            if slurm.nodes_answer():
+            if own_job.nodes_answer():
                 raise
             say("no launcher works, but a node of this job does not answer")
-            return EXIT_INTERRUPTED if slurm.requeue(requeues) else 1
+            return EXIT_INTERRUPTED if own_job.requeue(requeues) else 1
         words = [sys.executable, "-m", "mu2mpi", *arguments]
         say(f"starting {ranks} ranks: {shlex.join([*launcher, *words])}")
         command = [*launcher, *carried(environment), *words]
@@ -133,22 +133,22 @@ def _end(code: int, word: int | None, outputs: Outputs, go_on: Callable[[int | N
 
 def _shall_go_on(word: int | None, outputs: Outputs, seen: set[int]) -> bool:
     """Return whether this job is to be put back into the queue."""
-    if slurm.job_number() is None or signal.SIGINT in seen:
+    if own_job.job_number() is None or signal.SIGINT in seen:
         return False
     if signal.SIGTERM in seen:
-        facts = slurm.facts_of_job()
-        if slurm.was_requeued(facts):
+        facts = own_job.facts_of_job()
+        if own_job.was_requeued(facts):
             say("this job is in the queue again")
             return False
-        if not slurm.was_preempted(facts):
+        if not own_job.was_preempted(facts):
             say("this job was cancelled, and is not put back into the queue")
             return False
         return True
     if word == EXIT_INTERRUPTED or seen or outputs.have_moved_on():
         return True
-    if outputs and slurm.restarts() < FRESH_STARTS:
+    if outputs and own_job.restarts() < FRESH_STARTS:
         return True
-    if not slurm.nodes_answer():
+    if not own_job.nodes_answer():
         say("a node of this job does not answer")
         return True
     say("the run has got no further than when this job started: not put back into the queue")

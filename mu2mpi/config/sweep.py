@@ -44,11 +44,15 @@ class Sweep:
         self.experiments = list(dict.fromkeys(itertools.chain(*products)))
         self._check_names(where)
 
-    def choose(self, index: int | None) -> list[tuple[int, Experiment]]:
-        """Return the experiments with their indices: all, or the one with this index, which has to exist."""
+    def choose(self, index: int | None, part: tuple[int, int] = (0, 1)) -> list[tuple[int, Experiment]]:
+        """Return the experiments with their indices: all, or the one with this index, which has to exist.
+
+        Of part (k, n) these are every n-th experiment from the k-th, so that n parts are the whole sweep.
+        """
         numbered, count = list(enumerate(self.experiments)), len(self.experiments)
         if index is None:
-            return numbered
+            first, step = part
+            return numbered[first::step]
         if not 0 <= index < count:
             raise InputError(f"the sweep has {count} runs, so --index must lie in 0 .. {count - 1}")
         return [numbered[index]]

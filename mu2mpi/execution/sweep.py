@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,13 +43,11 @@ def run_sweep(
     """
     with stop_requests() as requests:
         communicator = world()
-        examples = {experiment.data_key: experiment for _, experiment in chosen}
-        sources = {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
+        plans = resolve_all([e for _, e in chosen], data_dir, communicator, communicator.size)
         with communicator.together():
-            plans = [resolve(e, sources[e.data_key], communicator.size) for _, e in chosen]
             names = [sweep.file_name(e) for _, e in chosen]
             runs = [Run(plan, folder / name) for plan, name in zip(plans, names, strict=True)]
-            todo = _unfinished(runs, overwrite) if communicator.rank == 0 else []
+            todo = unfinished(runs, overwrite) if communicator.rank == 0 else []
         runs = [runs[number] for number in communicator.share(todo)]
         before = {run.path: identity(run.path) for run in runs} if communicator.rank == 0 else {}
         before = communicator.share(before)
@@ -62,6 +61,16 @@ def run_sweep(
         for wave in waves(machines, costs, communicator.size):
             _run_wave(job, wave, runs, {number: f"[{next(place)}/{len(runs)}]" for number in wave.runs()})
         _say(communicator, f"all {len(chosen)} runs are in {folder}; next: mu2mpi table {folder}")
+
+
+def resolve_all(
+    experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator, ranks: int
+) -> list[Plan]:
+    """Settle what experiments leave open, and open each data set once; raises InputError like `resolve`."""
+    examples = {experiment.data_key: experiment for experiment in experiments}
+    sources = {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
+    with communicator.together():
+        return [resolve(e, sources[e.data_key], ranks) for e in experiments]
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,7 @@ def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
     _say(communicator, f"{label} loss {history.test_loss[-1]:.4f}, accuracy {history.test_accuracy[-1]:.1%}")
 
 
-def _unfinished(runs: list[Run], overwrite: bool) -> list[int]:
+def unfinished(runs: list[Run], overwrite: bool) -> list[int]:
     """Return the numbers of what has no result yet, having made sure that it can be written."""
     todo = []
     for number, run in enumerate(runs):

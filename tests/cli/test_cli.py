@@ -319,6 +319,26 @@ def test_sweep_skips_what_is_finished(capsys, tmp_path):
     assert "0 to go" in err
 
 
+def test_parts_of_a_sweep_make_all_of_it(capsys, tmp_path):
+    config, folder = tmp_path / "sweep.toml", tmp_path / "runs"
+    config.write_text(SWEEP)
+    for part, so_far in (("1/3", 3), ("0/3", 6), ("2/3", 8), ("8/9", 8)):
+        code, _, err = invoke(capsys, "sweep", config, "--output", folder, "--part", part)
+        assert code == 0, err
+        assert len(list(folder.glob("*.h5"))) == so_far
+    assert "0 of 0 runs are finished" in err
+
+
+@pytest.mark.parametrize("part", ["3/3", "-1/3", "1", "1/0", "a/b", "1/2/3", "0/3 --index 1"])
+def test_bad_parts_of_a_sweep(capsys, tmp_path, part):
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    words = f"--part={part}".split()
+    code, _, err = invoke(capsys, "sweep", tmp_path / "sweep.toml", "--output", tmp_path / "runs", *words)
+    assert code == 2
+    assert "--part" in err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_sweep_refuses_results_of_another_experiment(capsys, tmp_path):
     config, folder = tmp_path / "sweep.toml", tmp_path / "runs"
     config.write_text(SWEEP)

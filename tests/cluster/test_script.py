@@ -1,14 +1,38 @@
-"""The script of a job, without a scheduler to run it."""
+"""The scripts of a job, and what it asks for, without a scheduler to run it."""
 
+import datetime
+import math
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from mu2mpi import cli
-from mu2mpi.cluster.script import render_job
+from mu2mpi.cluster.request import Request, limit_seconds, names
+from mu2mpi.cluster.script import render_job, render_table
 
 PROJECT = Path(__file__).parents[2]
+SWEEP = ["sweep", "a b.toml", "--output", "my runs"]
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path, monkeypatch):
+    """Return where a site file may be put; nobody else's counts."""
+    (tmp_path / "site").mkdir()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    monkeypatch.delenv("MU2MPI_SITE", raising=False)
+    return tmp_path / "site" / "site.toml"
+
+
+def of(**asked):
+    """Return what options ask for, without the environment that is active."""
+    return Request.make({"environment": "/a b", **{name.replace("_", "-"): v for name, v in asked.items()}})
+
+
+def directives(script):
+    """Return the lines that sbatch reads as its options."""
+    return [line for line in script.splitlines() if line.startswith("#SBATCH")]
 
 
 def test_the_shipped_script_is_what_the_command_prints():
@@ -18,31 +42,178 @@ def test_the_shipped_script_is_what_the_command_prints():
     assert rendered == (PROJECT / "jobs" / "run.sbatch").read_text()
 
 
+def test_the_script_for_pbs_is_the_golden_one():
+    request = of(
+        scheduler="pbs", nodes=2, ntasks_per_node=4, cpus_per_task=2, mem_per_cpu="1500", time="1-6",
+        partition="workq", array_limit=5, setup=["module load gcc"], checkpoint_every=60,
+    )  # fmt: skip
+    golden = Path(__file__).with_name("golden.pbs")
+    assert render_job("my sweep", SWEEP, request, 20) == golden.read_text()
+
+
+@pytest.mark.parametrize("path", [PROJECT / "jobs" / "run.sbatch", Path(__file__).with_name("golden.pbs")])
+def test_shells_take_the_golden_scripts(path):
+    if shutil.which("shellcheck"):
+        assert subprocess.run(["shellcheck", path], check=False).returncode == 0
+    assert subprocess.run(["bash", "-n", path], check=False).returncode == 0
+
+
 def test_every_option_is_in_the_script():
-    asked = {"ntasks": 16, "time": "02:00:00", "partition": "short", "account": "physics", "array": 90}
-    arguments = ["sweep", "a b.toml", "--index", "$SLURM_ARRAY_TASK_ID"]
-    lines = render_job("my sweep", arguments, "/a b", **asked).splitlines()
-    for line in (
+    request = of(
+        nodes="2", ntasks="16", ntasks_per_node="8", cpus_per_task="3", mem_per_cpu="2G", time="02:00:00",
+        partition="short", account="physics", qos="high", constraint="[a|b]", array_limit="20",
+        signal_seconds="60", requeues="0", checkpoint_every="1.5", data_dir="/my data", after_table=True,
+        setup=["module load gcc", "ulimit -l unlimited"], sbatch=["exclusive", "mail-user=ab", "comment=x y"],
+    )  # fmt: skip
+    script = render_job("my sweep", SWEEP, request, 90)
+    assert directives(script) == [
         "#SBATCH --job-name=my-sweep",
+        "#SBATCH --nodes=2",
         "#SBATCH --ntasks=16",
+        "#SBATCH --ntasks-per-node=8",
+        "#SBATCH --cpus-per-task=3",
+        "#SBATCH --mem-per-cpu=2G",
         "#SBATCH --time=02:00:00",
+        "#SBATCH --array=0-89%20",
+        "#SBATCH --output=%x-%A_%a.log",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --signal=B:USR1@60",
+        "#SBATCH --requeue",
         "#SBATCH --partition=short",
         "#SBATCH --account=physics",
-        "#SBATCH --array=0-89",
-        "#SBATCH --output=%x-%A_%a.log",
-        "source '/a b/bin/activate'",
-        "exec mu2mpi launch sweep 'a b.toml' --index \"$SLURM_ARRAY_TASK_ID\"",
-    ):
-        assert line in lines
+        "#SBATCH --qos=high",
+        "#SBATCH --constraint='[a|b]'",
+        "#SBATCH --exclusive",
+        "#SBATCH --mail-user=ab",
+        "#SBATCH --comment='x y'",
+    ]
+    assert "--wrap='mu2mpi table '\"'\"'my runs'\"'\"''" in script
+    assert "\nmodule load gcc\nulimit -l unlimited\n" in script
+    assert "# module" not in script
+    assert "source '/a b/bin/activate'" in script
+    assert script.endswith(
+        "\nexec mu2mpi launch --requeues 0 sweep 'a b.toml' --output 'my runs' --checkpoint-every 1.5 "
+        "--data-dir '/my data' --part \"$SLURM_ARRAY_TASK_ID/90\"\n"
+    )
 
 
-def test_a_sweep_becomes_an_array(capsys, tmp_path):
-    config = tmp_path / "two lists.toml"
-    config.write_text("seed = [1, 2, 3]\nrho = [1.0, 2.0]\n")
-    assert cli.main(["job", str(config), "--ntasks", "4"]) == 0
-    out = capsys.readouterr().out
-    assert "#SBATCH --array=0-5" in out
-    assert f"sweep '{config}' --index \"$SLURM_ARRAY_TASK_ID\" --output 'runs/two lists'" in out
+def test_the_job_of_the_table_asks_for_one_rank_on_the_same_account():
+    request = of(nodes=4, ntasks=64, account="physics", sbatch=["output=x.log", "mail-type=END"], setup=["x"])
+    script = render_table("my runs", request, "12")
+    assert sorted(directives(script)) == [
+        "#SBATCH --account=physics",
+        "#SBATCH --dependency=afterany:12",
+        "#SBATCH --job-name=table",
+        "#SBATCH --mail-type=END",
+        "#SBATCH --ntasks=1",
+        "#SBATCH --output=table-12.txt",
+        "#SBATCH --time=00:10:00",
+    ]
+    assert script.endswith("\nexec mu2mpi table 'my runs'\n")
+    assert "\nx\n" in script
+
+
+@pytest.mark.parametrize(
+    ("directive", "line"),
+    [
+        ("ntasks=7", "#SBATCH --ntasks=7"),
+        ("time=1-0", "#SBATCH --time=1-0"),
+        ("output=logs/%j", "#SBATCH --output=logs/%j"),
+        ("job-name=x", "#SBATCH --job-name=x"),
+        ("partition=long", "#SBATCH --partition=long"),
+    ],
+)
+def test_a_directive_of_ones_own_replaces_that_of_the_script(directive, line):
+    script = render_job("a", SWEEP, of(sbatch=[directive], ntasks=2, partition="short"), 3)
+    name = directive.partition("=")[0]
+    assert [found for found in script.splitlines() if f"SBATCH --{name}=" in found] == [line]
+
+
+def test_ranks():
+    assert of().ranks == 2
+    assert of(ntasks=3, ntasks_per_node=5).ranks == 3
+    assert of(nodes=3, ntasks_per_node=5).ranks == 15
+    assert of(sbatch=["ntasks=9"]).ranks == 9
+
+
+def test_an_environment_is_left_out_or_found_by_a_variable():
+    assert "activate" not in render_job("a", SWEEP, of(environment="none"))
+    assert 'source "${MU2MPI_ENVIRONMENT:-.venv}/bin/activate"' in render_job("a", SWEEP)
+
+
+@pytest.mark.parametrize(
+    ("limit", "seconds"),
+    [
+        ("90", 5400),
+        ("01:30", 90),
+        ("1:02:03", 3723),
+        ("2-12", 216_000),
+        ("2-12:30", 217_800),
+        ("2-12:30:15", 217_815),
+        ("unlimited", math.inf),
+        ("INFINITE", math.inf),
+        ("0", math.inf),
+    ],
+)
+def test_time_limits_as_sbatch_takes_them(limit, seconds):
+    assert limit_seconds(limit) == seconds
+    assert of(time=limit).time == limit
+
+
+@pytest.mark.parametrize("limit", ["", "x", "1:2:3:4", "-1", "1-", "1-2-3", "1-2:3:4:5", "1.5", "٣", "1\n"])
+def test_other_time_limits_are_refused(limit):
+    with pytest.raises(ValueError, match="time limit"):
+        limit_seconds(limit)
+
+
+def test_a_site_file_has_defaults_which_options_replace_or_follow(site, monkeypatch):
+    site.write_text(
+        'ntasks = 8\ntime = 02:00:00\naccount = 1234\nsetup = ["module purge", "module load gcc"]\n'
+        'sbatch = ["mail-type=END", "partition=short"]\nafter-table = true\n'
+    )
+    monkeypatch.setenv("MU2MPI_SITE", str(site))
+    request = of(time="30", setup=["ulimit -l unlimited"], sbatch=["mail-type=FAIL"])
+    assert (request.ntasks, request.time, request.account) == (8, "30", "1234")
+    assert (request.partition, request.after_table) == ("short", True)
+    assert request.setup == ("module purge", "module load gcc", "ulimit -l unlimited")
+    script = render_job("a", SWEEP, request)
+    assert [line for line in directives(script) if "mail" in line] == ["#SBATCH --mail-type=FAIL"]
+    assert of().time == str(datetime.time(2))
+
+
+def test_the_site_file_of_the_user(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "mu2mpi").mkdir()
+    (tmp_path / "mu2mpi" / "site.toml").write_text('setup = "module load gcc"\n')
+    assert of().setup == ("module load gcc",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ntask = 2", f"unknown key 'ntask'; the keys are {', '.join(names())}"),
+        ("ntasks = 0", "ntasks 0 should be greater than or equal to 1"),
+        ('account = "a b"', "account 'a b' should be a single word"),
+        ("ntasks = [", "not valid TOML"),
+        ('sbatch = ["array=0-5"]', "sbatch 'array=0-5' should be KEY=VALUE"),
+    ],
+)
+def test_a_wrong_site_file_is_named(capsys, tmp_path, site, monkeypatch, text, message):
+    monkeypatch.setenv("MU2MPI_SITE", str(site))
+    (tmp_path / "a.toml").write_text("rho = 1.0\n")
+    site.write_text(text)
+    assert cli.main(["job", str(tmp_path / "a.toml")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert str(site) in err
+    assert message in err
+
+
+def test_a_site_file_that_is_not_there_is_missed(capsys, tmp_path, site, monkeypatch):
+    monkeypatch.setenv("MU2MPI_SITE", str(site))
+    (tmp_path / "a.toml").write_text("rho = 1.0\n")
+    assert cli.main(["job", str(tmp_path / "a.toml")]) == 2
+    assert str(site) in capsys.readouterr().err
 
 
 def test_a_wrong_configuration_makes_no_script(capsys, tmp_path):
@@ -53,14 +224,35 @@ def test_a_wrong_configuration_makes_no_script(capsys, tmp_path):
     assert "rho" in err
 
 
+def test_data_that_are_not_there_are_missed_before_anything_is_submitted(capsys, tmp_path):
+    (tmp_path / "a.toml").write_text('data = "mnist"\nseed = [1, 2]\n')
+    folder = str(tmp_path / "nowhere")
+    assert cli.main(["job", str(tmp_path / "a.toml"), "--submit", "--data-dir", folder]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "mu2mpi data mnist" in err
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [
         ("--ntasks", "0"),
         ("--ntasks", "-5"),
+        ("--nodes", "2-4"),
+        ("--requeues", "-1"),
+        ("--checkpoint-every", "0"),
         ("--time", "1:0\n#SBATCH --x"),
+        ("--time", "tomorrow"),
         ("--partition", ""),
         ("--account", "a b"),
+        ("--mem-per-cpu", "much"),
+        ("--sbatch", "a=b\n#SBATCH --x"),
+        ("--sbatch", "--exclusive"),
+        ("--sbatch", "=x"),
+        ("--sbatch", "array=0-3"),
+        ("--sbatch", "signal=USR1"),
+        ("--setup", "a\nb"),
+        ("--scheduler", "lsf"),
     ],
 )
 def test_what_cannot_stand_in_a_script_makes_none(capsys, tmp_path, option, value):
@@ -69,6 +261,17 @@ def test_what_cannot_stand_in_a_script_makes_none(capsys, tmp_path, option, valu
     out, err = capsys.readouterr()
     assert out == ""
     assert f"error: {option} " in err
+
+
+@pytest.mark.parametrize(
+    "option", ["--qos=a", "--after-table", "--sbatch=exclusive", "--time=UNLIMITED", "--submit"]
+)
+def test_what_pbs_has_no_words_for_makes_no_script(capsys, tmp_path, option):
+    (tmp_path / "a.toml").write_text("rho = 1.0\n")
+    assert cli.main(["job", str(tmp_path / "a.toml"), "--scheduler=pbs", option]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"error: {option.partition('=')[0]} " in err
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,17 @@ def test_index_out_of_range(index):
         Sweep({"seed": [1, 2, 3], "rho": [1, 2]}).choose(index)
 
 
+@pytest.mark.parametrize("parts", [1, 2, 4, 6, 7])
+def test_parts_are_the_whole_sweep_and_differ_by_one_run_at_most(parts):
+    sweep = Sweep({"seed": [1, 2, 3], "rho": [1, 2]})
+    found = [sweep.choose(None, (k, parts)) for k in range(parts)]
+    assert sorted(number for part in found for number, _ in part) == [0, 1, 2, 3, 4, 5]
+    assert all(experiment is sweep.experiments[number] for part in found for number, experiment in part)
+    sizes = list(map(len, found))
+    assert sizes[0] - sizes[-1] <= 1
+    assert [number for number, _ in found[0]] == list(range(0, 6, parts))
+
+
 def test_lists_of_options_of_a_method():
     sweep = Sweep({"method": "dp-sgd", "server": "trusted", "batch": [8, 16]})
     assert [experiment.batch for experiment in sweep.experiments] == [8, 16]

@@ -62,7 +62,7 @@ FLAGS = {
     "show": ("--diagnostics",),
     "table": ("--strict",),
     "privacy": (),
-    "job": (),
+    "job": ("--status", "--after-table"),
     "data": (),
     "sweep": (),
     "info": (),
@@ -73,9 +73,9 @@ FLAGS = {
 OPTIONS = {
     "table": ("--where", "--rows", "--columns", "--values", "--format"),
     "privacy": ("--rho", "--epsilon", "--delta", "--samples"),
-    "job": ("--ntasks", "--time", "--partition", "--account"),
+    "job": ("--ntasks", "--time", "--partition", "--scheduler", "--sbatch", "--mem-per-cpu", "--array-limit"),
     "data": ("--features", "--labels", "--data-dir"),
-    "sweep": ("--index", "--rho", "--machines", "--seed", "--data", "--labels"),
+    "sweep": ("--index", "--part", "--rho", "--machines", "--seed", "--data", "--labels"),
     "plot": ("--where", "--against"),
     "report": ("--where",),
 }

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -218,14 +216,42 @@ def test_scaling(cluster, monkeypatch):
     }
 
 
+def job(cluster, *words) -> str:
+    done = mu2mpi("job", *words, cwd=cluster.folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_job_submit(cluster):
-    done = subprocess.run(
-        [sys.executable, "-m", "mu2mpi", "job", "jobs/experiment.toml", "--submit", "--time=00:05:00"],
-        cwd=cluster.folder,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    job = done.stdout.split("Submitted batch job ")[1].split()[0]
-    cluster.finish(job)
-    assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
+    said = job(cluster, "jobs/experiment.toml", "--submit", "--time=00:05:00", "--sbatch", "comment=a 'b' #c")
+    number = said.split("Submitted batch job ")[1].split()[0]
+    cluster.finish(number)
+    assert cluster.show(number)["JobState"] == "COMPLETED", cluster.logs()
+    assert "Comment=a 'b' #c" in cluster.command("scontrol", "show", "job", number)
+
+
+PACKED = 'data = "synthetic"\nsamples = 100_000\nserver = ["untrusted", "trusted"]\nseed = [1, 2, 3]\n'
+
+
+def test_a_packed_sweep_with_a_task_that_is_killed(cluster):
+    """A tenth of ten seconds holds some of the six runs; of the tasks, one at a time, the second dies."""
+    (cluster.folder / "packed.toml").write_text(PACKED)
+    asked = ["--sbatch=time=0:10", "--array-limit=1", "--checkpoint-every=1", "--after-table", "--submit"]
+    sweep = ["packed.toml", "-o", "my runs"]
+    number = job(cluster, *sweep, *asked).split()[-1]
+    tasks = len(cluster.command("squeue", "-h", "-r", "-j", number).splitlines())
+    assert 1 < tasks < 6
+    assert "0 done, 0 running, 6 left, 0 failed" in job(cluster, *sweep, "--status")
+    cluster.wait(lambda: " 1 running" in job(cluster, *sweep, "--status"), "the first run")
+    cluster.command("scancel", f"{number}_1")
+    table = cluster.folder / f"table-{number}.txt"
+    cluster.wait(lambda: table.exists() and "Test loss" in table.read_text(), "the table")
+    of_second = len(range(1, 6, tasks))
+    found = job(cluster, *sweep, "--status")
+    assert f"{6 - of_second} done, 0 running, 0 left, {of_second} failed" in found
+    assert "untrusted_seed-2.h5" in found
+    again = job(cluster, *sweep, "--after-table", "--submit").split()[-1]
+    second = cluster.folder / f"table-{again}.txt"
+    cluster.wait(lambda: second.exists() and "Test loss" in second.read_text(), "the second table")
+    assert "6 done, 0 running, 0 left, 0 failed" in job(cluster, *sweep, "--status")
+    assert len(list((cluster.folder / "my runs").glob("*.h5"))) == 6

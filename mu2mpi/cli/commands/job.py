@@ -1,42 +1,55 @@
 """``mu2mpi job``."""
 
-import sys
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_output
 
-SUMMARY = "print a SLURM script for an experiment or a sweep"
-MORE = "A file with lists becomes an array job with one task for each combination."
+SUMMARY = "print a script for an experiment or a sweep on a cluster, or submit it"
+MORE = (
+    "A sweep becomes an array job, with as many runs in each task as fit a tenth of the time limit. Defaults "
+    "for all options of a job are in the TOML file that MU2MPI_SITE names, or in mu2mpi/site.toml among the "
+    "user's configuration."
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the configuration file, and what the job asks of SLURM."""
+    """Add the configuration file, and what the job asks for."""
+    from mu2mpi.cluster.request import Request
+
     parser.add_argument("config", type=Path, metavar="TOML", help="an experiment, or a sweep")
     add_output(parser, "result file, or folder of a sweep", "PATH")
-    parser.add_argument("--ntasks", type=int, default=2, metavar="N", help="ranks of a run [default: 2]")
-    parser.add_argument("--time", default="01:00:00", metavar="LIMIT", help="time limit [default: 01:00:00]")
-    parser.add_argument("--partition", metavar="NAME")
-    parser.add_argument("--account", metavar="NAME")
-    add_flag(parser, "--submit", "hand the script to sbatch as well")
+    add_flag(parser, "--submit", "hand the script to sbatch instead")
+    add_flag(parser, "--status", "say how many runs are done, running, left and failed, and nothing else")
+    group = parser.add_argument_group("the job (also the keys of a site file)")
+    for field in Request.model_fields.values():
+        kind, default = field.annotation, field.default
+        how = {"action": "store_true"} if kind is bool else {"metavar": field.title or None}
+        how |= {"action": "append"} if default == () else {}
+        group.add_argument(f"--{field.alias}", default=SUPPRESS, help=field.description, **how)
 
 
 def execute(arguments: Namespace) -> None:
-    """Print the script, and submit it if asked to."""
-    from mu2mpi.cluster.script import render_job, submit
+    """Print the script, or submit it, or say how far its runs are."""
+    from mu2mpi.cluster.request import Request, names
+    from mu2mpi.cluster.submission import SweepJob
     from mu2mpi.config.sweep import Sweep
     from mu2mpi.config.toml import read_toml
 
     config = arguments.config
+    if arguments.submit and arguments.status:
+        arguments.parser.error("--submit and --status are two things; give one")
+    given = {name: getattr(arguments, name.replace("-", "_"), None) for name in names()}
+    request = Request.make({name: value for name, value in given.items() if value is not None})
     sweep = Sweep(read_toml(config), str(config))
-    tasks, suffix, words = None, ".h5", ["run", "--config", config]
-    if sweep.swept:
-        tasks, suffix = len(sweep.experiments), ""
-        words = ["sweep", config, "--index", "$SLURM_ARRAY_TASK_ID"]
-    words += ["--output", arguments.output or f"runs/{config.stem.lstrip('.') or 'run'}{suffix}"]
-    asked = {name: getattr(arguments, name) for name in ("ntasks", "time", "partition", "account")}
-    active = None if sys.prefix == sys.base_prefix else sys.prefix
-    script = render_job(config.stem, [str(word) for word in words], active, array=tasks, **asked)
-    print(script, end="")
-    if arguments.submit:
-        submit(script)
+    suffix = "" if sweep.swept else ".h5"
+    output = arguments.output or Path(f"runs/{config.stem.lstrip('.') or 'run'}{suffix}")
+    if request.scheduler != "slurm" and (arguments.submit or arguments.status):
+        arguments.parser.error("--submit and --status are for SLURM; print the script, and hand it to qsub")
+    job = SweepJob(config, sweep, output, request)
+    if arguments.status:
+        print(job.status())
+    elif arguments.submit:
+        job.submit()
+    else:
+        print(job.script(), end="")

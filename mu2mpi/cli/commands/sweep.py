@@ -1,6 +1,7 @@
 """``mu2mpi sweep``."""
 
-from argparse import ArgumentParser, Namespace
+import re
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,20 @@ def add_arguments(parser: ArgumentParser) -> None:
 
     parser.add_argument("config", type=Path, metavar="TOML", help="settings, of which any may be a list")
     add_output(parser, "[default: runs/]", "FOLDER", default=Path("runs"))
-    one = "run only the I-th combination, from 0 (array jobs)"
-    parser.add_argument("--index", type=int, metavar="I", help=one)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--index", type=int, metavar="I", help="run only the I-th combination, from 0")
+    some = "run only every N-th combination from the K-th, from 0 (array jobs)"
+    which.add_argument("--part", type=_part, default=(0, 1), metavar="K/N", help=some)
     add_flag(parser, "--list", "print the combinations and their indices, run nothing")
     add_flag(parser, "--overwrite", "run again what is finished")
     add_running_options(parser)
+
+
+def _part(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise ArgumentTypeError(f"{text!r} is not K/N with two whole numbers, 0 <= K < N")
+    return int(found[1]), int(found[2])
 
 
 def outputs(arguments: Namespace, ranks: int) -> list[Path]:
@@ -64,4 +74,4 @@ def _chosen(arguments: Namespace) -> "tuple[Sweep, list[tuple[int, Experiment]]]
     from mu2mpi.config.toml import read_toml
 
     sweep = Sweep(read_toml(arguments.config), str(arguments.config), given_settings(arguments))
-    return sweep, sweep.choose(arguments.index)
+    return sweep, sweep.choose(arguments.index, arguments.part)
