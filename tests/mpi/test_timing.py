@@ -47,7 +47,7 @@ def test_waiting_for_the_slowest_is_told_from_moving(communicator, monkeypatch, 
 def test_data_that_are_read_between_rounds_have_a_phase_of_their_own(communicator, monkeypatch):
     assert not simulation(communicator).run(Progress()).timing["data"].any()
     for name in ("WHOLE_BYTES", "PART_BYTES"):
-        monkeypatch.setattr(f"mu2mpi.data.source.{name}", 500)
+        monkeypatch.setattr(f"mu2mpi.data.source.{name}", 250)
     reading = simulation(communicator)
     supply, late = reading.machines._supply, []
 
