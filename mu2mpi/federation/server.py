@@ -60,7 +60,7 @@ class UntrustedServer(Server):
         clock.lap("moving")
         if t < self._schedule.rounds:
             iterates.step(t, total)
-            clock.lap("compute")
+            clock.lap("step")
 
 
 class TrustedServer(Server):
@@ -93,7 +93,7 @@ class TrustedServer(Server):
             message = self._noised(t, flat) if self._schedule.mechanism.is_noisy else total
             clock.lap("noise")
             iterates.step(t, message)
-            clock.lap("compute")
+            clock.lap("step")
             self._communicator.bcast(iterates.x)
         else:
             self._communicator.bcast(iterates.x_previous)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.parallel import Communicator
 
-PHASES = ("compute", "noise", "data", "moving", "waiting", "evaluation")
+PHASES = ("compute", "noise", "step", "data", "moving", "waiting", "evaluation")
 
 SAMPLED_ROUNDS = 1000
 """About how many rounds of a run tell waiting from moving: one rank takes the lists of all."""

@@ -199,7 +199,7 @@ def test_times_of_earlier_versions_are_drawn_beside_those_of_this_one(runs, tmp_
     path.write_bytes(now.path.read_bytes())
     with h5py.File(path, "r+") as file:
         del file.attrs["cores"]
-        for phase in ("data", "moving", "waiting"):
+        for phase in ("step", "data", "moving", "waiting"):
             del file["timing"][phase]
         file["timing/communication"] = [7.0]
     repeat = next(run for run in others if varying([now, run]) == [])
