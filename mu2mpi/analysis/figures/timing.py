@@ -45,7 +45,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
 def _by_rank(group: Group) -> Bars:
     """Return the seconds of each rank, as means over runs; blocks of ranks where there are very many."""
     timings = [read_result(run.path).timing for run in group.runs]
-    none = np.zeros(int(group.runs[0].figures["ranks"]))
+    none = np.zeros(max((len(seconds) for timing in timings for seconds in timing.values()), default=0))
     phases = dict.fromkeys(phase for timing in timings for phase in timing)
     means = {phase: np.mean([timing.get(phase, none) for timing in timings], axis=0) for phase in phases}
     ranks = len(next(iter(means.values()), ()))
