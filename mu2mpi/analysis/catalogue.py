@@ -51,7 +51,7 @@ FIGURES = {
     ),
     "noise": Kind("norms of signal and noise in what is released"),
     "timing": Kind("where the time goes, by phase and rank", needs=TIMES),
-    "scaling": Kind("time per round against the number of ranks", needs=TIMES),
+    "scaling": Kind("time per round, efficiency and phases against the number of ranks", needs=TIMES),
     # A diagnostic, which the guarantee does not cover.
     "partition": Kind("which share of each class each machine got", reported=lambda runs: False),
     "comparison": Kind(

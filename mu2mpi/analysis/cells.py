@@ -118,7 +118,7 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     makes a section of its own, but for what a preset chose. Raises an InputError if there are no runs, or
     none has one of the values of the layout.
     """
-    kept, notes = without_repeats(runs, "ranks" in layout.places)
+    kept, notes = without_repeats(runs, *({"ranks"} & {*layout.places}))
     if not kept:
         raise InputError("there are no results to make a table of")
     numbers = (name for run in kept for name, value in run.row.items() if isinstance(value, int | float))
@@ -136,10 +136,10 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     return [_section(dict(key), groups[key], layout) for key in order], notes
 
 
-def without_repeats(runs: Iterable[Summary], by_ranks: bool = False) -> tuple[list[Summary], list[str]]:
+def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summary], list[str]]:
     """Return each run once, the first of those that are the same, and a note for each of the others.
 
-    With `by_ranks` the same experiment on another number of ranks is another run.
+    Where the same experiment differs in one of these columns of its row, such as `ranks`, it is another run.
     """
     first: dict[Key, Summary] = {}
     notes = []
@@ -147,8 +147,8 @@ def without_repeats(runs: Iterable[Summary], by_ranks: bool = False) -> tuple[li
         trained = run.experiment.seed, run.experiment.sent()
         # Without a seed every run is a new one, and only a copy of its file agrees in all of these.
         copied = () if run.experiment.seed is not None else (run.created, run.test_loss, run.test_accuracy)
-        ranks = run.figures.get("ranks") if by_ranks else None
-        earlier = first.setdefault((trained, ranks, *copied), run)
+        measured = tuple(map(run.row.get, columns))
+        earlier = first.setdefault((trained, measured, *copied), run)
         if earlier is not run:
             notes.append(f"{run.path} repeats the run of {earlier.path} and is not counted again")
     return list(first.values()), notes

@@ -9,7 +9,8 @@ from mu2mpi.audit.canaries import Canaries, Kinds, WorstCase
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.federation.server import Stopwatch, machines_and_server
+from mu2mpi.federation.server import machines_and_server
+from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, key_words
 from mu2mpi.problem.base import Array

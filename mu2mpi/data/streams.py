@@ -4,9 +4,12 @@ They come from Philox, whose raw bits numpy promises to keep; its distributions 
 """
 
 import hashlib
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+WORDS_A_COUNT = 4  # that Philox makes for each value of its counter
 
 
 def philox_key(key: bytes, use: str) -> int:
@@ -16,15 +19,32 @@ def philox_key(key: bytes, use: str) -> int:
     return int.from_bytes(hashlib.sha256(f"mu2mpi: {use}".encode() + key).digest()[:16], "little")
 
 
+class SeedStream:
+    """The words of a stream of a seed in ``0 .. 2**63 - 1``, in numbered parts.
+
+    One generator is moved about, which takes an eighth of the time that another start would.
+    """
+
+    def __init__(self, seed: int, stream: int) -> None:
+        self._philox = np.random.Philox(key=seed | stream << 64)
+        self._state: Any = self._philox.state
+
+    def words(self, number: int, count: int, skipped: int = 0) -> NDArray[np.uint64]:
+        """Return some words of a part, after some are skipped."""
+        blocks, rest = divmod(skipped, WORDS_A_COUNT)
+        self._state["state"]["counter"][:] = blocks, 0, number, 0
+        self._philox.state = self._state
+        return self._philox.random_raw(rest + count)[rest:]
+
+
 def seed_words(seed: int, stream: int, number: int, count: int) -> NDArray[np.uint64]:
     """Return the first words of one of the numbered parts of a stream of a seed in ``0 .. 2**63 - 1``."""
-    return np.random.Philox(key=seed | stream << 64, counter=number << 128).random_raw(count)
+    return SeedStream(seed, stream).words(number, count)
 
 
 def machine_words(key: bytes, use: str, machine: int, skipped: int, count: int) -> NDArray[np.uint64]:
     """Return some words of a machine, after some are skipped."""
-    # Philox makes four words for each value of its counter.
-    blocks, rest = divmod(skipped, 4)
+    blocks, rest = divmod(skipped, WORDS_A_COUNT)
     generator = np.random.Philox(key=philox_key(key, use), counter=machine << 128 | blocks)
     generator.random_raw(rest)
     return generator.random_raw(count)

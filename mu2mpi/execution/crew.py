@@ -1,7 +1,6 @@
 """How many of the ranks that a run is given take part in it: no more than make it faster."""
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
@@ -10,12 +9,14 @@ from typing import TypeVar
 import numpy as np
 
 from mu2mpi.errors import Interrupted
+from mu2mpi.execution import environment
 from mu2mpi.execution.cost import evaluation_cost, run_cost
 from mu2mpi.execution.evaluation import planned_rounds
 from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.warmup import compile_kernels
 from mu2mpi.federation.machine import HostedSamples
-from mu2mpi.federation.server import Stopwatch, machines_and_server
+from mu2mpi.federation.server import machines_and_server
+from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.problem.scaling import bias_feature
 
@@ -64,7 +65,7 @@ def fastest_ranks(plan: Plan, communicator: Communicator) -> range:
 
 def _cores(communicator: Communicator) -> int:
     """Return how many of the first ranks have a core of their own, as far as the system says."""
-    available = communicator.allgather((communicator.host, os.sched_getaffinity(0)))
+    available = communicator.allgather((communicator.host, environment.own_cores()))
     # A launcher may have bound each rank to other cores of its host.
     cores: dict[str, set[int]] = {}
     for host, of_rank in available:
@@ -91,7 +92,7 @@ def _seconds_a_round(plan: Plan, crew: Communicator, rounds: int) -> float:
     machines, server = machines_and_server(schedule, hosted, lambda _: samples, crew, key)
     machines.read(1)
     crew.wait_for_all()
-    clock, ends = Stopwatch(), [perf_counter()]
+    clock, ends = Stopwatch(rounds), [perf_counter()]
     for t in range(1, rounds + 1):
         server.iterates.visit(t)
         server.round(t, machines, clock)

@@ -50,11 +50,21 @@ def builds(communicator: Communicator) -> tuple[str, ...]:
     return tuple(sorted(set(communicator.allgather(mine))))
 
 
+def own_cores() -> set[int]:
+    """Return the numbers of the cores, as the system counts them, that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
 def describe(communicator: Communicator) -> dict[str, str | int]:
     """Return facts of the ranks, their hosts and, on rank 0, the software; all ranks must call this."""
-    hosts = communicator.allgather(communicator.host)
+    ranks = communicator.allgather((communicator.host, own_cores()))
+    hosts = [host for host, _ in ranks]
     facts: dict[str, str | int] = {
         "ranks": communicator.size,
+        # A launcher may bind each rank to cores of its own.
+        "cores": len({(host, core) for host, cores in ranks for core in cores}),
         "hosts": ", ".join(f"{host} ({hosts.count(host)})" for host in dict.fromkeys(hosts)),
         "mpi_library": communicator.library(),
         "platform": platform.platform(),

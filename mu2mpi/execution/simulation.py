@@ -15,7 +15,8 @@ from mu2mpi.execution.theory import assess
 from mu2mpi.execution.warmup import compile_kernels
 from mu2mpi.execution.watch import Verdict
 from mu2mpi.federation.samples import make_supply
-from mu2mpi.federation.server import PHASES, Stopwatch, machines_and_server
+from mu2mpi.federation.server import machines_and_server
+from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.linear import norm
@@ -62,7 +63,7 @@ class Simulation:
             )
             self._evaluate_at = frozenset(evaluation.planned_rounds(plan).tolist())
             self.evaluator = evaluation.make_evaluator(source, schedule, communicator)
-        self.clock = Stopwatch()
+        self.clock = Stopwatch(schedule.rounds)
         self.rounds_done = 0
         self._rows: list[tuple[float, ...]] = []
         self._elapsed_before = 0.0
@@ -90,7 +91,6 @@ class Simulation:
         drawn = schedule.machines * schedule.sampling.drawn(schedule.rounds)
         loss = communicator.share(self._rows[-1][1] if self._rows else math.nan)
         theory = assess(schedule, self.source, self.evaluator, iterates.output, loss, communicator)
-        seconds = communicator.allgather(self.clock.seconds)
         # That of rank 0 is of all machines; the others take part, and get it.
         result = Result(
             experiment=self.experiment,
@@ -102,7 +102,7 @@ class Simulation:
             diagnostics=Diagnostics(math.sqrt(largest), min(1.0, clipped / drawn)),
             class_counts=class_counts if class_counts.size else None,
             class_names=self.source.class_names,
-            timing={phase: np.array([of_rank[phase] for of_rank in seconds]) for phase in PHASES},
+            timing=self.clock.by_rank(communicator),
             environment=environment.describe(communicator) | {"ranks_at_work": communicator.size},
         )
         shared: Result = communicator.share(result)
@@ -120,6 +120,7 @@ class Simulation:
                 keeper.keep(verdict, self.state(perf_counter() - started))
             query, x = server.iterates.x, server.iterates.visit(t)
             server.round(t, machines, clock)
+            clock.end_round(t)
             if t in self._evaluate_at:
                 measured = self.evaluator.measure(x)
                 error = self._estimate_error(t, query)

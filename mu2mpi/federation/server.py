@@ -5,37 +5,18 @@ and so in which collectives they may use; `round` of each class shows all that e
 """
 
 from abc import ABC, abstractmethod
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.federation.machine import Machines, Supply
 from mu2mpi.federation.schedule import Schedule
+from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.kernels import aligned_zeros
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
 
 Key = NDArray[np.uint32] | None
-PHASES = ("compute", "noise", "communication", "evaluation")
-
-
-class Stopwatch:
-    """Where the time goes: the `seconds` before each lap, under the phase that ends there."""
-
-    def __init__(self) -> None:
-        self.seconds = dict.fromkeys(PHASES, 0.0)
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget the time since the last lap."""
-        self._last = perf_counter()
-
-    def lap(self, phase: str) -> None:
-        """Count the time since the last lap as spent in this phase."""
-        now = perf_counter()
-        self.seconds[phase] += now - self._last
-        self._last = now
 
 
 class Server(ABC):
@@ -48,6 +29,15 @@ class Server(ABC):
     @abstractmethod
     def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
         """Take round t, from the query point x_t to x_{t+1}; the messages of the last round move nothing."""
+
+    def _observe(self, t: int, machines: Machines, clock: Stopwatch) -> None:
+        """Have the machines use the samples of round t, which may have to be read first."""
+        if t not in machines.samples.rounds:
+            clock.lap("compute")
+            machines.read(t)
+            clock.lap("data")
+        machines.observe(t, self.iterates.x, self.iterates.x_previous)
+        clock.lap("compute")
 
 
 class UntrustedServer(Server):
@@ -63,15 +53,14 @@ class UntrustedServer(Server):
     def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
         """Take round t: noise, Allreduce, the step on every rank."""
         iterates = self.iterates
-        machines.observe(t, iterates.x, iterates.x_previous)
-        clock.lap("compute")
+        self._observe(t, machines, clock)
         message = machines.noised(t)
         clock.lap("noise")
         total = self._communicator.allreduce(message, self._total)
-        clock.lap("communication")
+        clock.lap("moving")
         if t < self._schedule.rounds:
             iterates.step(t, total)
-            clock.lap("compute")
+            clock.lap("step")
 
 
 class TrustedServer(Server):
@@ -93,10 +82,9 @@ class TrustedServer(Server):
     def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
         """Take round t: Reduce to rank 0, noise and the step there, Bcast of x_{t+1}."""
         iterates = self.iterates
-        machines.observe(t, iterates.x, iterates.x_previous)
-        clock.lap("compute")
+        self._observe(t, machines, clock)
         total = self._communicator.reduce(machines.q, self._total)
-        clock.lap("communication")
+        clock.lap("moving")
         if t == self._schedule.rounds:
             return
         if total is not None:
@@ -105,12 +93,12 @@ class TrustedServer(Server):
             message = self._noised(t, flat) if self._schedule.mechanism.is_noisy else total
             clock.lap("noise")
             iterates.step(t, message)
-            clock.lap("compute")
+            clock.lap("step")
             self._communicator.bcast(iterates.x)
         else:
             self._communicator.bcast(iterates.x_previous)
             iterates.advance()
-        clock.lap("communication")
+        clock.lap("moving")
 
     def _noised(self, t: int, flat_total: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._key is None:

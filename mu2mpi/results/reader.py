@@ -42,9 +42,10 @@ class Summary:
         Of the output x_T on the test set; accuracy as a share in [0, 1].
     figures : dict of str to float
         Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
-        ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` (of all machines, one as often as
-        it was used), ``elapsed_seconds``, and seconds by phase as the mean over ranks, such as
-        ``noise_seconds``. None but the times depends on private data but through what is released.
+        ``cores`` (of all hosts; not in every file), ``parameters`` (d), ``samples_used`` and
+        ``gradient_evaluations`` (of all machines, one as often as it was used), ``elapsed_seconds``, and
+        seconds by phase as the mean over ranks, such as ``noise_seconds``. None but the times depends on
+        private data but through what is released.
     """
 
     path: Path
@@ -117,6 +118,8 @@ def read_summary(path: Path) -> Summary:
             # The lemma speaks of a rho, so that the file repeats the epsilon of another account.
             figures["epsilon_paper"] = math.nan
         figures["ranks"] = int(_number(file, ".", "ranks"))
+        if "cores" in file.attrs:
+            figures["cores"] = int(_number(file, ".", "cores"))
         figures["parameters"] = math.prod(_dataset(file, "model/x").shape)
         figures["samples_used"] = last("samples")
         figures |= {name: last(name) for name in ("gradient_evaluations", "elapsed_seconds")}

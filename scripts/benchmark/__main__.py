@@ -214,8 +214,8 @@ def one_process_table(samples: Samples) -> str:
 
 
 def two_ranks_table(samples: Samples) -> str:
-    """Compare two ranks with one, and with mpi4py and numpy."""
-    rows = []
+    """Compare two ranks with one, and with mpi4py and numpy, and say where their time goes."""
+    rows, phases = [], ("compute", "noise", "step", "moving", "waiting", "evaluation")
     for server in SERVERS:
         for machines in (2, 10, 100):
             key = f"{server} {machines}"
@@ -225,11 +225,9 @@ def two_ranks_table(samples: Samples) -> str:
             row.append(f"{ratio(samples, f'{key} alone', f'{key} together'):.2f}")
             numpy = f"{key} numpy" in samples
             row.append(f"{ratio(samples, f'{key} numpy', f'{key} together'):.1f}" if numpy else "")
-            rows.append(row)
-    return markdown(
-        ["server", "M", "machine-rounds/s", "times as fast as one rank", "times as fast as mpi4py + numpy"],
-        rows,
-    )
+            rows.append(row + [f"{median(samples[f'{key} {phase}']):.1%}" for phase in phases])
+    headings = ["server", "M", "machine-rounds/s", "times as fast as one rank"]
+    return markdown([*headings, "times as fast as mpi4py + numpy", "increments", *phases[1:]], rows)
 
 
 def scaling_table(fits: dict[str, tuple[list[int], list[float]]]) -> str:

@@ -27,7 +27,10 @@ def main(repeats: int) -> None:
             if alone is not None:
                 note(f"{server} {machines} alone", workload.run(experiment, alone).total / per_round)
             everyone.wait_for_all()
-            note(f"{server} {machines} together", workload.run(experiment, everyone).total / per_round)
+            together = workload.run(experiment, everyone)
+            note(f"{server} {machines} together", together.total / per_round)
+            for phase, seconds in together.phases.items():
+                note(f"{server} {machines} {phase}", seconds / sum(together.phases.values()))
             everyone.wait_for_all()
         for server in ("untrusted", "trusted"):
             note(f"{server} 2 numpy", workload.baseline(server, 2, 3000, MPI.COMM_WORLD))

@@ -41,7 +41,7 @@ def source(name: str) -> Source:
 
 @dataclass(frozen=True)
 class Timed:
-    """A run: seconds in all, and by phase on rank 0 (the slowest rank in `slowest`)."""
+    """A run: seconds in all, and by phase as means over ranks."""
 
     total: float
     phases: dict[str, float]
@@ -55,7 +55,7 @@ def run(experiment: Experiment, communicator: Communicator, of: Source | None = 
     started = perf_counter()
     result = simulation.run(Progress())
     total = perf_counter() - started
-    return Timed(total, {phase: float(seconds[0]) for phase, seconds in result.timing.items()})
+    return Timed(total, {phase: float(seconds.mean()) for phase, seconds in result.timing.items()})
 
 
 def experiment(server: str, machines: int) -> Experiment:

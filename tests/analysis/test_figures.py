@@ -28,7 +28,8 @@ from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import chosen, varying
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.results.reader import Summary, read_result
+from mu2mpi.federation.stopwatch import PHASES
+from mu2mpi.results.reader import Summary, read_result, read_summary
 
 BASELINES = Path(__file__).parent / "baselines"
 
@@ -50,15 +51,19 @@ def populations(tmp_path_factory):
     return mu2mpi.load(folder).summaries
 
 
-def made_up(ranks, machines, seed=1, elapsed=1.0, **settings):
-    """Return a summary as of a run on some ranks, without a file."""
+def made_up(ranks, machines, seed=1, elapsed=1.0, cores=4, **settings):
+    """Return a summary as of a run on some ranks, without a file; a quarter of its time is waiting."""
     experiment = Experiment(data="digits", machines=machines, rounds=100, seed=seed, **settings)
-    figures = {"ranks": ranks, "elapsed_seconds": elapsed, "evaluation_seconds": 0.0, "noise_seconds": 0.5}
+    figures = {"ranks": ranks, "cores": cores, "elapsed_seconds": elapsed, "evaluation_seconds": 0.0}
+    figures |= {"noise_seconds": 0.75 * elapsed, "waiting_seconds": 0.25 * elapsed}
     return Summary(Path(f"{machines}-{ranks}-{seed}.h5"), experiment, "", 2.0, 0.5, figures)
 
 
 def scaling_runs():
-    strong = [made_up(p, 8, elapsed=1.0 / p + 0.02 * p) for p in (1, 2, 4, 8)]
+    """Return three repeats of strong scaling, the second of which took the median time, and weak scaling."""
+    strong = [
+        made_up(p, 8, elapsed=(1.0 + luck) / p + 0.02 * p) for luck in (0.3, 0, -0.1) for p in (1, 2, 4, 8)
+    ]
     return strong + [made_up(p, 2 * p, elapsed=0.3 + 0.02 * p) for p in (1, 2, 8)]
 
 
@@ -179,28 +184,72 @@ def test_noise_of_runs_without_noise(tmp_path):
 
 def test_timing_by_group_and_by_rank(runs, tmp_path):
     figure = draw("timing", runs)
-    assert len(figure.axes[0].patches) == 8 * 4
+    assert len(figure.axes[0].patches) == 8 * len(PHASES)
     one = draw("timing", runs[:1])
     assert [label.get_text() for label in one.axes[0].get_yticklabels()] == ["rank 0"]
     total = sum(patch.get_width() for patch in one.axes[0].patches)
     assert total == pytest.approx(sum(s.sum() for s in read_result(runs[0].path).timing.values()))
 
 
+def test_times_of_earlier_versions_are_drawn_beside_those_of_this_one(runs, tmp_path):
+    import h5py
+
+    now, *others = runs
+    path = tmp_path / "earlier.h5"
+    path.write_bytes(now.path.read_bytes())
+    with h5py.File(path, "r+") as file:
+        del file.attrs["cores"]
+        for phase in ("step", "data", "moving", "waiting"):
+            del file["timing"][phase]
+        file["timing/communication"] = [7.0]
+    repeat = next(run for run in others if varying([now, run]) == [])
+    another = next(run for run in others if varying([now, run]) != [])
+    for beside, widest in ((repeat, 3.5), (another, 7.0)):
+        figure = draw("timing", [read_summary(path), beside])
+        assert {"communication", "moving", "waiting"} <= {*legend_labels(figure)}
+        assert max(bar.get_width() for bar in figure.axes[0].patches) == pytest.approx(widest)
+
+
 def test_scaling_finds_strong_and_weak_series():
     figure = draw("scaling", scaling_runs())
-    strong, weak = figure.axes
+    strong, weak, strong_efficiency, weak_efficiency, *_ = figure.axes
     assert strong.get_title(loc="left").startswith("strong")
     assert weak.get_title(loc="left").startswith("weak")
-    assert legend_labels(figure) == ["M = 8", "M = 2 per rank", "ideal"]
-    (measured, ideal) = (
-        lines(strong)[:2] if len(lines(strong)) == 2 else (lines(strong)[0], lines(strong)[-1])
+    said = ["M = 8", "M = 2 per rank", "ideal", "bars: least to most", "hollow: more ranks than cores"]
+    assert legend_labels(figure) == [*said, "noise", "waiting"]
+    ranks, times = np.array([1, 2, 4, 8]), np.array([10.2, 5.4, 3.3, 2.85])
+    measured, ideal = lines(strong)
+    np.testing.assert_allclose(measured.get_xdata(), ranks)
+    np.testing.assert_allclose(measured.get_ydata(), times)
+    (bars,) = strong.collections
+    np.testing.assert_allclose(
+        [part[:, 1] for part in bars.get_segments()], times[:, None] + np.outer(10 / ranks, [-0.1, 0.3])
     )
-    np.testing.assert_allclose(measured.get_xdata(), [1, 2, 4, 8])
-    np.testing.assert_allclose(measured.get_ydata()[0], 10.2)
-    np.testing.assert_allclose(ideal.get_ydata(), 10.2 / np.array([1, 2, 4, 8]))
+    # With eight ranks on four cores, nothing is ideal.
+    np.testing.assert_allclose(ideal.get_xdata(), [1, 2, 4])
+    np.testing.assert_allclose(ideal.get_ydata(), 10.2 / ranks[:3])
+    np.testing.assert_allclose(lines(strong_efficiency)[0].get_ydata(), 100 * 10.2 / (ranks * times))
+    # Eight machines on four ranks are two on each.
+    weak_share = 3.2 / np.array([3.2, 3.4, 3.3, 4.6])
+    np.testing.assert_allclose(lines(weak_efficiency)[0].get_ydata(), 100 * weak_share)
     assert seconds_per_round(made_up(1, 8, elapsed=2.0)) == 0.02
     with pytest.raises(InputError, match=r"scaling\.sbatch"):
         draw("scaling", [made_up(1, 8), made_up(1, 8, seed=2)])
+    with pytest.raises(InputError, match="--where"):
+        draw("scaling", [made_up(p, 8, rho=float(rho)) for p in (1, 2) for rho in range(1, 10)])
+
+
+def test_scaling_marks_more_ranks_than_cores_and_stacks_phases():
+    figure = draw("scaling", scaling_runs())
+    strong, *_, stack, _ = figure.axes
+    (hollow,) = (line for line in strong.get_lines() if str(line.get_markerfacecolor()) == LIGHT.paper)
+    assert list(hollow.get_xdata()) == [8]
+    assert stack.get_title(loc="left") == "M = 8"
+    bars = [[(bar.get_y(), bar.get_height(), bar.get_alpha()) for bar in of] for of in stack.containers]
+    assert bars[0] == [(0, pytest.approx(75), alpha) for alpha in (None, None, None, 0.5)]
+    assert bars[1] == [(pytest.approx(75), pytest.approx(25), alpha) for alpha in (None, None, None, 0.5)]
+    enough = [made_up(p, 8, elapsed=1.0 / p, cores=8) for p in (1, 8)]
+    assert not any("cores" in label for label in legend_labels(draw("scaling", enough)))
 
 
 def test_errors_are_means_over_seeds_with_their_slopes(runs, populations):

@@ -152,13 +152,21 @@ def test_sums_before_the_softmax_are_exact(features, classes):
         assert forwards == backwards == math.fsum(products)
 
 
-def test_each_block_is_generated_once_and_no_other(monkeypatch):
-    source = Synthetic(10**7, 1000, 3, data_seed=0)
-    real, seen = synthetic.seed_words, []
-    monkeypatch.setattr(synthetic, "seed_words", lambda *args: seen.append(args[2]) or real(*args))
-    rows = np.array([5 * source._block, 3, 9_999_999, 5 * source._block + 1, 0])
-    source.training(rows)
-    assert sorted(seen) == [0, 5, 9_999_999 // source._block]
+@pytest.mark.parametrize(
+    ("rows", "needed"),
+    [
+        # Scattered: nothing of the neighbours, and a row of odd length may share a word with each of them.
+        ([2_000_007, 3, 9_999_999, 2_000_008, 0], 5),
+        # Many of one block, which is then generated once.
+        ([*range(2_000_000, 2_000_060)] * 3, 64),
+    ],
+)
+def test_no_more_is_generated_than_is_needed(rows, needed, monkeypatch):
+    source, seen = Synthetic(10**7, 511, 3, data_seed=0), []
+    real = synthetic.SeedStream.words
+    monkeypatch.setattr(synthetic.SeedStream, "words", lambda *args: seen.append(args[2]) or real(*args))
+    source.training(np.array(rows))
+    assert needed * 512 / 2 <= sum(seen) <= needed * (512 / 2 + 2)
 
 
 def test_memory_for_wide_data_and_many_classes():

@@ -204,16 +204,14 @@ def test_scaling(cluster, monkeypatch):
     job = cluster.submit("--ntasks=2", "jobs/scaling.sbatch", "runs/sc aling")
     cluster.finish(job)
     assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
-    ranks = {
-        path.name: read_result(path).environment["ranks"]
-        for path in (cluster.folder / "runs" / "sc aling").iterdir()
+    results = {path.name: read_result(path) for path in (cluster.folder / "runs" / "sc aling").iterdir()}
+    assert {name: result.environment["ranks"] for name, result in results.items()} == {
+        f"{machines}-machines-on-{ranks}-ranks-repeat-{repeat}.h5": ranks
+        for machines, ranks in ((64, 1), (64, 2), (4, 1), (8, 2))
+        for repeat in (1, 2, 3)
     }
-    assert ranks == {
-        "strong-64-machines-on-1-ranks.h5": 1,
-        "strong-64-machines-on-2-ranks.h5": 2,
-        "weak-4-machines-on-1-ranks.h5": 1,
-        "weak-8-machines-on-2-ranks.h5": 2,
-    }
+    assert all(result.environment["cores"] >= 1 for result in results.values())
+    assert not any(result.timing["data"].any() for result in results.values())
 
 
 def job(cluster, *words) -> str:

@@ -20,8 +20,8 @@ def draw(kind: str, runs: Sequence[Summary], against: str | None = None, theme: 
     """
     check_kind(kind, against)
     facts = FIGURES[kind]
-    # On another number of ranks, the times are others.
-    kept, _ = without_repeats(runs, by_ranks=facts.needs == TIMES)
+    # The times of an experiment are others each time.
+    kept, _ = without_repeats(runs, *(("ranks", TIMES[0]) if facts.needs == TIMES else ()))
     if not kept:
         raise InputError("there are no results to draw")
     column, words = facts.needs or ("", "")

@@ -1,20 +1,25 @@
-"""Time per round against the number of ranks: strong scaling beside weak scaling."""
+"""Time per round against the number of ranks, its efficiency and its phases: strong beside weak scaling."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import estimate, sort_key
-from mu2mpi.analysis.figures.curves import draw_means, plain_log_ticks
-from mu2mpi.analysis.figures.style import Figure, Theme, canvas, dashed, handle, with_legend
+from mu2mpi.analysis.cells import sort_key
+from mu2mpi.analysis.extra import needed
+from mu2mpi.analysis.figures.curves import plain_log_ticks
+from mu2mpi.analysis.figures.style import HATCHES, Axes, Figure, Theme, canvas, dashed, handle, with_legend
 from mu2mpi.analysis.groups import in_words, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-Series = dict[tuple[Any, ...], dict[int, list[float]]]
-
 IDEAL: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
+MOST_SERIES = 5
+HEIGHT, STACK_HEIGHT = 5.0, 1.5
+"""Inches of the panels of times and efficiencies, with the legend, and of a panel of phases."""
 
 
 def seconds_per_round(run: Summary) -> float:
@@ -23,44 +28,161 @@ def seconds_per_round(run: Summary) -> float:
     return seconds / (run.experiment.rounds or 1)
 
 
+def shares(run: Summary) -> dict[str, float]:
+    """Return the share of each phase in the time of the rounds, as a mean over ranks.
+
+    Of a run that went on from a checkpoint, the phases are known of the rounds since.
+    """
+    known = {name: spent for name, spent in run.figures.items() if name.endswith("_seconds")}
+    spent = {name: known[name] for name in known if name not in ("elapsed_seconds", "evaluation_seconds")}
+    total = sum(spent.values()) or 1.0
+    return {name.removesuffix("_seconds"): seconds / total for name, seconds in spent.items()}
+
+
+@dataclass(frozen=True)
+class Series:
+    """Repeats of runs that differ in the number of ranks, and in machines as far as these go with ranks."""
+
+    label: str
+    points: dict[int, list[Summary]]
+    growth: int
+    """Power of the number of ranks that the work grows with: 0 for strong scaling, 1 for weak."""
+
+    @property
+    def ranks(self) -> NDArray[np.float64]:
+        """The numbers of ranks in order."""
+        return np.array([*self.points], float)
+
+    @property
+    def times(self) -> NDArray[np.float64]:
+        """Median, least and most milliseconds per round, shape (3, numbers of ranks)."""
+        runs = [[1e3 * seconds_per_round(run) for run in of] for of in self.points.values()]
+        return np.array([[f(times) for times in runs] for f in (np.median, np.min, np.max)])
+
+    @property
+    def ideal(self) -> NDArray[np.float64]:
+        """What a round would take if all ranks worked as well as the fewest."""
+        times: NDArray[np.float64] = self.times[0, 0] * (self.ranks / self.ranks[0]) ** (self.growth - 1)
+        return times
+
+    @property
+    def crowded(self) -> NDArray[np.bool_]:
+        """Whether there were more ranks than cores, where it is known."""
+        unlimited = {"cores": np.inf}
+        limits = [min({**unlimited, **run.figures}["cores"] for run in of) for of in self.points.values()]
+        return self.ranks > np.array(limits)
+
+
 def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
-    """Draw a panel for runs of equal M, and one for runs of equal M per rank; ideal scaling is dotted."""
+    """Draw runs of equal M on the left, of equal M per rank on the right: times, efficiencies and phases.
+
+    The same experiment on the same ranks is a repeat; points are medians.
+    """
     names = [name for name in varying(runs) if name not in ("machines", "rounds")]
-    strong = _series(runs, names, lambda run: run.experiment.machines or 0)
-    weak = _series(runs, names, lambda run: (run.experiment.machines or 0) / run.figures["ranks"])
-    both = (
-        ("strong scaling: the same machines on more ranks", strong, "M = {:,}", -1.0),
-        ("weak scaling: more machines on more ranks", weak, "M = {:g} per rank", 0.0),
-    )
-    panels = [panel for panel in both if panel[1]]
-    if not panels:
+    titles = {
+        "strong: the same machines on more ranks": _series(
+            runs, names, 0, lambda run: run.experiment.machines or 0
+        ),
+        "weak: more machines on more ranks": _series(
+            runs, names, 1, lambda run: (run.experiment.machines or 0) / run.figures["ranks"]
+        ),
+    }
+    columns = {title: series for title, series in titles.items() if series}
+    if not columns:
         raise InputError(
             "scaling needs runs of the same machines, or of the same machines per rank, on different numbers "
             "of ranks, such as those of jobs/scaling.sbatch"
         )
-    figure, axes = canvas(1, len(panels), 3.3, [title for title, *_ in panels], sharey=True)
-    colours = theme.colours(sum(len(series) for _, series, _, _ in panels))
+    stacks = max(map(len, columns.values()))
+    if stacks > MOST_SERIES:
+        raise InputError(f"{stacks} series are too many for a figure; choose some runs with --where")
+    figure, axes = canvas(
+        2 + stacks, len(columns), HEIGHT + STACK_HEIGHT * stacks, [*columns],
+        sharex="col", sharey="row", height_ratios=[2, 1.6] + [1] * stacks,
+    )  # fmt: skip
+    colours = theme.colours(sum(map(len, columns.values())))
+    fills = _fills(runs, theme)
     legend: list[Any] = []
-    for panel, (_, series, word, slope) in zip(axes[0], panels, strict=True):
-        for (machines, *others), points in series.items():
-            k = len(legend)
-            look = {"color": colours[k], **dashed(k, k)}
-            ranks, times = np.array(list(points)), [estimate(times) for times in points.values()]
-            draw_means(panel, ranks, times, **look)
-            panel.plot(ranks, times[0].mean * (ranks / ranks[0]) ** slope, color=theme.ink, **IDEAL)
-            words = [word.format(machines), in_words(dict(zip(names, others, strict=True)))]
-            legend.append(handle(", ".join(filter(None, words)), **look))
-        panel.set(xscale="log", yscale="log", xlabel="MPI ranks")
-        plain_log_ticks(panel.xaxis, sorted({ranks for points in series.values() for ranks in points}))
-    axes[0, 0].set_ylabel("time per round (ms)")
-    return with_legend(figure, [*legend, handle("ideal", color=theme.ink, **IDEAL)])
+    for column, of_column in zip(axes.T, columns.values(), strict=True):
+        for series, stack in zip_longest(of_column, column[2:]):
+            if series is None:
+                stack.set_axis_off()
+                continue
+            look = {"color": colours[len(legend)], **dashed(len(legend), len(legend))}
+            legend.append(handle(series.label, **look))
+            _draw_series(column[0], column[1], series, look, theme)
+            _draw_phases(stack, series, fills)
+        column[1 + len(of_column)].set_xlabel("MPI ranks")
+        column[1 + len(of_column)].tick_params(labelbottom=True)
+        column[0].set(xscale="log", yscale="log")
+        plain_log_ticks(column[0].xaxis, sorted({n for series in of_column for n in series.points}))
+    for row, label in enumerate(["time per round (ms)", "efficiency (%)", *["share of time (%)"] * stacks]):
+        axes[row, 0].set_ylabel(label)
+    axes[1, 0].set_ylim(bottom=0)
+    legend.append(handle("ideal", color=theme.ink, **IDEAL))
+    everything = [series for of_column in columns.values() for series in of_column]
+    if any(np.ptp(series.times, axis=0).any() for series in everything):
+        legend.append(handle("bars: least to most", color=theme.ink, linestyle="", marker="|", markersize=9))
+    if any(series.crowded.any() for series in everything):
+        legend.append(handle("hollow: more ranks than cores", color=theme.ink, **_hollow(theme)))
+    patch = needed("matplotlib.patches").Patch
+    return with_legend(figure, [*legend, *(patch(label=phase, **fill) for phase, fill in fills.items())])
 
 
-def _series(runs: Sequence[Summary], names: Sequence[str], shared: Callable[[Summary], Any]) -> Series:
-    """Return milliseconds by ranks for each value of `shared` and of the settings, where ranks differ."""
-    series: Series = {}
+def _series(
+    runs: Sequence[Summary], names: Sequence[str], growth: int, shared: Callable[[Summary], Any]
+) -> list[Series]:
+    """Return the runs with the same value of `shared` and of the settings, where numbers of ranks differ."""
+    found: dict[tuple[Any, ...], dict[int, list[Summary]]] = {}
     for run in runs:
-        points = series.setdefault((shared(run), *(run.row[name] for name in names)), {})
-        points.setdefault(int(run.figures["ranks"]), []).append(1e3 * seconds_per_round(run))
-    order = sorted(series, key=sort_key)
-    return {key: dict(sorted(series[key].items())) for key in order if len(series[key]) > 1}
+        points = found.setdefault((shared(run), *(run.row[name] for name in names)), {})
+        points.setdefault(int(run.figures["ranks"]), []).append(run)
+    word, series = ("M = {:g} per rank" if growth else "M = {:,}"), []
+    for key in sorted((key for key, points in found.items() if len(points) > 1), key=sort_key):
+        others = in_words(dict(zip(names, key[1:], strict=True)))
+        label = ", ".join(filter(None, [word.format(key[0]), others]))
+        series.append(Series(label, dict(sorted(found[key].items())), growth))
+    return series
+
+
+def _hollow(theme: Theme) -> dict[str, Any]:
+    return {"linestyle": "", "marker": "o", "markerfacecolor": theme.paper}
+
+
+def _fills(runs: Sequence[Summary], theme: Theme) -> dict[str, dict[str, Any]]:
+    """Return how the bars of each phase look that took any time to speak of."""
+    phases = dict.fromkeys(phase for run in runs for phase, share in shares(run).items() if share > 0.001)
+    return {
+        phase: {"facecolor": colour, "hatch": hatch, "edgecolor": theme.paper, "linewidth": 0.6}
+        for phase, colour, hatch in zip(phases, theme.colours(len(phases)), HATCHES, strict=False)
+    }
+
+
+def _draw_series(times: Axes, efficiencies: Axes, series: Series, look: dict[str, Any], theme: Theme) -> None:
+    """Draw medians with bars from the least to the most, and what is ideal as far as there are cores."""
+    ranks, ideal, fair = series.ranks, series.ideal, ~series.crowded
+    for panel, (middle, low, high), aim in (
+        (times, series.times, ideal),
+        (efficiencies, (100 * ideal / series.times)[[0, 2, 1]], np.full(len(ranks), 100.0)),
+    ):
+        spread = [middle - low, high - middle]
+        panel.errorbar(ranks, middle, spread, capsize=2.5, elinewidth=0.9, **look)
+        hollow = {**look, **_hollow(theme), "marker": look["marker"]}
+        panel.plot(ranks[~fair], middle[~fair], zorder=3, **hollow)
+        panel.plot(ranks[fair], aim[fair], color=theme.ink, **IDEAL)
+
+
+def _draw_phases(panel: Axes, series: Series, fills: dict[str, dict[str, Any]]) -> None:
+    """Draw a bar for each number of ranks, of the shares of the phases; pale with more ranks than cores."""
+    gap = np.diff(np.log(series.ranks)).min()
+    left, right = series.ranks * np.exp(-0.35 * gap), series.ranks * np.exp(0.35 * gap)
+    below = np.zeros(len(left))
+    for phase, fill in fills.items():
+        means = [np.mean([shares(run).get(phase, 0.0) for run in of]) for of in series.points.values()]
+        heights = 100 * np.array(means)
+        bars = panel.bar(left, heights, right - left, below, align="edge", **fill)
+        for bar, crowded in zip(bars, series.crowded, strict=True):
+            bar.set_alpha(0.5 if crowded else None)
+        below += heights
+    panel.set_title(series.label, loc="left")
+    panel.set_ylim(0, 100)

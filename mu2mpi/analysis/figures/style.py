@@ -24,7 +24,7 @@ LETTERS = 106
 
 DASHES: Sequence[Any] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)), (0, (3, 3)))
 MARKERS = "osD^v"
-HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo")
+HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")
 
 SETTINGS = {
     # The font that comes with matplotlib, so that a figure is the same everywhere.

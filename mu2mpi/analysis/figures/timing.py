@@ -24,7 +24,8 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
         raise InputError("these results hold no times")
     if len(bars) > MOST_BARS:
         raise InputError(f"{len(bars)} bars are too many for a figure; choose some runs with --where")
-    phases = bars[0][1]
+    # Files of earlier versions have other phases.
+    phases = list(dict.fromkeys(phase for _, seconds in bars for phase in seconds))
     figure, axes = canvas(1, 1, 1.2 + 0.24 * len(bars))
     panel, left, patches = axes[0, 0], np.zeros(len(bars)), []
     for phase, colour, hatch in zip(phases, theme.colours(len(phases)), HATCHES, strict=False):
@@ -35,16 +36,18 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     panel.set_yticks(range(len(bars)), [label for label, _ in bars])
     panel.invert_yaxis()
     panel.grid(visible=False, axis="y")
-    seeds = max(len(group.runs) for group in groups)
-    over = ["ranks"] * (len(groups) > 1) + [f"{seeds} seeds"] * (seeds > 1)
+    repeats = max(len(group.runs) for group in groups)
+    over = ["ranks"] * (len(groups) > 1) + [f"{repeats} runs"] * (repeats > 1)
     panel.set_xlabel(f"time (s){': mean over ' if over else ''}{' and '.join(over)}")
     return with_legend(figure, patches)
 
 
 def _by_rank(group: Group) -> Bars:
-    """Return the seconds of each rank, as means over seeds; blocks of ranks where there are very many."""
+    """Return the seconds of each rank, as means over runs; blocks of ranks where there are very many."""
     timings = [read_result(run.path).timing for run in group.runs]
-    means = {phase: np.mean([timing[phase] for timing in timings], axis=0) for phase in timings[0]}
+    none = np.zeros(max((len(seconds) for timing in timings for seconds in timing.values()), default=0))
+    phases = dict.fromkeys(phase for timing in timings for phase in timing)
+    means = {phase: np.mean([timing.get(phase, none) for timing in timings], axis=0) for phase in phases}
     ranks = len(next(iter(means.values()), ()))
     blocks = np.array_split(np.arange(ranks), min(ranks, MOST_BARS)) if ranks else []
     bars = []
@@ -55,10 +58,13 @@ def _by_rank(group: Group) -> Bars:
 
 
 def _by_group(groups: Sequence[Group]) -> Bars:
-    known = groups[0].runs[0].figures
-    phases = [name for name in known if name.endswith("_seconds") and name != "elapsed_seconds"]
     bars = []
     for group in groups:
-        means = {phase: float(np.mean([run.figures[phase] for run in group.runs])) for phase in phases}
-        bars.append((in_words(group.settings), {n.removesuffix("_seconds"): s for n, s in means.items()}))
+        spent: dict[str, list[float]] = {}
+        for run in group.runs:
+            for name, seconds in run.figures.items():
+                if name.endswith("_seconds") and name != "elapsed_seconds":
+                    spent.setdefault(name.removesuffix("_seconds"), []).append(seconds)
+        means = {phase: sum(seconds) / len(group.runs) for phase, seconds in spent.items()}
+        bars.append((in_words(group.settings), means))
     return bars

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from mu2mpi._version import __version__
+from mu2mpi.analysis.catalogue import TIMES
 from mu2mpi.analysis.cells import without_repeats
 from mu2mpi.analysis.report.markup import escaped, section
 from mu2mpi.analysis.report.sections import figures, privacy, repeat, results, theory, what_was_run
@@ -16,7 +17,7 @@ def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
 
     A result that is there twice counts once. What was `skipped`, as these messages say, the page names.
     """
-    kept, notes = without_repeats(runs, by_ranks=True)
+    kept, notes = without_repeats(runs, "ranks", TIMES[0])
     if not kept:
         raise InputError("there are no results to report on")
     once, _ = without_repeats(kept)

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source, Which
-from mu2mpi.data.streams import seed_words, unit_uniforms
+from mu2mpi.data.streams import SeedStream, seed_words, unit_uniforms
 
 TRUTH, STREAMS = 0, {"training": 1, "test": 2}  # streams of one seed
-# Values in a block of rows. Starting a generator costs as much as some 5,000 values, so a block that is
-# read whole loses little to the start, and one that is read for a single row loses little to the rest.
-BLOCK_VALUES = 1 << 15
+# Values in a block of rows, which share a part of the stream. Up to so many rows of a block are generated one
+# by one: each costs about an eighth of a block.
+BLOCK_VALUES, FEW = 1 << 15, 8
 MAX_INFORMATIVE, MAX_TRUTH = 256, 1 << 22  # features on which labels depend, entries of the true model
 SCRATCH = 1 << 20  # numbers in the arrays that are used while labels are drawn
 
@@ -45,26 +45,36 @@ class Synthetic(Source):
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         features = np.empty((len(rows), self.dimension), np.float32)
         uniforms = np.empty(len(rows))
+        stream = SeedStream(self._seed, STREAMS[which])
         blocks, offsets = np.divmod(rows, self._block)
         # Grouped by block, so that each block is generated once.
         order = np.argsort(blocks, kind="stable")
         starts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
         for group in np.split(order, starts[1:]) if len(rows) else []:
-            block_features, block_uniforms = self._generate(int(blocks[group[0]]), STREAMS[which])
-            features[group] = block_features[offsets[group]]
-            uniforms[group] = block_uniforms[offsets[group]]
+            block, among = int(blocks[group[0]]), offsets[group]
+            if len(group) > FEW:
+                whole = self._generate(stream, block, 0, self._block)
+                features[group], uniforms[group] = whole[0][among], whole[1][among]
+                continue
+            for row, offset in zip(group.tolist(), among.tolist(), strict=True):
+                here = slice(row, row + 1)
+                features[here], uniforms[here] = self._generate(stream, block, offset, 1)
         return Samples(features, self._draw_labels(features, uniforms))
 
-    def _generate(self, block: int, stream: int) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Return a block's features, and for each of its rows the uniform number that decides its label."""
-        count = self._block * self.dimension
-        raw = seed_words(self._seed, stream, block, self._block + (count + 1) // 2)
-        uniforms = unit_uniforms(raw[: self._block])
+    def _generate(
+        self, stream: SeedStream, block: int, first: int, rows: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """Return the features of consecutive rows of a block, and the uniform numbers that decide labels."""
+        # A block begins with a word for each row's label; then each feature takes half a word.
+        uniforms = unit_uniforms(stream.words(block, rows, first))
+        start, end = first * self.dimension, (first + rows) * self.dimension
+        words = stream.words(block, (end + 1) // 2 - start // 2, self._block + start // 2)
+        halves = words.view(np.uint32)[start % 2 :][: end - start]
         # 24 bits of each half word: exact in float32, and so is the shift to [-1, 1).
-        features = (raw[self._block :].view(np.uint32)[:count] >> np.uint32(8)).astype(np.float32)
+        features = (halves >> np.uint32(8)).astype(np.float32)
         features *= np.float32(2.0**-23)
         features -= np.float32(1)
-        return features.reshape(self._block, self.dimension), uniforms
+        return features.reshape(rows, self.dimension), uniforms
 
     def _draw_labels(self, features: NDArray[np.float32], uniforms: NDArray[np.float64]) -> NDArray[np.int32]:
         labels = np.empty(len(features), np.int32)

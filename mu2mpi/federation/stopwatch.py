@@ -1,0 +1,61 @@
+"""Where the time of a run goes, by phase and rank."""
+
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.parallel import Communicator
+
+PHASES = ("compute", "noise", "step", "data", "moving", "waiting", "evaluation")
+
+SAMPLED_ROUNDS = 1000
+"""About how many rounds of a run tell waiting from moving: one rank takes the lists of all."""
+
+GOLDEN = 0.6180339887498949
+"""Multiples of it fill the unit interval evenly, and no rhythm of the rounds can fall in step with them."""
+
+
+class Stopwatch:
+    """Where the time goes: the `seconds` before each lap, under the phase that ends there.
+
+    Messages count under "moving", together with the wait for ranks that come later, until all is over.
+    """
+
+    def __init__(self, rounds: int = 1) -> None:
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self._share, self._before = SAMPLED_ROUNDS / rounds, 0.0
+        self._messages: list[float] = []  # what those of some rounds took
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the time since the last lap."""
+        self._last = perf_counter()
+
+    def lap(self, phase: str) -> None:
+        """Count the time since the last lap as spent in this phase."""
+        now = perf_counter()
+        self.seconds[phase] += now - self._last
+        self._last = now
+
+    def end_round(self, t: int) -> None:
+        """Note what the messages of round t took."""
+        if t * GOLDEN % 1 < self._share:
+            self._messages.append(self.seconds["moving"] - self._before)
+        self._before = self.seconds["moving"]
+
+    def by_rank(self, communicator: Communicator) -> dict[str, NDArray[np.float64]]:
+        """Return the seconds in each phase, shape (ranks,), on rank 0; all ranks must call this.
+
+        Who comes last to the messages of a round waits for nobody, and they take this rank the least time.
+        What they take another rank beyond that is its wait.
+        """
+        mine = list(self.seconds.values()), self._messages
+        seconds, messages = zip(*(communicator.gather(mine) or [mine]), strict=True)
+        of_phases = dict(zip(PHASES, np.array(seconds).T, strict=True))
+        took = np.array(messages)
+        total = took.sum(axis=1)
+        share = np.divide(took.min(axis=0).sum(), total, out=np.ones_like(total), where=total > 0)
+        of_phases["waiting"] = of_phases["moving"] * (1 - share)
+        of_phases["moving"] *= share
+        return of_phases

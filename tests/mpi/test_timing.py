@@ -1,0 +1,76 @@
+"""What a result says of where the time went, on all ranks of this job."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+from arrays import random_source
+from schedules import simulation_of
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.execution import environment
+from mu2mpi.execution.progress import Progress
+from mu2mpi.federation.machine import Machines
+
+ROUNDS, LATE = 30, 0.02
+
+
+def simulation(communicator):
+    source = random_source(1, 40 * ROUNDS, 4, 3)
+    experiment = Experiment(machines=8, rounds=ROUNDS, seed=1, evaluations=1)
+    return simulation_of(experiment, source, communicator)
+
+
+@pytest.mark.several_ranks
+@pytest.mark.parametrize("in_turn", [False, True], ids=["the last rank is late", "each is late in its turn"])
+def test_waiting_for_the_slowest_is_told_from_moving(communicator, monkeypatch, in_turn):
+    ranks, observe = communicator.size, Machines.observe
+
+    def late(machines, t, *arguments):
+        if communicator.rank == (t % ranks if in_turn else ranks - 1):
+            time.sleep(LATE)
+        observe(machines, t, *arguments)
+
+    monkeypatch.setattr(Machines, "observe", late)
+    timing = simulation(communicator).run(Progress()).timing
+    waits = np.full(ranks, ROUNDS * LATE)
+    waits[-1] = 0
+    if in_turn:
+        waits[:] = ROUNDS * LATE * (ranks - 1) / ranks
+    # Others may keep this machine busy, but hardly for as long as a rank sleeps.
+    assert np.all(timing["waiting"] >= 0.9 * waits)
+    assert np.all(timing["moving"] < 0.5 * ROUNDS * LATE)
+    assert timing["waiting"][-1] < 0.5 * ROUNDS * LATE or in_turn
+
+
+def test_data_that_are_read_between_rounds_have_a_phase_of_their_own(communicator, monkeypatch):
+    assert not simulation(communicator).run(Progress()).timing["data"].any()
+    for name in ("WHOLE_BYTES", "PART_BYTES"):
+        monkeypatch.setattr(f"mu2mpi.data.source.{name}", 250)
+    reading = simulation(communicator)
+    supply, late = reading.machines._supply, []
+
+    def slow(t):
+        late.append(t)
+        time.sleep(LATE)
+        return supply(t)
+
+    reading.machines._supply = slow
+    timing = reading.run(Progress()).timing
+    reads = np.array(communicator.allgather(len(late)))
+    assert np.all(reads > 3)
+    assert np.all(timing["data"] > reads * LATE)
+    assert np.all(timing["compute"] < reads * LATE / 2)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no process to cores")
+def test_cores_are_those_that_any_rank_may_use(communicator):
+    allowed = sorted(os.sched_getaffinity(0))
+    assert environment.describe(communicator)["cores"] == len(allowed)
+    try:
+        os.sched_setaffinity(0, {allowed[communicator.rank % len(allowed)]})
+        bound = environment.describe(communicator)["cores"]
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert bound == min(communicator.size, len(allowed))
