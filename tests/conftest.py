@@ -3,6 +3,7 @@
 import os
 import random
 import secrets
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from missing import missing
 
-pytest_plugins = ["limits"]
+pytest_plugins = ["limits", "hosting"]
 
 SEED = "MU2MPI_TEST_SEED"
 """The environment variable that holds the seed of moments drawn at random."""
@@ -26,6 +27,21 @@ def mnist_dir() -> Path:
     if not folder:
         missing("MU2MPI_DATA_DIR does not name a folder that holds mnist/")
     return Path(folder)
+
+
+@pytest.fixture
+def other_python() -> str:
+    """Return the Python of an environment with another MPI library; scripts/test.sh makes one."""
+    python = os.environ.get("MU2MPI_OTHER_PYTHON")
+    if not python:
+        missing("MU2MPI_OTHER_PYTHON does not name the Python of an environment with another MPI library")
+    return python
+
+
+@pytest.fixture(params=["this library", "the other library"])
+def python(request) -> str:
+    """Return the Python of an environment with MPI, for each of both libraries."""
+    return sys.executable if request.param == "this library" else request.getfixturevalue("other_python")
 
 
 @pytest.fixture
@@ -79,6 +95,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Files(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "ranks" if Path(file).parent.name in ("ranks", "slurm") else file
+            return "ranks" if Path(file).parent.name in ("ranks", "slurm", "hosts") else file
 
     return Files(config, log)

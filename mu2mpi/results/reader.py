@@ -17,6 +17,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
+from mu2mpi.hdf5 import open_to_read
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken
@@ -167,7 +168,7 @@ def open_sealed(
         if compare and seal_is_broken(path, required):
             raise ValueError("its checksum does not match")
         # Our files are replaced and never changed in place, so that no lock of another program matters.
-        with h5py.File(path, "r", locking=False) as file:
+        with open_to_read(path, locking=False) as file:
             yield file
     except InputError:
         raise

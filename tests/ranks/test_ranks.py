@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from launch import mpirun, mu2mpi, run_command
 from limits import stretched
-from missing import missing
 from slowly import slow
 
 from mu2mpi.cli import main
@@ -27,15 +26,6 @@ for name, options in zip(names, {PLACES_OF_NOISE}):
     if main([*{RUN}, *options, "--output", folder + "/" + name]):
         sys.exit(1)
 """
-
-
-@pytest.fixture
-def other_python() -> str:
-    """Return the Python of an environment with another MPI library; scripts/test.sh makes one."""
-    python = os.environ.get("MU2MPI_OTHER_PYTHON")
-    if not python:
-        missing("MU2MPI_OTHER_PYTHON does not name the Python of an environment with another MPI library")
-    return python
 
 
 def bits(path: Path) -> tuple[bytes, ...]:

@@ -1,10 +1,16 @@
-"""Files that another program has locked, as HDF5 does while it writes."""
+"""Files that another program has locked, as HDF5 does while it writes, and file systems without locks."""
 
 import fcntl
+import json
+import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 import h5py
+import numpy as np
 import pytest
+from launch import run_command
+from slowly import slow
 
 from mu2mpi.cli import main
 from mu2mpi.results.reader import read_result
@@ -38,3 +44,49 @@ def test_locked_data_are_in_use(tmp_path, locked, capsys):
     said = capsys.readouterr().err
     assert f"{path} is in use" in said
     assert "HDF5_USE_FILE_LOCKING=FALSE" in said
+
+
+UNLOCKABLE = Path(__file__).parents[1] / "unlockable.py"
+
+
+def without_locks(error, *commands, **variables):
+    """Run commands where a lock is this error."""
+    words = [[str(word) for word in command] for command in commands]
+    return run_command([sys.executable, UNLOCKABLE, error, json.dumps(words)], 60, variables)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Return files with data: as they are, with labels as texts, and made of parts of another."""
+    folder = tmp_path_factory.mktemp("data")
+    plain, texts, parts = (folder / f"{name}.h5" for name in ("plain", "texts", "parts"))
+    with h5py.File(plain, "w") as file:
+        file["features"], file["labels"] = np.linspace(-1, 1, 400).reshape(100, 4), [0, 1] * 50
+    with h5py.File(texts, "w") as file:
+        file["features"], file["labels"] = h5py.ExternalLink(plain.name, "features"), ["no", "yes"] * 50
+    layout = h5py.VirtualLayout((100, 4), float)
+    layout[:] = h5py.VirtualSource(plain, "features", (100, 4))
+    with h5py.File(parts, "w") as file:
+        file.create_virtual_dataset("features", layout)
+        file["labels"] = h5py.ExternalLink(plain.name, "labels")
+    return plain, texts, parts
+
+
+@pytest.mark.parametrize("error", ["ENOLCK", *slow("ENOSYS", "EOPNOTSUPP")])
+def test_nobody_need_know_of_locks_where_there_are_none(error, data, tmp_path):
+    output = tmp_path / "a.h5"
+    run = ["run", "--data", data[0], "--machines", "2", "--rounds", "5", "--output", output]
+    results = ["show", output], ["table", output]
+    done = without_locks(error, *(["data", file] for file in data), run, [*run, "--overwrite"], *results)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("wish", ["TRUE", *slow("BEST_EFFORT")])
+def test_who_insists_on_locks_is_told_where_there_are_none(wish, data, result, tmp_path):
+    write_result(result, tmp_path / "a.h5")
+    commands = ["show", tmp_path / "a.h5"], ["data", data[0]]
+    done = without_locks("ENOLCK", *commands, HDF5_USE_FILE_LOCKING=wish)
+    assert done.returncode == 2
+    for _, file in commands:
+        assert f"error: {file} is on a file system without locks" in done.stderr
+    assert done.stderr.count(f"HDF5_USE_FILE_LOCKING is {wish}: unset it") == 2

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mu2mpi.cli.shared import add_flag, add_output, warn_of_tests
+from mu2mpi.cli.shared import add_flag, add_output, warn_of_kernels, warn_of_tests
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
@@ -40,6 +40,7 @@ def execute(arguments: Namespace) -> None:
 
     communicator = world()
     start_compiler_without_scipy()
+    warn_of_kernels(communicator)
     with communicator.together():
         experiment = _experiment(arguments)
     output = _output(arguments, experiment, communicator.size)

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mu2mpi.cli.shared import add_flag, add_output, warn_of_tests
+from mu2mpi.cli.shared import add_flag, add_output, warn_of_kernels, warn_of_tests
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
@@ -62,6 +62,7 @@ def execute(arguments: Namespace) -> None:
                 print(index, sweep.file_name(experiment))
         return
     start_compiler_without_scipy()
+    warn_of_kernels(communicator)
     asked = {name: getattr(arguments, name) for name in RUNNING}
     run_sweep(sweep, chosen, arguments.output, **asked)
     if communicator.rank == 0:

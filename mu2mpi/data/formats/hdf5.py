@@ -24,11 +24,12 @@ from mu2mpi.data.formats.table import (
 )
 from mu2mpi.errors import InputError
 from mu2mpi.files import identity
+from mu2mpi.hdf5 import open_to_read
 from mu2mpi.memory import check_room
 
 READ_TEXTS = """
 import sys, h5py
-with h5py.File(sys.argv[1]) as file:
+with h5py.File(sys.argv[1], locking=False) as file:
     for name in sys.argv[2:]:
         for start in range(0, len(file[name]), 1 << 16):
             file[name][start : start + (1 << 16)]
@@ -47,13 +48,7 @@ def read_hdf5(path: Path, features: str | None, labels: str | None, verify: bool
     with reading(path):
         if not h5py.is_hdf5(path):
             raise InputError(f"{path} is not an HDF5 file, or its beginning is damaged")
-        try:
-            file = h5py.File(path, "r")
-        except BlockingIOError:
-            raise InputError(
-                f"{path} is in use: another program has it open to write to it, or holds a lock on it; close "
-                "that program, or if it writes nothing, set HDF5_USE_FILE_LOCKING=FALSE"
-            ) from None
+        file = open_to_read(path)
         owners: Any = member(path, file, OWNERS) if OWNERS in list(file) else None
         by_owner = isinstance(owners, h5py.Group)
         names = list(owners) if by_owner else []

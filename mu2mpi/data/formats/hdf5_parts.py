@@ -13,6 +13,7 @@ import h5py
 from mu2mpi.data.formats.table import shown
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
+from mu2mpi.hdf5 import open_to_read
 
 MOST_LINKS = 16
 
@@ -33,7 +34,7 @@ def member(path: Path, group: h5py.Group, name: str, links: int = 0) -> Any:
             here = member(path, here, link.path, links + 1)
             continue
         if isinstance(link, h5py.ExternalLink):
-            with h5py.File(_files_named(here.file.filename, link.filename)[0], "r") as other:
+            with open_to_read(_files_named(here.file.filename, link.filename)[0]) as other:
                 member(path, other, link.path, links + 1)
         here = here[part]
     return here
@@ -72,7 +73,7 @@ def _check_sources(path: Path, dataset: h5py.Dataset, within: tuple[object, ...]
         raise InputError(f"{path}: {dataset.name} is a part of itself")
     for source in dataset.virtual_sources():
         file = own if source.file_name == "." else _files_named(own, source.file_name)[0]
-        with h5py.File(file, "r") as other:
+        with open_to_read(file) as other:
             found = member(path, other, source.dset_name) if source.dset_name.strip("/") else None
             if not isinstance(found, h5py.Dataset) or not _holds(found.shape, source):
                 raise InputError(
