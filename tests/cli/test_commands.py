@@ -82,7 +82,10 @@ def test_an_unknown_option_before_a_command_is_answered_by_it(capsys):
 
 @pytest.mark.parametrize(
     ("words", "heavy"),
-    [([], []), *([[name], ["pydantic"] * (name in ("run", "sweep", "audit"))] for name in command_names())],
+    [
+        ([], []),
+        *([[name], ["pydantic"] * (name in ("run", "sweep", "audit", "job"))] for name in command_names()),
+    ],
 )
 def test_help_imports_no_more_than_it_needs(words, heavy):
     script = (
