@@ -155,8 +155,9 @@ def test_an_unknown_option_is_answered_with_those_there_are():
     first, listed, see = str(caught.value).splitlines()
     assert first == "unrecognized arguments: --rhoo 1"
     assert listed.removeprefix("the options are ").split(", ") == [
-        "--help", "--data-dir", "--checkpoint-every", *(f"--{name.replace('_', '-')}" for name in FIELDS)
-    ]  # fmt: skip
+        *("--help", "--data-dir", "--checkpoint-every", "--all-ranks"),
+        *(f"--{name.replace('_', '-')}" for name in FIELDS),
+    ]
     assert see == "See: program --help"
 
 

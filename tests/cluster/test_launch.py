@@ -77,7 +77,7 @@ def test_a_launcher_sees_no_failure_in_what_is_bad_input_for_all_ranks(tmp_path)
 
 def test_an_end_without_word_is_a_failure_whatever_the_launcher_says(tmp_path):
     # What Open MPI's launcher makes of the loss of a node.
-    text = 'case "$*" in *-m*) exit 0;; esac; "$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
+    text = 'case "$*" in *" -m mu2mpi"*) exit 0;; esac; "$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
     run = ["run", "--data", "digits", "--output", "a.h5"]
     done = launch("--ranks", "2", *run, cwd=tmp_path, MU2MPI_LAUNCHER=launcher(tmp_path, text))
     assert done.returncode == 1
@@ -86,14 +86,14 @@ def test_an_end_without_word_is_a_failure_whatever_the_launcher_says(tmp_path):
 
 
 def test_a_word_counts_more_than_the_code_of_a_launcher(tmp_path):
-    text = 'case "$*" in *-m*) "$@"; exit 9;; esac; "$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
+    text = 'case "$*" in *" -m mu2mpi"*) "$@"; exit 9;; esac; "$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
     done = launch("--ranks", "2", "info", cwd=tmp_path, MU2MPI_LAUNCHER=launcher(tmp_path, text))
     assert done.returncode == 0, done.stderr
 
 
 def test_the_word_lies_where_the_results_will(tmp_path):
     (tmp_path / "runs").mkdir()
-    text = 'ls -A runs >&2; case "$*" in *-m*) exit 0;; esac; "$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
+    text = 'ls -A runs >&2; case "$*" in *" -m mu2mpi"*) exit 0;; esac; "$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
     run = ["run", "--data", "digits", "--output", "runs/deeper/a.h5"]
     done = launch("--ranks", "2", *run, cwd=tmp_path, MU2MPI_LAUNCHER=launcher(tmp_path, text))
     assert re.search(r"^\.mu2mpi-launch-0-\w+-0\.word$", done.stderr, re.MULTILINE)
