@@ -68,8 +68,8 @@ def warn_of_kernels(communicator: "Communicator") -> None:
 
     if communicator.rank == 0 and kernel_cache() is None:
         print(
-            "mu2mpi: warning: no folder for compiled kernels can be written, so every rank compiles them at "
-            "every start; set NUMBA_CACHE_DIR to one that can",
+            "mu2mpi: warning: no folder for compiled kernels can be written, so every rank compiles them "
+            "each time; set NUMBA_CACHE_DIR to one that can",
             file=sys.stderr,
             flush=True,
         )
