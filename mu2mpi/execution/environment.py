@@ -69,10 +69,17 @@ def describe(communicator: Communicator) -> dict[str, str | int]:
 def folders() -> dict[str, str]:
     """Return the folders that hold data sets and compiled kernels."""
     from mu2mpi.files import cache_folder
-    from mu2mpi.privacy.noise import add_noise
 
     return {
         "data_dir": os.environ.get("MU2MPI_DATA_DIR") or "unset (MU2MPI_DATA_DIR)",
         "data_cache": str(cache_folder()),
-        "kernel_cache": add_noise.stats.cache_path or "none can be written (set NUMBA_CACHE_DIR)",
+        "kernel_cache": kernel_cache() or "none can be written (set NUMBA_CACHE_DIR)",
     }
+
+
+def kernel_cache() -> str | None:
+    """Return a folder of compiled kernels, or None if numba has found none that it can write."""
+    from mu2mpi.privacy.noise import add_noise
+
+    folder: str | None = add_noise.stats.cache_path
+    return folder

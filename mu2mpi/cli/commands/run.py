@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.shared import add_flag, add_output, warn_of_tests
+from mu2mpi.cli.shared import add_flag, add_output, warn_of_kernels, warn_of_tests
 
 SUMMARY = "run one experiment and write its result"
 MORE = "Under mpirun, on all ranks."
@@ -33,6 +33,7 @@ def execute(arguments: Namespace) -> None:
 
     communicator = world()
     start_compiler_without_scipy()
+    warn_of_kernels(communicator)
     with communicator.together():
         settings = merged_settings(arguments.config, arguments)
         experiment = Experiment.make(settings, str(arguments.config or ""))

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.shared import add_flag, add_output, warn_of_tests
+from mu2mpi.cli.shared import add_flag, add_output, warn_of_kernels, warn_of_tests
 
 SUMMARY = "run every combination of the lists in a TOML file"
 MORE = "Any key may hold a list; an option replaces it. Finished runs are skipped."
@@ -42,6 +42,7 @@ def execute(arguments: Namespace) -> None:
                 print(index, sweep.file_name(experiment))
         return
     start_compiler_without_scipy()
+    warn_of_kernels(communicator)
     run_sweep(
         sweep, chosen, arguments.output, arguments.data_dir, arguments.overwrite, arguments.checkpoint_every
     )
