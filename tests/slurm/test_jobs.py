@@ -114,8 +114,7 @@ def test_preemption_by_cancelling_without_grace(cluster):
     cluster.submit("--partition=high", "--exclusive", "--wrap=true")
     cluster.finish(job, requeues=1)
     assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
-    assert "CANCELLED AT" in cluster.logs()
-    assert "going on after round" in cluster.logs()
+    assert "mu2mpi launch: requeueing job" in cluster.logs()
     found, expected = read_result(cluster.folder / "out put" / "long.h5"), read_result(unbroken(cluster))
     assert found.x.tobytes() == expected.x.tobytes()
 
@@ -128,7 +127,6 @@ def test_a_job_whose_ranks_are_killed_goes_on(cluster):
     cluster.finish(job, requeues=1)
     assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
     assert "no word of how the run ended" in cluster.logs()
-    assert "going on after round" in cluster.logs()
     found, expected = read_result(cluster.folder / "out put" / "long.h5"), read_result(unbroken(cluster))
     assert found.x.tobytes() == expected.x.tobytes()
     assert [path.name for path in (cluster.folder / "out put").iterdir()] == ["long.h5"]
