@@ -4,6 +4,7 @@ from pathlib import Path
 
 from launch import mu2mpi
 
+from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import checkpoint_path
 
@@ -48,7 +49,7 @@ def test_a_job_goes_on_after_the_loss_of_a_node(nodes, cluster, python):
     (cluster.folder / "long.sbatch").write_text(script.stdout.replace(" run ", " run --all-ranks "))
     job = cluster.submit("--nodes=2", "--ntasks-per-node=2", "long.sbatch")
     checkpoint = checkpoint_path(cluster.folder / "long.h5")
-    cluster.wait(lambda: "round 1 of" in cluster.logs() and checkpoint.exists(), "the first rounds")
+    cluster.wait(lambda: checkpoint.exists() and read_checkpoint(checkpoint).rounds_done > 0, "some rounds")
     nodes.lose("h2")
     cluster.wait(lambda: f"requeueing job {job}" in cluster.logs(), "the requeue")
     assert not (cluster.folder / "long.h5").exists()
