@@ -33,10 +33,14 @@ def _pbs_has_many() -> bool:
     return len(_lines("PBS_NODEFILE")) <= 1 < number_in("NCPUS", 1)
 
 
+def _lsf_has_many() -> bool:
+    return len(os.environ.get("LSB_HOSTS", "").split()) > 1
+
+
 SCHEDULERS = (
     Scheduler("SLURM", ["SLURM_JOB_ID"], "SLURM_NTASKS", _slurm_has_many, "--ntasks=N"),
     Scheduler("PBS", ["PBS_JOBID"], "PBS_NP", _pbs_has_many, "mpiprocs=N", "PBS_NODEFILE"),
-    Scheduler("LSF", ["LSB_JOBID"], "LSB_DJOB_NUMPROC", lambda: False, "-n N", "LSB_DJOB_HOSTFILE"),
+    Scheduler("LSF", ["LSB_JOBID"], "LSB_DJOB_NUMPROC", _lsf_has_many, "-n N", "LSB_DJOB_HOSTFILE"),
     Scheduler("Flux", ["FLUX_JOB_ID", "FLUX_URI"], "FLUX_JOB_SIZE", lambda: True, "--ntasks=N"),
 )
 

@@ -10,7 +10,7 @@ JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "FLUX_URI")
 
 @pytest.fixture
 def job(monkeypatch, tmp_path):
-    """Set what a scheduler sets; HOSTS stands for a file with these lines."""
+    """Set what a scheduler sets; a FILE has these lines, and + stands for a space."""
     for name in (*JOBS, "MU2MPI_RANKS", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE", "PBS_NP", "NCPUS"):
         monkeypatch.delenv(name, raising=False)
 
@@ -21,7 +21,7 @@ def job(monkeypatch, tmp_path):
                 path = tmp_path / str(number)
                 path.write_text(value.replace(",", "\n") + "\n")
                 value = str(path)
-            monkeypatch.setenv(name, value)
+            monkeypatch.setenv(name, value.replace("+", " "))
         return str(tmp_path / "1")
 
     return set_all
@@ -56,6 +56,7 @@ def test_the_ranks_of_a_job(job, variables, ranks):
             "this SLURM job has room .* --ntasks=N, set MU2MPI_RANKS",
         ),
         ("PBS_JOBID=1.a PBS_NODEFILE=a NCPUS=8", "this PBS job has room for several ranks .* mpiprocs=N"),
+        ("LSB_JOBID=1 LSB_HOSTS=b+b", "this LSF job has room for several ranks .* -n N"),
         ("FLUX_URI=local:///x", "this Flux job has room for several ranks"),
         ("MU2MPI_RANKS=0", "MU2MPI_RANKS is '0', and no number of at least 1"),
         ("SLURM_JOB_ID=1 SLURM_NTASKS=abc", "SLURM_NTASKS is 'abc', and no number of at least 1"),
