@@ -51,7 +51,7 @@ def run(
     checkpoint_every : float, optional
         Seconds between two checkpoints.
     all_ranks : bool, optional
-        Take all ranks, even if fewer are faster. The bits of the result are the same.
+        Take all ranks, even if fewer are faster.
 
     Returns
     -------
@@ -83,8 +83,7 @@ def run(
                 check_output(path, overwrite)
                 before[path] = identity(path)
         job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before, all_ranks)
-        source = shared_source(experiment, folder, communicator)
-        return job.run_to_file(experiment, source, path, progress)
+        return job.run_to_file(experiment, shared_source(experiment, folder, communicator), path, progress)
 
 
 def _resolved(experiment: Experiment, source: Source, communicator: Communicator) -> Plan:
