@@ -89,12 +89,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Share files out among processes; all that start ranks or jobs, which need both cores, go to one."""
+    """Share files out among processes; all that start ranks go to one, all that hand in jobs to another."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Files(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "ranks" if Path(file).parent.name in ("ranks", "slurm", "hosts") else file
+            groups = {"ranks": "ranks", "slurm": "jobs", "hosts": "jobs"}
+            return groups.get(Path(file).parent.name, file)
 
     return Files(config, log)
