@@ -57,7 +57,7 @@ def fastest_ranks(plan: Plan, communicator: Communicator) -> range:
     compile_kernels(plan, communicator)
     seconds = dict.fromkeys(numbers, math.inf)
     for number in numbers * TIMES:
-        with part_of(communicator, range(number)) as crew:
+        with part_of(communicator, 0 if communicator.rank < number else None) as crew:
             mine = None if crew is None else _seconds_a_round(plan, crew, rounds)
         seconds[number] = min(seconds[number], communicator.share(mine))
     return range(_best(plan, seconds))
@@ -109,9 +109,9 @@ def _best(plan: Plan, seconds: dict[int, float]) -> int:
 
 
 @contextmanager
-def part_of(communicator: Communicator, ranks: range) -> Iterator[Communicator | None]:
-    """Give a communicator of some ranks to these, and None to the others."""
-    part = communicator.split(0 if communicator.rank in ranks else None)
+def part_of(communicator: Communicator, number: int | None) -> Iterator[Communicator | None]:
+    """Give a communicator to the ranks that name the same part by its number, and None to those of none."""
+    part = communicator.split(number)
     yield part
     # All of them must do this, so not if one has failed.
     if part is not None:
@@ -144,9 +144,8 @@ def on_a_part(
                 done = action(part)
             except Interrupted as stop:
                 stopped_after = stop.rounds_done
-                has_called = part.rank != 0 or everyone.called()
-                if not has_called:
-                    has_called = True
+                has_called = True
+                if part.rank == 0 and not everyone.called():
                     everyone.call()
     stops = [rounds for rounds in everyone.allgather(stopped_after) if rounds is not None]
     everyone.forget_calls()

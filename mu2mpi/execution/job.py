@@ -131,7 +131,7 @@ class Job:
             return simulate(self)
         if everyone.rank == 0:
             progress.chosen(len(ranks), everyone.size)
-        with part_of(everyone, ranks) as crew:
+        with part_of(everyone, 0 if everyone.rank in ranks else None) as crew:
             result = on_a_part(everyone, crew, self.is_asked, lambda part: simulate(self.on(part)))
         facts = environment.describe(everyone) | {"ranks_at_work": len(ranks)}
         if result is not None:

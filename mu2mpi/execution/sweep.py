@@ -10,7 +10,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
 from mu2mpi.execution.cost import run_cost
-from mu2mpi.execution.crew import on_a_part
+from mu2mpi.execution.crew import on_a_part, part_of
 from mu2mpi.execution.job import Job, holds
 from mu2mpi.execution.plan import Plan, resolve
 from mu2mpi.execution.progress import LogProgress, Progress, for_standard_error
@@ -89,15 +89,13 @@ def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str]) -> 
             _take(job, runs[number], labels[number], for_standard_error(LOG_SECONDS))
         return
     lane = wave.lane_of(everyone.rank)
-    group = everyone.split(lane)
 
     def take_lane(group: Communicator) -> None:
         for number in wave.lanes[lane or 0]:
             _take(job.on(group), runs[number], labels[number], LogProgress(sys.stderr, LOG_SECONDS))
 
-    on_a_part(everyone, group, job.is_asked, take_lane)
-    if group is not None:
-        group.free()
+    with part_of(everyone, lane) as group:
+        on_a_part(everyone, group, job.is_asked, take_lane)
 
 
 def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
