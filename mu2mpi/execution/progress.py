@@ -51,19 +51,22 @@ def spent_text(spent: float) -> str:
     return "" if math.isnan(spent) else f"rho spent {spent:.3g}, "
 
 
-def _chosen(ranks: int, given: int) -> str:
-    return f"on {ranks} of {given} ranks, as more would not be faster (--all-ranks takes them all)"
-
-
-class LogProgress(Progress):
-    """Plain lines, for log files and pipes; at least `interval` seconds lie between two about a run."""
-
-    def __init__(self, stream: TextIO, interval: float = 0.0) -> None:
-        self._stream, self._interval = stream, interval
+class _Printed(Progress):
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
 
     def chosen(self, ranks: int, given: int) -> None:
         """Print on how many ranks the run will be."""
-        print(_chosen(ranks, given), file=self._stream, flush=True)
+        words = f"on {ranks} of {given} ranks, as more would not be faster (--all-ranks takes them all)"
+        print(words, file=self._stream, flush=True)
+
+
+class LogProgress(_Printed):
+    """Plain lines, for log files and pipes; at least `interval` seconds lie between two about a run."""
+
+    def __init__(self, stream: TextIO, interval: float = 0.0) -> None:
+        super().__init__(stream)
+        self._interval = interval
 
     def start(self, plan: Plan, rounds_done: int) -> None:
         """Print what is about to run."""
@@ -87,15 +90,8 @@ class LogProgress(Progress):
         )
 
 
-class TerminalProgress(Progress):
+class TerminalProgress(_Printed):
     """A bar with rounds per second, time left, rho spent so far, and the last measured loss."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def chosen(self, ranks: int, given: int) -> None:
-        """Print on how many ranks the run will be."""
-        print(_chosen(ranks, given), file=self._stream, flush=True)
 
     def start(self, plan: Plan, rounds_done: int) -> None:
         """Print what is about to run and open the bar."""
