@@ -56,6 +56,12 @@ class Summary:
     test_accuracy: float
     figures: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def phases(self) -> dict[str, float]:
+        """Seconds by phase, such as ``noise``, as the mean over ranks; the file's version decides which."""
+        times = {name: seconds for name, seconds in self.figures.items() if name.endswith("_seconds")}
+        return {name.removesuffix("_seconds"): times[name] for name in times if name != "elapsed_seconds"}
+
     @cached_property
     def history(self) -> History:
         """The history in full, read when it is first asked for; the seal is not compared again."""

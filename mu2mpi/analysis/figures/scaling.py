@@ -24,7 +24,7 @@ HEIGHT, STACK_HEIGHT = 5.0, 1.5
 
 def seconds_per_round(run: Summary) -> float:
     """Return the wall-clock time of a round, without what was spent on evaluation."""
-    seconds = run.figures["elapsed_seconds"] - run.figures.get("evaluation_seconds", 0.0)
+    seconds = run.figures["elapsed_seconds"] - run.phases.get("evaluation", 0.0)
     return seconds / (run.experiment.rounds or 1)
 
 
@@ -33,10 +33,9 @@ def shares(run: Summary) -> dict[str, float]:
 
     Of a run that went on from a checkpoint, the phases are known of the rounds since.
     """
-    known = {name: spent for name, spent in run.figures.items() if name.endswith("_seconds")}
-    spent = {name: known[name] for name in known if name not in ("elapsed_seconds", "evaluation_seconds")}
+    spent = {phase: seconds for phase, seconds in run.phases.items() if phase != "evaluation"}
     total = sum(spent.values()) or 1.0
-    return {name.removesuffix("_seconds"): seconds / total for name, seconds in spent.items()}
+    return {phase: seconds / total for phase, seconds in spent.items()}
 
 
 @dataclass(frozen=True)

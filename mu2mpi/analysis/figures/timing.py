@@ -60,11 +60,8 @@ def _by_rank(group: Group) -> Bars:
 def _by_group(groups: Sequence[Group]) -> Bars:
     bars = []
     for group in groups:
-        spent: dict[str, list[float]] = {}
-        for run in group.runs:
-            for name, seconds in run.figures.items():
-                if name.endswith("_seconds") and name != "elapsed_seconds":
-                    spent.setdefault(name.removesuffix("_seconds"), []).append(seconds)
-        means = {phase: sum(seconds) / len(group.runs) for phase, seconds in spent.items()}
+        spent = [run.phases for run in group.runs]
+        phases = dict.fromkeys(phase for of_run in spent for phase in of_run)
+        means = {phase: sum(of_run.get(phase, 0.0) for of_run in spent) / len(spent) for phase in phases}
         bars.append((in_words(group.settings), means))
     return bars
