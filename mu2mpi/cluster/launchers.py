@@ -14,11 +14,10 @@ from mu2mpi.errors import InputError
 
 LAUNCHER_VARIABLE = "MU2MPI_LAUNCHER"
 # One write a rank, since launchers mix what ranks write in pieces.
-PROBE = """
-import os, socket
-from mpi4py import MPI
-os.write(1, f"{MPI.COMM_WORLD.Get_size()} {socket.gethostname()}\\n".encode())
-"""
+PROBE = (
+    "import os, socket; from mpi4py import MPI; "
+    "os.write(1, f'{MPI.COMM_WORLD.Get_size()} {socket.gethostname()}\\n'.encode())"
+)
 PROBE_SECONDS = 60
 # What is shown of what a probe that failed has printed.
 PROBE_LINES = 12
