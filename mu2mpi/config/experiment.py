@@ -107,6 +107,20 @@ class Experiment(BaseModel):
         description="how each sample is scaled by itself: none; unit for norm 1, a bias feature of 0.1 "
         "included; or box, files only, for features divided by their public bound --feature-bound",
     )
+    norm_bound: float | None = Field(
+        None,
+        ge=LEAST,
+        le=MOST,
+        description="public bound on the norm of a sample's features, the bias left out: longer ones are "
+        "scaled to it, so that G and L are smaller",
+    )
+    l2: float | None = Field(
+        None,
+        ge=LEAST,
+        le=MOST,
+        description="lambda of a regulariser lambda ||x||^2 / 2; it is public, so the server adds its "
+        "gradient without noise",
+    )
     clip_norm: float | None = Field(
         None, ge=LEAST, le=MOST, description="clip increments to this norm instead of to S = G + 2LD"
     )
@@ -202,6 +216,8 @@ class Experiment(BaseModel):
             raise InputError(
                 "normalize = box and feature_bound need each other: the bound is what features are divided by"
             )
+        if self.norm_bound is not None and self.normalize == "unit":
+            raise InputError("norm_bound bounds samples of which normalize = unit makes the norm 1; give one")
         if self.noise == "aggregate" and self.server == "trusted":
             raise InputError(
                 "noise = aggregate applies to server = untrusted only: a trusted server draws but one"
@@ -269,7 +285,7 @@ class Experiment(BaseModel):
     @property
     def data_key(self) -> tuple[object, ...]:
         """What tells the data set from others."""
-        return self.data, self.source_options, self.scaling
+        return self.data, self.source_options, self.scaling, find("problems", self.loss).labels
 
     @property
     def _named_method(self) -> Method:
