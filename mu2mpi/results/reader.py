@@ -54,8 +54,8 @@ class Summary:
     created: str
     test_loss: float
     test_accuracy: float
-    test_r2: float
     figures: dict[str, float] = field(default_factory=dict)
+    test_r2: float = math.nan
 
     @property
     def phases(self) -> dict[str, float]:
