@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from decimal import ROUND_FLOOR, Context
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import tomli_w
@@ -12,13 +11,9 @@ from mu2mpi.config.options import choices, explained, option_fields, options_for
 from mu2mpi.data.options import FILE, check_data, check_partition, is_file
 from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method
-from mu2mpi.privacy.accountant import SMALLEST_DELTA, epsilon_exact, rho_exact
-from mu2mpi.privacy.sampler import RESERVE
+from mu2mpi.privacy.accountant import SMALLEST_DELTA, epsilon_exact
+from mu2mpi.privacy.guarantee import affordable_rho
 from mu2mpi.registry import default, find
-
-RHO_DIGITS = 8
-"""Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
-mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
 
 LEAST, MOST = 1e-100, 1e100
 """Of what is multiplied and squared later on, which must not leave the range of floating-point numbers."""
@@ -183,11 +178,7 @@ class Experiment(BaseModel):
     def _derive_rho(cls, value: float, info: ValidationInfo) -> float:
         """Take rho from epsilon where that is given, rounded down: the largest that keeps to it."""
         epsilon, delta = info.data.get("epsilon"), info.data.get("delta")
-        if epsilon is None or delta is None:
-            return value
-        rounding = Context(prec=RHO_DIGITS, rounding=ROUND_FLOOR)
-        exact = rho_exact((1 - RESERVE) * epsilon, (1 - RESERVE) * delta)
-        return float(rounding.create_decimal(repr(exact)))
+        return value if epsilon is None or delta is None else affordable_rho(epsilon, delta)
 
     if not TYPE_CHECKING:  # type checkers know the fields better than this signature tells
 
