@@ -113,8 +113,7 @@ class Experiment(BaseModel):
         None,
         ge=LEAST,
         le=MOST,
-        description="lambda of a regulariser lambda ||x||^2 / 2; it is public, so the server adds its "
-        "gradient without noise",
+        description="lambda of a regulariser lambda ||x||^2 / 2, which is public: its gradient gets no noise",
     )
     clip_norm: float | None = Field(
         None, ge=LEAST, le=MOST, description="clip increments to this norm instead of to S = G + 2LD"
@@ -204,15 +203,11 @@ class Experiment(BaseModel):
         if self.data == "population" and self.partition is not None:
             raise InputError("partition deals out given samples, and machines draw their own of a population")
         if (self.normalize == "box") != (self.feature_bound is not None):
-            raise InputError(
-                "normalize = box and feature_bound need each other: the bound is what features are divided by"
-            )
+            raise InputError("normalize = box and feature_bound need each other: features are divided by it")
         if self.norm_bound is not None and self.normalize == "unit":
             raise InputError("norm_bound bounds samples of which normalize = unit makes the norm 1; give one")
         if self.noise == "aggregate" and self.server == "trusted":
-            raise InputError(
-                "noise = aggregate applies to server = untrusted only: a trusted server draws but one"
-            )
+            raise InputError("noise = aggregate is for server = untrusted: a trusted server draws but one")
 
     def __getattr__(self, name: str) -> Any:
         """Return an option of the method or the source, or None if it is one of another's."""
