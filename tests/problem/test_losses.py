@@ -256,7 +256,7 @@ def test_what_a_round_adds_is_what_plain_numpy_adds(
         long += factor < 1
     resolution, q = 2.0**-36, np.zeros(x.shape, np.int64)
     fresh = features, labels, scaling.factors(features, scale), scaling.bias, 0, len(labels)
-    add = (GRADIENT if plainly else CORRECTED_MOMENTUM).kernel(problem)
+    add = (GRADIENT if plainly else CORRECTED_MOMENTUM).kernel(problem, len(x))
     _, clipped = add(q, x, x_previous, *fresh, t, clip_norm, resolution, batch)
     assert clipped == long
     tolerance = len(labels) * (resolution + 1e-12 * t)
