@@ -80,7 +80,7 @@ def test_nothing_is_explained_of_numbers_that_are_all_the_same(value, n):
     assert math.isnan(Evaluator(source, Communicator(), problem).measure(np.zeros((1, 2)))[1])
 
 
-@pytest.mark.parametrize("loss", (*OF_CLASSES, *OF_NUMBERS))
+@pytest.mark.parametrize("loss", [*OF_CLASSES, *OF_NUMBERS])
 def test_on_a_population_they_are_those_of_samples_with_weights(loss):
     problem = find("problems", loss)
     population = Population(3, 2 if loss == "logistic" else 4, 0.3, 0.4, 0.0, 100, 1)
