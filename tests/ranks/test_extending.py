@@ -18,9 +18,9 @@ from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names, register
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
-FILES = "pyproject.toml", "extras/smoothed_hinge.py", "extras/heavy_ball.py", "extras/decaying_noise.py"
+FILES = "pyproject.toml", "extras/smoothed_quantile.py", "extras/heavy_ball.py", "extras/decaying_noise.py"
 CASES = {
-    "loss": ["--loss", "smoothed-hinge"],
+    "loss": ["--loss", "smoothed-quantile"],
     "method": ["--method", "heavy-ball-sgd", "--momentum", "0.8"],
     "mechanism": ["--mechanism", "decaying-noise"],
 }
@@ -117,17 +117,19 @@ def test_its_result_is_shown_and_its_claim_computed_again(case, results, extras)
 
 def test_tables_and_figures_know_it(results, extras, tmp_path):
     table = mu2mpi("table", results, "--rows", "loss,method,mechanism", **extras)
-    assert all(name in table.stdout for name in ("smoothed-hinge", "heavy-ball-sgd", "decaying-noise"))
+    assert all(name in table.stdout for name in ("smoothed-quantile", "heavy-ball-sgd", "decaying-noise"))
     chosen = mu2mpi("table", results, "--where", "momentum=0.8", "--rows", "method,momentum", **extras)
     assert "heavy-ball-sgd" in chosen.stdout
-    assert "smoothed-hinge" not in chosen.stdout
+    assert "smoothed-quantile" not in chosen.stdout
     drawn = mu2mpi("plot", "history", results, "-o", tmp_path / "a.png", **extras)
     assert drawn.returncode == 0, drawn.stderr
 
 
 def test_the_help_and_a_sweep_know_it(extras, tmp_path):
     text = mu2mpi("run", "--help", **extras).stdout
-    assert all(name in text for name in ("smoothed-hinge", "heavy-ball-sgd", "decaying-noise", "--momentum"))
+    assert all(
+        name in text for name in ("smoothed-quantile", "heavy-ball-sgd", "decaying-noise", "--momentum")
+    )
     (tmp_path / "sweep.toml").write_text(
         'method = ["heavy-ball-sgd", "parallel-sgd"]\nmachines = 4\nrounds = 20\nseed = 1\n'
     )
