@@ -75,17 +75,21 @@ class History:
     @property
     def labels(self) -> str:
         """What the run learned: ``classes`` or ``numbers``."""
-        return "numbers" if np.isnan(self.test_accuracy).all() else "classes"
+        return "classes" if np.isnan(self.test_r2).all() else "numbers"
 
     @property
-    def final_score(self) -> str:
+    def final_score(self) -> float:
+        """Accuracy or R^2 of the output."""
+        return float((self.test_accuracy if self.labels == "classes" else self.test_r2)[-1])
+
+    @property
+    def final_words(self) -> str:
         """Accuracy or R^2 of the output, in words."""
-        numbers = self.labels == "numbers"
-        return score_text(float((self.test_r2 if numbers else self.test_accuracy)[-1]), self.labels)
+        return score_text(self.final_score, self.labels)
 
     @property
     def has_losses(self) -> bool:
-        """Whether loss and accuracy are there; a file may have been published without."""
+        """Whether loss and score are there; a file may have been published without."""
         return not np.isnan(self.test_loss).all()
 
     @classmethod
@@ -146,7 +150,7 @@ class Result:
     x, w : ndarray of float64, shape (rows, features)
         The output, x_T for most methods, and the iterate w_T; the last feature is the bias.
     history : History
-        Loss, accuracy and cost along the rounds.
+        Loss, score and cost along the rounds.
     theory : Theory or None
         The theorem's bound and the smallest loss over K; None where a private test set would be told of.
     diagnostics : Diagnostics or None
@@ -189,10 +193,23 @@ class Result:
     columns: str | None = None
     scale: float = 1.0
 
+    @property
+    def classes(self) -> int:
+        """K; where labels are numbers any number, as nothing depends on it."""
+        return max(2, len(self.x)) if self.class_names is None else len(self.class_names)
+
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        """What each row of the model speaks for: a class, the second of two, or the number that is learned."""
+        if self.label_range is not None:
+            return ("label",)
+        names = self.class_names or tuple(map(str, range(self.classes)))
+        return names if len(self.x) > 1 else names[-1:]
+
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.experiment.settings().items())
         return (
-            f"<Result of {settings}: test loss {self.history.test_loss[-1]:.4f}, {self.history.final_score}>"
+            f"<Result of {settings}: test loss {self.history.test_loss[-1]:.4f}, {self.history.final_words}>"
         )
 
 

@@ -162,7 +162,7 @@ def _not_covered(runs: Sequence[Summary], files: Sequence[Summary]) -> list[str]
         "More than one sample: all samples of a machine together, or that a machine takes part at all.",
         "Times, here and in the files, and the diagnostics in the files (largest increment, share of clipped "
         "ones), which are computed from private data without noise. This page shows none of the diagnostics.",
-        "The test set, on which loss and accuracy are measured without noise: it is taken to be public.",
+        "The test set, on which loss and scores are measured without noise: it is taken to be public.",
         "The ranks of a job, which trust each other: a run simulates a federation in one program.",
     ]
 
@@ -180,7 +180,10 @@ def theory(runs: Sequence[Summary]) -> str:
         numbers = ["–" if math.isnan(mean) else measured[name].format(mean) for name, mean in means.items()]
         rows.append([*map(number_text, group.settings.values()), *numbers])
     header = [*names, "smallest loss", "excess loss, measured", "theorem: at most"]
-    return paragraph(EXCESS) + table(header, [rows], "In nats; means over seeds.")
+    in_nats = {find("problems", run.experiment.loss).unit for run in known} == {"nat"}
+    return paragraph(EXCESS) + table(
+        header, [rows], f"{'In nats; means' if in_nats else 'Means'} over seeds."
+    )
 
 
 def repeat(runs: Sequence[Summary]) -> str:
