@@ -108,11 +108,15 @@ class Problem(ABC):
         losses, residuals = self.losses_and_residuals(all_margins(x, z), labels)
         return float(np.sum(losses)), sum_outer_products(residuals, z)
 
-    def expected(self, x: Array, z: Array, weights: Array, values: Labels) -> tuple[float, Array]:
+    def expected(
+        self, x: Array, z: Array, weights: Array, values: Labels | None = None
+    ) -> tuple[float, Array]:
         """Return the sum of losses with weights, and its gradient.
 
-        Each of the samples z has each of K labels, of these values, with a weight: shape (n, K).
+        Each of the samples z has each of K labels with a weight: shape (n, K). These are the classes, or have
+        other values.
         """
+        values = np.arange(weights.shape[1], dtype=np.int32) if values is None else values
         margins = all_margins(x, z)
         total, slopes = 0.0, np.zeros(margins.shape)
         for value, of_label in zip(values, weights.T, strict=True):

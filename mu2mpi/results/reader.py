@@ -55,8 +55,8 @@ class Summary:
     created: str
     test_loss: float
     test_accuracy: float
-    test_r2: float
     figures: dict[str, float] = field(default_factory=dict)
+    test_r2: float = math.nan
 
     @property
     def labels(self) -> str:

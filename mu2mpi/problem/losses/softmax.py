@@ -67,7 +67,9 @@ class Softmax(Problem):
         residuals[right] -= 1.0
         return float(np.sum(np.log(sums[:, 0]) - margins[right])), sum_outer_products(residuals, z)
 
-    def expected(self, x: Array, z: Array, weights: Array, values: Labels) -> tuple[float, Array]:
+    def expected(
+        self, x: Array, z: Array, weights: Array, values: Labels | None = None
+    ) -> tuple[float, Array]:
         """Return the weighted loss and its gradient, all samples and classes at once."""
         margins, residuals, sums = _exponentials(x, z)
         loss = float(np.sum((np.log(sums) - margins) * weights))
