@@ -38,8 +38,8 @@ Key = tuple[Any, ...]
 class Layout:
     """Which settings stand where, and which measurements of `Summary.row` are shown.
 
-    Without any, these are loss and score. Rounds go with machines, as T = n / M by default, and rho with epsilon, unless they are named. Raises an
-    InputError if a setting does not exist or is named twice.
+    Without any, these are loss and score. Rounds go with machines, as T = n / M by default, and rho with
+    epsilon, unless they are named. Raises an InputError if a setting does not exist or is named twice.
     """
 
     rows: tuple[str, ...] = ROWS

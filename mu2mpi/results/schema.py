@@ -200,7 +200,7 @@ class Result:
 
     @property
     def row_names(self) -> tuple[str, ...]:
-        """What each row of the model speaks for: a class, the second of two, or the number that is learned."""
+        """What each row of the model speaks for: a class, the second of two, or the number learned."""
         if self.label_range is not None:
             return ("label",)
         names = self.class_names or tuple(map(str, range(self.classes)))

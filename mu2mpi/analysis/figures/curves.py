@@ -12,8 +12,8 @@ from mu2mpi.analysis.cells import sort_key
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Theme, canvas, dashed, handle
 from mu2mpi.analysis.groups import Group, grouped, in_words, varying
+from mu2mpi.analysis.show import in_nats
 from mu2mpi.errors import InputError
-from mu2mpi.registry import find
 from mu2mpi.results.collection import shown
 from mu2mpi.results.reader import Summary
 
@@ -97,8 +97,7 @@ def _parted(groups: Sequence[Group], names: Names) -> tuple[list[int], list[str]
 
 def loss_words(runs: Iterable[Summary], words: str = "test loss") -> str:
     """Return what an axis of losses says, with their unit if they have one."""
-    units = {find("problems", run.experiment.loss).unit for run in runs}
-    return f"{words} (nats)" if units == {"nat"} else words
+    return f"{words} (nats)" if all(in_nats(run.experiment) for run in runs) else words
 
 
 def measured(runs: Sequence[Summary]) -> tuple[tuple[str, str, float], ...]:
