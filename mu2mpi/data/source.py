@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.data.telling import DataError, telling
 from mu2mpi.errors import InputError
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
 
 Which = Literal["training", "test"]
+Labels = NDArray[Any]
 
 WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
 """What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
@@ -29,13 +31,14 @@ COLUMN_AT_ONCE = 1 << 18  # labels or owners that are read in one go
 
 @dataclass(frozen=True)
 class Samples:
-    """Raw features without the bias, shape (n, dimension), and classes in ``0 .. classes - 1``, shape (n,).
+    """Raw features without the bias, shape (n, dimension), and labels, shape (n,).
 
-    Features are C-contiguous and of the type in which they are stored: uint8, float32 or float64.
+    Features are C-contiguous and of the type in which they are stored: uint8, float32 or float64. Labels are
+    classes in ``0 .. classes - 1``, int32, or where they are numbers float64 in [-1, 1].
     """
 
     features: NDArray[np.generic]
-    labels: NDArray[np.int32]
+    labels: Labels
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -54,9 +57,15 @@ class Source(ABC):
     # not lie in [-1, 1]; and what a message advises where one does.
     limit: float | None = None
     remedy: str = "remove the sample or rescale the features by a public factor"
+    square: float | None = None  # a public bound on ||z||^2 without the bias, where it is below `dimension`
     class_names: tuple[str, ...] | None = None  # where classes are not called by their numbers
+    # Where labels are numbers, between which they lie by their declaration, in their own units.
+    label_range: tuple[float, float] | None = None
+    feature_names: tuple[str, ...] | None = None  # where features are not called by their numbers
+    columns: str | None = None  # the TOML that says what the columns of a table are
     has_owners: bool = False  # whether the data say which machine owns each training sample
     made_up: bool = False  # whether settings determine all samples
+    public: bool = True  # whether messages may name rows and what these hold
 
     @classmethod
     def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
@@ -95,16 +104,18 @@ class Source(ABC):
 
         InputError if a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
         """
-        return self._checked("training", rows)
+        with telling(self.public):
+            return self._checked("training", rows)
 
     def test(self, rows: NDArray[np.int64]) -> Samples:
         """Return the given rows of the test set, checked like those of `training`."""
-        return self._checked("test", rows)
+        with telling(self.public):
+            return self._checked("test", rows)
 
     def training_labels(self) -> NDArray[np.int32]:
-        """Return the class of every training sample."""
+        """Return the class of every training sample, or which part of their range a number is in."""
         blocks = row_blocks(self.training_samples, self.at_once(self.training_samples))
-        return np.concatenate([self.training(rows).labels for rows in blocks])
+        return np.concatenate([classes_of(self.training(rows).labels, self.classes) for rows in blocks])
 
     def training_owners(self) -> NDArray[np.generic]:
         """Return the owner of every training sample, as whole numbers or as texts; InputError if unknown."""
@@ -127,7 +138,8 @@ class Source(ABC):
         """
         sizes = self.training_samples, self.dimension, self.classes
         facts = (*map(int, sizes), self.scale, self.limit, self.has_owners, self.class_names)
-        return digest_of(repr(facts), () if self.made_up else self._checked_parts())
+        declared = [fact for fact in (self.label_range, self.columns) if fact is not None]
+        return digest_of(repr((*facts, *declared)), () if self.made_up else self._checked_parts())
 
     def _checked_parts(self) -> Iterator[tuple[NDArray[np.generic], ...]]:
         """Yield features, labels and perhaps owners of the training set in parts; check the test set."""
@@ -160,10 +172,12 @@ class Source(ABC):
         samples, limit = self._read(which, rows), 1 / self.scale if self.limit is None else self.limit
         if samples.features.dtype != np.uint8 or limit < 255:
             self._check_bound(which, rows, samples.features, limit)
-        bad = np.flatnonzero((samples.labels < 0) | (samples.labels >= self.classes))
+        lowest, most = (0, self.classes - 1) if samples.labels.dtype.kind == "i" else (-1, 1)
+        bad = np.flatnonzero(~((samples.labels >= lowest) & (samples.labels <= most)))
         if bad.size:
             place, label = self._place(which, rows[bad[0]]), samples.labels[bad[0]]
-            raise InputError(f"{place} has the label {label}; labels must lie in 0 .. {self.classes - 1}")
+            needs = f"labels must lie in {lowest} .. {most}"
+            raise DataError(f"{self.name}: {needs}", f"{place} has the label {label}; {needs}")
         return samples
 
     def _check_bound(
@@ -186,12 +200,24 @@ class Source(ABC):
             needs = f"only finite numbers of at most {limit:g} can be scaled to norm 1"
             if self.limit is None:
                 needs = f"the sensitivity bound needs |x_j| <= 1 (here: stored values of at most {limit:g})"
-            remedy = self.remedy if np.isfinite(value) else "remove the sample"
-            raise InputError(f"{place} has the value {value} in feature {column}; {needs}, so {remedy}")
+            kind, remedy = "too large", self.remedy
+            if not np.isfinite(value):
+                kind, remedy = "not finite", "remove the sample"
+            raise DataError(
+                f"{self.name} has a value in feature {column} that is {kind}; {needs}, so {remedy}",
+                f"{place} has the value {value} in feature {column}; {needs}, so {remedy}",
+            )
 
     def _place(self, which: Which, number: int) -> str:
         """Say in words where a sample is."""
         return f"{self.name}: {which} sample {number}"
+
+
+def classes_of(labels: Labels, classes: int) -> NDArray[np.int32]:
+    """Return labels that are classes, or of numbers in [-1, 1] in which of so many parts each is."""
+    if labels.dtype.kind == "i":
+        return labels.astype(np.int32, copy=False)
+    return np.minimum((labels + 1) * (classes / 2), classes - 1).astype(np.int32)
 
 
 def row_blocks(samples: int, at_once: int) -> Iterator[NDArray[np.int64]]:
