@@ -17,6 +17,7 @@ from mu2mpi.analysis.tables import Format, build_table
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.results.coefficients import Coefficients
 from mu2mpi.results.collection import check_some, find_summaries
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.schema import SCORES, Diagnostics, History, Result, Theory, score_text
@@ -89,6 +90,18 @@ class Run:
     def diagnostics(self) -> Diagnostics | None:
         """Facts about the private data that the guarantee does not cover; None of a published file."""
         return self.result.diagnostics
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return what the model predicts of samples, as `Result.predict` does."""
+        return self.result.predict(X)
+
+    def scores(self, X: Any) -> NDArray[np.float64]:
+        """Return a score for each class, as `Result.scores` does."""
+        return self.result.scores(X)
+
+    def coefficients(self, scaled: bool = False) -> Coefficients:
+        """Return the model in the columns' own units, as `Result.coefficients` does."""
+        return self.result.coefficients(scaled)
 
     @property
     def history(self) -> "xarray.Dataset":
