@@ -15,7 +15,7 @@ from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.registry import find
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
-HISTORY_ROWS, MOST_NAMES = 8, 20
+HISTORY_ROWS, MOST_NAMES, MOST_TERMS = 8, 20, 100
 
 METRICS = {
     "accuracy": ("accuracy", "{:.1%}"),
@@ -47,6 +47,25 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
         "To repeat it": _repeat(result),
     }
     return _titled(path, sections)
+
+
+def describe_coefficients(result: Result, path: Path) -> str:
+    """Say what a model adds up in the columns' own units, and what of it may be noise."""
+    found = result.coefficients()
+    terms = range(len(found.terms))
+    largest = np.argsort(-np.abs(result.x[:, :-1]).max(axis=0), kind="stable")[:MOST_TERMS]
+    chosen = [k for k in terms if k in largest or k == terms[-1]]
+    lines = [[found.terms[k], *(f"{v:.4g}" for v in (*found.values[:, k], found.errors[k]))] for k in chosen]
+    notes = list(found.notes)
+    if len(chosen) < len(terms):
+        notes.append(f"These are the {MOST_TERMS} features of {terms[-1]:,} with the largest coefficients.")
+    return "\n\n".join(
+        [
+            str(path),
+            as_text(["", *found.rows, "standard error"], [lines]),
+            "\n".join(map(as_paragraph, notes)),
+        ]
+    )
 
 
 def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:

@@ -23,8 +23,8 @@ OF_NOISE = (
 )
 
 SCALED = (
-    "Samples were scaled by factors of their own: values are those of features in [-1, 1] after that, and not "
-    "in the columns' own units."
+    "Features of each sample were then scaled by a factor of its own, so that no values in the columns' own "
+    "units are the same for all."
 )
 
 
@@ -36,8 +36,10 @@ class Coefficients:
     ----------
     rows, terms : tuple of str
         What each row of the model speaks for; the features, and the intercept at the end.
-    values, errors : ndarray of float64, shape (rows, terms)
-        Coefficients, and the standard deviation that the noise alone gives each.
+    values : ndarray of float64, shape (rows, terms)
+        Coefficients.
+    errors : ndarray of float64, shape (terms,)
+        The standard deviation that the noise alone gives those of each term, the same in all rows.
     notes : tuple of str
         What the values are, and what the errors are not.
     """
@@ -70,10 +72,8 @@ def coefficients_of(result: Result, scaled: bool = False) -> Coefficients:
     values = gain * (result.x @ change)
     values[:, -1] += start
     errors = gain * noise_of_output(schedule) * np.sqrt(np.sum(change**2, axis=0))
-    notes = (_meaning(result, schedule.problem, scaled), *[SCALED] * by_sample, OF_NOISE)
-    return Coefficients(
-        result.row_names, (*terms, "(intercept)"), values, np.broadcast_to(errors, values.shape), notes
-    )
+    notes = (_meaning(result, schedule.problem, scaled or by_sample), *[SCALED] * by_sample, OF_NOISE)
+    return Coefficients(result.row_names, (*terms, "(intercept)"), values, errors, notes)
 
 
 def noise_of_output(schedule: Schedule) -> float:
