@@ -38,7 +38,7 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
     test_warning = f"\n{as_paragraph(f'WARNING: {TEST_SHARE}')}"
     sections = {
         "Experiment": _experiment(result),
-        "History": _history(result.history),
+        "History": _history(result.history, result.labels),
         "Privacy": describe_privacy(result.privacy) + test_warning * lists_tests(result),
         "Theory": _theory(result.theory, " (nats)" * in_nats(result.experiment)),
         "Diagnostics": _diagnostics(result.diagnostics, path, diagnostics),
@@ -59,23 +59,19 @@ def describe_coefficients(result: Result, path: Path) -> str:
     notes = list(found.notes)
     if len(chosen) < len(terms):
         notes.append(f"These are the {MOST_TERMS} features of {terms[-1]:,} with the largest coefficients.")
-    return "\n\n".join(
-        [
-            str(path),
-            as_text(["", *found.rows, "standard error"], [lines]),
-            "\n".join(map(as_paragraph, notes)),
-        ]
-    )
+    table = as_text(["", *found.rows, "standard error"], [lines])
+    return "\n\n".join([str(path), table, "\n".join(map(as_paragraph, notes))])
 
 
 def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
     """Say how far a run was when it last wrote a checkpoint; nothing of what is confidential in it."""
     done, rounds = checkpoint.rounds_done, checkpoint.experiment.rounds or 0
+    history = checkpoint.history
     sections = {
         "Not finished": f"{done:,} of {rounds:,} rounds in {checkpoint.elapsed_seconds:.0f} seconds; "
         "the same command goes on from here",
         "Experiment": _pairs(checkpoint.experiment.settings().items()),
-        "History": _history(checkpoint.history) if len(checkpoint.history) else "nothing measured yet",
+        "History": _history(history, history.labels) if len(history) else "nothing measured yet",
     }
     return _titled(path, sections)
 
@@ -138,7 +134,7 @@ def in_numbers(rho: float | None, exactly: float, lemma: float, account: str) ->
 
 def lists_tests(result: Result) -> bool:
     """Return whether a file holds test results of people whom nothing protects."""
-    return result.experiment.tests_on_a_share and result.history.has_losses
+    return result.tests_on_a_share and result.history.has_losses
 
 
 def _experiment(result: Result) -> str:
@@ -159,7 +155,8 @@ def _experiment(result: Result) -> str:
 def _measures(result: Result) -> list[tuple[str, str]]:
     """Return the loss of the output, its score, and all other measures of it."""
     history, unit = result.history, " nats" * in_nats(result.experiment)
-    measures = {SCORE_OF[history.labels].removeprefix("test_"): history.final_score, **result.metrics}
+    score = SCORE_OF[result.labels]
+    measures = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
     facts = [("final test loss", _texts(history.test_loss[-1:], f"{{:.4f}}{unit}")[0])]
     for name, value in measures.items():
         words, style = METRICS.get(name, (name, "{:.4g}"))
@@ -172,11 +169,11 @@ def in_nats(experiment: Experiment) -> bool:
     return bool(find("problems", experiment.loss).unit == "nat")
 
 
-def _history(history: History) -> str:
+def _history(history: History, labels: str) -> str:
     """Return the first, the last and some rows between them, evenly spread over the evaluations."""
     chosen = np.unique(np.linspace(0, len(history) - 1, HISTORY_ROWS).round().astype(int))
     score = {"accuracy": _texts(history.test_accuracy[chosen], "{:.1%}")}
-    if history.labels == "numbers":
+    if labels == "numbers":
         score = {"R2": _texts(history.test_r2[chosen], "{:.4f}")}
     columns = {
         "round": [f"{t:,}" for t in history.round[chosen]],

@@ -83,14 +83,10 @@ class History:
         return "classes" if np.isnan(self.test_r2).all() else "numbers"
 
     @property
-    def final_score(self) -> float:
-        """Accuracy or R^2 of the output."""
-        return float((self.test_accuracy if self.labels == "classes" else self.test_r2)[-1])
-
-    @property
-    def final_words(self) -> str:
+    def final_score(self) -> str:
         """Accuracy or R^2 of the output, in words."""
-        return score_text(self.final_score, self.labels)
+        scores = self.test_accuracy if self.labels == "classes" else self.test_r2
+        return score_text(float(scores[-1]), self.labels)
 
     @property
     def has_losses(self) -> bool:
@@ -199,6 +195,18 @@ class Result:
     scale: float = 1.0
 
     @property
+    def labels(self) -> str:
+        """What the run learned: ``classes`` or ``numbers``."""
+        return "classes" if self.label_range is None else "numbers"
+
+    @property
+    def tests_on_a_share(self) -> bool:
+        """Whether the test set is a share of a file of the user's: people's data, which no noise protects."""
+        declared = None if self.columns is None else parse_schema(self.columns).test
+        of_schema = self.experiment.test is None and isinstance(declared, str)
+        return self.experiment.tests_on_a_share and not of_schema
+
+    @property
     def classes(self) -> int:
         """K; where labels are numbers any number, as nothing depends on it."""
         return max(2, len(self.x)) if self.class_names is None else len(self.class_names)
@@ -248,7 +256,7 @@ class Result:
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.experiment.settings().items())
         return (
-            f"<Result of {settings}: test loss {self.history.test_loss[-1]:.4f}, {self.history.final_words}>"
+            f"<Result of {settings}: test loss {self.history.test_loss[-1]:.4f}, {self.history.final_score}>"
         )
 
 

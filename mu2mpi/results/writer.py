@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import unfinished, write_whole
+from mu2mpi.registry import find
 from mu2mpi.results.schema import SCHEMA, SCORES, History, Result
 from mu2mpi.results.seal import seal_of
 
@@ -87,7 +88,8 @@ def file_image(result: Result) -> memoryview:
             _put(history, column.name, getattr(result.history, column.name), **column.metadata, scales=scales)
         _group(file, "privacy", result.privacy.attributes())
         if result.theory is not None:
-            _group(file, "theory", {**asdict(result.theory), "units": "nat"})
+            unit = find("problems", result.experiment.loss).unit
+            _group(file, "theory", {**asdict(result.theory), "units": unit})
         if result.metrics:
             _group(file, "metrics", result.metrics)
         if result.diagnostics is not None:

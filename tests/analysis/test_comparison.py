@@ -65,7 +65,7 @@ def test_the_figure_shows_every_method_and_its_exponent():
     for line in lines:
         assert f"{line.name}: {line.exponent:.2f}" in labels
     loss, accuracy, complexity = figure.axes
-    for panel, values in ((loss, "losses"), (accuracy, "accuracies")):
+    for panel, values in ((loss, "losses"), (accuracy, "scores")):
         factor = 100 if panel is accuracy else 1
         drawn = [line.get_ydata() for line in panel.get_lines()]
         for line in lines:

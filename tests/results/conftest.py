@@ -19,6 +19,7 @@ def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
             rounds,
             draw.random(rows),
             draw.random(rows),
+            np.full(rows, np.nan),
             2 * rounds,
             4 * rounds,
             draw.random(rows),
