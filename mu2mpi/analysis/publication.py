@@ -8,7 +8,7 @@ import numpy as np
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.analysis.show import in_brief
-from mu2mpi.data.schema import parse_schema
+from mu2mpi.data.schema import Schema
 from mu2mpi.errors import InputError
 from mu2mpi.results.collection import list_files, shown
 from mu2mpi.results.reader import read_result
@@ -97,16 +97,15 @@ def _published(result: Result, with_test_results: bool) -> Result:
         diagnostics=None,
         class_counts=None,
         timing={},
-        columns=result.columns and _without_folder(result.columns),
+        columns=None if (schema := result.schema) is None else _without_folder(schema).toml,
         environment={**environment, "published": without},
     )
 
 
-def _without_folder(columns: str) -> str:
+def _without_folder(schema: Schema) -> Schema:
     """Return a schema that names the file for testing, if there is one, without its folder."""
-    schema = parse_schema(columns)
     test = Path(schema.test).name if isinstance(schema.test, str) else schema.test
-    return schema.model_copy(update={"test": test}).toml
+    return schema.model_copy(update={"test": test})
 
 
 def _targets(paths: Sequence[Path], output: Path) -> dict[Path, Path]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.schema import Boolean, Categorical, Column, Numeric, Ordinal, Schema, parse_schema
+from mu2mpi.data.schema import Boolean, Categorical, Column, Numeric, Ordinal, Schema
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.problem.base import Problem
 from mu2mpi.results.repetition import schedule_of_result
@@ -55,12 +55,11 @@ def coefficients_of(result: Result, scaled: bool = False) -> Coefficients:
     """Return coefficients in the columns' own units, or if `scaled` those of features in [-1, 1]."""
     schedule = schedule_of_result(result)
     by_sample = schedule.scaling.unit or schedule.scaling.bound is not None
-    schema = None if result.columns is None else parse_schema(result.columns)
     features = result.x.shape[1] - 1
     terms = list(result.feature_names or map(str, range(features)))
     middles, halves = np.zeros(features), np.ones(features)
     if not (scaled or by_sample):
-        if schema is None:
+        if (schema := result.schema) is None:
             halves /= result.scale
         else:
             terms, middles, halves = _own_units(schema)

@@ -1,6 +1,6 @@
 """What result files (schema "mu2mpi-1") and checkpoints hold, shared by what writes and reads them."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.schema import parse_schema
 from mu2mpi.privacy.statement import PrivacyStatement
 
 if TYPE_CHECKING:
+    from mu2mpi.data.schema import Schema
     from mu2mpi.results.coefficients import Coefficients
 
 SCHEMA = "mu2mpi-1"
@@ -41,6 +41,11 @@ Floats = NDArray[np.float64]
 def described(long_name: str, units: str = "1") -> dict[str, str]:
     """Return what a file says of a column of the history."""
     return {"long_name": long_name, "units": units}
+
+
+def metadata_of(column: "Field[Any]", unit: str) -> dict[str, str]:
+    """Return what a file says of a column of the history, where losses have this unit."""
+    return {**column.metadata, **({"units": unit} if column.name == "test_loss" else {})}
 
 
 def score_text(score: float, labels: str) -> str:
@@ -200,9 +205,16 @@ class Result:
         return "classes" if self.label_range is None else "numbers"
 
     @property
+    def schema(self) -> "Schema | None":
+        """What the columns of the table are of which features were made, if there are any."""
+        from mu2mpi.data.schema import parse_schema
+
+        return None if self.columns is None else parse_schema(self.columns)
+
+    @property
     def tests_on_a_share(self) -> bool:
         """Whether the test set is a share of a file of the user's: people's data, which no noise protects."""
-        declared = None if self.columns is None else parse_schema(self.columns).test
+        declared = None if (schema := self.schema) is None else schema.test
         of_schema = self.experiment.test is None and isinstance(declared, str)
         return self.experiment.tests_on_a_share and not of_schema
 
@@ -220,7 +232,7 @@ class Result:
     def row_names(self) -> tuple[str, ...]:
         """What each row of the model speaks for: a class, the second of two, or the number learned."""
         if self.label_range is not None:
-            return ("label" if self.columns is None else parse_schema(self.columns).label[0],)
+            return ("label" if (schema := self.schema) is None else schema.label[0],)
         return self.names_of_classes if len(self.x) > 1 else self.names_of_classes[-1:]
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import unfinished, write_whole
 from mu2mpi.registry import find
-from mu2mpi.results.schema import SCHEMA, SCORES, History, Result
+from mu2mpi.results.schema import SCHEMA, SCORES, History, Result, metadata_of
 from mu2mpi.results.seal import seal_of
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
@@ -78,17 +78,22 @@ def file_image(result: Result) -> memoryview:
     with h5py.File(buffer, "w", libver=("v110", "v110"), track_order=True) as file:
         file.attrs.update(plain({**ours, **software, **ours}))
         _write_model(_group(file, "model"), result)
-        history = _group(file, "history")
+        history, unit = _group(file, "history"), find("problems", result.experiment.loss).unit
         rounds, *others = fields(History)
         scales = [_put(history, rounds.name, result.history.round, **rounds.metadata)]
         left_out = SCORES[0] if result.label_range else SCORES[1]
         for column in others:
             if column.name == left_out:
                 continue
-            _put(history, column.name, getattr(result.history, column.name), **column.metadata, scales=scales)
+            _put(
+                history,
+                column.name,
+                getattr(result.history, column.name),
+                **metadata_of(column, unit),
+                scales=scales,
+            )
         _group(file, "privacy", result.privacy.attributes())
         if result.theory is not None:
-            unit = find("problems", result.experiment.loss).unit
             _group(file, "theory", {**asdict(result.theory), "units": unit})
         if result.metrics:
             _group(file, "metrics", result.metrics)

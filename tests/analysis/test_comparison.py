@@ -32,7 +32,7 @@ def test_lines_hold_means_deviations_and_exponents():
         np.testing.assert_array_equal(line.sizes, [1000, 4000, 16_000])
         np.testing.assert_allclose(line.gradients, factor * line.sizes**exponent)
         np.testing.assert_allclose(line.losses[:, 0], 1 / np.sqrt(line.sizes) + 0.02)
-        np.testing.assert_allclose(line.accuracies[:, 0], 1 - line.losses[:, 0])
+        np.testing.assert_allclose(line.scores[:, 0], 1 - line.losses[:, 0])
         np.testing.assert_allclose(line.losses[:, 1], 0.01)
     (steep,) = compare([comparison_run(size, exponent=1.5) for size in (100, 200, 400)])
     assert steep.exponent == pytest.approx(1.5)

@@ -64,7 +64,7 @@ def test_final_numbers_and_settings():
     pairs = {name: value.strip() for name, value in pairs.items()}
     assert pairs["machines"] == "2"
     assert pairs["rho"] == "4"
-    assert pairs["model"] == "10 classes x 785 features (bias included)"
+    assert pairs["model"] == "10 rows x 785 features (bias included)"
     assert pairs["final test loss"] == "2.2700"
     assert pairs["final test accuracy"] == "65.0%"
 
