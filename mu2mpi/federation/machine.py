@@ -86,7 +86,7 @@ class Machines:
         self.first, self.count = hosted.start, len(hosted)
         self.samples = NOTHING
         self._supply = supply
-        self._add = schedule.estimator.kernel(schedule.problem)
+        self._add = schedule.estimator.kernel(schedule.problem, schedule.rows)
         self._bound, self._resolution = schedule.bound, schedule.mechanism.resolution
         # With aggregate noise, the host of the first machine draws for all.
         draws = schedule.mechanism.is_noisy and self.count > 0

@@ -39,7 +39,7 @@ def increments(x, x_previous, features, labels, scale, unit, t, batch):
     """Return the sum of the increments of some samples as the kernel makes it, never clipped."""
     q = np.zeros(x.shape, np.int64)
     fresh = features, labels, *scaling(features, scale, unit), 0, len(labels)
-    CORRECTED_MOMENTUM.kernel(SOFTMAX)(q, x, x_previous, *fresh, t, np.inf, RESOLUTION, batch)
+    CORRECTED_MOMENTUM.kernel(SOFTMAX, 3)(q, x, x_previous, *fresh, t, np.inf, RESOLUTION, batch)
     return q * RESOLUTION
 
 
@@ -87,7 +87,7 @@ def test_an_increment_has_the_same_bits_in_any_company(dtype, scale, shape, unit
 
     def add(q, first, end):
         fresh = samples.features, samples.labels, *scaling(samples.features, scale, unit), first, end
-        CORRECTED_MOMENTUM.kernel(SOFTMAX)(q, x, x_previous, *fresh, 2, 1.0, fine, BATCH)
+        CORRECTED_MOMENTUM.kernel(SOFTMAX, 3)(q, x, x_previous, *fresh, 2, 1.0, fine, BATCH)
 
     add(together, 0, n)
     apart, cut = np.zeros(x.shape, np.int64), int(rng.integers(n + 1))
