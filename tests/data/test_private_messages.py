@@ -78,7 +78,8 @@ SCHEMAS = {
         f"label {rest}": f'{AGE}[columns.b]\ntype = "label"\n{rest}'
         for rest in (
             "", "classes = []", "classes = [1]", "classes = [1, 1]", "classes = [0.5, 1]",
-            "low = 0", "high = 1", "low = 1\nhigh = 0", "classes = [0, 1]\nlow = 0\nhigh = 1", "classes = [0, 1]\nlow = 0",
+            "low = 0", "high = 1", "low = 1\nhigh = 0",
+            "classes = [0, 1]\nlow = 0\nhigh = 1", "classes = [0, 1]\nlow = 0",
             'classes = "ab"', "categories = [0, 1]",
         )
     },
@@ -269,7 +270,7 @@ def test_public_data_are_told_of(name, tmp_path, capsys):
     schema = tmp_path / "s.toml"
     schema.write_text(SCHEMA)
     command = "data", TABLES[name](tmp_path), "--schema", schema
-    assert "(--data-is-public tells more, if they are)" in refused(capsys, *command)
+    assert "(if the data are public, --data-is-public says where)" in refused(capsys, *command)
     message = refused(capsys, *command, "--data-is-public")
     assert SECRET in message or "line 42 has 2 values" in message
     assert re.search(r"row 33|line 42", message)
