@@ -16,11 +16,11 @@ from pydantic import (
     model_validator,
 )
 
-from mu2mpi.config.toml import read_toml
 from mu2mpi.data.formats.table import MOST_FEATURES, MOST_NAMES, shown
 from mu2mpi.data.labels import MOST_CLASSES, TENTHS, UNFIT
 from mu2mpi.data.options import LEAST, MOST, SUFFIXES, is_file
 from mu2mpi.errors import InputError
+from mu2mpi.toml import read_toml
 
 TRUE, FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 """Usual words of a boolean column, in small or capital letters."""
