@@ -256,8 +256,9 @@ def test_malformed_tables_are_explained_without_their_values(name, tmp_path, cap
     schema.write_text(SCHEMA)
     path = TABLES[name](tmp_path)
     message = refused(capsys, "data", path, "--schema", schema, "--test", "0.3")
-    check_private(message)
     assert str(path) in message
+    # The number of the folder may be anything.
+    check_private(message.replace(str(path), ""))
     assert len(message) < 1000
 
 
@@ -305,7 +306,7 @@ def test_nothing_is_told_of_files_without_a_schema_either(name, tmp_path):
         assert caught.value.__cause__ is None
         return str(caught.value)
 
-    check_private(message())
+    check_private(message().replace(str(tmp_path), ""))
     assert message(data_is_public=True) != message()
 
 
@@ -325,7 +326,7 @@ def test_owners_with_groups_of_their_own_are_not_named(tmp_path):
             file[f"machine/{SECRET}/X"], file[f"machine/{SECRET}/y"] = features, labels
         with pytest.raises(InputError) as caught:
             assert open_source(Experiment(data=str(path))).digest
-        check_private(str(caught.value))
+        check_private(str(caught.value).replace(str(tmp_path), ""))
 
 
 def test_what_pandas_writes_as_blocks_is_explained(tmp_path, capsys):
@@ -340,4 +341,4 @@ def test_what_pandas_writes_as_blocks_is_explained(tmp_path, capsys):
     )
     message = refused(capsys, "data", tmp_path / "a.h5", "--schema", tmp_path / "s.toml")
     assert "to_hdf needs format = 'table' and data_columns = True" in message
-    check_private(message)
+    check_private(message.replace(str(tmp_path), ""))
