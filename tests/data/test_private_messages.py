@@ -339,6 +339,14 @@ def test_what_pandas_writes_as_blocks_is_explained(tmp_path, capsys):
     (tmp_path / "s.toml").write_text(
         '[columns.index]\ntype = "label"\nclasses = [0, 1]\n[columns.values_block_0]\ntype = "boolean"\n'
     )
-    message = refused(capsys, "data", tmp_path / "a.h5", "--schema", tmp_path / "s.toml")
-    assert "to_hdf needs format = 'table' and data_columns = True" in message
-    check_private(message.replace(str(tmp_path), ""))
+    for option in (("--schema", tmp_path / "s.toml"), ("--schema-template",)):
+        message = refused(capsys, "data", tmp_path / "a.h5", *option)
+        assert "give to_hdf format = 'table' and data_columns = True" in message
+        check_private(message.replace(str(tmp_path), ""))
+
+
+def test_a_field_with_several_numbers_is_no_column(tmp_path, capsys):
+    np.savez(tmp_path / "a.npz", np.zeros(9, [("a", "f8", (2,)), ("b", "i8")]))
+    (tmp_path / "s.toml").write_text(AGE + LABEL)
+    message = refused(capsys, "data", tmp_path / "a.npz", "--schema", tmp_path / "s.toml")
+    assert "the field a has the type ('<f8', (2,)); a column has one number or text a row" in message
