@@ -15,9 +15,9 @@ from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.groups import chosen
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.config.toml import read_toml
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
+from mu2mpi.toml import read_toml
 
 COMPARISON = Path(__file__).parents[2] / "jobs" / "comparison.toml"
 

@@ -18,8 +18,8 @@ from slowly import slow
 from mu2mpi import cli
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.config.toml import read_toml
 from mu2mpi.results.reader import read_result
+from mu2mpi.toml import read_toml
 
 SMALL = ["--machines", "3", "--rounds", "20", "--seed", "1"]
 

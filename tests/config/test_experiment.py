@@ -12,10 +12,10 @@ from relaxed import given
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import choices, method_options, option_fields
 from mu2mpi.config.sweep import result_name
-from mu2mpi.config.toml import read_toml
 from mu2mpi.errors import InputError
 from mu2mpi.execution.keys import Keys
 from mu2mpi.registry import find, names
+from mu2mpi.toml import read_toml
 
 optional_counts = st.none() | st.integers(1, 10**6)
 experiments = st.builds(
