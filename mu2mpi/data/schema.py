@@ -184,13 +184,7 @@ class Label(Column):
 
 Declared = Numeric | Categorical | Ordinal | Boolean | Ignored | Owner | Label
 TYPES: dict[str, type[Column]] = {
-    "numeric": Numeric,
-    "categorical": Categorical,
-    "ordinal": Ordinal,
-    "boolean": Boolean,
-    "ignored": Ignored,
-    "label": Label,
-    "owner": Owner,
+    kind.__name__.lower(): kind for kind in (Numeric, Categorical, Ordinal, Boolean, Ignored, Label, Owner)
 }
 
 
