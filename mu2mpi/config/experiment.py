@@ -8,15 +8,12 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from mu2mpi.config.options import choices, explained, option_fields, options_for
-from mu2mpi.data.options import FILE, check_data, check_partition, is_file
+from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_partition, is_file
 from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accountant import SMALLEST_DELTA, epsilon_exact
 from mu2mpi.privacy.guarantee import affordable_rho
 from mu2mpi.registry import default, find
-
-LEAST, MOST = 1e-100, 1e100
-"""Of what is multiplied and squared later on, which must not leave the range of floating-point numbers."""
 
 
 class Experiment(BaseModel):
@@ -103,17 +100,10 @@ class Experiment(BaseModel):
         "included; or box, files only, for features divided by their public bound --feature-bound",
     )
     norm_bound: float | None = Field(
-        None,
-        ge=LEAST,
-        le=MOST,
-        description="public bound on the norm of a sample's features, the bias left out: longer ones are "
-        "scaled to it, so that G and L are smaller",
+        None, ge=LEAST, le=MOST, description="scale samples with a longer row of features to this public norm"
     )
     l2: float | None = Field(
-        None,
-        ge=LEAST,
-        le=MOST,
-        description="lambda of a regulariser lambda ||x||^2 / 2, which is public: its gradient gets no noise",
+        None, ge=LEAST, le=MOST, description="lambda of a regulariser lambda ||x||^2 / 2, which gets no noise"
     )
     clip_norm: float | None = Field(
         None, ge=LEAST, le=MOST, description="clip increments to this norm instead of to S = G + 2LD"
