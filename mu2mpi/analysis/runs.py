@@ -17,7 +17,6 @@ from mu2mpi.analysis.tables import Format, build_table
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.registry import find
 from mu2mpi.results.collection import check_some, find_summaries
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.schema import SCORES, Diagnostics, History, Result, Theory, metadata_of, score_text
@@ -108,7 +107,7 @@ class Run:
     @property
     def history(self) -> "xarray.Dataset":
         """Loss, score and cost along ``round``, with names and units."""
-        history, unit = self.result.history, find("problems", self.experiment.loss).unit
+        history, unit = self.result.history, self.result.unit
         columns = {
             c.name: ("round", getattr(history, c.name), metadata_of(c, unit))
             for c in fields(History)

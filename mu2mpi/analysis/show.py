@@ -10,9 +10,7 @@ import numpy as np
 
 from mu2mpi.analysis.cells import SCORE_OF, number_text
 from mu2mpi.analysis.formats import as_paragraph, as_text
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.registry import find
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
 HISTORY_ROWS, MOST_NAMES, MOST_TERMS = 8, 20, 100
@@ -40,7 +38,7 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
         "Experiment": _experiment(result),
         "History": _history(result.history, result.labels),
         "Privacy": describe_privacy(result.privacy) + test_warning * lists_tests(result),
-        "Theory": _theory(result.theory, " (nats)" * in_nats(result.experiment)),
+        "Theory": _theory(result.theory, " (nats)" * (result.unit == "nat")),
         "Diagnostics": _diagnostics(result.diagnostics, path, diagnostics),
         "Time in seconds": _timing(result),
         "Where it ran": _pairs(result.environment.items()),
@@ -154,7 +152,7 @@ def _experiment(result: Result) -> str:
 
 def _measures(result: Result) -> list[tuple[str, str]]:
     """Return the loss of the output, its score, and all other measures of it."""
-    history, unit = result.history, " nats" * in_nats(result.experiment)
+    history, unit = result.history, " nats" * (result.unit == "nat")
     score = SCORE_OF[result.labels]
     measures = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
     facts = [("final test loss", _texts(history.test_loss[-1:], f"{{:.4f}}{unit}")[0])]
@@ -162,11 +160,6 @@ def _measures(result: Result) -> list[tuple[str, str]]:
         words, style = METRICS.get(name, (name, "{:.4g}"))
         facts.append((f"final test {words}", _texts([value], style)[0]))
     return facts
-
-
-def in_nats(experiment: Experiment) -> bool:
-    """Return whether losses of an experiment are in nats, and not in a unit of their own."""
-    return bool(find("problems", experiment.loss).unit == "nat")
 
 
 def _history(history: History, labels: str) -> str:

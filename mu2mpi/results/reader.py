@@ -116,6 +116,7 @@ def read_result(path: Path) -> Result:
             feature_names=None if (names := _names(file, "model/feature_name")) is None else names[:-1],
             columns=file["model"].attrs.get("columns"),
             scale=_number(file, "model", "scale"),
+            unit=file["history/test_loss"].attrs["units"],
             timing=_timing(file),
             # Python's own integers rather than numpy's.
             environment={k: v if isinstance(v, str) else v.item() for k, v in others.items()},

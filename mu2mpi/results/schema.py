@@ -180,6 +180,8 @@ class Result:
         columns of the table are of which they were made.
     scale : float
         What takes a stored feature into [-1, 1].
+    unit : str
+        That of losses: ``nat``, or ``1`` for those that are no likelihoods.
     """
 
     experiment: Experiment
@@ -198,6 +200,7 @@ class Result:
     feature_names: tuple[str, ...] | None = None
     columns: str | None = None
     scale: float = 1.0
+    unit: str = "nat"
 
     @property
     def labels(self) -> str:

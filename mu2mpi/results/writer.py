@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import unfinished, write_whole
-from mu2mpi.registry import find
 from mu2mpi.results.schema import SCHEMA, SCORES, History, Result, metadata_of
 from mu2mpi.results.seal import seal_of
 
@@ -78,23 +77,18 @@ def file_image(result: Result) -> memoryview:
     with h5py.File(buffer, "w", libver=("v110", "v110"), track_order=True) as file:
         file.attrs.update(plain({**ours, **software, **ours}))
         _write_model(_group(file, "model"), result)
-        history, unit = _group(file, "history"), find("problems", result.experiment.loss).unit
+        history = _group(file, "history")
         rounds, *others = fields(History)
         scales = [_put(history, rounds.name, result.history.round, **rounds.metadata)]
         left_out = SCORES[0] if result.label_range else SCORES[1]
         for column in others:
             if column.name == left_out:
                 continue
-            _put(
-                history,
-                column.name,
-                getattr(result.history, column.name),
-                **metadata_of(column, unit),
-                scales=scales,
-            )
+            said = metadata_of(column, result.unit)
+            _put(history, column.name, getattr(result.history, column.name), **said, scales=scales)
         _group(file, "privacy", result.privacy.attributes())
         if result.theory is not None:
-            _group(file, "theory", {**asdict(result.theory), "units": unit})
+            _group(file, "theory", {**asdict(result.theory), "units": result.unit})
         if result.metrics:
             _group(file, "metrics", result.metrics)
         if result.diagnostics is not None:

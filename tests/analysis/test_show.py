@@ -65,7 +65,7 @@ def test_final_numbers_and_settings():
     assert pairs["machines"] == "2"
     assert pairs["rho"] == "4"
     assert pairs["model"] == "10 rows x 785 features (bias included)"
-    assert pairs["final test loss"] == "2.2700"
+    assert pairs["final test loss"] == "2.2700 nats"
     assert pairs["final test accuracy"] == "65.0%"
 
 
