@@ -28,7 +28,7 @@ def _of_run(
 ) -> None:
     problem: Problem = find("problems", "softmax")
     for feature_type in types:
-        kernel_calls(np.dtype(feature_type), estimator, problem)[place]()
+        kernel_calls(np.dtype(feature_type), estimator, problem, rows=2)[place]()
 
 
 def _of_any_problem() -> None:

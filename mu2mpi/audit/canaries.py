@@ -12,7 +12,6 @@ from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.problem.base import Array
-from mu2mpi.problem.scaling import scaled
 
 FEATURE_TYPE = np.uint8
 """As in the data sets whose kernels are likely to be compiled already."""
@@ -65,7 +64,7 @@ class WorstCase:
 
         Where query points are not chosen, no iterate comes far enough from 0 to matter.
         """
-        z = scaled(np.array([[1], [1 - self.chosen]], FEATURE_TYPE), Numbered.scale, schedule.unit_norm)
+        z = schedule.scaling.samples(np.array([[1], [1 - self.chosen]], FEATURE_TYPE), Numbered.scale)
         x, x_previous = (self.query_point(k) * self.chosen for k in (t, t - 1))
         ends = []
         for kind, sample in enumerate(z):

@@ -92,7 +92,8 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
         if not schedule.sampling.chance and schedule.mechanism.shows_messages and math.isfinite(schedule.S):
             plans[UNCLIPPED] = _schedule(experiment, UNCLIPPED)
     start_compiler()
-    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule.estimator, schedule.problem))
+    kinds = np.dtype(FEATURE_TYPE), schedule.estimator, schedule.problem, schedule.rows
+    communicator.fill_cache(kernel_calls(*kinds))
     attacks = [
         _attack(plan, case, trials, derive_key(root, "case", case.words), experiment.delta, communicator)
         for case, plan in plans.items()

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from decimal import ROUND_FLOOR, Context
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import tomli_w
@@ -12,13 +11,9 @@ from mu2mpi.config.options import choices, explained, option_fields, options_for
 from mu2mpi.data.options import FILE, check_data, check_partition, is_file
 from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method
-from mu2mpi.privacy.accountant import SMALLEST_DELTA, epsilon_exact, rho_exact
-from mu2mpi.privacy.sampler import RESERVE
+from mu2mpi.privacy.accountant import SMALLEST_DELTA, epsilon_exact
+from mu2mpi.privacy.guarantee import affordable_rho
 from mu2mpi.registry import default, find
-
-RHO_DIGITS = 8
-"""Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
-mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
 
 LEAST, MOST = 1e-100, 1e100
 """Of what is multiplied and squared later on, which must not leave the range of floating-point numbers."""
@@ -107,6 +102,19 @@ class Experiment(BaseModel):
         description="how each sample is scaled by itself: none; unit for norm 1, a bias feature of 0.1 "
         "included; or box, files only, for features divided by their public bound --feature-bound",
     )
+    norm_bound: float | None = Field(
+        None,
+        ge=LEAST,
+        le=MOST,
+        description="public bound on the norm of a sample's features, the bias left out: longer ones are "
+        "scaled to it, so that G and L are smaller",
+    )
+    l2: float | None = Field(
+        None,
+        ge=LEAST,
+        le=MOST,
+        description="lambda of a regulariser lambda ||x||^2 / 2, which is public: its gradient gets no noise",
+    )
     clip_norm: float | None = Field(
         None, ge=LEAST, le=MOST, description="clip increments to this norm instead of to S = G + 2LD"
     )
@@ -169,11 +177,7 @@ class Experiment(BaseModel):
     def _derive_rho(cls, value: float, info: ValidationInfo) -> float:
         """Take rho from epsilon where that is given, rounded down: the largest that keeps to it."""
         epsilon, delta = info.data.get("epsilon"), info.data.get("delta")
-        if epsilon is None or delta is None:
-            return value
-        rounding = Context(prec=RHO_DIGITS, rounding=ROUND_FLOOR)
-        exact = rho_exact((1 - RESERVE) * epsilon, (1 - RESERVE) * delta)
-        return float(rounding.create_decimal(repr(exact)))
+        return value if epsilon is None or delta is None else affordable_rho(epsilon, delta)
 
     if not TYPE_CHECKING:  # type checkers know the fields better than this signature tells
 
@@ -199,13 +203,11 @@ class Experiment(BaseModel):
         if self.data == "population" and self.partition is not None:
             raise InputError("partition deals out given samples, and machines draw their own of a population")
         if (self.normalize == "box") != (self.feature_bound is not None):
-            raise InputError(
-                "normalize = box and feature_bound need each other: the bound is what features are divided by"
-            )
+            raise InputError("normalize = box and feature_bound need each other: features are divided by it")
+        if self.norm_bound is not None and self.normalize == "unit":
+            raise InputError("norm_bound bounds samples of which normalize = unit makes the norm 1; give one")
         if self.noise == "aggregate" and self.server == "trusted":
-            raise InputError(
-                "noise = aggregate applies to server = untrusted only: a trusted server draws but one"
-            )
+            raise InputError("noise = aggregate is for server = untrusted: a trusted server draws but one")
 
     def __getattr__(self, name: str) -> Any:
         """Return an option of the method or the source, or None if it is one of another's."""
@@ -269,7 +271,7 @@ class Experiment(BaseModel):
     @property
     def data_key(self) -> tuple[object, ...]:
         """What tells the data set from others."""
-        return self.data, self.source_options, self.scaling
+        return self.data, self.source_options, self.scaling, find("problems", self.loss).labels
 
     @property
     def _named_method(self) -> Method:

@@ -3,20 +3,30 @@
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.federation.schedule import Task
 from mu2mpi.privacy.guarantee import Budget
-from mu2mpi.problem.scaling import largest_square
+from mu2mpi.problem.base import Problem
+from mu2mpi.problem.scaling import Scaling
 from mu2mpi.registry import find
 
 
 def task_of(
-    experiment: Experiment, machines: int, classes: int, features: int, samples: int, most: int | None = None
+    experiment: Experiment,
+    machines: int,
+    classes: int,
+    features: int,
+    samples: int,
+    most: int | None = None,
+    square: float | None = None,
 ) -> Task:
     """Return what the method of an experiment is to do, once a preset, if any, is filled in.
 
     Each of the M machines has as many samples, of K classes and F features (with the bias), and can use at
-    `most` so many of them if there is a limit.
+    `most` so many of them if there is a limit. No squared norm of features, without the bias, passes the
+    `square`: by default F - 1.
     """
-    problem, unit_norm = find("problems", experiment.loss), experiment.normalize == "unit"
-    constants = problem.constants(largest_square(features, unit_norm), experiment.diameter / 2, classes)
+    problem: Problem = find("problems", experiment.loss)
+    scaling = Scaling(experiment.normalize == "unit", experiment.norm_bound)
+    longest = scaling.largest_square(features - 1 if square is None else square)
+    constants = problem.constants(longest, experiment.diameter / 2, classes)
     return Task(
         problem=problem,
         server=experiment.server,
@@ -24,13 +34,15 @@ def task_of(
         samples=samples,
         most=most,
         classes=classes,
+        rows=problem.rows(classes),
         features=features,
         diameter=experiment.diameter,
-        unit_norm=unit_norm,
+        scaling=scaling,
         budget=Budget(experiment.rho, experiment.target_epsilon, experiment.delta),
         mechanism=experiment.chosen_mechanism,
         G=constants.G,
         L=constants.L,
+        l2=experiment.l2 or 0.0,
         clip_norm=experiment.clip_norm,
         eta_scale=experiment.eta_scale,
         aggregate_noise=experiment.noise == "aggregate",

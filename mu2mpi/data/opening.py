@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from mu2mpi.data.options import is_file
 from mu2mpi.data.source import Source
+from mu2mpi.errors import InputError
+from mu2mpi.problem.base import Problem
+from mu2mpi.registry import find
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
@@ -21,7 +24,18 @@ def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: 
     could hang a process. The folder `data_dir` holds one for each data set; by default it is
     ``MU2MPI_DATA_DIR``, or else the user's cache. InputError if data are missing or damaged.
     """
-    return _source_class(experiment.data).open(experiment, data_dir, verify)
+    source = _source_class(experiment.data).open(experiment, data_dir, verify)
+    problem: Problem = find("problems", experiment.loss)
+    if problem.labels == "numbers":
+        source.take_numbers()
+    if source.label_range is not None:
+        if problem.labels == "classes":
+            raise InputError(
+                f"loss = {problem.name} tells classes apart, and the label of {source.name} is a number; "
+                "give --loss squared, or declare its classes"
+            )
+        problem.check_range(*source.label_range)
+    return source
 
 
 def _source_class(data: str) -> type[Source]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
 
 Which = Literal["training", "test"]
+Labels = NDArray[np.int32] | NDArray[np.float64]
 
 WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
 """What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
@@ -29,13 +30,14 @@ COLUMN_AT_ONCE = 1 << 18  # labels or owners that are read in one go
 
 @dataclass(frozen=True)
 class Samples:
-    """Raw features without the bias, shape (n, dimension), and classes in ``0 .. classes - 1``, shape (n,).
+    """Raw features without the bias, shape (n, dimension), and labels, shape (n,).
 
-    Features are C-contiguous and of the type in which they are stored: uint8, float32 or float64.
+    Features are C-contiguous and of the type in which they are stored: uint8, float32 or float64. Labels are
+    classes in ``0 .. classes - 1``, int32, or where they are numbers float64 in [-1, 1].
     """
 
     features: NDArray[np.generic]
-    labels: NDArray[np.int32]
+    labels: Labels
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -45,7 +47,7 @@ class Source(ABC):
     """A training set and a test set of which each rank reads only the rows that it needs."""
 
     name: str  # what the user calls it, such as "mnist"
-    classes: int  # K
+    classes: int  # K; of numbers, parts of their range that stand for classes
     dimension: int  # number of features without the bias
     training_samples: int
     test_samples: int
@@ -54,9 +56,15 @@ class Source(ABC):
     # not lie in [-1, 1]; and what a message advises where one does.
     limit: float | None = None
     remedy: str = "remove the sample or rescale the features by a public factor"
+    square: float | None = None  # a public bound on ||z||^2 without the bias, where it is below `dimension`
     class_names: tuple[str, ...] | None = None  # where classes are not called by their numbers
+    # Where labels are numbers, between which they lie by their declaration, in their own units.
+    label_range: tuple[float, float] | None = None
+    feature_names: tuple[str, ...] | None = None  # where features are not called by their numbers
+    columns: str | None = None  # the TOML that says what the columns of a table are
     has_owners: bool = False  # whether the data say which machine owns each training sample
     made_up: bool = False  # whether settings determine all samples
+    _reads_classes: bool = False  # though labels are to be numbers
 
     @classmethod
     def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
@@ -90,21 +98,39 @@ class Source(ABC):
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         """Return these rows of one of the two sets, in this order."""
 
+    def take_numbers(self) -> None:
+        """Have labels be numbers from now on: where they are classes, class c is the number c."""
+        if self.label_range is None:
+            self.label_range, self._reads_classes = (0.0, float(self.classes - 1)), True
+
+    @property
+    def values(self) -> Labels:
+        """What the label of each class is to a loss: its number, or that as a number in [-1, 1]."""
+        if self.label_range is None:
+            return np.arange(self.classes, dtype=np.int32)
+        return 2 * np.arange(self.classes) / (self.classes - 1) - 1
+
+    def labelled(self, samples: Samples) -> Samples:
+        """Return samples whose labels, if they are classes, are as a loss takes them."""
+        if not self._reads_classes:
+            return samples
+        return Samples(samples.features, self.values[samples.labels.astype(np.int64)])
+
     def training(self, rows: NDArray[np.int64]) -> Samples:
         """Return the given rows of the training set, in the order asked for: a copy that the caller owns.
 
         InputError if a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
         """
-        return self._checked("training", rows)
+        return self.labelled(self._checked("training", rows))
 
     def test(self, rows: NDArray[np.int64]) -> Samples:
         """Return the given rows of the test set, checked like those of `training`."""
-        return self._checked("test", rows)
+        return self.labelled(self._checked("test", rows))
 
     def training_labels(self) -> NDArray[np.int32]:
-        """Return the class of every training sample."""
+        """Return the class of every training sample, or which part of their range a number is in."""
         blocks = row_blocks(self.training_samples, self.at_once(self.training_samples))
-        return np.concatenate([self.training(rows).labels for rows in blocks])
+        return np.concatenate([classes_of(self.training(rows).labels, self.classes) for rows in blocks])
 
     def training_owners(self) -> NDArray[np.generic]:
         """Return the owner of every training sample, as whole numbers or as texts; InputError if unknown."""
@@ -126,7 +152,7 @@ class Source(ABC):
         guess at them, so that it is as confidential as they are.
         """
         sizes = self.training_samples, self.dimension, self.classes
-        facts = (*map(int, sizes), self.scale, self.limit, self.has_owners, self.class_names)
+        facts = *map(int, sizes), self.scale, self.limit, self.has_owners, self.class_names, self.label_range
         return digest_of(repr(facts), () if self.made_up else self._checked_parts())
 
     def _checked_parts(self) -> Iterator[tuple[NDArray[np.generic], ...]]:
@@ -161,7 +187,7 @@ class Source(ABC):
         if samples.features.dtype != np.uint8 or limit < 255:
             self._check_bound(which, rows, samples.features, limit)
         bad = np.flatnonzero((samples.labels < 0) | (samples.labels >= self.classes))
-        if bad.size:
+        if samples.labels.dtype.kind == "i" and bad.size:
             place, label = self._place(which, rows[bad[0]]), samples.labels[bad[0]]
             raise InputError(f"{place} has the label {label}; labels must lie in 0 .. {self.classes - 1}")
         return samples
@@ -192,6 +218,13 @@ class Source(ABC):
     def _place(self, which: Which, number: int) -> str:
         """Say in words where a sample is."""
         return f"{self.name}: {which} sample {number}"
+
+
+def classes_of(labels: Labels, classes: int) -> NDArray[np.int32]:
+    """Return labels that are classes, or of numbers in [-1, 1] in which of so many parts each is."""
+    if labels.dtype.kind == "i":
+        return labels.astype(np.int32, copy=False)
+    return np.minimum((labels + 1) * (classes / 2), classes - 1).astype(np.int32)
 
 
 def row_blocks(samples: int, at_once: int) -> Iterator[NDArray[np.int64]]:

@@ -18,7 +18,6 @@ from mu2mpi.federation.machine import HostedSamples
 from mu2mpi.federation.server import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.problem.scaling import bias_feature
 
 SHORT = 30_000_000
 """Nanoseconds on one core: a shorter run is over before others could be of use to it."""
@@ -86,8 +85,9 @@ def _seconds_a_round(plan: Plan, crew: Communicator, rounds: int) -> float:
     sizes = np.full((rounds, len(hosted)), each)
     chance, kind = np.random.default_rng(0), plan.source.feature_type
     features = chance.integers(0, 2, (sizes.sum(), plan.source.dimension), np.int8).astype(kind)
-    labels, scales = np.zeros(len(features), np.int32), np.full(len(features), plan.source.scale)
-    samples = HostedSamples(features, labels, scales, sizes, bias=bias_feature(schedule.unit_norm))
+    labels = np.full(len(features), plan.source.values[0])
+    scales = np.full(len(features), plan.source.scale)
+    samples = HostedSamples(features, labels, scales, sizes, bias=schedule.scaling.bias)
     key = np.zeros(8, np.uint32)
     machines, server = machines_and_server(schedule, hosted, lambda _: samples, crew, key)
     machines.read(1)

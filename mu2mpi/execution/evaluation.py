@@ -1,4 +1,4 @@
-"""When and how loss and accuracy are measured: in parallel, with the same bits on any number of ranks."""
+"""When and how loss and score are measured: in parallel, with the same bits on any number of ranks."""
 
 import itertools
 import math
@@ -7,17 +7,18 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.source import Labels, Samples, Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.errors import InputError
 from mu2mpi.execution.cost import evaluation_cost, run_cost
+from mu2mpi.execution.metrics import explained_share, metrics_of, metrics_over, moments
 from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.problem.base import Problem
-from mu2mpi.problem.linear import sum_losses
+from mu2mpi.problem.linear import all_margins, sum_losses
 from mu2mpi.problem.minimum import TOLERANCE
-from mu2mpi.problem.scaling import bias_feature, sample_scales, scaled, with_bias
+from mu2mpi.problem.scaling import Scaling, with_bias
 
 PIECE = 250
 """Test samples whose losses are summed by one rank in one go. Sums of pieces are combined exactly, so
@@ -29,6 +30,11 @@ MOST_EVALUATIONS = 1_000_000
 
 FREE, FREE_PASSES = 20_000_000, 1_500_000_000
 """Nanoseconds that a run of any size may spend on evaluations, and on gradients on the test set."""
+
+MOST_OUTPUTS = 10_000_000
+"""Margins of test samples that rank 0 may gather in the end."""
+
+PLAIN = Scaling()
 
 PER_GRADIENT_PASS = 4.0
 """What a pass that computes gradients takes, in evaluations."""
@@ -77,7 +83,7 @@ def affordable_passes(schedule: Schedule, test_samples: int) -> int:
 
 
 class Evaluator:
-    """Loss and accuracy on a test set that is split over the ranks.
+    """Loss and score on a test set that is split over the ranks.
 
     Each rank reads its part of it once, or where that is large, in chunks for each measurement.
     """
@@ -86,11 +92,11 @@ class Evaluator:
     """Nats to which the smallest loss on the test set is worth knowing."""
 
     def __init__(
-        self, source: Source, communicator: Communicator, problem: Problem, unit_norm: bool = False
+        self, source: Source, communicator: Communicator, problem: Problem, scaling: Scaling = PLAIN
     ) -> None:
         self._source, self._communicator, self._problem = source, communicator, problem
         self._sum_losses = problem.kernel(sum_losses)
-        self._unit_norm, self._bias = unit_norm, bias_feature(unit_norm)
+        self._scaling = scaling
         self._size = source.test_samples
         pieces = block(math.ceil(self._size / PIECE), communicator.size, communicator.rank)
         start, stop = pieces.start * PIECE, min(pieces.stop * PIECE, self._size)
@@ -101,22 +107,51 @@ class Evaluator:
     def _read(self, chunk: range) -> None:
         self._held = chunk
         self.samples: Samples = self._source.test(np.arange(chunk.start, chunk.stop))
-        self._scales = sample_scales(self.samples.features, self._source.scale, self._unit_norm)
+        self._scales = self._scaling.factors(self.samples.features, self._source.scale)
 
     def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
-        """Return the mean loss in nats and the accuracy of x, which all ranks hold, on rank 0."""
-        sums = [self._sum_losses(x, *piece, self._bias) for piece in self._pieces()]
+        """Return on rank 0 the mean loss of x, which all ranks hold, and its score: accuracy, or R^2."""
+        sums = []
+        for features, labels, scales in self._pieces():
+            loss, score = self._sum_losses(x, features, labels, scales, self._scaling.bias)
+            sums.append((loss, score, *(moments(labels) if self._problem.labels == "numbers" else ())))
         gathered = self._communicator.gather(sums)
         if gathered is None:
             return None
-        losses, correct = zip(*itertools.chain(*gathered), strict=True)
-        return math.fsum(losses) / self._size, sum(correct) / self._size
+        losses, scores, *of_labels = zip(*itertools.chain(*gathered), strict=True)
+        loss = math.fsum(losses) / self._size
+        if not of_labels:
+            return loss, sum(scores) / self._size
+        mean, mean_square = (math.fsum(of) / self._size for of in of_labels)
+        return loss, explained_share(math.fsum(scores) / self._size, mean_square - mean**2)
+
+    def gather_outputs(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], Labels] | None:
+        """Return on rank 0 the margins of all test samples, shape (n, rows), and their labels."""
+        found = [
+            (all_margins(x, with_bias(features, scales, self._scaling.bias)), labels)
+            for features, labels, scales in self._pieces()
+        ]
+        gathered = self._communicator.gather(found)
+        if gathered is None:
+            return None
+        margins, labels = zip(*itertools.chain(*gathered), strict=True)
+        return np.concatenate(margins), np.concatenate(labels)
+
+    def metrics(self, x: NDArray[np.float64]) -> dict[str, float]:
+        """Return what else is worth knowing of the output x; the same on every rank."""
+        found = {}
+        if self._size * len(x) <= MOST_OUTPUTS:
+            outputs = self.gather_outputs(x)
+            if outputs is not None:
+                found = metrics_of(self._problem, self._source, *outputs)
+        shared: dict[str, float] = self._communicator.share(found)
+        return shared
 
     def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return the mean loss of x in nats and its gradient, shape (K, F), the same bits on every rank."""
+        """Return the mean loss of x and its gradient, shape (rows, F), the same bits on every rank."""
         total, losses = np.zeros(x.shape, dtype=np.int64), []
         for features, labels, scales in self._pieces():
-            z = with_bias(features, scales, self._bias)
+            z = with_bias(features, scales, self._scaling.bias)
             loss, gradient = self._problem.loss_and_gradient(x, z, labels)
             losses.append(loss)
             total += np.rint(gradient / GRID).astype(np.int64)
@@ -127,7 +162,7 @@ class Evaluator:
         loss, gradient = self._communicator.share(found)
         return loss, gradient
 
-    def _pieces(self) -> Iterator[tuple[NDArray[np.generic], NDArray[np.int32], NDArray[np.float64]]]:
+    def _pieces(self) -> Iterator[tuple[NDArray[np.generic], Labels, NDArray[np.float64]]]:
         """Yield this rank's pieces: features as stored, shape (n, F - 1), their labels and their scales."""
         for chunk in self._chunks:
             if chunk != self._held:
@@ -139,7 +174,7 @@ class Evaluator:
 
 
 class ExactEvaluator:
-    """Expected loss and accuracy on a population, as sums over all of its points.
+    """Expected loss and score on a population, as sums over all of its points.
 
     Rank 0 alone computes them; that takes less than a few rounds.
     """
@@ -148,23 +183,36 @@ class ExactEvaluator:
     """Rounding leaves no more."""
 
     def __init__(
-        self, population: Population, communicator: Communicator, problem: Problem, unit_norm: bool = False
+        self, population: Population, communicator: Communicator, problem: Problem, scaling: Scaling = PLAIN
     ) -> None:
-        self._communicator, self._problem = communicator, problem
+        self._communicator, self._problem, self._population = communicator, problem, population
         self._weights = population.probabilities()
-        self._z = scaled(population.points, population.scale, unit_norm)
+        self._z = scaling.samples(population.points, population.scale)
 
     def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
-        """Return f(x) in nats and the probability that x is right, on rank 0."""
+        """Return on rank 0 f(x), and the probability that x is right, or the R^2 of its predictions."""
         if self._communicator.rank != 0:
             return None
-        loss, _ = self._problem.expected(x, self._z, self._weights)
-        return loss, self._problem.probability_right(x, self._z, self._weights)
+        loss, _ = self._problem.expected(x, self._z, self._weights, self._population.values)
+        margins = all_margins(x, self._z)
+        if self._problem.labels == "numbers":
+            return loss, metrics_over(self._problem, self._population, margins, self._weights)["r2"]
+        return loss, float(np.sum(self._weights[np.arange(len(margins)), self._problem.best(margins)]))
+
+    def metrics(self, x: NDArray[np.float64]) -> dict[str, float]:
+        """Return what else is worth knowing of the output x; the same on every rank."""
+        found = {}
+        if self._communicator.rank == 0:
+            margins = all_margins(x, self._z)
+            found = metrics_over(self._problem, self._population, margins, self._weights)
+        shared: dict[str, float] = self._communicator.share(found)
+        return shared
 
     def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return f(x) in nats and its gradient, shape (K, F), the same bits on every rank."""
-        on_rank_0 = self._communicator.rank == 0
-        found = self._problem.expected(x, self._z, self._weights) if on_rank_0 else None
+        """Return f(x) and its gradient, shape (rows, F), the same bits on every rank."""
+        found = None
+        if self._communicator.rank == 0:
+            found = self._problem.expected(x, self._z, self._weights, self._population.values)
         loss, gradient = self._communicator.share(found)
         return loss, gradient
 
@@ -174,5 +222,5 @@ def make_evaluator(
 ) -> Evaluator | ExactEvaluator:
     """Return what measures models: on the test set, or where the population is known, exactly."""
     if isinstance(source, Population):
-        return ExactEvaluator(source, communicator, schedule.problem, schedule.unit_norm)
-    return Evaluator(source, communicator, schedule.problem, schedule.unit_norm)
+        return ExactEvaluator(source, communicator, schedule.problem, schedule.scaling)
+    return Evaluator(source, communicator, schedule.problem, schedule.scaling)

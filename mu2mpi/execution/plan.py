@@ -35,7 +35,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     most = None if isinstance(source, Population) else most_rounds(source, machines, partition)
     samples = max(1, source.training_samples // machines) if most is None else most
     method = experiment.chosen_method
-    task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most)
+    task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most, source.square)
     sizes = method.sizes(task, experiment.rounds)
     if most is not None:
         check_rounds(most, machines, sizes.rounds, sizes.sampling.owned)

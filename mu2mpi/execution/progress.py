@@ -24,8 +24,8 @@ class Progress:
     def advance(self) -> None:
         """Hear that a round is over."""
 
-    def measured(self, t: int, loss: float, accuracy: float, spent: float) -> None:
-        """Hear the loss (nats), the accuracy and the rho spent once round t is over."""
+    def measured(self, t: int, loss: float, score: str, spent: float) -> None:
+        """Hear the loss, the score in words and the rho spent once round t is over."""
 
     def finish(self) -> None:
         """Hear that the last round is over."""
@@ -74,7 +74,7 @@ class LogProgress(_Printed):
         self._started = self._told = monotonic()
         print(headline(plan, rounds_done), file=self._stream, flush=True)
 
-    def measured(self, t: int, loss: float, accuracy: float, spent: float) -> None:
+    def measured(self, t: int, loss: float, score: str, spent: float) -> None:
         """Print what was measured, unless the last line is too young."""
         now = monotonic()
         if now - self._told < self._interval:
@@ -83,7 +83,7 @@ class LogProgress(_Printed):
         rate = (t - self._before) / max(now - self._started, 1e-9)
         left = timedelta(seconds=round((self._rounds - t) / rate))
         print(
-            f"  round {t} of {self._rounds}: loss {loss:.4f}, accuracy {accuracy:.1%}, "
+            f"  round {t} of {self._rounds}: loss {loss:.4f}, {score}, "
             f"{spent_text(spent)}{rate:,.4g} rounds/s, {left} left",
             file=self._stream,
             flush=True,
@@ -120,9 +120,9 @@ class TerminalProgress(_Printed):
             self._bar.set_postfix_str(f"{self._last}{spent}".removesuffix(", "), refresh=False)
         self._bar.update()
 
-    def measured(self, t: int, loss: float, accuracy: float, spent: float) -> None:
+    def measured(self, t: int, loss: float, score: str, spent: float) -> None:
         """Show what was measured beside the bar."""
-        # Without the accuracy, all of it fits into 80 columns.
+        # Without the score, all of it fits into 80 columns.
         self._last, self._shown = f"loss {loss:.4f}, ", 0.0
 
     def finish(self) -> None:

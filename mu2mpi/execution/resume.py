@@ -76,7 +76,7 @@ def check_same_data(checkpoint: Checkpoint, source: Source, output: Path) -> Non
 def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
     """Raise InputError unless the state of a checkpoint is one that the run can have come to."""
     schedule = plan.schedule
-    shape, counts = (schedule.classes, schedule.features), checkpoint.class_counts
+    shape, counts = (schedule.rows, schedule.features), checkpoint.class_counts
     expected = schedule.make_iterates(schedule).arrays()
     rounds = planned_rounds(plan)
     fitting = {

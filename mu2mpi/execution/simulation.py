@@ -20,7 +20,7 @@ from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.linear import norm
-from mu2mpi.results.schema import COUNTS, Checkpoint, Diagnostics, History, Result
+from mu2mpi.results.schema import COUNTS, Checkpoint, Diagnostics, History, Result, score_text
 
 
 class Keeper:
@@ -99,9 +99,14 @@ class Simulation:
             history=_history(self._rows),
             privacy=self.privacy,
             theory=theory,
+            metrics=self.evaluator.metrics(iterates.output),
             diagnostics=Diagnostics(math.sqrt(largest), min(1.0, clipped / drawn)),
             class_counts=class_counts if class_counts.size else None,
             class_names=self.source.class_names,
+            label_range=self.source.label_range,
+            feature_names=self.source.feature_names,
+            columns=self.source.columns,
+            scale=self.source.scale,
             timing=self.clock.by_rank(communicator),
             environment=environment.describe(communicator) | {"ranks_at_work": communicator.size},
         )
@@ -126,12 +131,14 @@ class Simulation:
                 error = self._estimate_error(t, query)
                 clock.lap("evaluation")
                 if measured is not None:
-                    self._rows.append((*self._row(t, *measured, perf_counter() - started), error))
-                    progress.measured(t, *measured, self._rows[-1][5])
+                    loss, score = measured
+                    self._rows.append((*self._row(t, loss, score, perf_counter() - started), error))
+                    words = score_text(score, self.schedule.problem.labels)
+                    progress.measured(t, loss, words, self.schedule.mechanism.rho_spent(t))
             self.rounds_done = t
             progress.advance()
 
-    def _row(self, t: int, loss: float, accuracy: float, elapsed: float) -> tuple[float, ...]:
+    def _row(self, t: int, loss: float, score: float, elapsed: float) -> tuple[float, ...]:
         schedule, sampling, direction = self.schedule, self.schedule.sampling, self.server.iterates.direction
         samples = schedule.machines * sampling.used(t)
         gradients = round(schedule.estimator.gradients * schedule.machines * sampling.drawn(t))
@@ -141,7 +148,8 @@ class Simulation:
         if t < schedule.rounds and direction is not None:
             unit = schedule.mechanism.resolution / (schedule.machines * sampling.size(t))
             message = norm(direction.astype(np.float64)) * unit
-        return t, loss, accuracy, samples, gradients, spent, elapsed, message
+        scores = (score, math.nan) if schedule.problem.labels == "classes" else (math.nan, score)
+        return t, loss, *scores, samples, gradients, spent, elapsed, message
 
     def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
         """Return ||d_t - f'(x_t)||^2 on rank 0, where f is known: the sum before noise is of made-up data."""

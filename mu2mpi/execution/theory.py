@@ -11,13 +11,14 @@ from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, affordable_pa
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator
 from mu2mpi.problem.base import Problem
-from mu2mpi.problem.linear import norm
+from mu2mpi.problem.linear import inner, norm
 from mu2mpi.problem.minimum import Minimum, minimise_over_ball
+from mu2mpi.problem.scaling import Scaling
 from mu2mpi.results.schema import Theory
 
 MOST_PARAMETERS = 2_000_000
 
-_found: WeakKeyDictionary[Source, dict[tuple[Problem, float, bool], Minimum]] = WeakKeyDictionary()
+_found: WeakKeyDictionary[Source, dict[tuple[Problem, Scaling, float, float], Minimum]] = WeakKeyDictionary()
 
 
 def assess(
@@ -30,17 +31,23 @@ def assess(
 ) -> Theory:
     """Compare a finished run with theory; all ranks must call this, and each gets the same.
 
-    The smallest evaluation loss over K depends on the data, their scale and K alone, so it is found once for
-    all runs of a sweep. It takes a few passes over the test set where K is small, and never more than
-    `affordable_passes`. Of a model of more than `MOST_PARAMETERS` there is only the bound: the search
-    needs more memory than the run. All ranks hold the output x, and `loss` is its evaluation loss in nats.
+    The smallest evaluation loss over K, with that of the regulariser, depends on the data, their scale and K
+    alone, so it is found once for all runs of a sweep. It takes a few passes over the test set where K is
+    small, and never more than `affordable_passes`. Of a model of more than `MOST_PARAMETERS` there is only
+    the bound: the search needs more memory than the run. All ranks hold the output x, and `loss` is its
+    evaluation loss.
     """
     bound = schedule.loss_bound
     if schedule.d > MOST_PARAMETERS:
         return Theory(bound, *[math.nan] * 5)
     most_passes = affordable_passes(schedule, source.test_samples)
     found = _found.setdefault(source, {})
-    problem = schedule.problem, schedule.radius, schedule.unit_norm
+    problem = schedule.problem, schedule.scaling, schedule.radius, schedule.l2
+
+    def objective(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        loss, gradient = evaluator.gradient(x)
+        return loss + schedule.l2 * inner(x, x) / 2, gradient + schedule.l2 * x if schedule.l2 else gradient
+
     # In a sweep, ranks that worked on other runs may know other minima: all go by what rank 0 knows.
     minimum: Minimum | None = communicator.share(found.get(problem))
     # An earlier search counts only if one for this run would have found the same.
@@ -48,17 +55,17 @@ def assess(
         minimum.passes == most_passes or (minimum.gap <= evaluator.tolerance and minimum.passes < most_passes)
     )
     if minimum is None or not is_same:
-        start = np.zeros((schedule.classes, schedule.features))
+        start = np.zeros((schedule.rows, schedule.features))
         minimum = minimise_over_ball(
-            evaluator.gradient, start, schedule.radius, schedule.L, most_passes, evaluator.tolerance
+            objective, start, schedule.radius, schedule.smoothness, most_passes, evaluator.tolerance
         )
     found[problem] = minimum
-    _, gradient = evaluator.gradient(x)
+    _, gradient = objective(x)
     return Theory(
         excess_loss_bound=bound,
         minimum_loss=minimum.value,
         minimum_gap=minimum.gap,
-        excess_loss=loss - minimum.value,
+        excess_loss=loss + schedule.l2 * inner(x, x) / 2 - minimum.value,
         first_slope=minimum.first_slope,
         last_slope=norm(gradient),
     )

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numba.core.registry import cpu_target
@@ -40,22 +41,24 @@ def compile_kernels(plan: Plan, communicator: Communicator) -> None:
     """Compile the kernels of a run, each by one rank alone, or load them; all ranks must call this."""
     start_compiler()
     schedule = plan.schedule
-    communicator.fill_cache(kernel_calls(plan.source.feature_type, schedule.estimator, schedule.problem))
+    kinds = plan.source.feature_type, schedule.estimator, schedule.problem, schedule.rows
+    communicator.fill_cache(kernel_calls(*kinds))
 
 
 def kernel_calls(
-    feature_type: np.dtype[np.generic], estimator: Estimator, problem: Problem
+    feature_type: np.dtype[np.generic], estimator: Estimator, problem: Problem, rows: int
 ) -> list[Callable[[], object]]:
     """Return a call of every kernel of a run on features of this type, the slowest to compile first."""
     x = np.zeros((2, 2))
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
-    features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=np.int32)
+    label_type: Any = np.int32 if problem.labels == "classes" else np.float64
+    features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=label_type)
     key, scales = np.zeros(8, dtype=np.uint32), np.ones(1)
-    add, losses = estimator.kernel(problem), problem.kernel(sum_losses)
+    add, losses = estimator.kernel(problem, rows), problem.kernel(sum_losses)
     return [
         lambda: add_noise(noised, message, key, MACHINE, 0, 1, 1, 1.0),
         lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
-        lambda: problem.loss_and_gradient(x, x, np.zeros(2, np.int32)),
+        lambda: problem.loss_and_gradient(x, x, np.zeros(2, label_type)),
         lambda: take_step(x, x, x, q, 1.0, 1.0, 0.5),
     ]

@@ -49,11 +49,11 @@ class Estimator(ABC):
     def bound(self, G: float, L: float, D: float, query: Query) -> float:
         """Return the norm that what one sample adds to a message never passes; infinite if there is none."""
 
-    def kernel(self, problem: "Problem") -> Any:
-        """Return the template, compiled for a problem."""
+    def kernel(self, problem: "Problem", rows: int) -> Any:
+        """Return the template, or that for a model of one row, compiled for a problem."""
         from mu2mpi.federation import increments
 
-        return problem.kernel(getattr(increments, self.template))
+        return problem.kernel(getattr(increments, self.template + ("_to_row" if rows == 1 else "")))
 
 
 class CorrectedMomentum(Estimator):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mu2mpi.kernels import inline, round_to_integer
+from mu2mpi.kernels import inline, reduction, round_to_integer
 from mu2mpi.problem.ball import shrinkage, squared_norm
 from mu2mpi.problem.linear import TILE, empty_batch, load_sample, model_margins, residual, two_margins
 
@@ -30,17 +30,16 @@ def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _clip(c, z, bound, resolution):  # type: ignore[no-untyped-def]
+def _clip(c, squared_z, bound, resolution):  # type: ignore[no-untyped-def]
     """Scale c such that c z^T keeps to a norm, and is in units of the grid; make it 0 if its norm is unknown.
 
     Return the squared norm that c z^T had, and whether it was clipped.
     """
-    squared_c, squared_z = squared_norm(c), squared_norm(z)
+    squared_c = squared_norm(c)
     squared = squared_c * squared_z
     # Also where squares left the range of floating-point numbers, or c or z holds what is none.
     if not (LEAST <= squared_c <= MOST and LEAST <= squared_z <= MOST):
         c[:] = 0.0
-        z[:] = 0.0
         return squared, not squared <= 0.0
     factor = shrinkage(squared, bound)
     for k in range(c.size):
@@ -56,14 +55,50 @@ def _add_clipped(q, c, z, count, bound, resolution):  # type: ignore[no-untyped-
     """
     largest, clipped = 0.0, 0
     for i in range(count):
-        squared, is_clipped = _clip(c[i], z[i, : q.shape[1]], bound, resolution)
+        squared_z = squared_norm(z[i, : q.shape[1]])
+        squared, is_clipped = _clip(c[i], squared_z, bound, resolution)
         largest = max(largest, squared)
         clipped += is_clipped
+        if not squared_z <= MOST:
+            z[i] = 0.0
     for i in range(count, c.shape[0]):
         for k in range(c.shape[1]):
             c[i, k] = 0.0
     _add_outer_products(q, c, z)
     return largest, clipped
+
+
+@reduction
+def _row_products(x, y, row, scale, bias):  # type: ignore[no-untyped-def]
+    """Return the inner products of x and y with a sample as stored, and its squared norm."""
+    at_x, at_y, square = x[row.size] * bias, y[row.size] * bias, bias * bias
+    for j in range(row.size):
+        z = scale * np.float64(row[j])
+        at_x += x[j] * z
+        at_y += y[j] * z
+        square += z * z
+    return at_x, at_y, square
+
+
+@reduction
+def _row_product(x, row, scale, bias):  # type: ignore[no-untyped-def]
+    """Return the inner product of x with a sample as stored, and its squared norm."""
+    at_x, square = x[row.size] * bias, bias * bias
+    for j in range(row.size):
+        z = scale * np.float64(row[j])
+        at_x += x[j] * z
+        square += z * z
+    return at_x, square
+
+
+@inline
+def _add_row(q, c, row, scale, bias):  # type: ignore[no-untyped-def]
+    """Add c z of a sample as stored to q, rounded; nothing if c is 0, whatever z is."""
+    if c == 0.0:
+        return
+    for j in range(row.size):
+        q[j] += round_to_integer(c * (scale * np.float64(row[j])))
+    q[row.size] += round_to_integer(c * bias)
 
 
 def add_increments(  # type: ignore[no-untyped-def]
@@ -133,4 +168,43 @@ def add_gradients(  # type: ignore[no-untyped-def]
         squared, number = _add_clipped(q, margins, z, count, bound, resolution)
         largest = max(largest, squared)
         clipped += number
+    return largest, clipped
+
+
+# A model of one row shares no read of a sample with other rows, so that samples are not copied first.
+
+
+def add_increments_to_row(  # type: ignore[no-untyped-def]
+    q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
+):
+    """Do what `add_increments` does for a model of one row; the batch does not matter."""
+    margins = np.empty((2, 1))
+    largest, clipped = 0.0, 0
+    for i in range(first, end):
+        r, r_previous = margins[0], margins[1]
+        r[0], r_previous[0], square = _row_products(x[0], x_previous[0], features[i], scales[i], bias)
+        residual(r, labels[i])
+        residual(r_previous, labels[i])
+        r[0] += (t - 1.0) * (r[0] - r_previous[0])
+        squared, is_clipped = _clip(r, square, bound, resolution)
+        largest = max(largest, squared)
+        clipped += is_clipped
+        _add_row(q[0], r[0], features[i], scales[i], bias)
+    return largest, clipped
+
+
+def add_gradients_to_row(  # type: ignore[no-untyped-def]
+    q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
+):
+    """Do what `add_gradients` does for a model of one row; the batch does not matter."""
+    q[0] = 0
+    r = np.empty(1)
+    largest, clipped = 0.0, 0
+    for i in range(first, end):
+        r[0], square = _row_product(x[0], features[i], scales[i], bias)
+        residual(r, labels[i])
+        squared, is_clipped = _clip(r, square, bound, resolution)
+        largest = max(largest, squared)
+        clipped += is_clipped
+        _add_row(q[0], r[0], features[i], scales[i], bias)
     return largest, clipped

@@ -24,9 +24,9 @@ def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-unt
 
     Parameters
     ----------
-    w, x, x_next : ndarray of float64, shape (K, F)
+    w, x, x_next : ndarray of float64, shape (rows, F)
         w_t, made w_{t+1}; x_t; and where to put x_{t+1}.
-    total : ndarray of int64, shape (K, F)
+    total : ndarray of int64, shape (rows, F)
         The noised sum over machines, in units of the grid.
     step, radius, weight : float
         What takes the sum to the step: the learning rate times the resolution over the number of samples; the
@@ -47,20 +47,21 @@ class Iterates:
 
     Attributes
     ----------
-    w, x, x_previous : ndarray of float64, shape (K, F)
+    w, x, x_previous : ndarray of float64, shape (rows, F)
         w_t, x_t and x_{t-1}; all 0 at first (w_1 = x_1 = x_0 = 0).
-    mean : ndarray of float64, shape (K, F), or None
+    mean : ndarray of float64, shape (rows, F), or None
         Mean of the query points that were visited, where that is the output.
-    direction : ndarray of int64, shape (K, F), or None
+    direction : ndarray of int64, shape (rows, F), or None
         The noised sum of the last step, in units of the grid, where it is known; valid until the next round.
     """
 
     def __init__(self, schedule: Schedule) -> None:
-        shape = (schedule.classes, schedule.features)
+        shape = (schedule.rows, schedule.features)
         self.schedule = schedule
         # At hand, since every round asks for them.
         self._rate, self._resolution = schedule.rate, schedule.mechanism.resolution
         self._machines, self._size = schedule.machines, schedule.sampling.size
+        self._l2, self._importance = schedule.l2, schedule.estimator.weight
         self._weight, self._radius = schedule.query.averaging_weight, schedule.radius
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
         self.mean = aligned_zeros(shape, np.float64) if schedule.takes_mean else None
@@ -93,7 +94,13 @@ class Iterates:
     def step(self, t: int, total: NDArray[np.int64]) -> None:
         """Move from round t to round t + 1 with the noised sum of the machines' messages."""
         self.direction = total
+        self.regularise(t)
         self.move(t, total, self.step_size(t))
+
+    def regularise(self, t: int) -> None:
+        """Take the part of the step from round t that is known: of the regulariser at x_t, l2 x_t."""
+        if self._l2:
+            self.w -= self._rate(t) * self._importance(t) * self._l2 * self.x
 
     def move(self, t: int, total: NDArray[np.int64], step: float) -> None:
         """Subtract ``step * total`` from w_t, project, and average."""

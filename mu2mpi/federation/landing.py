@@ -52,7 +52,9 @@ def arithmetic_slack(schedule: Schedule) -> NDArray[np.float64]:
         )
     of_gradients = gradient_error(schedule.features, radius, G, schedule.L, roundings)
     move = rates * (G + MAX_NORMAL * noise * math.sqrt(d))
-    before = np.append(0.0, iterate_error(d, radius, move)[:-1])
+    # The regulariser's part of a step takes a product with the iterate and a difference.
+    of_iterates = iterate_error(d, radius, move) + (3 * ROUNDING * radius if schedule.l2 else 0.0)
+    before = np.append(0.0, of_iterates[:-1])
     before[-1] += ROUNDING * radius
     slack: NDArray[np.float64] = 2 * (rates * of_gradients + before)
     return slack
@@ -87,6 +89,7 @@ class LandingIterates(Iterates):
             super().step(t, total)
             return
         self.direction = total
+        self.regularise(t)
         # What is seen is a function of w_t - step * total alone, were w_t a multiple of the grid.
         step = self.step_size(t) * LANDING
         total = total // LANDING - np.rint(self.w / step).astype(np.int64)

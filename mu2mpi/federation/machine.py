@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.data.source import Labels, classes_of
 from mu2mpi.federation.sampling import users
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.privacy.noise import AGGREGATE, MACHINE, add_noise, padded_zeros
@@ -19,7 +20,7 @@ class HostedSamples:
     """What the machines of one rank use in consecutive rounds: round by round, and in each by machine."""
 
     features: NDArray[np.generic]  # in the stored type, shape (samples, F - 1)
-    labels: NDArray[np.int32]  # shape (samples,)
+    labels: Labels  # shape (samples,)
     scales: NDArray[np.float64]  # factors that take stored features to those of z, shape (samples,)
     sizes: NDArray[np.int64]  # how many each machine uses in each round, shape (rounds, machines)
     first_round: int = 1
@@ -72,7 +73,7 @@ class Machines:
     ----------
     samples : HostedSamples
         What was read last; nothing before the first round.
-    q, flat_q : ndarray of int64, shape (K, F), and flat as `add_noise` takes it
+    q, flat_q : ndarray of int64, shape (rows, F), and flat as `add_noise` takes it
         Sum of the hosted q_{t,i}, or of their gradients of round t, not noised, in units of the grid.
     largest_squared_norm, clipped : float, int
         Largest squared norm of an increment before clipping, and number of increments clipped, so far.
@@ -85,7 +86,7 @@ class Machines:
         self.first, self.count = hosted.start, len(hosted)
         self.samples = NOTHING
         self._supply = supply
-        self._add = schedule.estimator.kernel(schedule.problem)
+        self._add = schedule.estimator.kernel(schedule.problem, schedule.rows)
         self._bound, self._resolution = schedule.bound, schedule.mechanism.resolution
         # With aggregate noise, the host of the first machine draws for all.
         draws = schedule.mechanism.is_noisy and self.count > 0
@@ -94,7 +95,7 @@ class Machines:
         # Two machines gain less from sharing a batch than they lose by its empty places.
         self._batch = BATCH if schedule.machines > 2 else 1
         self.key = key
-        self.flat_q, self.q = padded_zeros((schedule.classes, schedule.features))
+        self.flat_q, self.q = padded_zeros((schedule.rows, schedule.features))
         self.largest_squared_norm = 0.0
         self.clipped = 0
         self._flat_noised, self._noised = padded_zeros(self.q.shape)
@@ -118,7 +119,8 @@ class Machines:
         if counts.size == 0:
             return counts
         machines = users(self.samples.sizes[: max(0, t + 1 - self.samples.first_round)])
-        places = machines * counts.shape[1] + self.samples.labels[: len(machines)]
+        labels = classes_of(self.samples.labels[: len(machines)], counts.shape[1])
+        places = machines * counts.shape[1] + labels
         return counts + np.bincount(places, minlength=counts.size).reshape(counts.shape)
 
     def observe(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:

@@ -13,7 +13,6 @@ from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.sampling import users
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.problem.scaling import bias_feature, sample_scales
 
 Read = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]
 """Takes numbers of samples among those of their machines, and of these machines among those hosted."""
@@ -54,9 +53,8 @@ def make_supply(
         count = bisect_right(later, at_once, key=lambda last: sampling.drawn(last) - before)
         taken = sampling.take(sampling_key, hosted, later[: max(1, count)])
         samples = read(taken.places, users(taken.sizes))
-        scales = sample_scales(samples.features, source.scale, schedule.unit_norm)
-        bias = bias_feature(schedule.unit_norm)
-        return HostedSamples(samples.features, samples.labels, scales, taken.sizes, t, bias)
+        scales = schedule.scaling.factors(samples.features, source.scale)
+        return HostedSamples(samples.features, samples.labels, scales, taken.sizes, t, schedule.scaling.bias)
 
     return supply
 
@@ -76,6 +74,6 @@ def _reader(source: Source, schedule: Schedule, key: bytes, hosted: range, parti
         for machine, of in zip(hosted, np.split(order, ends), strict=False):
             drawn = source.draw(key, machine, schedule.machines, places[of])
             features[of], labels[of] = drawn.features, drawn.labels
-        return Samples(features, labels)
+        return source.labelled(Samples(features, labels))
 
     return draw

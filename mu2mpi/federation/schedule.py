@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Iterates
     from mu2mpi.federation.sampling import Sampling
     from mu2mpi.problem.base import Problem
+    from mu2mpi.problem.scaling import Scaling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,16 +26,23 @@ class Setting:
     server: str  # "untrusted" (Algorithm 1) or "trusted" (Algorithm 2)
     machines: int  # M
     classes: int  # K
+    rows: int  # of the model: K, or one where that is enough
     features: int  # F, with the bias
-    unit_norm: bool  # whether samples are scaled to norm 1
+    scaling: "Scaling"  # what is done to each sample by itself
     G: float  # no gradient's norm passes it
     L: float  # Lipschitz constant of the gradient
+    l2: float = 0.0  # lambda of the regulariser lambda ||x||^2 / 2, whose gradient the server adds
     aggregate_noise: bool = False  # whether that of all machines is drawn as one
 
     @property
     def d(self) -> int:
-        """Number of coordinates of the model, K F."""
-        return self.classes * self.features
+        """Number of coordinates of the model."""
+        return self.rows * self.features
+
+    @property
+    def smoothness(self) -> float:
+        """Lipschitz constant of the gradient with that of the regulariser."""
+        return self.L + self.l2
 
 
 @dataclass(frozen=True, kw_only=True)

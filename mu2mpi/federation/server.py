@@ -48,7 +48,7 @@ class UntrustedServer(Server):
 
     def __init__(self, schedule: Schedule, communicator: Communicator) -> None:
         super().__init__(schedule, communicator)
-        self._total = aligned_zeros((schedule.classes, schedule.features), np.int64)
+        self._total = aligned_zeros((schedule.rows, schedule.features), np.int64)
 
     def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
         """Take round t: noise, Allreduce, the step on every rank."""
@@ -75,7 +75,7 @@ class TrustedServer(Server):
         self._key = key
         self._total: NDArray[np.int64] | None = None
         if communicator.rank == 0:
-            shape = (schedule.classes, schedule.features)
+            shape = (schedule.rows, schedule.features)
             self._flat_total, self._total = padded_zeros(shape)
             self._flat_message, self._message = padded_zeros(shape)
 

@@ -133,7 +133,8 @@ class Method(ABC):
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
         """Return the learning rate that no noise would make smaller."""
-        return 1 / (4 * task.L * sizes.rounds) if self.query.averages else 1 / task.L
+        L = task.smoothness
+        return 1 / (4 * L * sizes.rounds) if self.query.averages else 1 / L
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return the learning rate of the method's theory.

@@ -117,10 +117,12 @@ class Mu2Sgd(Method):
 
         The norm G* of the gradient at the minimum and the deviation s of the increments are not known; they
         are replaced by what the theorem says that they are at most, G and S = G + 2LD. It does not apply
-        where increments are clipped to less than S, or eta or the mechanism is another than its own.
+        where increments are clipped to less than S, or eta or the mechanism is another than its own. With a
+        regulariser G* and L are those of the sum, and the noise is that of the loss alone.
         """
         D, M, T, S = task.diameter, task.machines, sizes.rounds, self.increment_bound(task)
         if mechanism.clip_norm < S or mechanism.name != self.mechanism or not is_own_rate:
             return math.nan
         noise = 2 * S * math.sqrt(task.d) / (task.budget.rho * T * task.shared)
-        return 4 * D * (S / T + noise + S / math.sqrt(T * M))
+        known = S + task.l2 * (D / 2 + 2 * D)
+        return 4 * D * (known / T + noise + S / math.sqrt(T * M))

@@ -62,5 +62,6 @@ def theorem_rounds(task: Task, G: float) -> int:
     See Lowy and Razaviyayn, 2023, Theorem D.2.
     """
     n, M, d, epsilon = task.samples, task.machines, task.d, task.budget.epsilon
-    smooth = task.L * task.diameter * math.sqrt(M) / G * min(math.sqrt(n), epsilon * n / math.sqrt(d))
+    smooth = task.smoothness * task.diameter * math.sqrt(M) / G
+    smooth *= min(math.sqrt(n), epsilon * n / math.sqrt(d))
     return math.ceil(smooth + min(n * M, epsilon**2 * n**2 * M / d))

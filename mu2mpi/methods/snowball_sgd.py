@@ -90,7 +90,7 @@ class SnowballSgd(Method):
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
         """Return about 2 / L, up to which steps contract."""
-        return CONTRACTING / task.L
+        return CONTRACTING / task.smoothness
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return D / (G' sqrt(N)) with E ||g||^2 <= G'^2, noise included, but at most about 2 / L.

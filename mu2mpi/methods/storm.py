@@ -32,7 +32,7 @@ class Storm(Method):
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
         """Return 1 / (9 L)."""
-        return 1 / (9 * task.L)
+        return 1 / (9 * task.smoothness)
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return min(rho D N / (2 C sqrt(d T)), 1 / (9 L)); see docs/methods.md."""

@@ -4,10 +4,21 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context
 from functools import partial
 
-from mu2mpi.privacy.accountant import epsilon_exact, epsilon_paper
-from mu2mpi.privacy.sampler import EXACT, Deviation, with_sampler
+from mu2mpi.privacy.accountant import epsilon_exact, epsilon_paper, rho_exact
+from mu2mpi.privacy.sampler import EXACT, RESERVE, Deviation, with_sampler
+
+RHO_DIGITS = 8
+"""Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
+mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
+
+
+def affordable_rho(epsilon: float, delta: float) -> float:
+    """Return the largest rho, rounded down, that keeps to an epsilon, with some left to the sampler."""
+    exact = rho_exact((1 - RESERVE) * epsilon, (1 - RESERVE) * delta)
+    return float(Context(prec=RHO_DIGITS, rounding=ROUND_FLOOR).create_decimal(repr(exact)))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ from mu2mpi.kernels import specialised
 from mu2mpi.problem.linear import all_margins, loss, residual, sum_outer_products
 
 Array = NDArray[np.float64]
+Labels = NDArray[np.int32] | Array
+"""Classes from 0 on, or numbers in [-1, 1]."""
 
 
 class Constants(NamedTuple):
@@ -26,21 +28,48 @@ class Constants(NamedTuple):
 
 
 class Problem(ABC):
-    """A convex loss of the margins x z of a linear model with one row of weights for each of K classes.
+    """A convex loss of the margins x z of a linear model, and of a label: a class, or a number in [-1, 1].
 
-    `name` is what the user calls it. `residual` and `loss` are `numba.njit` of ``(margins, label)``: one
-    turns margins, shape (K,), in place into the derivative r of the loss by them, so that the gradient is
-    r z^T; the other returns the loss, and whether the model is right.
+    By default the model has one row of weights for each of K classes. `name` is what the user calls it, and
+    `labels` what it learns. `residual` and `loss` are `numba.njit` of ``(margins, label)``: one turns
+    margins, shape (rows,), in place into the derivative r of the loss by them, so that the gradient is
+    r z^T; the other returns the loss, and whether the model is right, or the square of by how much its
+    prediction of a number is wrong. `unit` is that of the loss, such as ``nat``.
     """
 
     kind: ClassVar[str] = "problems"
     name: ClassVar[str]
+    labels: ClassVar[Literal["classes", "numbers"]] = "classes"
+    unit: ClassVar[str] = "1"
     residual: Callable[..., Any]
     loss: Callable[..., Any]
 
     @abstractmethod
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G and L, where no ||z||^2 passes the square, and no ||x|| the radius of the feasible set."""
+
+    def rows(self, classes: int) -> int:
+        """Return how many rows the model has: by default K for classes, and one for numbers."""
+        return classes if self.labels == "classes" else 1
+
+    def best(self, margins: Array) -> NDArray[np.int64]:
+        """Return the class of each of some samples, shape (n,), that the model takes for the best."""
+        found: NDArray[Any] = margins.argmax(axis=1) if margins.shape[1] > 1 else margins[:, 0] > 0
+        return found.astype(np.int64, copy=False)
+
+    def scores(self, margins: Array) -> Array:
+        """Return a number for each of some samples and each class, shape (n, K), the largest for the best.
+
+        By default it is the margin; where one row tells two classes apart, minus that for the first.
+        """
+        return np.hstack([-margins, margins]) if margins.shape[1] == 1 else margins
+
+    def predictions(self, margins: Array) -> Array:
+        """Return the numbers in [-1, 1], shape (n,), that are expected of samples by their margins."""
+        return np.clip(margins[:, 0], -1.0, 1.0)
+
+    def check_range(self, low: float, high: float) -> None:  # noqa: B027 - most take all
+        """Raise InputError if numbers of this range, in their own units, are none for this loss."""
 
     def roundings(self, classes: int) -> float | None:
         """Return by how many roundings of G a gradient may be off, but for margins; None if unknown."""
@@ -62,36 +91,39 @@ class Problem(ABC):
         told_apart = f"{type(self).__module__}\n".encode() + source
         return f"{self.name}-{hashlib.sha256(told_apart).hexdigest()[:16]}"
 
-    def residual_at(self, margins: Array, label: int) -> Array:
-        """Return the residual of one sample, shape (K,), without a kernel."""
+    def residual_at(self, margins: Array, label: float) -> Array:
+        """Return the residual of one sample, shape (rows,), without a kernel."""
         found = margins.copy()
         self.residual.py_func(found, label)  # type: ignore[attr-defined]
         return found
 
-    def losses_and_residuals(self, margins: Array, labels: NDArray[np.int32]) -> tuple[Array, Array]:
-        """Return the loss of each sample, shape (n,), and its residual, shape (n, K)."""
+    def losses_and_residuals(self, margins: Array, labels: Labels) -> tuple[Array, Array]:
+        """Return the loss of each sample, shape (n,), and its residual, shape (n, rows)."""
         losses, residuals = np.empty(len(labels)), margins.copy()
         self.kernel(fill_losses_and_residuals)(residuals, labels, losses)
         return losses, residuals
 
-    def loss_and_gradient(self, x: Array, z: Array, labels: NDArray[np.int32]) -> tuple[float, Array]:
-        """Return the summed loss of some samples z, shape (n, F), and its gradient, shape (K, F)."""
+    def loss_and_gradient(self, x: Array, z: Array, labels: Labels) -> tuple[float, Array]:
+        """Return the summed loss of some samples z, shape (n, F), and its gradient, shape (rows, F)."""
         losses, residuals = self.losses_and_residuals(all_margins(x, z), labels)
         return float(np.sum(losses)), sum_outer_products(residuals, z)
 
-    def expected(self, x: Array, z: Array, weights: Array) -> tuple[float, Array]:
-        """Return the sum of losses with weights for each sample and class, shape (n, K), and its gradient."""
-        total, slopes, margins = 0.0, np.zeros(weights.shape), all_margins(x, z)
-        for label, of_label in enumerate(weights.T):
-            losses, residuals = self.losses_and_residuals(margins, np.full(len(z), label, np.int32))
+    def expected(
+        self, x: Array, z: Array, weights: Array, values: Labels | None = None
+    ) -> tuple[float, Array]:
+        """Return the sum of losses with weights, and its gradient.
+
+        Each of the samples z has each of K labels with a weight: shape (n, K). These are the classes, or have
+        other values.
+        """
+        values = np.arange(weights.shape[1], dtype=np.int32) if values is None else values
+        margins = all_margins(x, z)
+        total, slopes = 0.0, np.zeros(margins.shape)
+        for value, of_label in zip(values, weights.T, strict=True):
+            losses, residuals = self.losses_and_residuals(margins, np.full(len(z), value, values.dtype))
             total += float(np.sum(of_label * losses))
             slopes += of_label[:, np.newaxis] * residuals
         return total, sum_outer_products(slopes, z)
-
-    def probability_right(self, x: Array, z: Array, weights: Array) -> float:
-        """Return the sum of weights of those samples and classes of which the model is right."""
-        classes = all_margins(x, z).argmax(axis=1)
-        return float(np.sum(weights[np.arange(len(z)), classes]))
 
 
 def fill_losses_and_residuals(margins: Any, labels: Any, losses: Any) -> None:

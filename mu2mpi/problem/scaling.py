@@ -1,10 +1,10 @@
 """How stored samples become those of which theory speaks, and how long these are.
 
-A sample is a row of features z, scaled into [-1, 1], with a constant 1 appended for the bias: F in all. Or if
-`unit`, each sample is scaled to norm 1, the bias feature `UNIT_BIAS` included.
+A sample z is a row of features, scaled into [-1, 1], with a constant 1 appended for the bias: F in all.
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,38 +19,53 @@ LEAST_SQUARE = 2.0**-900
 """Beside it, squares too small for floating-point numbers do not count."""
 
 
-def largest_square(features: int, unit: bool) -> float:
-    """Return what no ||z||^2 passes, with so many features."""
-    return 1.0 if unit else float(features)
+@dataclass(frozen=True)
+class Scaling:
+    """What is done to each sample by itself, once its features lie in [-1, 1].
 
-
-def bias_feature(unit: bool) -> float:
-    """Return the bias feature of all samples."""
-    return UNIT_BIAS if unit else 1.0
-
-
-def sample_scales(features: NDArray[np.generic], scale: float, unit: bool) -> NDArray[np.float64]:
-    """Return the factors, shape (n,), that take stored features, shape (n, F - 1), to those of z.
-
-    It is the scale, which takes them into [-1, 1]; or if `unit`, by a sample's own norm alone, what makes no
-    z longer than 1 + (F + 8) 2^-53: 0 for a squared norm below `LEAST_SQUARE`, or one that is not finite.
+    If it is to `unit` norm, it is scaled to norm 1, a bias feature of `UNIT_BIAS` included. Or if there is a
+    `bound`, features that are longer are scaled to that norm, beside the bias feature 1.
     """
-    if not unit:
-        return np.full(len(features), scale)
-    scales = np.zeros(len(features))
-    step = max(1, VALUES // features.shape[1])
-    for start in range(0, len(features), step):
-        part = features[start : start + step].astype(np.float64)
-        squares = np.einsum("ij,ij->i", part, part)
-        usable = (squares >= LEAST_SQUARE) & (squares < np.inf)
-        of_part = scales[start : start + step]
-        of_part[usable] = math.sqrt(1 - UNIT_BIAS**2) / np.sqrt(squares[usable])
-    return scales
 
+    unit: bool = False
+    bound: float | None = None
 
-def scaled(features: NDArray[np.generic], scale: float, unit: bool) -> NDArray[np.float64]:
-    """Return samples z with their bias feature, shape (n, F), from stored features of shape (n, F - 1)."""
-    return with_bias(features, sample_scales(features, scale, unit), bias_feature(unit))
+    @property
+    def bias(self) -> float:
+        """The bias feature of all samples."""
+        return UNIT_BIAS if self.unit else 1.0
+
+    def largest_square(self, of_features: float) -> float:
+        """Return what no ||z||^2 passes, where no squared norm of features in [-1, 1] passes that number."""
+        if self.unit:
+            return 1.0
+        return 1.0 + (of_features if self.bound is None else min(of_features, self.bound**2))
+
+    def factors(self, features: NDArray[np.generic], scale: float) -> NDArray[np.float64]:
+        """Return the factors, shape (n,), that take stored features, shape (n, F - 1), to those of z.
+
+        It is the scale, which takes them into [-1, 1]; or by a sample's own norm, what makes no z longer
+        than its bound, by more than a factor of 1 + (F + 8) 2^-53: if `unit`, 0 for a squared norm below
+        `LEAST_SQUARE`, or one that is not finite.
+        """
+        factors = np.full(len(features), 0.0 if self.unit else scale)
+        if not self.unit and self.bound is None:
+            return factors
+        length = math.sqrt(1 - UNIT_BIAS**2) if self.unit else float(self.bound or 0)
+        # Features that are short enough stay as they are.
+        least = LEAST_SQUARE if self.unit else (length / scale) ** 2
+        step = max(1, VALUES // features.shape[1])
+        for start in range(0, len(features), step):
+            part = features[start : start + step].astype(np.float64)
+            squares = np.einsum("ij,ij->i", part, part)
+            usable = (squares >= least) & (squares < np.inf)
+            of_part = factors[start : start + step]
+            of_part[usable] = length / np.sqrt(squares[usable])
+        return factors
+
+    def samples(self, features: NDArray[np.generic], scale: float) -> NDArray[np.float64]:
+        """Return samples z with their bias feature, shape (n, F), from stored ones of shape (n, F - 1)."""
+        return with_bias(features, self.factors(features, scale), self.bias)
 
 
 def with_bias(features: NDArray[np.generic], scales: NDArray[np.float64], bias: float) -> NDArray[np.float64]:

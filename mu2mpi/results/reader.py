@@ -19,7 +19,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 from mu2mpi.hdf5 import open_to_read
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.schema import SCHEMA, Diagnostics, History, Result, Theory
+from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken
 
 OWN_ATTRIBUTES = ("schema", "created", "status", "experiment")
@@ -39,8 +39,8 @@ class Summary:
         The file, and when it was written: ISO 8601, UTC.
     experiment : Experiment
         What was run, with machines and rounds filled in.
-    test_loss, test_accuracy : float
-        Of the output x_T on the test set; accuracy as a share in [0, 1].
+    test_loss, test_accuracy, test_r2 : float
+        Of the output x_T on the test set; accuracy as a share in [0, 1], NaN for numbers, as R^2 for classes.
     figures : dict of str to float
         Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
         ``cores`` (of all hosts; not in every file), ``parameters`` (d), ``samples_used`` and
@@ -55,6 +55,7 @@ class Summary:
     test_loss: float
     test_accuracy: float
     figures: dict[str, float] = field(default_factory=dict)
+    test_r2: float = math.nan
 
     @property
     def phases(self) -> dict[str, float]:
@@ -71,7 +72,7 @@ class Summary:
     @cached_property
     def row(self) -> dict[str, Any]:
         """Settings and measurements by name, as one row of a tidy table."""
-        measured = {"test_loss": self.test_loss, "test_accuracy": self.test_accuracy, **self.figures}
+        measured = {name: getattr(self, name) for name in ("test_loss", *SCORES)} | self.figures
         given = self.experiment.settings()
         settings = {name: given.get(name) for name in option_fields()}
         return {**settings, **measured, "created": self.created, "file": str(self.path)}
@@ -98,7 +99,12 @@ def read_result(path: Path) -> Result:
             theory=_record(Theory, file, "theory"),
             diagnostics=_record(Diagnostics, file, "diagnostics"),
             class_counts=_array(file, counts) if counts in file else None,
-            class_names=tuple(file["model/label"].asstr()[()]) if "model/label" in file else None,
+            class_names=_names(file, "model/label"),
+            metrics=_metrics(file),
+            label_range=_pair(file, "label_range"),
+            feature_names=None if (names := _names(file, "model/feature_name")) is None else names[:-1],
+            columns=file["model"].attrs.get("columns"),
+            scale=_number(file, "model", "scale"),
             timing=_timing(file),
             # Python's own integers rather than numpy's.
             environment={k: v if isinstance(v, str) else v.item() for k, v in others.items()},
@@ -133,7 +139,9 @@ def read_summary(path: Path) -> Summary:
         timing = _timing(file).items()
         figures |= {f"{phase}_seconds": float(of_ranks.mean()) for phase, of_ranks in timing if of_ranks.size}
         experiment, created = stored_experiment(file, path), _text(file, "created")
-        return Summary(path, experiment, created, last("test_loss"), last("test_accuracy"), figures)
+        figures |= _metrics(file)
+        scores = {name: last(name) if f"history/{name}" in file else math.nan for name in SCORES}
+        return Summary(path, experiment, created, last("test_loss"), figures=figures, **scores)
 
 
 # h5py's own objects take several times as long as these calls, which matters for a thousand files.
@@ -228,9 +236,25 @@ def _text(file: h5py.File, name: str) -> str:
     return value
 
 
+def _names(file: h5py.File, name: str) -> tuple[str, ...] | None:
+    """Return texts, if they are there."""
+    return tuple(file[name].asstr()[()]) if name in file else None
+
+
+def _pair(file: h5py.File, name: str) -> tuple[float, float] | None:
+    """Return two numbers of the model, if they are there."""
+    found = file["model"].attrs.get(name)
+    return None if found is None else (float(found[0]), float(found[1]))
+
+
+def _metrics(file: h5py.File) -> dict[str, float]:
+    """Return the measures of the output by name; none of a file that was published without."""
+    return {name: float(value) for name, value in file["metrics"].attrs.items()} if "metrics" in file else {}
+
+
 def _matrix(file: h5py.File, name: str) -> NDArray[np.float64]:
     matrix = _array(file, f"model/{name}")
-    shape = tuple(_dataset(file, f"model/{axis}").shape[0] for axis in ("class", "feature"))
+    shape = tuple(_dataset(file, f"model/{axis}").shape[0] for axis in ("row", "feature"))
     if matrix.shape != shape or matrix.dtype != np.float64:
         raise ValueError(f"/model/{name} has the type {matrix.dtype} and shape {matrix.shape}")
     return matrix
@@ -244,7 +268,9 @@ def _timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
 
 def stored_history(file: h5py.File) -> History:
     """Return the history that an open file holds, of which all columns have one length."""
-    columns = {name: _array(file, f"history/{name}") for name in History.columns()}
+    there = [name for name in History.columns() if name not in SCORES or f"history/{name}" in file]
+    columns = {name: _array(file, f"history/{name}") for name in there}
+    columns |= {name: np.full(columns["round"].shape, np.nan) for name in SCORES if name not in there}
     shapes = {values.shape for values in columns.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise ValueError(f"the columns of /history differ in shape: {shapes}")

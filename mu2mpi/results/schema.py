@@ -23,6 +23,9 @@ OF_CHECKPOINT = (
 )
 """The way out where a checkpoint cannot be used."""
 
+SCORES = ("test_accuracy", "test_r2")
+"""Columns of the history of which a run has one: the first for classes, the second for numbers."""
+
 COUNTS = ("round", "samples", "gradient_evaluations")
 """Columns of the history that are whole numbers."""
 
@@ -35,6 +38,11 @@ def described(long_name: str, units: str = "1") -> dict[str, str]:
     return {"long_name": long_name, "units": units}
 
 
+def score_text(score: float, labels: str) -> str:
+    """Say how good a model is: by its accuracy for classes, and by its R^2 for numbers."""
+    return f"accuracy {score:.1%}" if labels == "classes" else f"R2 {score:.4f}"
+
+
 @dataclass(frozen=True, eq=False)
 class History:
     """What was measured at the rounds of evaluation; all columns have one entry for each.
@@ -45,8 +53,9 @@ class History:
     """
 
     round: Integers = field(metadata=described("round t"))
-    test_loss: Floats = field(metadata=described("mean logistic loss of x_t on the test set", "nat"))
+    test_loss: Floats = field(metadata=described("mean loss of x_t on the test set"))
     test_accuracy: Floats = field(metadata=described("share of test samples that x_t classifies correctly"))
+    test_r2: Floats = field(metadata=described("share of the variance of test labels that x_t explains: R^2"))
     samples: Integers = field(metadata=described("training samples used so far by all machines"))
     gradient_evaluations: Integers = field(metadata=described("gradients computed so far by all machines"))
     rho_spent: Floats = field(metadata=described("rho of everything released so far"))
@@ -62,6 +71,17 @@ class History:
 
     def __len__(self) -> int:
         return len(self.round)
+
+    @property
+    def labels(self) -> str:
+        """What the run learned: ``classes`` or ``numbers``."""
+        return "numbers" if np.isnan(self.test_accuracy).all() else "classes"
+
+    @property
+    def final_score(self) -> str:
+        """Accuracy or R^2 of the output, in words."""
+        numbers = self.labels == "numbers"
+        return score_text(float((self.test_r2 if numbers else self.test_accuracy)[-1]), self.labels)
 
     @property
     def has_losses(self) -> bool:
@@ -123,7 +143,7 @@ class Result:
     ----------
     experiment, privacy : Experiment, PrivacyStatement
         What was run, with machines and rounds filled in; and what the released messages reveal at most.
-    x, w : ndarray of float64, shape (classes, features)
+    x, w : ndarray of float64, shape (rows, features)
         The output, x_T for most methods, and the iterate w_T; the last feature is the bias.
     history : History
         Loss, accuracy and cost along the rounds.
@@ -140,6 +160,16 @@ class Result:
         How many samples of each class each machine spent; private, and None, like the diagnostics.
     class_names : tuple of str or None
         What the classes are called, where it is not by their numbers.
+    metrics : dict of str to float
+        Of the output on the test set: ``accuracy``, ``balanced_accuracy`` and ``auc``, the area under the
+        ROC; or ``rmse`` and ``mae`` in the label's own units, and ``r2``. Empty in published files.
+    label_range : tuple of float or None
+        Where labels are numbers, the range in which they lie by their declaration, in their own units.
+    feature_names, columns : tuple of str or None, str or None
+        What the features are called, where it is not by their numbers; and the TOML that says what the
+        columns of the table are of which they were made.
+    scale : float
+        What takes a stored feature into [-1, 1].
     """
 
     experiment: Experiment
@@ -153,11 +183,17 @@ class Result:
     environment: dict[str, str | int]
     class_counts: Integers | None = None
     class_names: tuple[str, ...] | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    label_range: tuple[float, float] | None = None
+    feature_names: tuple[str, ...] | None = None
+    columns: str | None = None
+    scale: float = 1.0
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.experiment.settings().items())
-        loss, accuracy = self.history.test_loss[-1], self.history.test_accuracy[-1]
-        return f"<Result of {settings}: test loss {loss:.4f}, accuracy {accuracy:.1%}>"
+        return (
+            f"<Result of {settings}: test loss {self.history.test_loss[-1]:.4f}, {self.history.final_score}>"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +204,7 @@ class Checkpoint:
     rounds_done: int
     key: bytes | None  # the 32-byte root key of a run without a seed; None if it follows from the seed
     iterates: dict[str, Floats]  # all that the server's next step depends on, such as w_t and x_t
-    q: Integers  # sum of all q_{t,i}, without noise, in units of the grid: shape (classes, features)
+    q: Integers  # sum of all q_{t,i}, without noise, in units of the grid: shape (rows, features)
     history: History
     elapsed_seconds: float
     largest_squared_norm: float

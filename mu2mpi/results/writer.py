@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import unfinished, write_whole
-from mu2mpi.results.schema import SCHEMA, History, Result
+from mu2mpi.results.schema import SCHEMA, SCORES, History, Result
 from mu2mpi.results.seal import seal_of
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
@@ -80,17 +80,23 @@ def file_image(result: Result) -> memoryview:
         history = _group(file, "history")
         rounds, *others = fields(History)
         scales = [_put(history, rounds.name, result.history.round, **rounds.metadata)]
+        left_out = SCORES[0] if result.label_range else SCORES[1]
         for column in others:
+            if column.name == left_out:
+                continue
             _put(history, column.name, getattr(result.history, column.name), **column.metadata, scales=scales)
         _group(file, "privacy", result.privacy.attributes())
         if result.theory is not None:
             _group(file, "theory", {**asdict(result.theory), "units": "nat"})
+        if result.metrics:
+            _group(file, "metrics", result.metrics)
         if result.diagnostics is not None:
             private = _group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
             if (counts := result.class_counts) is not None:
                 machines = _put(private, "machine", np.arange(len(counts)), "machine")
                 text = "samples of each class that each machine spent"
-                _put(private, "class_counts", counts, text, scales=[machines, file["model/class"]])
+                classes = _put(private, "class", np.arange(counts.shape[1]), "class, or part of the range")
+                _put(private, "class_counts", counts, text, scales=[machines, classes])
         if result.timing:
             timing, ranks = _group(file, "timing"), len(next(iter(result.timing.values())))
             scales = [_put(timing, "rank", np.arange(ranks), "MPI rank")]
@@ -106,16 +112,29 @@ def _group(file: h5py.File, name: str, attributes: Mapping[str, Plain] | None = 
 
 
 def _write_model(group: h5py.Group, result: Result) -> None:
-    classes, features = np.shape(result.x)
+    rows, features = np.shape(result.x)
     scales = [
-        _put(group, "class", np.arange(classes), "class"),
+        _put(group, "row", np.arange(rows), "row of the model: the class, where there is one for each"),
         _put(group, "feature", np.arange(features), "feature; the last is the bias"),
     ]
+    group.attrs["scale"] = result.scale
+    if result.label_range is not None:
+        group.attrs["label_range"] = result.label_range
+    if result.columns is not None:
+        group.attrs["columns"] = result.columns
     _put(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", scales=scales)
     if result.class_names is not None:
-        names = np.array(result.class_names, dtype=object)
-        _put(group, "label", names, "label of the class", scales=scales[:1])
+        classes = _put(group, "class", np.arange(len(result.class_names)), "class")
+        _put_names(group, "label", result.class_names, "label of the class", classes)
+    if result.feature_names is not None:
+        _put_names(group, "feature_name", (*result.feature_names, "(bias)"), "name of the feature", scales[1])
     _put(group, "w", np.asarray(result.w, np.float64), "last iterate w_T", scales=scales)
+
+
+def _put_names(
+    group: h5py.Group, name: str, names: Sequence[str], long_name: str, scale: h5py.Dataset
+) -> None:
+    _put(group, name, np.array([*names, None], dtype=object)[:-1], long_name, scales=[scale])
 
 
 def _put(

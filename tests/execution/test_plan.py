@@ -86,7 +86,7 @@ def test_a_preset_is_filled_in_once_machines_are_known():
     found = plan.experiment
     assert (found.normalize, found.clip_norm, found.diameter, found.eta_scale) == ("unit", 0.75, 3.0, 4.0)
     assert {"normalize", "clip_norm", "diameter", "eta_scale", "machines", "rounds"} <= found.given
-    assert plan.schedule.unit_norm
+    assert plan.schedule.scaling.unit
     assert plan.schedule.mechanism.clip_norm == 0.75
     assert filled(experiment, machines=4).having(rounds=30) == found
     # What was left open is, in the experiment that the user gave.

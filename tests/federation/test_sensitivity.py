@@ -140,7 +140,7 @@ def test_whatever_the_floats_nothing_that_is_sent_is_longer_than_the_bound(
     bias = data.draw(st.sampled_from([0.1, 1.0]) | numbers)
     resolution = 2.0 ** (math.floor(math.log2(clip_norm)) - bits)
     bound = clipping_bound(clip_norm, resolution, x.size)
-    add = (GRADIENT if plain else CORRECTED_MOMENTUM).kernel(SOFTMAX)
+    add = (GRADIENT if plain else CORRECTED_MOMENTUM).kernel(SOFTMAX, 3)
 
     def sent(first, end):
         q = np.zeros(x.shape, np.int64)
@@ -162,7 +162,7 @@ def test_an_increment_whose_norm_is_unknown_is_none_and_counted_as_clipped(batch
     for end in (1, 2):
         q = np.zeros((2, 3), np.int64)
         fresh = features, np.ones(2, np.int32), np.ones(2), 1.0, 0, end
-        largest, clipped = GRADIENT.kernel(SOFTMAX)(q, x, x, *fresh, 1, 1.0, 2.0**-30, batch)
+        largest, clipped = GRADIENT.kernel(SOFTMAX, 3)(q, x, x, *fresh, 1, 1.0, 2.0**-30, batch)
         found[end] = q
         assert clipped == end
         assert largest == pytest.approx(3.0)

@@ -23,7 +23,7 @@ from mu2mpi.federation.landing import arithmetic_slack
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, rounding_slack
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.problem.scaling import bias_feature, sample_scales
+from mu2mpi.problem.scaling import Scaling
 from mu2mpi.results.writer import write_result
 
 schedule_of = partial(make_schedule, "snowball-sgd", server="trusted")
@@ -129,7 +129,7 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
     """
     features = np.full((1, 400), size)
     features[0, 0] = 1.75 * size
-    scales = sample_scales(features, 1.0, True)
+    scales = Scaling(unit=True).factors(features, 1.0)
     schedule = schedule_of(
         machines=1,
         rounds=2,
@@ -141,9 +141,9 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
         normalize="unit",
     )
     samples = HostedSamples(
-        features, np.zeros(1, np.int32), scales, np.ones((1, 1), np.int64), 1, bias_feature(True)
+        features, np.zeros(1, np.int32), scales, np.ones((1, 1), np.int64), 1, Scaling(unit=True).bias
     )
-    z = np.append(features[0] * scales[0], bias_feature(True))
+    z = np.append(features[0] * scales[0], Scaling(unit=True).bias)
     direction = np.outer([1.0, -1.0], z / (z @ z))
     ends = []
     for place in (1.75, 1.75 + 1e-4):

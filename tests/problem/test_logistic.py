@@ -12,7 +12,7 @@ from relaxed import given
 
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.problem.linear import BATCH, TILE, sum_losses
-from mu2mpi.problem.scaling import UNIT_BIAS, bias_feature, largest_square, sample_scales
+from mu2mpi.problem.scaling import UNIT_BIAS, Scaling
 from mu2mpi.registry import find
 
 SOFTMAX = find("problems", "softmax")
@@ -31,14 +31,15 @@ TYPES = pytest.mark.parametrize(
 
 
 def scaling(features, scale, unit):
-    return sample_scales(features, scale, unit), bias_feature(unit)
+    scaling = Scaling(unit)
+    return scaling.factors(features, scale), scaling.bias
 
 
 def increments(x, x_previous, features, labels, scale, unit, t, batch):
     """Return the sum of the increments of some samples as the kernel makes it, never clipped."""
     q = np.zeros(x.shape, np.int64)
     fresh = features, labels, *scaling(features, scale, unit), 0, len(labels)
-    CORRECTED_MOMENTUM.kernel(SOFTMAX)(q, x, x_previous, *fresh, t, np.inf, RESOLUTION, batch)
+    CORRECTED_MOMENTUM.kernel(SOFTMAX, 3)(q, x, x_previous, *fresh, t, np.inf, RESOLUTION, batch)
     return q * RESOLUTION
 
 
@@ -86,7 +87,7 @@ def test_an_increment_has_the_same_bits_in_any_company(dtype, scale, shape, unit
 
     def add(q, first, end):
         fresh = samples.features, samples.labels, *scaling(samples.features, scale, unit), first, end
-        CORRECTED_MOMENTUM.kernel(SOFTMAX)(q, x, x_previous, *fresh, 2, 1.0, fine, BATCH)
+        CORRECTED_MOMENTUM.kernel(SOFTMAX, 3)(q, x, x_previous, *fresh, 2, 1.0, fine, BATCH)
 
     add(together, 0, n)
     apart, cut = np.zeros(x.shape, np.int64), int(rng.integers(n + 1))
@@ -138,8 +139,8 @@ def test_a_sample_without_features_keeps_its_bias_alone():
 
 def test_many_samples_of_unit_norm_are_scaled_each_by_its_own_norm():
     features = np.random.default_rng(0).integers(0, 256, (3000, 700), dtype=np.uint8)
-    z = features * sample_scales(features, 1 / 255, True)[:, np.newaxis]
-    np.testing.assert_allclose((z**2).sum(axis=1) + bias_feature(True) ** 2, 1.0, rtol=1e-14)
+    z = features * Scaling(unit=True).factors(features, 1 / 255)[:, np.newaxis]
+    np.testing.assert_allclose((z**2).sum(axis=1) + UNIT_BIAS**2, 1.0, rtol=1e-14)
 
 
 def rows_of_any_floats(width):
@@ -162,7 +163,7 @@ any_rows = rows_of_any_floats(32) | rows_of_any_floats(64)
 @given(any_rows, st.sampled_from([1.0, 1e-100, 1e100]), max_examples=500)
 def test_no_sample_of_unit_norm_is_longer_than_1(row, scale):
     """Squares of features near 1e-162 underflow, and those of features near 1e160 overflow."""
-    z = np.append(row[0] * sample_scales(row, scale, True)[0], UNIT_BIAS)
+    z = np.append(row[0] * Scaling(unit=True).factors(row, scale)[0], UNIT_BIAS)
     squared = exact_squared_norm(z)
     assert squared <= (1 + Fraction(1e-14)) ** 2
     assert squared >= (1 - Fraction(1e-14)) ** 2 or np.all(z[:-1] == 0)
@@ -174,17 +175,17 @@ def test_no_sample_of_unit_norm_is_longer_than_1(row, scale):
 def test_pixels_and_rows_without_features_have_norms_of_their_own(seed):
     features = np.random.default_rng(seed).integers(0, 256, (4, 5), dtype=np.uint8)
     features[1] = 0
-    z = features * sample_scales(features, 1 / 255, True)[:, np.newaxis]
+    z = features * Scaling(unit=True).factors(features, 1 / 255)[:, np.newaxis]
     norms = np.sqrt((z**2).sum(axis=1))
     np.testing.assert_allclose(norms, np.where(features.any(axis=1), math.sqrt(0.99), 0), rtol=1e-15)
 
 
 def test_constants_of_samples_of_unit_norm():
-    assert SOFTMAX.constants(largest_square(785, unit=True), 0.05, 10) == (np.sqrt(2), 0.5)
+    assert SOFTMAX.constants(Scaling(unit=True).largest_square(784), 0.05, 10) == (np.sqrt(2), 0.5)
 
 
 def test_constants_of_the_paper():
-    G, L = SOFTMAX.constants(largest_square(785, unit=False), 0.05, 10)
+    G, L = SOFTMAX.constants(Scaling().largest_square(784), 0.05, 10)
     assert pytest.approx(39.6, abs=0.05) == G
     assert L == 392.5
     assert CORRECTED_MOMENTUM.bound(G, L, 0.1, AVERAGE) == pytest.approx(118.1, abs=0.05)

@@ -3,10 +3,9 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mu2mpi.kernels import inline
-from mu2mpi.problem.base import Array, Constants, Problem
+from mu2mpi.problem.base import Array, Constants, Labels, Problem
 from mu2mpi.problem.linear import all_margins, sum_outer_products
 from mu2mpi.registry import register
 
@@ -43,18 +42,24 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 class Softmax(Problem):
     """The logistic loss -log softmax(x z)[label], in nats."""
 
-    name = "softmax"
+    name, unit = "softmax", "nat"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = sqrt(2 ||z||^2), as ||r|| <= sqrt 2, and L = ||z||^2 / 2: softmax is 1/2-Lipschitz."""
         return Constants(math.sqrt(2 * square), square / 2)
 
+    def scores(self, margins: Array) -> Array:
+        """Return the probability of each class."""
+        exponentials: Array = np.exp(margins - margins.max(axis=1, keepdims=True))
+        probabilities: Array = exponentials / exponentials.sum(axis=1, keepdims=True)
+        return probabilities
+
     def roundings(self, classes: int) -> float:
         """Return 2 K + 22: of exponentials, their sum, a quotient, and products with the sample."""
         return 2 * classes + 22
 
-    def loss_and_gradient(self, x: Array, z: Array, labels: NDArray[np.int32]) -> tuple[float, Array]:
+    def loss_and_gradient(self, x: Array, z: Array, labels: Labels) -> tuple[float, Array]:
         """Return the summed loss and its gradient, all samples at once."""
         margins, residuals, sums = _exponentials(x, z)
         right = np.arange(len(labels)), labels
@@ -62,7 +67,9 @@ class Softmax(Problem):
         residuals[right] -= 1.0
         return float(np.sum(np.log(sums[:, 0]) - margins[right])), sum_outer_products(residuals, z)
 
-    def expected(self, x: Array, z: Array, weights: Array) -> tuple[float, Array]:
+    def expected(
+        self, x: Array, z: Array, weights: Array, values: Labels | None = None
+    ) -> tuple[float, Array]:
         """Return the weighted loss and its gradient, all samples and classes at once."""
         margins, residuals, sums = _exponentials(x, z)
         loss = float(np.sum((np.log(sums) - margins) * weights))

@@ -1,0 +1,64 @@
+"""Logistic regression: two classes told apart by one row of weights."""
+
+import math
+
+import numpy as np
+
+from mu2mpi.errors import InputError
+from mu2mpi.kernels import inline
+from mu2mpi.problem.base import Array, Constants, Problem
+from mu2mpi.registry import register
+
+
+@inline
+def _residual(margins, label):  # type: ignore[no-untyped-def]
+    """Turn the margin m in place into 1 / (1 + exp(-m)) - label, without a number that is too large."""
+    small = np.exp(-abs(margins[0]))
+    probability = (1.0 if margins[0] >= 0.0 else small) / (1.0 + small)
+    margins[0] = probability - label
+
+
+@inline
+def _loss(margins, label):  # type: ignore[no-untyped-def]
+    """Return log(1 + exp(-u)) with u = m for the second class and -m for the first, and whether u > 0."""
+    u = margins[0] if label == 1 else -margins[0]
+    return np.log1p(np.exp(-abs(u))) + max(0.0, -u), (margins[0] > 0.0) == (label == 1)
+
+
+@register
+class Logistic(Problem):
+    """The loss log(1 + exp(-u)), in nats, where the margin u = x z, or -x z for the first of two classes.
+
+    It is `softmax` with the first row held at 0: half the parameters, and gradients shorter by sqrt 2.
+    """
+
+    name, unit = "logistic", "nat"
+    residual, loss = staticmethod(_residual), staticmethod(_loss)
+
+    def rows(self, classes: int) -> int:
+        """Return one; InputError if there are more than two classes."""
+        return one_row(self.name, classes)
+
+    def constants(self, square: float, radius: float, classes: int) -> Constants:
+        """Return G = ||z||, as |r| <= 1, and L = ||z||^2 / 4, as the second derivative is p (1 - p)."""
+        return Constants(math.sqrt(square), square / 4)
+
+    def scores(self, margins: Array) -> Array:
+        """Return the probability of each class."""
+        small = np.exp(-np.abs(margins[:, 0]))
+        of_second = np.where(margins[:, 0] >= 0, 1.0, small) / (1 + small)
+        of_first = np.where(margins[:, 0] >= 0, small, 1.0) / (1 + small)
+        return np.column_stack([of_first, of_second])
+
+    def roundings(self, classes: int) -> float:
+        """Return 24: of an exponential, a sum, a quotient, a difference, and products with the sample."""
+        return 24.0
+
+
+def one_row(name: str, classes: int) -> int:
+    """Return 1 for two classes; InputError for more."""
+    if classes != 2:
+        raise InputError(
+            f"loss = {name} tells two classes apart, and there are {classes}; give --loss softmax"
+        )
+    return 1

@@ -1,0 +1,68 @@
+"""Poisson regression: counts up to a declared maximum, by the logarithm of their mean."""
+
+import math
+
+import numpy as np
+
+from mu2mpi.errors import InputError
+from mu2mpi.kernels import inline
+from mu2mpi.problem.base import Array, Constants, Problem
+from mu2mpi.registry import register
+
+
+@inline
+def _residual(margins, label):  # type: ignore[no-untyped-def]
+    """Turn the margin m in place into exp(m) - (1 + y)."""
+    margins[0] = np.exp(margins[0]) - (1.0 + label)
+
+
+@inline
+def _loss(margins, label):  # type: ignore[no-untyped-def]
+    """Return exp(m) - (1 + y) m, and the squared error of the prediction, which is at most the maximum."""
+    mean = np.exp(margins[0])
+    error = min(2.0, mean) - (1.0 + label)
+    return mean - (1.0 + label) * margins[0], error * error
+
+
+@register
+class Poisson(Problem):
+    """The negative log-likelihood exp(m) - (1 + y) m of a count, in units of half its declared maximum.
+
+    The mean of counts from 0 to a maximum is maximum / 2 exp(x z), so that the model 0 expects the middle.
+    A count is maximum / 2 (1 + y) with y in [-1, 1]; terms that do not depend on x are left out.
+    """
+
+    name, labels, unit = "poisson", "numbers", "nat"
+    residual, loss = staticmethod(_residual), staticmethod(_loss)
+
+    def constants(self, square: float, radius: float, classes: int) -> Constants:
+        """Return G = ||z|| exp(R ||z||) and L = ||z||^2 exp(R ||z||): bounded on a ball of radius R alone.
+
+        There |m| <= R ||z|| = a, so that exp(m) - (1 + y) lies in [exp(-a) - 2, exp(a)], and 2 - exp(-a) is
+        at most exp(a). The second derivative is exp(m). InputError if they are no finite numbers.
+        """
+        length = math.sqrt(square)
+        if radius * length > 300:
+            raise InputError(
+                f"loss = poisson grows like exp({radius * length:.3g}) on a ball of diameter {2 * radius:g}; "
+                "give a smaller --diameter"
+            )
+        largest = math.exp(radius * length)
+        return Constants(length * largest, square * largest)
+
+    def check_range(self, low: float, high: float) -> None:
+        """Refuse a range that does not begin at 0."""
+        if low != 0:
+            raise InputError(
+                f"loss = poisson is for counts from 0 on, and the label is declared to lie in {low:g} .. "
+                f"{high:g}; declare 0 as its low, or give --loss squared"
+            )
+
+    def predictions(self, margins: Array) -> Array:
+        """Return the mean that a margin stands for, at most the maximum."""
+        mean: Array = np.exp(margins[:, 0])
+        return np.minimum(1.0, mean - 1)
+
+    def roundings(self, classes: int) -> float:
+        """Return 24: of an exponential, two sums, and products with the sample."""
+        return 24.0
