@@ -2,11 +2,12 @@
 
     python scripts/rivals.py FOLDER [NAME ...] > rivals.csv
 
-Needs scikit-learn 1.5, pandas and diffprivlib 0.6.6: with the scikit-learn that it needs, 0.6.5 adds noise that is
-meant for the sum of losses to their mean. Columns are mapped as mu2mpi does by the schema: numbers by their bounds
-to [-1, 1], categories to 0 or 1 each. What diffprivlib must know follows from the schema alone: data_norm =
-sqrt(columns), and the bounds of columns and label. Its neighbours differ in one sample, which is replaced, as ours;
-it is epsilon-DP with delta = 0.
+Needs scikit-learn 1.5, pandas and diffprivlib 0.6.6: with this scikit-learn, 0.6.5 adds noise that is meant
+for the sum of losses to their mean. Columns are mapped as mu2mpi does by the schema: numbers by their bounds
+to
+[-1, 1], categories to 0 or 1 each. What diffprivlib must know follows from the schema alone: data_norm is the
+root of the number of columns. Its neighbours differ in one sample, which is replaced, as ours; it is
+epsilon-DP with delta = 0.
 """
 
 import sys

