@@ -11,7 +11,7 @@ from mu2mpi.analysis.show import in_brief
 from mu2mpi.errors import InputError
 from mu2mpi.results.collection import list_files, shown
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import Result
+from mu2mpi.results.schema import SCORES, Result
 from mu2mpi.results.writer import check_output, write_result
 
 WITHOUT = "without diagnostics, times, machine and folders"
@@ -74,12 +74,14 @@ def _published(result: Result, with_test_results: bool) -> Result:
     """Return a result without what the guarantee does not cover, and without what tells of the machine."""
     unknown = np.full(len(result.history), np.nan)
     history, theory, without = replace(result.history, elapsed_seconds=unknown), result.theory, WITHOUT
+    metrics = result.metrics
     if result.experiment.tests_on_a_share and not with_test_results:
-        history = replace(history, test_loss=unknown, test_accuracy=unknown)
+        scores = dict.fromkeys(SCORES, unknown)
+        history = replace(history, test_loss=unknown, **scores)
         # The smallest loss in the ball and the slopes are of the same test set.
-        theory = None
+        theory, metrics = None, {}
     if not history.has_losses:
-        without += "; without loss and accuracy, as the test set was a share of the data file"
+        without += "; without loss and scores, as the test set was a share of the data file"
     # Named one by one, so that no fact of the machine that a later version adds gets out.
     environment = {n: v for n, v in result.environment.items() if n == "ranks" or n.endswith("_version")}
     # Of the user's files, the names without the folders.
@@ -89,6 +91,7 @@ def _published(result: Result, with_test_results: bool) -> Result:
         experiment=result.experiment.having(**files),
         history=history,
         theory=theory,
+        metrics=metrics,
         diagnostics=None,
         class_counts=None,
         timing={},

@@ -202,6 +202,8 @@ class Experiment(BaseModel):
         """Raise InputError for settings that do not go together."""
         if self.data == "population" and self.partition is not None:
             raise InputError("partition deals out given samples, and machines draw their own of a population")
+        if self.schema is not None and self.normalize == "box":
+            raise InputError("schema declares the range of each column; leave out normalize = box")
         if (self.normalize == "box") != (self.feature_bound is not None):
             raise InputError("normalize = box and feature_bound need each other: features are divided by it")
         if self.norm_bound is not None and self.normalize == "unit":
@@ -218,6 +220,12 @@ class Experiment(BaseModel):
             if name in option_fields():
                 return None
         return super().__getattr__(name)  # type: ignore[misc]
+
+    @property
+    def schema(self) -> str | None:  # type: ignore[override]
+        """The option of this name, which pydantic has an attribute for, too."""
+        value: str | None = self.__getattr__("schema")
+        return value
 
     def __repr_args__(self) -> Any:
         return self.settings().items()
@@ -320,7 +328,8 @@ class Experiment(BaseModel):
         With the same seed, runs that agree in this draw the same noise, and on the same data send the same
         messages. Where noise is scaled to rho, that speaks for itself, and without a preset what it chose.
         """
-        changes: dict[str, Any] = dict.fromkeys(("seed", "evaluations", *self._named_method.presets))
+        unsent = "seed", "evaluations", "strict", "data_is_public", *self._named_method.presets
+        changes: dict[str, Any] = dict.fromkeys(unsent)
         if find("mechanisms", self.chosen_mechanism).spends == "rho":
             changes |= {"rho": self.rho, "epsilon": None, "delta": None}
         return self.having(**changes)

@@ -46,7 +46,8 @@ class Summary:
         ``cores`` (of all hosts; not in every file), ``parameters`` (d), ``samples_used`` and
         ``gradient_evaluations`` (of all machines, one as often as it was used), ``elapsed_seconds``, and
         seconds by phase as the mean over ranks, such as ``noise_seconds``. None but the times depends on
-        private data but through what is released.
+        private data but through what is released. Where they were measured, ``accuracy``,
+        ``balanced_accuracy`` and ``auc``, or ``rmse``, ``mae`` and ``r2``, of the output.
     """
 
     path: Path
@@ -56,6 +57,16 @@ class Summary:
     test_accuracy: float
     figures: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan
+
+    @property
+    def labels(self) -> str:
+        """What the run learned: ``classes`` or ``numbers``."""
+        return "classes" if math.isnan(self.test_r2) else "numbers"
+
+    @property
+    def score(self) -> float:
+        """Accuracy or R^2 of the output."""
+        return self.test_accuracy if self.labels == "classes" else self.test_r2
 
     @property
     def phases(self) -> dict[str, float]:

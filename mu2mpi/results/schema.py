@@ -2,12 +2,17 @@
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.schema import parse_schema
 from mu2mpi.privacy.statement import PrivacyStatement
+
+if TYPE_CHECKING:
+    from mu2mpi.results.coefficients import Coefficients
 
 SCHEMA = "mu2mpi-1"
 
@@ -75,17 +80,21 @@ class History:
     @property
     def labels(self) -> str:
         """What the run learned: ``classes`` or ``numbers``."""
-        return "numbers" if np.isnan(self.test_accuracy).all() else "classes"
+        return "classes" if np.isnan(self.test_r2).all() else "numbers"
 
     @property
-    def final_score(self) -> str:
+    def final_score(self) -> float:
+        """Accuracy or R^2 of the output."""
+        return float((self.test_accuracy if self.labels == "classes" else self.test_r2)[-1])
+
+    @property
+    def final_words(self) -> str:
         """Accuracy or R^2 of the output, in words."""
-        numbers = self.labels == "numbers"
-        return score_text(float((self.test_r2 if numbers else self.test_accuracy)[-1]), self.labels)
+        return score_text(self.final_score, self.labels)
 
     @property
     def has_losses(self) -> bool:
-        """Whether loss and accuracy are there; a file may have been published without."""
+        """Whether loss and score are there; a file may have been published without."""
         return not np.isnan(self.test_loss).all()
 
     @classmethod
@@ -146,7 +155,7 @@ class Result:
     x, w : ndarray of float64, shape (rows, features)
         The output, x_T for most methods, and the iterate w_T; the last feature is the bias.
     history : History
-        Loss, accuracy and cost along the rounds.
+        Loss, score and cost along the rounds.
     theory : Theory or None
         The theorem's bound and the smallest loss over K; None where a private test set would be told of.
     diagnostics : Diagnostics or None
@@ -189,10 +198,57 @@ class Result:
     columns: str | None = None
     scale: float = 1.0
 
+    @property
+    def classes(self) -> int:
+        """K; where labels are numbers any number, as nothing depends on it."""
+        return max(2, len(self.x)) if self.class_names is None else len(self.class_names)
+
+    @property
+    def names_of_classes(self) -> tuple[str, ...]:
+        """What the classes are called, by their numbers if by nothing else."""
+        return self.class_names or tuple(map(str, range(self.classes)))
+
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        """What each row of the model speaks for: a class, the second of two, or the number learned."""
+        if self.label_range is not None:
+            return ("label" if self.columns is None else parse_schema(self.columns).label[0],)
+        return self.names_of_classes if len(self.x) > 1 else self.names_of_classes[-1:]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return what the model predicts, shape (n,): names of classes, or numbers in the label's own units.
+
+        X is a data frame, a mapping of the columns' names to values, or the path of a file. Columns that are
+        no features, such as the label, may be there or not. Where the model was trained without a schema, it
+        is an array of features as they are stored, shape (n, features - 1), or the path of a file of such.
+        All is scaled as training samples were. Raises InputError if X does not fit the model.
+        """
+        from mu2mpi.results.prediction import margins_of, predictions
+
+        return predictions(self, margins_of(self, X))
+
+    def scores(self, X: Any) -> Floats:
+        """Return a score for each class, shape (n, K), the largest for the prediction; X as for `predict`.
+
+        They are probabilities where the loss is a likelihood: those of softmax and logistic.
+        """
+        from mu2mpi.results.prediction import class_scores, margins_of
+
+        return class_scores(self, margins_of(self, X))
+
+    def coefficients(self, scaled: bool = False) -> "Coefficients":
+        """Return the model in the columns' own units, or as it was trained, with what noise alone would give.
+
+        See `Coefficients`. Raises InputError if there is no run of the experiment.
+        """
+        from mu2mpi.results.coefficients import coefficients_of
+
+        return coefficients_of(self, scaled)
+
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.experiment.settings().items())
         return (
-            f"<Result of {settings}: test loss {self.history.test_loss[-1]:.4f}, {self.history.final_score}>"
+            f"<Result of {settings}: test loss {self.history.test_loss[-1]:.4f}, {self.history.final_words}>"
         )
 
 

@@ -33,6 +33,7 @@ class Huber(Problem):
     """
 
     name, labels = "huber", "numbers"
+    margin = "the prediction"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:

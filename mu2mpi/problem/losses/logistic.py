@@ -33,6 +33,7 @@ class Logistic(Problem):
     """
 
     name, unit = "logistic", "nat"
+    margin = "the log-odds"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
 
     def rows(self, classes: int) -> int:

@@ -33,6 +33,7 @@ class Poisson(Problem):
     """
 
     name, labels, unit = "poisson", "numbers", "nat"
+    margin = "the logarithm of the mean, in units of half the maximum,"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:

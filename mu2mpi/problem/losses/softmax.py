@@ -43,6 +43,7 @@ class Softmax(Problem):
     """The logistic loss -log softmax(x z)[label], in nats."""
 
     name, unit = "softmax", "nat"
+    margin = "the logarithm of the probability, up to a constant of all classes,"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:

@@ -26,6 +26,7 @@ class Squared(Problem):
     """Half the squared error (x z - y)^2 / 2 of a number y, of which the declared range is [-1, 1]."""
 
     name, labels = "squared", "numbers"
+    margin = "the prediction"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
