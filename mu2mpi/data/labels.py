@@ -18,6 +18,8 @@ MOST_CLASSES, SURELY_MANY = 1_000_000, 1000
 TENTHS = 10
 """Parts of the range of a number as label, which stand for classes where samples are dealt and counted."""
 
+ONE = {"label": "a label", "owner": "an owner"}
+
 UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Characters that no name has: a result cannot hold them, or a terminal obeys them."""
 
@@ -112,12 +114,12 @@ def plain(
         if bad is not None:
             fault, name = faults[texts[bad]], shown(texts[bad])
             raise DataError(
-                f"{table.path} has a {what} {fault}",
+                f"{table.path} has {ONE[what]} {fault}",
                 f"{table.path}: row {rows[bad]} has the {what} {name}, {fault}",
             )
         return np.array([*texts, None], dtype=object)[:-1]
     if kind not in "biuf":
-        raise InputError(f"{table.path}: a {what} must be a whole number or text, not {values.dtype}")
+        raise InputError(f"{table.path}: {ONE[what]} must be a whole number or text, not {values.dtype}")
     with np.errstate(invalid="ignore"):
         whole = values.astype(np.int64)
     # Also false for NaN, and for what passes the range of 64-bit integers.
@@ -125,7 +127,7 @@ def plain(
     if bad_rows.size:
         neither = "which is neither a whole number nor text"
         raise DataError(
-            f"{table.path} has one {what} at least {neither}",
+            f"{table.path} has {ONE[what]} {neither}",
             f"{table.path}: row {rows[bad_rows[0]]} has the {what} {values[bad_rows[0]]}, {neither}",
         )
     return whole
@@ -139,7 +141,7 @@ def _fault(name: object, missing: frozenset[str]) -> str | None:
         return "with a character that no name may have; rename it"
     if name.strip().lower() in missing:
         return (
-            "which says that it is missing: remove the sample, or give --missing-labels keep if that is a name "
-            "like any other"
+            "which says that it is missing: remove the sample, or give --missing-labels keep if that is a "
+            "name like any other"
         )
     return None

@@ -163,7 +163,9 @@ class FileOptions(_Declared):
     @field_validator("label_range")
     @classmethod
     def _check_range(cls, value: str | None) -> str | None:
-        low, _, high = (value or "0:1").partition(":")
+        if value is None:
+            return None
+        low, _, high = value.partition(":")
         try:
             bounds = float(low), float(high)
         except ValueError:

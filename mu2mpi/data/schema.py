@@ -302,7 +302,7 @@ def _explained(problem: Any) -> str:
         return f"{' '.join(map(str, location))} {message[:1].lower()}{message[1:]}".strip()
     column = f"column {shown(location[1]) or 'without a name'}"
     given = problem["input"].get("type") if isinstance(problem["input"], dict) else None
-    if len(location) == 2 and given not in TYPES:
+    if len(location) == 2 and given not in list(TYPES):
         has = "needs a type" if given in (None, "") else f"has the type {shown(given)}"
         return f"{column} {has}; the types are {', '.join(TYPES)}"
     kind = str(location[2])

@@ -103,7 +103,7 @@ def test_a_missing_label_is_no_class_unless_the_user_says_so(tmp_path, kind):
 @pytest.mark.parametrize("name", ["", " "])
 def test_an_empty_label_is_never_kept(tmp_path, kind, name):
     path = written(tmp_path, kind, having(name))
-    with pytest.raises(InputError, match="row 17 has the label .*, which is empty"):
+    with pytest.raises(InputError, match=r"row 17 has the label .*, which is empty"):
         opened(path, missing_labels="keep")
 
 
