@@ -4,9 +4,8 @@
 
 Needs scikit-learn 1.5, pandas and diffprivlib 0.6.6: with this scikit-learn, 0.6.5 adds noise that is meant
 for the sum of losses to their mean. Columns are mapped as mu2mpi does by the schema: numbers by their bounds
-to
-[-1, 1], categories to 0 or 1 each. What diffprivlib must know follows from the schema alone: data_norm is the
-root of the number of columns. Its neighbours differ in one sample, which is replaced, as ours; it is
+to [-1, 1], categories to 0 or 1 each. What diffprivlib must know follows from the schema alone: data_norm is
+the root of the number of columns. Its neighbours differ in one sample, which is replaced, as ours; it is
 epsilon-DP with delta = 0.
 """
 
@@ -63,24 +62,19 @@ def encode(path: Path, schema: dict[str, dict[str, Any]]) -> Encoded:
 
 
 def measure(train: Encoded, test: Encoded, model: Any) -> dict[str, float]:
-    """Return what a fitted model reaches on the test samples; its mean loss on those for training."""
+    """Return what a fitted model reaches on the test samples; losses are those of mu2mpi, in its units."""
     if "classes" in train.about:
-        score = model.decision_function if hasattr(model, "decision_function") else None
-        auc = np.nan
-        if score is not None:
-            auc = metrics.roc_auc_score(test.label, score(test.features))
-            margins = np.where(train.label == 1, 1, -1) * score(train.features)
-            loss = float(np.mean(np.logaddexp(0, -margins)))
-        else:
-            loss = np.nan
-        return {"accuracy": model.score(test.features, test.label), "auc": auc, "loss": loss}
+        found = {"accuracy": model.score(test.features, test.label)}
+        if hasattr(model, "decision_function"):
+            score = model.decision_function(test.features)
+            found["auc"] = metrics.roc_auc_score(test.label, score)
+            found["loss"] = float(np.mean(np.logaddexp(0, -np.where(test.label == 1, 1, -1) * score)))
+        return found
     half = (train.about["high"] - train.about["low"]) / 2
-    guess, error = model.predict(test.features), model.predict(train.features) - train.label
+    guess = model.predict(test.features)
+    loss = float(np.mean(((guess - test.label) / half) ** 2) / 2)
     if isinstance(model, linear_model.PoissonRegressor):
-        rates = model.predict(train.features)
-        loss = float(np.mean((rates - train.label * np.log(rates / half)) / half))
-    else:
-        loss = float(np.mean((error / half) ** 2) / 2)
+        loss = float(np.mean((guess - test.label * np.log(guess / half)) / half))
     rmse = float(np.sqrt(np.mean((guess - test.label) ** 2)))
     return {"r2": metrics.r2_score(test.label, guess), "rmse": rmse, "loss": loss}
 

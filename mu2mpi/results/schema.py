@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.schema import parse_schema
 from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.problem.practical import Facts
 
 if TYPE_CHECKING:
     from mu2mpi.results.coefficients import Coefficients
@@ -179,6 +180,8 @@ class Result:
         columns of the table are of which they were made.
     scale : float
         What takes a stored feature into [-1, 1].
+    facts : Facts or None
+        What is public of the data, and presets may use.
     """
 
     experiment: Experiment
@@ -197,6 +200,7 @@ class Result:
     feature_names: tuple[str, ...] | None = None
     columns: str | None = None
     scale: float = 1.0
+    facts: Facts | None = None
 
     @property
     def classes(self) -> int:
