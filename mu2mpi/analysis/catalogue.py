@@ -45,6 +45,10 @@ FIGURES = {
         reported=_differ("rho"),
     ),
     "weights": Kind("the rows of x_T as images"),
+    "coefficients": Kind(
+        "the coefficients of features in [-1, 1], with the standard error that the noise alone would give",
+        reported=lambda runs: any(run.experiment.schema for run in runs),
+    ),
     "errors": Kind(
         "error of the estimates d_t of the gradient along a run, before noise",
         reported=lambda runs: any(run.experiment.data == "population" for run in runs),

@@ -17,15 +17,16 @@ from mu2mpi.analysis.tables import Format, build_table
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.coefficients import Coefficients
 from mu2mpi.results.collection import check_some, find_summaries
 from mu2mpi.results.reader import Summary, read_result
-from mu2mpi.results.schema import SCORES, Diagnostics, History, Result, Theory, score_text
+from mu2mpi.results.schema import SCORES, Diagnostics, History, Result, Theory, metadata_of, score_text
 
 if TYPE_CHECKING:
     import pandas
     import xarray
     from matplotlib.figure import Figure
+
+    from mu2mpi.results.coefficients import Coefficients
 
 WHOLE = ("seed", "machines", "rounds", "evaluations", "samples", "features", "classes", "data_seed", "ranks")
 """Columns of integers that may be unset, which pandas would otherwise turn into floats."""
@@ -99,16 +100,16 @@ class Run:
         """Return a score for each class, as `Result.scores` does."""
         return self.result.scores(X)
 
-    def coefficients(self, scaled: bool = False) -> Coefficients:
+    def coefficients(self, scaled: bool = False) -> "Coefficients":
         """Return the model in the columns' own units, as `Result.coefficients` does."""
         return self.result.coefficients(scaled)
 
     @property
     def history(self) -> "xarray.Dataset":
         """Loss, score and cost along ``round``, with names and units."""
-        history = self.result.history
+        history, unit = self.result.history, self.result.unit
         columns = {
-            c.name: ("round", getattr(history, c.name), dict(c.metadata))
+            c.name: ("round", getattr(history, c.name), metadata_of(c, unit))
             for c in fields(History)
             if c.name not in SCORES or c.name == SCORE_OF[history.labels]
         }

@@ -10,12 +10,10 @@ import numpy as np
 
 from mu2mpi.analysis.cells import SCORE_OF, number_text
 from mu2mpi.analysis.formats import as_paragraph, as_text
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.registry import find
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
-HISTORY_ROWS, MOST_NAMES = 8, 20
+HISTORY_ROWS, MOST_NAMES, MOST_TERMS = 8, 20, 100
 
 METRICS = {
     "accuracy": ("accuracy", "{:.1%}"),
@@ -38,9 +36,9 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
     test_warning = f"\n{as_paragraph(f'WARNING: {TEST_SHARE}')}"
     sections = {
         "Experiment": _experiment(result),
-        "History": _history(result.history),
+        "History": _history(result.history, result.labels),
         "Privacy": describe_privacy(result.privacy) + test_warning * lists_tests(result),
-        "Theory": _theory(result.theory, " (nats)" * in_nats(result.experiment)),
+        "Theory": _theory(result.theory, " (nats)" * (result.unit == "nat")),
         "Diagnostics": _diagnostics(result.diagnostics, path, diagnostics),
         "Time in seconds": _timing(result),
         "Where it ran": _pairs(result.environment.items()),
@@ -49,14 +47,29 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
     return _titled(path, sections)
 
 
+def describe_coefficients(result: Result, path: Path) -> str:
+    """Say what a model adds up in the columns' own units, and what of it may be noise."""
+    found = result.coefficients()
+    terms = range(len(found.terms))
+    largest = np.argsort(-np.abs(result.x[:, :-1]).max(axis=0), kind="stable")[:MOST_TERMS]
+    chosen = [k for k in terms if k in largest or k == terms[-1]]
+    lines = [[found.terms[k], *(f"{v:.4g}" for v in (*found.values[:, k], found.errors[k]))] for k in chosen]
+    notes = list(found.notes)
+    if len(chosen) < len(terms):
+        notes.append(f"These are the {MOST_TERMS} features of {terms[-1]:,} with the largest coefficients.")
+    table = as_text(["", *found.rows, "standard error"], [lines])
+    return "\n\n".join([str(path), table, "\n".join(map(as_paragraph, notes))])
+
+
 def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
     """Say how far a run was when it last wrote a checkpoint; nothing of what is confidential in it."""
     done, rounds = checkpoint.rounds_done, checkpoint.experiment.rounds or 0
+    history = checkpoint.history
     sections = {
         "Not finished": f"{done:,} of {rounds:,} rounds in {checkpoint.elapsed_seconds:.0f} seconds; "
         "the same command goes on from here",
         "Experiment": _pairs(checkpoint.experiment.settings().items()),
-        "History": _history(checkpoint.history) if len(checkpoint.history) else "nothing measured yet",
+        "History": _history(history, history.labels) if len(history) else "nothing measured yet",
     }
     return _titled(path, sections)
 
@@ -119,7 +132,7 @@ def in_numbers(rho: float | None, exactly: float, lemma: float, account: str) ->
 
 def lists_tests(result: Result) -> bool:
     """Return whether a file holds test results of people whom nothing protects."""
-    return result.experiment.tests_on_a_share and result.history.has_losses
+    return result.tests_on_a_share and result.history.has_losses
 
 
 def _experiment(result: Result) -> str:
@@ -139,8 +152,9 @@ def _experiment(result: Result) -> str:
 
 def _measures(result: Result) -> list[tuple[str, str]]:
     """Return the loss of the output, its score, and all other measures of it."""
-    history, unit = result.history, " nats" * in_nats(result.experiment)
-    measures = {SCORE_OF[history.labels].removeprefix("test_"): history.final_score, **result.metrics}
+    history, unit = result.history, " nats" * (result.unit == "nat")
+    score = SCORE_OF[result.labels]
+    measures = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
     facts = [("final test loss", _texts(history.test_loss[-1:], f"{{:.4f}}{unit}")[0])]
     for name, value in measures.items():
         words, style = METRICS.get(name, (name, "{:.4g}"))
@@ -148,16 +162,11 @@ def _measures(result: Result) -> list[tuple[str, str]]:
     return facts
 
 
-def in_nats(experiment: Experiment) -> bool:
-    """Return whether losses of an experiment are in nats, and not in a unit of their own."""
-    return bool(find("problems", experiment.loss).unit == "nat")
-
-
-def _history(history: History) -> str:
+def _history(history: History, labels: str) -> str:
     """Return the first, the last and some rows between them, evenly spread over the evaluations."""
     chosen = np.unique(np.linspace(0, len(history) - 1, HISTORY_ROWS).round().astype(int))
     score = {"accuracy": _texts(history.test_accuracy[chosen], "{:.1%}")}
-    if history.labels == "numbers":
+    if labels == "numbers":
         score = {"R2": _texts(history.test_r2[chosen], "{:.4f}")}
     columns = {
         "round": [f"{t:,}" for t in history.round[chosen]],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-from mu2mpi.analysis.cells import Cell, Key, Layout, Section, build_sections, counted, number_text
+from mu2mpi.analysis.cells import VALUES, Cell, Key, Layout, Section, build_sections, counted, number_text
 from mu2mpi.analysis.formats import as_csv, as_latex, as_markdown, as_text
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -116,7 +116,7 @@ def _render_csv(sections: Sequence[Section]) -> str:
     names = list(dict.fromkeys(name for section in sections for name in section.settings))
     header = [*names, *layout.rows, *layout.columns, "seeds"]
     for name in layout.values:
-        header += [f"{name}_mean", f"{name}_sd", *[f"{name}_paper"] * (name in LABELS)]
+        header += [f"{name}_mean", f"{name}_sd", *[f"{name}_paper"] * (name in VALUES)]
     lines = []
     for section in sections:
         shared = [section.settings.get(name) for name in names]
@@ -124,6 +124,6 @@ def _render_csv(sections: Sequence[Section]) -> str:
             settings = ["" if value is None else number_text(value) for value in (*shared, *row, *column)]
             numbers: list[float] = []
             for name in layout.values:
-                numbers += [*cell.values[name], *[cell.paper.get(name, math.nan)] * (name in LABELS)]
+                numbers += [*cell.values[name], *[cell.paper.get(name, math.nan)] * (name in VALUES)]
             lines.append([*settings, str(cell.seeds), *("" if math.isnan(n) else repr(n) for n in numbers)])
     return as_csv(header, lines)

@@ -9,9 +9,9 @@ from pydantic.fields import FieldInfo
 
 from mu2mpi.cli.shared import add_data_dir, add_flag
 from mu2mpi.config.options import choices, option_fields, takes_boolean
-from mu2mpi.config.toml import read_toml
 from mu2mpi.errors import EXIT_INTERRUPTED
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
+from mu2mpi.toml import read_toml
 
 RUNNING = ("data_dir", "overwrite", "checkpoint_every", "all_ranks")
 """Options of `run` and `sweep` that are none of an experiment."""

@@ -54,7 +54,12 @@ class Encoded(Table):
         """Return the owners of some rows, ascending, of any kind, or the labels, encoded."""
         if what == "owner":
             name = str(self.schema.owner)
-            return self._named.read([name], rows)[name]
+            owners = self._named.read([name], rows)[name]
+            cells = Cells(self.path, name, rows, owners)
+            cells.refuse(
+                cells.codes({}, whole=False) == ABSENT, "an owner that is missing", "remove the sample"
+            )
+            return owners
         name, label = self.schema.label
         values = self._named.read([name], rows)[name]
         return encoded_labels(label, Cells(self.path, name, rows, values), self._strict)

@@ -6,18 +6,44 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from mu2mpi.config.toml import read_toml
 from mu2mpi.data.formats.table import MOST_FEATURES, MOST_NAMES, shown
 from mu2mpi.data.labels import MOST_CLASSES, TENTHS, UNFIT
 from mu2mpi.data.options import LEAST, MOST, SUFFIXES, is_file
 from mu2mpi.errors import InputError
+from mu2mpi.toml import read_toml
 
 TRUE, FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 """Usual words of a boolean column, in small or capital letters."""
 
-Value = Annotated[str | int, Field(union_mode="left_to_right")]
+
+def _is_value(value: object) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _checked_value(value: object) -> object:
+    if not _is_value(value):
+        raise ValueError("should be a text or a whole number")
+    return value
+
+
+def _checked_list(values: object) -> object:
+    if not isinstance(values, list | tuple) or not all(map(_is_value, values)):
+        raise ValueError("should be a list of texts or whole numbers")
+    return tuple(values)
+
+
+Value = Annotated[str | int, BeforeValidator(_checked_value)]
+Values = Annotated[tuple[str | int, ...], BeforeValidator(_checked_list)]
 
 
 class Column(BaseModel):
@@ -61,11 +87,11 @@ class Numeric(Column):
 
 
 class _Values(Column):
-    categories: tuple[Value, ...] = Field(strict=False)
+    categories: Values
 
     @field_validator("categories")
     @classmethod
-    def _check_categories(cls, values: tuple[Value, ...]) -> tuple[Value, ...]:
+    def _check_categories(cls, values: Values) -> Values:
         check_values(values)
         return values
 
@@ -91,7 +117,7 @@ class Ordinal(_Values):
 
     @field_validator("categories")
     @classmethod
-    def _check_two(cls, values: tuple[Value, ...]) -> tuple[Value, ...]:
+    def _check_two(cls, values: Values) -> Values:
         if len(values) < 2:
             raise ValueError("should be two at least, in their order")
         return values
@@ -133,7 +159,7 @@ class Label(Column):
     """What is learned: one of some classes, or a number of a range."""
 
     type: Literal["label"]
-    classes: tuple[Value, ...] | None = Field(None, strict=False)
+    classes: Values | None = None
     low: float | None = None
     high: float | None = None
     needs = 'classes = ["no", "yes"], or low = 0, high = 100'
@@ -176,10 +202,10 @@ class Schema(BaseModel):
     columns: dict[str, Annotated[Declared, Field(discriminator="type")]]
     test: float | str | None = None
 
-    @field_validator("test")
+    @field_validator("test", mode="before")
     @classmethod
-    def _check_test(cls, value: float | str | None) -> float | str | None:
-        fits = is_file(value) if isinstance(value, str) else value is None or 0 < value < 1
+    def _check_test(cls, value: object) -> object:
+        fits = is_file(value) if isinstance(value, str) else isinstance(value, float) and 0 < value < 1
         if not fits:
             files = f"a file whose name ends in {', '.join(SUFFIXES)}"
             raise ValueError(f"should be a share such as 0.2, or {files}")
@@ -263,7 +289,7 @@ def check_range(low: float, high: float) -> None:
         raise ValueError(f"needs a low below its high, both of at most {MOST:g} in absolute value")
 
 
-def check_values(values: Sequence[Value]) -> None:
+def check_values(values: Sequence[str | int]) -> None:
     """Raise ValueError unless values are fit to be names, and differ."""
     texts = [str(value) for value in values]
     if not texts or len(set(texts)) < len(texts):
@@ -296,10 +322,14 @@ def _checked(content: dict[str, Any], where: str) -> Schema:
 def _explained(problem: Any) -> str:
     """Say in a line what is wrong with a column of a schema, or with all of it, and what would be right."""
     location, message = problem["loc"], str(problem["msg"]).removeprefix("Value error, ")
-    if location[:1] != ("columns",) or len(location) == 1:
+    if problem["type"] == "missing":
+        message = "is missing"
+    if location[:1] == ("columns",) and len(location) == 1:
+        return "a schema needs a table [columns.NAME] for each column"
+    if location[:1] != ("columns",):
         if problem["type"] == "extra_forbidden":
             return f"{shown(location[0])} is no key of a schema; give [columns.NAME] tables, and perhaps test"
-        return f"{' '.join(map(str, location))} {message[:1].lower()}{message[1:]}".strip()
+        return f"{' '.join(map(str, location))} {message}".strip()
     column = f"column {shown(location[1]) or 'without a name'}"
     given = problem["input"].get("type") if isinstance(problem["input"], dict) else None
     if len(location) == 2 and given not in list(TYPES):
@@ -308,8 +338,9 @@ def _explained(problem: Any) -> str:
     kind = str(location[2])
     if problem["type"] == "extra_forbidden":
         message = "is no key of this type"
-    field = f"{shown(location[3])}: " if len(location) > 3 else ""
-    return f"{column}: {field}{message}; of type {kind}, it has {TYPES[kind].needs}"
+    field = f"{shown(location[3])} " if len(location) > 3 else ""
+    message = message.removeprefix("Input ")
+    return f"{column}: {field}{message}; a column of type {kind} has {TYPES[kind].needs}"
 
 
 def _texts(value: Any) -> list[str]:

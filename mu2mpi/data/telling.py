@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from mu2mpi.errors import InputError
 
-MORE = "--data-is-public tells more, if they are"
+MORE = "if the data are public, --data-is-public says where"
 
 
 class DataError(InputError):

@@ -107,7 +107,7 @@ def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
         _say(communicator, f"{label} finished by another job")
         return
     history = job.run_to_file(plan.experiment, plan.source, run.path, progress, plan).history
-    _say(communicator, f"{label} loss {history.test_loss[-1]:.4f}, {history.final_words}")
+    _say(communicator, f"{label} loss {history.test_loss[-1]:.4f}, {history.final_score}")
 
 
 def unfinished(runs: list[Run], overwrite: bool) -> list[int]:

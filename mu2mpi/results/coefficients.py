@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.schema import Boolean, Categorical, Column, Numeric, Ordinal, Schema, parse_schema
+from mu2mpi.data.schema import Boolean, Categorical, Column, Numeric, Ordinal, Schema
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.problem.base import Problem
 from mu2mpi.results.repetition import schedule_of_result
@@ -23,8 +23,8 @@ OF_NOISE = (
 )
 
 SCALED = (
-    "Samples were scaled by factors of their own: values are those of features in [-1, 1] after that, and not "
-    "in the columns' own units."
+    "Features of each sample were then scaled by a factor of its own, so that no values in the columns' own "
+    "units are the same for all."
 )
 
 
@@ -36,8 +36,10 @@ class Coefficients:
     ----------
     rows, terms : tuple of str
         What each row of the model speaks for; the features, and the intercept at the end.
-    values, errors : ndarray of float64, shape (rows, terms)
-        Coefficients, and the standard deviation that the noise alone gives each.
+    values : ndarray of float64, shape (rows, terms)
+        Coefficients.
+    errors : ndarray of float64, shape (terms,)
+        The standard deviation that the noise alone gives those of each term, the same in all rows.
     notes : tuple of str
         What the values are, and what the errors are not.
     """
@@ -53,12 +55,11 @@ def coefficients_of(result: Result, scaled: bool = False) -> Coefficients:
     """Return coefficients in the columns' own units, or if `scaled` those of features in [-1, 1]."""
     schedule = schedule_of_result(result)
     by_sample = schedule.scaling.unit or schedule.scaling.bound is not None
-    schema = None if result.columns is None else parse_schema(result.columns)
     features = result.x.shape[1] - 1
     terms = list(result.feature_names or map(str, range(features)))
     middles, halves = np.zeros(features), np.ones(features)
     if not (scaled or by_sample):
-        if schema is None:
+        if (schema := result.schema) is None:
             halves /= result.scale
         else:
             terms, middles, halves = _own_units(schema)
@@ -70,10 +71,8 @@ def coefficients_of(result: Result, scaled: bool = False) -> Coefficients:
     values = gain * (result.x @ change)
     values[:, -1] += start
     errors = gain * noise_of_output(schedule) * np.sqrt(np.sum(change**2, axis=0))
-    notes = (_meaning(result, schedule.problem, scaled), *[SCALED] * by_sample, OF_NOISE)
-    return Coefficients(
-        result.row_names, (*terms, "(intercept)"), values, np.broadcast_to(errors, values.shape), notes
-    )
+    notes = (_meaning(result, schedule.problem, scaled or by_sample), *[SCALED] * by_sample, OF_NOISE)
+    return Coefficients(result.row_names, (*terms, "(intercept)"), values, errors, notes)
 
 
 def noise_of_output(schedule: Schedule) -> float:

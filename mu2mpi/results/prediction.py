@@ -12,7 +12,7 @@ from mu2mpi.data.formats.by_suffix import column_names, open_columns
 from mu2mpi.data.formats.columns import Apart
 from mu2mpi.data.formats.table import OWNERS, USUAL, find_name, reading, shown
 from mu2mpi.data.formats.whole import csv_columns, csv_names, read_svm
-from mu2mpi.data.schema import Schema, parse_schema
+from mu2mpi.data.schema import Schema
 from mu2mpi.data.source import row_blocks
 from mu2mpi.data.telling import telling
 from mu2mpi.errors import InputError
@@ -36,8 +36,8 @@ def margins_of(result: Result, given: Any, public: bool = True) -> Array:
     """
     from_file = isinstance(given, str | Path)
     with telling(public or not from_file):
-        if result.columns is not None:
-            features = _encoded(parse_schema(result.columns), given)
+        if (schema := result.schema) is not None:
+            features = _encoded(schema, given)
         else:
             stored = _stored(result, Path(given)) if from_file else np.asarray(given)
             features = _checked(result, stored, str(given) if from_file else str(HERE))

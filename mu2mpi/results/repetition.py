@@ -1,7 +1,6 @@
 """What a run was to do and how it did it, found again from its result alone."""
 
 from mu2mpi.config.task import task_of
-from mu2mpi.data.schema import parse_schema
 from mu2mpi.federation.schedule import Schedule, Task
 from mu2mpi.results.schema import Result
 
@@ -9,7 +8,7 @@ from mu2mpi.results.schema import Result
 def task_of_result(result: Result) -> Task:
     """Return what the method was to do; InputError if there is no such task."""
     experiment, samples = result.experiment, result.privacy.mechanism.samples
-    square = None if result.columns is None else parse_schema(result.columns).square
+    square = None if (schema := result.schema) is None else schema.square
     sizes = experiment.machines or 1, result.classes, result.x.shape[1], samples
     return task_of(experiment, *sizes, square=square)
 

@@ -1,6 +1,6 @@
 """What result files (schema "mu2mpi-1") and checkpoints hold, shared by what writes and reads them."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.schema import parse_schema
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.practical import Facts
 
 if TYPE_CHECKING:
+    from mu2mpi.data.schema import Schema
     from mu2mpi.results.coefficients import Coefficients
 
 SCHEMA = "mu2mpi-1"
@@ -42,6 +42,11 @@ Floats = NDArray[np.float64]
 def described(long_name: str, units: str = "1") -> dict[str, str]:
     """Return what a file says of a column of the history."""
     return {"long_name": long_name, "units": units}
+
+
+def metadata_of(column: "Field[Any]", unit: str) -> dict[str, str]:
+    """Return what a file says of a column of the history, where losses have this unit."""
+    return {**column.metadata, **({"units": unit} if column.name == "test_loss" else {})}
 
 
 def score_text(score: float, labels: str) -> str:
@@ -84,14 +89,10 @@ class History:
         return "classes" if np.isnan(self.test_r2).all() else "numbers"
 
     @property
-    def final_score(self) -> float:
-        """Accuracy or R^2 of the output."""
-        return float((self.test_accuracy if self.labels == "classes" else self.test_r2)[-1])
-
-    @property
-    def final_words(self) -> str:
+    def final_score(self) -> str:
         """Accuracy or R^2 of the output, in words."""
-        return score_text(self.final_score, self.labels)
+        scores = self.test_accuracy if self.labels == "classes" else self.test_r2
+        return score_text(float(scores[-1]), self.labels)
 
     @property
     def has_losses(self) -> bool:
@@ -182,6 +183,8 @@ class Result:
         What takes a stored feature into [-1, 1].
     facts : Facts or None
         What is public of the data, and presets may use.
+    unit : str
+        That of losses: ``nat``, or ``1`` for those that are no likelihoods.
     """
 
     experiment: Experiment
@@ -201,6 +204,26 @@ class Result:
     columns: str | None = None
     scale: float = 1.0
     facts: Facts | None = None
+    unit: str = "nat"
+
+    @property
+    def labels(self) -> str:
+        """What the run learned: ``classes`` or ``numbers``."""
+        return "classes" if self.label_range is None else "numbers"
+
+    @property
+    def schema(self) -> "Schema | None":
+        """What the columns of the table are of which features were made, if there are any."""
+        from mu2mpi.data.schema import parse_schema
+
+        return None if self.columns is None else parse_schema(self.columns)
+
+    @property
+    def tests_on_a_share(self) -> bool:
+        """Whether the test set is a share of a file of the user's: people's data, which no noise protects."""
+        declared = None if (schema := self.schema) is None else schema.test
+        of_schema = self.experiment.test is None and isinstance(declared, str)
+        return self.experiment.tests_on_a_share and not of_schema
 
     @property
     def classes(self) -> int:
@@ -216,7 +239,7 @@ class Result:
     def row_names(self) -> tuple[str, ...]:
         """What each row of the model speaks for: a class, the second of two, or the number learned."""
         if self.label_range is not None:
-            return ("label" if self.columns is None else parse_schema(self.columns).label[0],)
+            return ("label" if (schema := self.schema) is None else schema.label[0],)
         return self.names_of_classes if len(self.x) > 1 else self.names_of_classes[-1:]
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -252,7 +275,7 @@ class Result:
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.experiment.settings().items())
         return (
-            f"<Result of {settings}: test loss {self.history.test_loss[-1]:.4f}, {self.history.final_words}>"
+            f"<Result of {settings}: test loss {self.history.test_loss[-1]:.4f}, {self.history.final_score}>"
         )
 
 

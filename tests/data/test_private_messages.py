@@ -78,7 +78,8 @@ SCHEMAS = {
         f"label {rest}": f'{AGE}[columns.b]\ntype = "label"\n{rest}'
         for rest in (
             "", "classes = []", "classes = [1]", "classes = [1, 1]", "classes = [0.5, 1]",
-            "low = 0", "high = 1", "low = 1\nhigh = 0", "classes = [0, 1]\nlow = 0\nhigh = 1", "classes = [0, 1]\nlow = 0",
+            "low = 0", "high = 1", "low = 1\nhigh = 0",
+            "classes = [0, 1]\nlow = 0\nhigh = 1", "classes = [0, 1]\nlow = 0",
             'classes = "ab"', "categories = [0, 1]",
         )
     },
@@ -255,8 +256,9 @@ def test_malformed_tables_are_explained_without_their_values(name, tmp_path, cap
     schema.write_text(SCHEMA)
     path = TABLES[name](tmp_path)
     message = refused(capsys, "data", path, "--schema", schema, "--test", "0.3")
-    check_private(message)
     assert str(path) in message
+    # The number of the folder may be anything.
+    check_private(message.replace(str(path), ""))
     assert len(message) < 1000
 
 
@@ -269,7 +271,7 @@ def test_public_data_are_told_of(name, tmp_path, capsys):
     schema = tmp_path / "s.toml"
     schema.write_text(SCHEMA)
     command = "data", TABLES[name](tmp_path), "--schema", schema
-    assert "(--data-is-public tells more, if they are)" in refused(capsys, *command)
+    assert "(if the data are public, --data-is-public says where)" in refused(capsys, *command)
     message = refused(capsys, *command, "--data-is-public")
     assert SECRET in message or "line 42 has 2 values" in message
     assert re.search(r"row 33|line 42", message)
@@ -304,7 +306,7 @@ def test_nothing_is_told_of_files_without_a_schema_either(name, tmp_path):
         assert caught.value.__cause__ is None
         return str(caught.value)
 
-    check_private(message())
+    check_private(message().replace(str(tmp_path), ""))
     assert message(data_is_public=True) != message()
 
 
@@ -324,7 +326,7 @@ def test_owners_with_groups_of_their_own_are_not_named(tmp_path):
             file[f"machine/{SECRET}/X"], file[f"machine/{SECRET}/y"] = features, labels
         with pytest.raises(InputError) as caught:
             assert open_source(Experiment(data=str(path))).digest
-        check_private(str(caught.value))
+        check_private(str(caught.value).replace(str(tmp_path), ""))
 
 
 def test_what_pandas_writes_as_blocks_is_explained(tmp_path, capsys):
@@ -337,6 +339,14 @@ def test_what_pandas_writes_as_blocks_is_explained(tmp_path, capsys):
     (tmp_path / "s.toml").write_text(
         '[columns.index]\ntype = "label"\nclasses = [0, 1]\n[columns.values_block_0]\ntype = "boolean"\n'
     )
-    message = refused(capsys, "data", tmp_path / "a.h5", "--schema", tmp_path / "s.toml")
-    assert "to_hdf needs format = 'table' and data_columns = True" in message
-    check_private(message)
+    for option in (("--schema", tmp_path / "s.toml"), ("--schema-template",)):
+        message = refused(capsys, "data", tmp_path / "a.h5", *option)
+        assert "give to_hdf format = 'table' and data_columns = True" in message
+        check_private(message.replace(str(tmp_path), ""))
+
+
+def test_a_field_with_several_numbers_is_no_column(tmp_path, capsys):
+    np.savez(tmp_path / "a.npz", np.zeros(9, [("a", "f8", (2,)), ("b", "i8")]))
+    (tmp_path / "s.toml").write_text(AGE + LABEL)
+    message = refused(capsys, "data", tmp_path / "a.npz", "--schema", tmp_path / "s.toml")
+    assert "the field a has the type ('<f8', (2,)); a column has one number or text a row" in message

@@ -13,7 +13,6 @@ from schedules import simulation_of
 from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.groups import varying
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.toml import read_toml
 from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
@@ -23,6 +22,7 @@ from mu2mpi.problem.practical import Facts, Practical
 from mu2mpi.results.checkpoint import write_checkpoint
 from mu2mpi.results.reader import Summary, read_experiment
 from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.toml import read_toml
 
 SOURCE = random_source(1, 400, 6, 4)
 BY_PRESET = ("normalize", "clip_norm", "diameter", "eta_scale")

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.cells import sort_key
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Theme, canvas, dashed, handle
-from mu2mpi.analysis.groups import Group, grouped, in_words, varying
-from mu2mpi.analysis.show import in_nats
+from mu2mpi.analysis.groups import Group, grouped, in_nats, in_words, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.collection import shown
 from mu2mpi.results.reader import Summary
@@ -97,7 +96,7 @@ def _parted(groups: Sequence[Group], names: Names) -> tuple[list[int], list[str]
 
 def loss_words(runs: Iterable[Summary], words: str = "test loss") -> str:
     """Return what an axis of losses says, with their unit if they have one."""
-    return f"{words} (nats)" if all(in_nats(run.experiment) for run in runs) else words
+    return f"{words} (nats)" if in_nats(runs) else words
 
 
 def measured(runs: Sequence[Summary]) -> tuple[tuple[str, str, float], ...]:

@@ -66,5 +66,5 @@ def _strips(x: NDArray[np.float64], names: Sequence[str], colours: dict[str, Any
     else:
         panel.set_ylabel("class")
     shown = panel.imshow(x, aspect="auto", interpolation="nearest", **colours)
-    figure.colorbar(shown, ax=panel, label="weight (no unit); bias not shown")
+    figure.colorbar(shown, ax=panel, label="weight (no unit); bias not shown" if len(x) > 2 else "weight")
     return figure

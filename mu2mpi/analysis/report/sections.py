@@ -12,9 +12,9 @@ from mu2mpi.analysis.catalogue import FIGURES
 from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.style import DARK, LIGHT
-from mu2mpi.analysis.groups import grouped, varying
+from mu2mpi.analysis.groups import grouped, in_nats, varying
 from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
-from mu2mpi.analysis.show import TEST_SHARE, in_nats, in_numbers
+from mu2mpi.analysis.show import TEST_SHARE, in_numbers
 from mu2mpi.analysis.tables import grid, legend
 from mu2mpi.analysis.together import Release, together
 from mu2mpi.config.experiment import Experiment
@@ -180,7 +180,7 @@ def theory(runs: Sequence[Summary]) -> str:
         numbers = ["–" if math.isnan(mean) else measured[name].format(mean) for name, mean in means.items()]
         rows.append([*map(number_text, group.settings.values()), *numbers])
     header = [*names, "smallest loss", "excess loss, measured", "theorem: at most"]
-    unit = "In nats; means" if all(in_nats(run.experiment) for run in known) else "Means"
+    unit = "In nats; means" if in_nats(known) else "Means"
     return paragraph(EXCESS) + table(header, [rows], f"{unit} over seeds.")
 
 

@@ -61,7 +61,7 @@ class Together(Columns):
             if kind.subdtype or kind.kind not in "biufSUO":
                 raise InputError(
                     f"{path}: the field {shown(name)} has the type {kind}; a column has one number or text a "
-                    "row (with pandas, to_hdf needs format = 'table' and data_columns = True)"
+                    "row; declare it as ignored"
                 )
         super().__init__(path, table.shape[0])
 

@@ -16,6 +16,7 @@ from mu2mpi.hdf5 import open_to_read
 
 MOST_GROUPS = 16
 INDEX = "_i_"  # how the names of what PyTables keeps for itself begin
+BLOCKS = "values_block_", "block0_"  # and those of several columns of pandas that lie in one
 
 
 def hdf5_names(path: Path) -> list[str]:
@@ -24,7 +25,13 @@ def hdf5_names(path: Path) -> list[str]:
         found = _layout(path)
         if found is None:
             return Numbered(read_hdf5(path, None, None, True), 0).names
-        return list(found.dtype.names if isinstance(found, h5py.Dataset) else found)
+        names = list(found.dtype.names if isinstance(found, h5py.Dataset) else found)
+        if any(name.startswith(BLOCKS) for name in names):
+            raise InputError(
+                f"{path} was written by pandas as blocks, which have no names of columns: give to_hdf "
+                "format = 'table' and data_columns = True"
+            )
+        return names
 
 
 def hdf5_columns(path: Path, wanted: Mapping[str, Kind], verify: bool) -> Columns:

@@ -13,7 +13,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.files import identity
 from mu2mpi.memory import check_room
 
-BYTES_A_VALUE = 8
+BYTES_A_NUMBER, BYTES_A_TEXT = 8, 64
 
 
 def parquet_names(path: Path) -> list[str]:
@@ -36,7 +36,8 @@ class ParquetColumns(Columns):
         self._starts = np.cumsum([0, *sizes])
         self._wanted, self._state = list(wanted), identity(path)
         self._group, self._held = -1, {name: np.empty(0) for name in wanted}
-        check_room(path, max(sizes, default=0) * len(wanted) * BYTES_A_VALUE)
+        width = sum(BYTES_A_NUMBER if kind == "numbers" else BYTES_A_TEXT for kind in wanted.values())
+        check_room(path, max(sizes, default=0) * width)
         super().__init__(path, int(self._starts[-1]))
 
     def read(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
@@ -59,6 +60,8 @@ class ParquetColumns(Columns):
         if group != self._group:
             with reading(self.path), _opened(self.path) as file:
                 table = file.read_row_group(group, columns=self._wanted, use_threads=False)
+                if table.num_rows != self._starts[group + 1] - self._starts[group]:
+                    raise InputError(f"{self.path} is damaged: a group has fewer rows than it says, or more")
                 self._held = {name: _array(table.column(name)) for name in self._wanted}
                 self._group = group
         return self._held

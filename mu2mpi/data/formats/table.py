@@ -1,5 +1,6 @@
 """What a user's file of samples offers, whatever its format, and what is checked of every one."""
 
+import csv
 import gzip
 import math
 import re
@@ -29,6 +30,11 @@ MOST_SHOWN, MOST_NAMES, MOST_SAID = 60, 20, 300
 
 STRUCTURAL = OSError, EOFError, KeyError, zipfile.BadZipFile
 """What libraries raise where a file is not built as it should be; others may repeat what the file holds."""
+
+SAID = {
+    UnicodeDecodeError: "text that is not in UTF-8",
+    csv.Error: "quotes that do not match, or a very long value",
+}
 
 Column = Literal["label", "owner"]
 
@@ -135,12 +141,12 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError(f"{path} does not fit into memory; HDF5 files are read in parts") from None
     except Exception as error:
         # Where a library meets damage decides which of a dozen exceptions it raises.
-        kind = type(error).__name__
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or kind
+        kind = next((said for of, said in SAID.items() if isinstance(error, of)), type(error).__name__)
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
         exact = f"cannot read {path}: {shown(reason, MOST_SAID)}"
         if isinstance(error, STRUCTURAL) and not isinstance(error, gzip.BadGzipFile):
             raise InputError(exact) from error
         # Without a cause, which a notebook would show.
         raise DataError(
-            f"cannot read {path}: it is damaged, or another kind of file: {kind}", exact
+            f"cannot read {path}, which is damaged or another kind of file: {kind}", exact
         ) from None

@@ -34,7 +34,7 @@ class Poisson(Problem):
     """
 
     name, labels, unit = "poisson", "numbers", "nat"
-    margin = "the logarithm of the mean, in units of half the maximum,"
+    margin = "the logarithm of the mean, in halves of its maximum"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
     practical = Practical(clip=0.25, noise=2.0, reach=20.0)
 

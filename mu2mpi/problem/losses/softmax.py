@@ -44,7 +44,7 @@ class Softmax(Problem):
     """The logistic loss -log softmax(x z)[label], in nats."""
 
     name, unit = "softmax", "nat"
-    margin = "the logarithm of the probability, up to a constant of all classes,"
+    margin = "the log-probability, up to what all classes share,"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
     practical = Practical(clip=0.75)
 
