@@ -7,7 +7,7 @@ from mu2mpi.privacy.noise import AGGREGATE, add_noise, padded_zeros
 
 def drawn_noise(schedule, key, who, number, t):
     """Return one draw of round t as a message gets it, in standard deviations of one machine's noise."""
-    shape = schedule.classes, schedule.features
+    shape = schedule.rows, schedule.features
     flat, _ = padded_zeros(shape)
     noised, draw = padded_zeros(shape)
     sigma = schedule.mechanism.sigma_of(t)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.data.source import Samples, Source, Which
+from mu2mpi.data.source import Labels, Samples, Source, Which
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.schedule import Schedule
@@ -19,8 +19,9 @@ FEATURE_TYPE = np.uint8
 Kinds = NDArray[np.bool_]
 """Whether each canary is of the second kind: shape (canaries,), or of many runs (runs, canaries)."""
 
-FAR = 400.0
-"""Entries of chosen query points: so large that a model is as sure of every sample as it gets."""
+FAR = 160.0
+"""Entries of chosen query points: so large that a model is as sure of every sample as it gets, and so small
+that squares of residuals that grow like an exponential are numbers."""
 
 
 class Numbered(Source):
@@ -54,10 +55,10 @@ class WorstCase:
         """Return the class of a sample of round t that is of the first kind; the second has the other."""
         return t % 2 if self.chosen else 0
 
-    def query_point(self, t: int) -> Array:
-        """Return x_t where the audit chooses it: at every other one, samples of both kinds change sides."""
+    def query_point(self, t: int, rows: int) -> Array:
+        """Return x_t of one or two rows where the audit chooses it: both kinds of samples change sides."""
         row = FAR * np.array([1.0, -0.5]) * (-1) ** t
-        return np.array([-row, row])
+        return np.array([-row, row])[-rows:]
 
     def reach(self, schedule: Schedule, t: int) -> float:
         """Return how far apart increments of both kinds lie in round t, in units of twice the clipping norm.
@@ -65,11 +66,12 @@ class WorstCase:
         Where query points are not chosen, no iterate comes far enough from 0 to matter.
         """
         z = schedule.scaling.samples(np.array([[1], [1 - self.chosen]], FEATURE_TYPE), Numbered.scale)
-        x, x_previous = (self.query_point(k) * self.chosen for k in (t, t - 1))
+        x, x_previous = (self.query_point(k, schedule.rows) * self.chosen for k in (t, t - 1))
         ends = []
         for kind, sample in enumerate(z):
-            label = self.label(t) ^ kind
-            c, c_previous = (schedule.problem.residual_at(y @ sample, label) for y in (x, x_previous))
+            labels = labels_of(np.full(2, self.label(t) ^ kind, np.int32), schedule)
+            margins = np.array([x @ sample, x_previous @ sample])
+            c, c_previous = schedule.problem.losses_and_residuals(margins, labels)[1]
             if schedule.estimator.lasts:
                 c += (t - 1) * (c - c_previous)
             norm = np.linalg.norm(c) * np.linalg.norm(sample)
@@ -84,6 +86,11 @@ the surface of the ball, and x_t tells the sums of the rounds before exactly."""
 UNCLIPPED = WorstCase("with the default norm", None, 1.0, 1e-3, chosen=True)
 """S = G + 2 L D is larger than G, and by the third round increments between far query points are longer than
 that. The guarantee has to hold for any query points."""
+
+
+def labels_of(classes: NDArray[np.int32], schedule: Schedule) -> Labels:
+    """Return labels of samples of two classes as the loss takes them: numbers are the ends of their range."""
+    return classes if schedule.problem.labels == "classes" else 2 * classes.astype(np.float64) - 1
 
 
 class Canaries:
@@ -133,6 +140,6 @@ class Canaries:
         def supply(t: int) -> HostedSamples:
             numbered = read(t)
             rows = numbered.labels
-            return replace(numbered, labels=labels[rows], features=features[rows])
+            return replace(numbered, labels=labels_of(labels[rows], self.schedule), features=features[rows])
 
         return supply

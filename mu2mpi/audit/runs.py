@@ -33,8 +33,8 @@ def play(
     clock = Stopwatch()
     for t in range(1, schedule.rounds + 1):
         if case.chosen:
-            server.iterates.x[...] = case.query_point(t)
-            server.iterates.x_previous[...] = case.query_point(t - 1)
+            server.iterates.x[...] = case.query_point(t, schedule.rows)
+            server.iterates.x_previous[...] = case.query_point(t - 1, schedule.rows)
         server.round(t, machines, clock)
     return server.iterates.output.ravel()
 
@@ -87,7 +87,7 @@ def _sums(schedule: Schedule, case: WorstCase, iterates: Array, units: Array) ->
     sums = []
     for t, x_next in enumerate(np.split(stated, steps, axis=1), 1):
         if case.chosen:
-            x = np.broadcast_to(case.query_point(t).ravel(), x.shape)
+            x = np.broadcast_to(case.query_point(t, schedule.rows).ravel(), x.shape)
         weight = schedule.query.averaging_weight(t + 1)
         w_next = (x_next - (1 - weight) * x) / weight
         step = schedule.rate(t) / (schedule.machines * schedule.sampling.size(t))

@@ -75,7 +75,7 @@ def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> s
 def schema_template(data: str) -> str:
     """Return the TOML of a schema for a file, with blanks to fill in: no value is looked at."""
     from mu2mpi.data.formats.by_suffix import column_names
-    from mu2mpi.data.schema import template
+    from mu2mpi.data.template import template
 
     if not is_file(data):
         raise InputError(f"a schema is for a file of your own, and {data} is none")

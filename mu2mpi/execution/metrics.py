@@ -10,10 +10,13 @@ from mu2mpi.problem.base import Problem
 
 Array = NDArray[np.float64]
 
+ROUNDING = 1e-12
+"""Variance of numbers in [-1, 1] that may be nothing but rounding errors."""
+
 
 def explained_share(mean_squared_error: float, variance: float) -> float:
     """Return R^2: what share of a variance predictions explain; NaN if there is none to explain."""
-    return 1 - mean_squared_error / variance if variance > 0 else math.nan
+    return 1 - mean_squared_error / variance if variance > ROUNDING else math.nan
 
 
 def moments(labels: Labels) -> tuple[float, float]:
@@ -54,11 +57,13 @@ def class_metrics(problem: Problem, margins: Array, weights: Array) -> dict[str,
     of_class, scores = weights.sum(axis=0), problem.scores(margins)
     there = np.flatnonzero(of_class)
     found = np.bincount(problem.best(margins), right, len(of_class))
-    areas = [_area(scores[:, k], weights[:, k], weights.sum(axis=1) - weights[:, k]) for k in there]
+    areas = [math.nan]
+    if len(there) > 1:
+        areas = [_area(scores[:, k], weights[:, k], weights.sum(axis=1) - weights[:, k]) for k in there]
     return {
         "accuracy": float(np.sum(right)),
         "balanced_accuracy": float(np.mean(found[there] / of_class[there])),
-        "auc": float(np.mean(areas)) if len(there) > 1 else math.nan,
+        "auc": float(np.mean(areas)),
     }
 
 

@@ -95,12 +95,6 @@ class Problem(ABC):
         told_apart = f"{type(self).__module__}\n".encode() + source
         return f"{self.name}-{hashlib.sha256(told_apart).hexdigest()[:16]}"
 
-    def residual_at(self, margins: Array, label: float) -> Array:
-        """Return the residual of one sample, shape (rows,), without a kernel."""
-        found = margins.copy()
-        self.residual.py_func(found, label)  # type: ignore[attr-defined]
-        return found
-
     def losses_and_residuals(self, margins: Array, labels: Labels) -> tuple[Array, Array]:
         """Return the loss of each sample, shape (n,), and its residual, shape (n, rows)."""
         losses, residuals = np.empty(len(labels)), margins.copy()

@@ -30,6 +30,7 @@ from mu2mpi.privacy.mechanisms.last_iterate import (
     hidden_rho,
 )
 from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
+from mu2mpi.registry import names
 
 SERVERS = ("untrusted", "trusted")
 
@@ -129,9 +130,10 @@ def test_every_sample_is_a_canary_and_each_changes_its_own_machine_alone(case, s
 @pytest.mark.parametrize("normalize", ["none", "unit"])
 @pytest.mark.parametrize("estimator", ["corrected-momentum", "gradient"])
 @pytest.mark.parametrize("case", [CLIPPED, UNCLIPPED])
-def test_a_canary_changes_every_sum_by_what_is_said(case, estimator, normalize):
+@pytest.mark.parametrize("loss", names("problems"))
+def test_a_canary_changes_every_sum_by_what_is_said(loss, case, estimator, normalize):
     """That is twice the clipping norm, or nearly so where it is the default and both kinds are clipped."""
-    schedule, canaries = canaries_of(case, estimator=estimator, normalize=normalize)
+    schedule, canaries = canaries_of(case, estimator=estimator, normalize=normalize, loss=loss)
     schedule = replace(schedule, mechanism=replace(schedule.mechanism, sigma=0.0))
     for k, t in ((1, 1), (6, 2), (10, 3), (21, 6)):
         assert canaries.rounds[k] == t
@@ -141,11 +143,13 @@ def test_a_canary_changes_every_sum_by_what_is_said(case, estimator, normalize):
             kinds[k] = kind
             machines, x, seen = (
                 Machines(schedule, hosted, canaries.supply(hosted, kinds), None),
-                np.zeros((2, 2)),
+                np.zeros((schedule.rows, 2)),
                 [],
             )
             for at in range(1, 7):
-                points = (case.query_point(at), case.query_point(at - 1)) if case.chosen else (x, x)
+                points = (x, x)
+                if case.chosen:
+                    points = [case.query_point(k, schedule.rows) for k in (at, at - 1)]
                 machines.observe(at, *points)
                 seen.append(machines.q.copy())
             sums.append(np.array(seen) * schedule.mechanism.resolution)
@@ -158,8 +162,27 @@ def test_a_canary_changes_every_sum_by_what_is_said(case, estimator, normalize):
         assert canaries.last_rounds[k] - t + 1 == messages
     assert case is not CLIPPED or case.reach(schedule, t) == pytest.approx(1)
     if normalize == "none" and estimator == "corrected-momentum":
-        assert schedule.S > 1.9 * schedule.G or case is CLIPPED
-        assert case.reach(schedule, 4) > 0.92
+        assert schedule.S > 1.9 * schedule.G or case is CLIPPED or loss == "logistic"
+        # Of Huber's loss, whose residuals are short, only in later rounds.
+        assert case.reach(schedule, 10) > 0.92
+        assert loss not in ("softmax", "logistic", "squared", "poisson") or case.reach(schedule, 4) > 0.92
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("loss", "server"),
+    [
+        ("logistic", "untrusted"),
+        ("squared", "trusted"),
+        ("huber", "untrusted"),
+        ("smoothed-hinge", "trusted"),
+        ("poisson", "untrusted"),
+    ],
+)
+def test_every_loss_keeps_its_claim_and_half_the_noise_is_refuted(monkeypatch, loss, server):
+    assert found(server, 300, rho=8.0, loss=loss).complaints == []
+    half_the_noise(monkeypatch)
+    assert len(found(server, 300, rho=8.0, loss=loss).refutations) == 2
 
 
 def test_kinds_are_tossed_for_each_run_and_then_turned_round():

@@ -17,9 +17,10 @@ from mu2mpi.data.cells import Cells
 from mu2mpi.data.encoding import encode, encoded_labels
 from mu2mpi.data.formats.by_suffix import column_names
 from mu2mpi.data.opening import open_source
-from mu2mpi.data.schema import parse_schema, template
+from mu2mpi.data.schema import parse_schema
 from mu2mpi.data.sources import user_file
 from mu2mpi.data.sources.user_file import Split
+from mu2mpi.data.template import template
 from mu2mpi.errors import InputError
 
 ROWS = 60

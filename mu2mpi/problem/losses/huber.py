@@ -43,5 +43,5 @@ class Huber(Problem):
         return Constants(THRESHOLD * math.sqrt(square), square)
 
     def roundings(self, classes: int) -> float:
-        """Return 16: of a difference of numbers up to 8 G / ||z||, and products with the sample."""
-        return 16.0
+        """Return 2: of a difference, which is exact beyond the threshold, and products with the sample."""
+        return 2.0

@@ -67,5 +67,5 @@ class Poisson(Problem):
         return np.minimum(1.0, mean - 1)
 
     def roundings(self, classes: int) -> float:
-        """Return 24: of an exponential, two sums, and products with the sample."""
-        return 24.0
+        """Return 12: 8 of an exponential, 2 of 1 + y <= 2, a difference, and products with the sample."""
+        return 12.0

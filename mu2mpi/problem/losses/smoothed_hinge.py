@@ -59,5 +59,5 @@ class SmoothedHinge(Problem):
         return Constants(math.sqrt(self.rows(classes) * square), square)
 
     def roundings(self, classes: int) -> float:
-        """Return 8: of a difference in each row, and products with the sample."""
-        return 8.0
+        """Return 2: of a difference in each row, none of which passes 1, and products with the sample."""
+        return 2.0

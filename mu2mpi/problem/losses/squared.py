@@ -37,5 +37,5 @@ class Squared(Problem):
         return Constants((radius * length + 1) * length, square)
 
     def roundings(self, classes: int) -> float:
-        """Return 8: of a difference, and products with the sample."""
-        return 8.0
+        """Return 2: of a difference, and of its products with the sample."""
+        return 2.0

@@ -1,0 +1,201 @@
+"""The regulariser: every method against its own reference, on losses that have the regulariser in them."""
+
+import math
+
+import numpy as np
+import pytest
+import reference as ref
+from arrays import ArraySource
+from draws import drawn_noise
+from hypothesis import assume, strategies as st
+from plain_losses import PLAIN, random_labels
+from relaxed import given
+from schedules import make_schedule, simulation_of
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.partition import machine_rows
+from mu2mpi.data.source import Samples
+from mu2mpi.data.sources.population import Population
+from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.progress import Progress
+from mu2mpi.federation.landing import arithmetic_slack
+from mu2mpi.privacy.noise import SERVER, derive_key, key_words, root_key
+from mu2mpi.registry import find
+
+LOSSES = ["logistic", "squared", "poisson"]
+BOXES = {
+    "mu2-sgd": ref.trusted_server,
+    "parallel-sgd": ref.parallel_sgd,
+    "anytime-sgd": ref.anytime_sgd,
+    "storm": ref.storm,
+}
+seeds = st.integers(0, 2**31)
+
+
+def source_of(problem, seed, n, dimension):
+    """Return a source of two classes, or of numbers from -1 to 1."""
+    rng = np.random.default_rng(seed)
+    sets = [
+        Samples(rng.uniform(-1, 1, (size, dimension)), random_labels(rng, problem, size, 2))
+        for size in (n, 30)
+    ]
+    source = ArraySource(*sets, 2, 1.0)
+    if problem.labels == "numbers":
+        source.label_range = (-1.0, 1.0)
+    return source
+
+
+def change_reference(patch, problem, experiment, source):
+    """Have the references minimise a loss with its regulariser, whose messages are as long as the loss's."""
+    l2, rows = experiment.l2 or 0.0, problem.rows(2)
+    G, L = problem.constants(source.dimension + 1, experiment.diameter / 2, 2)
+    residual = PLAIN[problem.name].residual
+
+    def gradient(x, z, label):
+        return np.outer(residual(x @ z, label), z) + l2 * x
+
+    patch.setattr(ref, "gradient", gradient)
+    patch.setattr(ref, "lipschitz", lambda F: G)
+    patch.setattr(ref, "smoothness", lambda F: L + l2)
+    patch.setattr(ref, "increment_bound", lambda F, D: G + 2 * L * D)
+    # Nothing is clipped but what the regulariser adds, which no message holds.
+    patch.setattr(ref, "kept", lambda s, norm, resolution: s)
+    # The references take labels for classes.
+    patch.setattr(ref, "int", lambda label: label, raising=False)
+    return rows
+
+
+def dealt(experiment, source, T):
+    """Return the samples of a run, shape (T, M, F - 1) and (T, M)."""
+    M, root = experiment.machines, root_key(experiment.seed)
+    rows = machine_rows(source.training_samples, M, T, derive_key(root, "dealing"), range(M))
+    samples = source.training(rows.ravel())
+    return samples.features.reshape(T, M, -1), samples.labels.reshape(T, M)
+
+
+@pytest.mark.parametrize("method", BOXES)
+@pytest.mark.parametrize("loss", LOSSES)
+@given(
+    st.integers(1, 4), st.integers(2, 20), st.integers(1, 6), st.sampled_from([None, 0.1, 3.0, 200.0]),
+    st.sampled_from([2.0, 1e6, math.inf]), st.sampled_from([0.1, 1.5]), seeds, max_examples=6,
+)  # fmt: skip
+def test_steps_are_those_of_the_regularised_loss(
+    loss, method, machines, rounds, dimension, l2, rho, diameter, seed
+):
+    """Messages are not clipped here, so that it is all the same whether they hold the regulariser."""
+    problem = find("problems", loss)
+    # A clipping norm that no increment of STORM reaches in a ball of this size.
+    clip_norm = 1e3 if method == "storm" else None
+    source = source_of(problem, seed, machines * rounds + 2, dimension)
+    experiment = Experiment(
+        method=method, loss=loss, server="trusted", machines=machines, rounds=rounds, rho=rho, l2=l2,
+        diameter=diameter, clip_norm=clip_norm, seed=seed,
+    )  # fmt: skip
+    simulation = simulation_of(experiment, source)
+    schedule, result = simulation.schedule, simulation.run(Progress())
+    assume(result.diagnostics.clipped_share == 0)
+    key = key_words(Keys.noise_key(root_key(seed), experiment))
+    features, labels = dealt(experiment, source, rounds)
+
+    def noise(t):
+        return drawn_noise(schedule, key, SERVER, 0, t)
+
+    with pytest.MonkeyPatch.context() as patch:
+        x1 = np.zeros((change_reference(patch, problem, experiment, source), dimension + 1))
+        if method == "mu2-sgd":
+            found = ref.trusted_server(features, labels, x1, diameter, rho, noise, clip_norm)
+        else:
+            found = BOXES[method](ref.Setting(features, labels, x1, diameter, rho, True, noise, clip_norm))
+    # Messages are rounded to the grid here, and not there: so are all steps, in proportion to the noise.
+    steps = sum(schedule.rate(t) for t in range(1, rounds)) * math.sqrt(rounds * schedule.d)
+    rounded = steps * rounds * schedule.mechanism.resolution
+    for ours, theirs in zip((result.x, result.w), found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9 * diameter + rounded)
+
+
+@pytest.mark.parametrize("method", ["dp-sgd", "noisy-minibatch-sgd", "snowball-sgd"])
+@pytest.mark.parametrize("loss", ["logistic", "squared", "softmax"])
+def test_what_is_drawn_is_regularised_too(monkeypatch, method, loss):
+    """Where all steps are w_{t+1} = proj(w_t - rate (message + l2 w_t)), from the messages themselves."""
+    problem, l2 = find("problems", loss), 0.7
+    source = source_of(problem, 5, 400, 3)
+    experiment = Experiment(
+        method=method, loss=loss, server="trusted", machines=2, rounds=12, rho=2.0, l2=l2, diameter=1.5, seed=5,
+    )  # fmt: skip
+    simulation, steps = simulation_of(experiment, source), []
+    schedule = simulation.schedule
+    iterates = type(schedule.make_iterates(schedule))
+    step = iterates.step
+
+    def recorded(self, t, total):
+        before, message = self.w.copy(), total.copy()
+        step(self, t, total)
+        steps.append((t, before, message, self.w.copy()))
+
+    monkeypatch.setattr(iterates, "step", recorded)
+    simulation.run(Progress())
+    assert len(steps) == schedule.rounds - 1
+    for t, w, total, after in steps:
+        size = schedule.machines * schedule.sampling.size(t)
+        message = total * schedule.mechanism.resolution / size
+        expected = ref.project(w - schedule.rate(t) * (message + l2 * w), 0 * w, 0.75)
+        np.testing.assert_allclose(after, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("method", ["mu2-sgd", "parallel-sgd", "storm", "snowball-sgd"])
+def test_messages_and_their_noise_are_those_without_it(method):
+    """The noise's key follows from it, as from whatever decides a run; its size does not."""
+    sizes = {"machines": 2, "rounds": 9, "classes": 2, "features": 4, "diameter": 1.0, "rho": 4.0}
+    clip = {"clip_norm": 1.0} if method == "storm" else {}
+    plain, ridge = (
+        make_schedule(method, server="trusted", loss="squared", l2=l2, samples=10**6, **sizes, **clip)
+        for l2 in (None, 5.0)
+    )
+    assert plain.mechanism.sigma == ridge.mechanism.sigma
+    assert (plain.S, plain.bound, plain.G, plain.L) == (ridge.S, ridge.bound, ridge.G, ridge.L)
+    assert ridge.smoothness == plain.L + 5.0
+    assert ridge.eta <= plain.eta
+
+
+def test_hidden_iterates_are_charged_for_its_rounding():
+    sizes = {"machines": 2, "rounds": 9, "classes": 2, "features": 4, "diameter": 1.0, "rho": 4.0}
+    slack = [
+        arithmetic_slack(
+            make_schedule("snowball-sgd", server="trusted", samples=10**6, loss="squared", l2=l2, **sizes)
+        )
+        for l2 in (None, 1e-30)
+    ]
+    # By 3 u R in each of two runs, but in the first step, from 0.
+    assert slack[1][0] == slack[0][0]
+    np.testing.assert_allclose(slack[1][1:] - slack[0][1:], 2 * 3 * 1.01 * 2.0**-53 * 0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_theory_compares_with_the_minimum_of_the_sum(loss):
+    """Of a strongly convex function: x is no farther from its minimum than the excess allows."""
+    problem, l2 = find("problems", loss), 0.5
+    population = Population(3, 2, 0.5, 0.2, 0.0, 3000, 0)
+    if problem.labels == "numbers":
+        population.take_numbers()
+    experiment = Experiment(
+        data="population", loss=loss, machines=2, rounds=3000, rho=math.inf, diameter=4.0, l2=l2, seed=1
+    )
+    result = simulation_of(experiment, population).run(Progress())
+    z = np.c_[population.points, np.ones(len(population.points))]
+    weights, values = population.probabilities(), population.values
+
+    def regularised(x):
+        loss, gradient = problem.expected(x, z, weights, values)
+        return loss + l2 * np.sum(x**2) / 2, gradient + l2 * x
+
+    x = np.zeros((1, 4))
+    for _ in range(20_000):
+        x = x - 0.2 * regularised(x)[1]
+    assert np.linalg.norm(x) < 2.0
+    assert np.linalg.norm(regularised(x)[1]) < 1e-10
+    assert result.theory.minimum_loss == pytest.approx(regularised(x)[0], abs=1e-9)
+    excess = regularised(result.x)[0] - regularised(x)[0]
+    assert result.theory.excess_loss == pytest.approx(excess, abs=1e-9)
+    assert result.theory.last_slope == pytest.approx(np.linalg.norm(regularised(result.x)[1]), rel=1e-9)
+    assert np.sum((result.x - x) ** 2) <= 2 * result.theory.excess_loss / l2
+    assert result.theory.excess_loss < result.theory.excess_loss_bound
