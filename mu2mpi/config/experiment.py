@@ -13,6 +13,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accountant import SMALLEST_DELTA, epsilon_exact
 from mu2mpi.privacy.guarantee import affordable_rho
+from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import default, find
 
 
@@ -297,9 +298,9 @@ class Experiment(BaseModel):
         by_rho = find("mechanisms", self.chosen_mechanism).spends == "rho"
         return self.epsilon or (math.inf if by_rho else self.target_epsilon * (1 + 1e-9))
 
-    def by_preset(self) -> dict[str, Any]:
+    def by_preset(self, facts: Facts | None = None) -> dict[str, Any]:
         """Return the settings that a preset chooses, as they are where nothing else is given."""
-        return self._named_method.preset(self, self.options)
+        return self._named_method.preset(self, self.options, facts)
 
     @property
     def scaling(self) -> str:
