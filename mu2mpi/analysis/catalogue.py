@@ -34,17 +34,21 @@ def _differ(*names: str) -> Callable[[Sequence[Any]], bool]:
 
 FIGURES = {
     "history": Kind(
-        "loss and accuracy along a run, with a band over seeds",
+        "loss and accuracy (or R^2) along a run, with a band over seeds",
         against=("round", "samples", "gradient_evaluations"),
         needs=LOSSES,
     ),
     "tradeoff": Kind(
-        "loss and accuracy against privacy, a line for each M and server",
+        "loss and accuracy (or R^2) against privacy, a line for each M and server",
         against=("rho", "epsilon"),
         needs=LOSSES,
         reported=_differ("rho"),
     ),
     "weights": Kind("the rows of x_T as images"),
+    "coefficients": Kind(
+        "the coefficients of features in [-1, 1], with the standard error that the noise alone would give",
+        reported=lambda runs: any(run.experiment.schema for run in runs),
+    ),
     "errors": Kind(
         "error of the estimates d_t of the gradient along a run, before noise",
         reported=lambda runs: any(run.experiment.data == "population" for run in runs),
@@ -55,7 +59,7 @@ FIGURES = {
     # A diagnostic, which the guarantee does not cover.
     "partition": Kind("which share of each class each machine got", reported=lambda runs: False),
     "comparison": Kind(
-        "methods at equal privacy: loss and accuracy against gradients computed, and these against the "
+        "methods at equal privacy: loss and score against gradients computed, and these against the "
         "number of samples, with fitted exponents",
         needs=LOSSES,
         reported=_differ("method", "estimator", "query"),

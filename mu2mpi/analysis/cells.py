@@ -4,7 +4,7 @@ import csv
 import importlib.resources
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
@@ -18,6 +18,9 @@ from mu2mpi.results.reader import Summary
 
 ROWS, COLUMNS, VALUES = ("server", "rho"), ("machines",), ("test_loss", "test_accuracy")
 """The layout of the paper's tables."""
+
+SCORE_OF = {"classes": "test_accuracy", "numbers": "test_r2"}
+"""What says how good a model is, by what it learned."""
 
 POOLED = ("seed", "epsilon", "delta", "evaluations")
 """Settings that may differ within a cell: the seed, and what, rho given, changes nothing in the model."""
@@ -35,13 +38,13 @@ Key = tuple[Any, ...]
 class Layout:
     """Which settings stand where, and which measurements of `Summary.row` are shown.
 
-    Rounds go with machines, as T = n / M by default, and rho with epsilon, unless they are named. Raises an
-    InputError if a setting does not exist or is named twice.
+    Without any, these are loss and score. Rounds go with machines, as T = n / M by default, and rho with
+    epsilon, unless they are named. Raises an InputError if a setting does not exist or is named twice.
     """
 
     rows: tuple[str, ...] = ROWS
     columns: tuple[str, ...] = COLUMNS
-    values: tuple[str, ...] = VALUES
+    values: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         named = [*self.rows, *self.columns]
@@ -50,8 +53,8 @@ class Layout:
                 raise InputError(f"there is no setting {name!r}; the settings are {', '.join(PLACES)}")
             if named.count(name) > 1:
                 raise InputError(f"{name} cannot stand in two places of a table")
-        if not (self.rows and self.columns and self.values):
-            raise InputError("a table needs at least one setting as rows, one as columns, and one value")
+        if not (self.rows and self.columns):
+            raise InputError("a table needs at least one setting as rows, and one as columns")
         follows = {leader: name for leader, name in FOLLOWERS.items() if name not in named}
         for place in ("rows", "columns"):
             names = [each for name in getattr(self, place) for each in (name, follows.get(name)) if each]
@@ -121,6 +124,7 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     kept, notes = without_repeats(runs, *({"ranks"} & {*layout.places}))
     if not kept:
         raise InputError("there are no results to make a table of")
+    layout = replace(layout, values=layout.values or usual_values(kept))
     numbers = (name for run in kept for name, value in run.row.items() if isinstance(value, int | float))
     known = [name for name in dict.fromkeys(numbers) if name not in PLACES]
     for name in layout.values:
@@ -129,11 +133,17 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     apart = (*layout.places, *POOLED)
     groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
     for run in kept:
-        follows = run.experiment.by_preset().items()
+        follows = run.experiment.by_preset(run.facts).items()
         shared = tuple(s for s in run.experiment.settings().items() if s[0] not in apart and s not in follows)
         groups.setdefault(shared, []).append(run)
     order = sorted(groups, key=lambda key: [(name, _order(value)) for name, value in key])
     return [_section(dict(key), groups[key], layout) for key in order], notes
+
+
+def usual_values(runs: Iterable[Summary]) -> tuple[str, ...]:
+    """Return the loss and the score of runs: accuracy, R^2, or both where they learn classes and numbers."""
+    learned = {run.labels for run in runs}
+    return ("test_loss", *(score for labels, score in SCORE_OF.items() if labels in learned))
 
 
 def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summary], list[str]]:
@@ -146,7 +156,7 @@ def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summar
     for run in runs:
         trained = run.experiment.seed, run.experiment.sent()
         # Without a seed every run is a new one, and only a copy of its file agrees in all of these.
-        copied = () if run.experiment.seed is not None else (run.created, run.test_loss, run.test_accuracy)
+        copied = () if run.experiment.seed is not None else (run.created, str(run.test_loss))
         measured = tuple(map(run.row.get, columns))
         earlier = first.setdefault((trained, measured, *copied), run)
         if earlier is not run:

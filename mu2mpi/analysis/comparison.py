@@ -1,6 +1,6 @@
 """Methods side by side at equal privacy: what each reached, and how many gradients that took.
 
-A run of each method on each of several amounts of data |S| = n M is a point: the loss and accuracy of its
+A run of each method on each of several amounts of data |S| = n M is a point: the loss and score of its
 output, and the gradients that all machines computed. How those grow with |S| is the method's complexity.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import POOLED, estimate
+from mu2mpi.analysis.cells import POOLED, estimate, usual_values
 from mu2mpi.analysis.groups import grouped
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
@@ -35,7 +35,7 @@ FEWEST = 3
 class Line:
     """The runs of one method, at the amounts of data |S| of all machines that they used, ascending.
 
-    There is a mean over seeds for each of these `sizes`, and an `estimate` of `losses` and `accuracies`. The
+    There is a mean over seeds for each of these `sizes`, and an `estimate` of `losses` and `scores`. The
     `exponent` is the slope of `gradients`, of all machines, over `sizes` in logarithms, by least squares; NaN
     of fewer than three sizes.
     """
@@ -44,7 +44,7 @@ class Line:
     sizes: NDArray[np.float64]
     gradients: NDArray[np.float64]
     losses: NDArray[np.float64]
-    accuracies: NDArray[np.float64]
+    scores: NDArray[np.float64]
     exponent: float
 
 
@@ -88,10 +88,10 @@ def _line(name: str, runs: Sequence[Summary]) -> Line:
     _check_same(runs, OWN, f"runs of {name}")
     points = grouped(runs, ["samples_used"])
     sizes = np.array([point.settings["samples_used"] for point in points])
-    gradients, losses, accuracies = (
+    gradients, losses, scores = (
         np.array([estimate([run.row[measured] for run in point.runs]) for point in points])
-        for measured in ("gradient_evaluations", "test_loss", "test_accuracy")
+        for measured in ("gradient_evaluations", *usual_values(runs)[:2])
     )
     means = gradients[:, 0]
     slope = np.polyfit(np.log(sizes), np.log(means), 1)[0] if len(sizes) >= FEWEST else math.nan
-    return Line(name, sizes, means, losses, accuracies, float(slope))
+    return Line(name, sizes, means, losses, scores, float(slope))

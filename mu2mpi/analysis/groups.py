@@ -9,6 +9,7 @@ from typing import Any
 from mu2mpi.analysis.cells import POOLED, by_settings, counted, number_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
+from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary
 
 SYMBOLS = {"rho": "ρ", "machines": "M", "rounds": "T", "diameter": "D", "clip_norm": "C"}
@@ -29,7 +30,7 @@ def varying(runs: Sequence[Summary]) -> list[str]:
     """
     rows = [dict(run.row) for run in runs]
     for row, run in zip(rows, runs, strict=True):
-        follows = run.experiment.by_preset()
+        follows = run.experiment.by_preset(run.facts)
         row.update({name: None for name, value in follows.items() if row[name] == value})
     names = [n for n in option_fields() if n not in POOLED and len({row[n] for row in rows}) > 1]
     if "rounds" in names and "machines" in names:
@@ -42,6 +43,11 @@ def varying(runs: Sequence[Summary]) -> list[str]:
 def grouped(runs: Iterable[Summary], names: Sequence[str]) -> list[Group]:
     """Group runs by settings, or other columns of their rows, in the order in which tables show them."""
     return [Group(dict(zip(names, key, strict=True)), of) for key, of in by_settings(runs, names).items()]
+
+
+def in_nats(runs: Iterable[Summary]) -> bool:
+    """Return whether the losses of all runs are in nats, and none is in a unit of its own."""
+    return all(find("problems", run.experiment.loss).unit == "nat" for run in runs)
 
 
 def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:

@@ -9,12 +9,12 @@ import numpy as np
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, lists_tests, rounded_up
 from mu2mpi.analysis.together import Release, together
-from mu2mpi.config.task import task_of
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.mechanisms.base import agree
 from mu2mpi.privacy.statement import ADJACENCY, UNIT
 from mu2mpi.results.collection import list_files, names_of, shown
 from mu2mpi.results.reader import read_result
+from mu2mpi.results.repetition import task_of_result
 from mu2mpi.results.schema import Result
 
 MEANING = (
@@ -70,9 +70,8 @@ def _sizes(result: Result) -> list[str]:
     """Compare what the mechanism was to hide with the experiment, the model and the history."""
     privacy, experiment, history = result.privacy, result.experiment, result.history
     mechanism, method = privacy.mechanism, result.experiment.chosen_method
-    classes, features = result.x.shape
     try:
-        task = task_of(experiment, experiment.machines or 1, classes, features, mechanism.samples)
+        task = task_of_result(result)
         asked = method.messages(task, method.sizes(task, experiment.rounds))
     except InputError as error:
         return [f"there is no run of its experiment: {error}"]

@@ -8,10 +8,11 @@ import numpy as np
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.analysis.show import in_brief
+from mu2mpi.data.schema import Schema
 from mu2mpi.errors import InputError
 from mu2mpi.results.collection import list_files, shown
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import Result
+from mu2mpi.results.schema import SCORES, Result
 from mu2mpi.results.writer import check_output, write_result
 
 WITHOUT = "without diagnostics, times, machine and folders"
@@ -74,26 +75,37 @@ def _published(result: Result, with_test_results: bool) -> Result:
     """Return a result without what the guarantee does not cover, and without what tells of the machine."""
     unknown = np.full(len(result.history), np.nan)
     history, theory, without = replace(result.history, elapsed_seconds=unknown), result.theory, WITHOUT
-    if result.experiment.tests_on_a_share and not with_test_results:
-        history = replace(history, test_loss=unknown, test_accuracy=unknown)
+    metrics = result.metrics
+    if result.tests_on_a_share and not with_test_results:
+        scores = dict.fromkeys(SCORES, unknown)
+        history = replace(history, test_loss=unknown, **scores)
         # The smallest loss in the ball and the slopes are of the same test set.
-        theory = None
+        theory, metrics = None, {}
     if not history.has_losses:
-        without += "; without loss and accuracy, as the test set was a share of the data file"
+        without += "; without loss and scores, as the test set was a share of the data file"
     # Named one by one, so that no fact of the machine that a later version adds gets out.
     environment = {n: v for n, v in result.environment.items() if n == "ranks" or n.endswith("_version")}
     # Of the user's files, the names without the folders.
-    files = {n: Path(v).name for n in ("data", "test") if isinstance(v := getattr(result.experiment, n), str)}
+    names = ("data", "test", "schema")
+    files = {n: Path(v).name for n in names if isinstance(v := getattr(result.experiment, n), str)}
     return replace(
         result,
         experiment=result.experiment.having(**files),
         history=history,
         theory=theory,
+        metrics=metrics,
         diagnostics=None,
         class_counts=None,
         timing={},
+        columns=None if (schema := result.schema) is None else _without_folder(schema).toml,
         environment={**environment, "published": without},
     )
+
+
+def _without_folder(schema: Schema) -> Schema:
+    """Return a schema that names the file for testing, if there is one, without its folder."""
+    test = Path(schema.test).name if isinstance(schema.test, str) else schema.test
+    return schema.model_copy(update={"test": test})
 
 
 def _targets(paths: Sequence[Path], output: Path) -> dict[Path, Path]:

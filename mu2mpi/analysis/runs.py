@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import COLUMNS, ROWS, VALUES, Layout
+from mu2mpi.analysis.cells import COLUMNS, ROWS, SCORE_OF, Layout
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.tables import Format, build_table
 from mu2mpi.config.options import option_fields
@@ -19,12 +19,14 @@ from mu2mpi.errors import InputError
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.collection import check_some, find_summaries
 from mu2mpi.results.reader import Summary, read_result
-from mu2mpi.results.schema import Diagnostics, History, Result, Theory
+from mu2mpi.results.schema import SCORES, Diagnostics, History, Result, Theory, metadata_of, score_text
 
 if TYPE_CHECKING:
     import pandas
     import xarray
     from matplotlib.figure import Figure
+
+    from mu2mpi.results.coefficients import Coefficients
 
 WHOLE = ("seed", "machines", "rounds", "evaluations", "samples", "features", "classes", "data_seed", "ranks")
 """Columns of integers that may be unset, which pandas would otherwise turn into floats."""
@@ -62,8 +64,8 @@ class Run:
         self.summary, self.path, self.experiment = summary, summary.path, summary.experiment
 
     def __repr__(self) -> str:
-        loss, accuracy = self.summary.test_loss, self.summary.test_accuracy
-        return f"<Run {self.path}: test loss {loss:.4f}, accuracy {accuracy:.1%}>"
+        score = score_text(self.summary.score, self.summary.labels)
+        return f"<Run {self.path}: test loss {self.summary.test_loss:.4f}, {score}>"
 
     @cached_property
     def result(self) -> Result:
@@ -72,7 +74,7 @@ class Run:
 
     @property
     def x(self) -> NDArray[np.float64]:
-        """The output x_T, shape (classes, features); the last feature is the bias."""
+        """The output x_T, shape (rows, features); the last feature is the bias."""
         return self.result.x
 
     @property
@@ -90,11 +92,27 @@ class Run:
         """Facts about the private data that the guarantee does not cover; None of a published file."""
         return self.result.diagnostics
 
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return what the model predicts of samples, as `Result.predict` does."""
+        return self.result.predict(X)
+
+    def scores(self, X: Any) -> NDArray[np.float64]:
+        """Return a score for each class, as `Result.scores` does."""
+        return self.result.scores(X)
+
+    def coefficients(self, scaled: bool = False) -> "Coefficients":
+        """Return the model in the columns' own units, as `Result.coefficients` does."""
+        return self.result.coefficients(scaled)
+
     @property
     def history(self) -> "xarray.Dataset":
-        """Loss, accuracy and cost along ``round``, with names and units."""
-        history = self.result.history
-        columns = {c.name: ("round", getattr(history, c.name), dict(c.metadata)) for c in fields(History)}
+        """Loss, score and cost along ``round``, with names and units."""
+        history, unit = self.result.history, self.result.unit
+        columns = {
+            c.name: ("round", getattr(history, c.name), metadata_of(c, unit))
+            for c in fields(History)
+            if c.name not in SCORES or c.name == SCORE_OF[history.labels]
+        }
         dataset: xarray.Dataset = needed("xarray").Dataset(columns).set_coords("round")
         return dataset
 
@@ -129,7 +147,7 @@ class Runs(UserList[Run]):
         return Runs(run for run in self if all(getattr(run.experiment, n) == settings[n] for n in settings))
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Return one row for each run: settings, final loss and accuracy, epsilon, theory, times, file.
+        """Return one row for each run: settings, final loss, score and metrics, epsilon, theory, times, file.
 
         Diagnostics, which the guarantee does not cover, are left out.
         """
@@ -155,11 +173,12 @@ class Runs(UserList[Run]):
         self,
         rows: Sequence[str] = ROWS,
         columns: Sequence[str] = COLUMNS,
-        values: Sequence[str] = VALUES,
+        values: Sequence[str] = (),
         format: Format = "text",
     ) -> str:
         """Return a table such as ``mu2mpi table`` prints: text, csv, markdown or latex.
 
-        Rows and columns are settings, and values measurements: columns of `to_dataframe`.
+        Rows and columns are settings, and values measurements: columns of `to_dataframe`, by default the loss
+        and the accuracy, or R^2 where numbers are learned.
         """
         return build_table(self.summaries, Layout(tuple(rows), tuple(columns), tuple(values))).render(format)

@@ -2,22 +2,31 @@
 
 import math
 import textwrap
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import number_text
+from mu2mpi.analysis.cells import SCORE_OF, number_text
 from mu2mpi.analysis.formats import as_paragraph, as_text
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
 
-HISTORY_ROWS, MOST_NAMES = 8, 20
+HISTORY_ROWS, MOST_NAMES, MOST_TERMS = 8, 20, 100
+
+METRICS = {
+    "accuracy": ("accuracy", "{:.1%}"),
+    "balanced_accuracy": ("balanced accuracy", "{:.1%}"),
+    "auc": ("area under the ROC", "{:.4f}"),
+    "rmse": ("RMSE (in the label's units)", "{:.6g}"),
+    "mae": ("MAE (in the label's units)", "{:.6g}"),
+    "r2": ("R2", "{:.4f}"),
+}
+"""What a measure of the output is called, and how its number is written."""
 
 TEST_SHARE = (
-    "Test loss and accuracy were computed without noise on a share of the data file: nothing protects the "
+    "Test loss and scores were computed without noise on a share of the data file: nothing protects the "
     "people in it. Do not publish these numbers, or test on a file that is public (--test FILE)."
 )
 
@@ -27,9 +36,9 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
     test_warning = f"\n{as_paragraph(f'WARNING: {TEST_SHARE}')}"
     sections = {
         "Experiment": _experiment(result),
-        "History": _history(result.history),
+        "History": _history(result.history, result.labels),
         "Privacy": describe_privacy(result.privacy) + test_warning * lists_tests(result),
-        "Theory": _theory(result.theory),
+        "Theory": _theory(result.theory, " (nats)" * (result.unit == "nat")),
         "Diagnostics": _diagnostics(result.diagnostics, path, diagnostics),
         "Time in seconds": _timing(result),
         "Where it ran": _pairs(result.environment.items()),
@@ -38,14 +47,29 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
     return _titled(path, sections)
 
 
+def describe_coefficients(result: Result, path: Path) -> str:
+    """Say what a model adds up in the columns' own units, and what of it may be noise."""
+    found = result.coefficients()
+    terms = range(len(found.terms))
+    largest = np.argsort(-np.abs(result.x[:, :-1]).max(axis=0), kind="stable")[:MOST_TERMS]
+    chosen = [k for k in terms if k in largest or k == terms[-1]]
+    lines = [[found.terms[k], *(f"{v:.4g}" for v in (*found.values[:, k], found.errors[k]))] for k in chosen]
+    notes = list(found.notes)
+    if len(chosen) < len(terms):
+        notes.append(f"These are the {MOST_TERMS} features of {terms[-1]:,} with the largest coefficients.")
+    table = as_text(["", *found.rows, "standard error"], [lines])
+    return "\n\n".join([str(path), table, "\n".join(map(as_paragraph, notes))])
+
+
 def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
     """Say how far a run was when it last wrote a checkpoint; nothing of what is confidential in it."""
     done, rounds = checkpoint.rounds_done, checkpoint.experiment.rounds or 0
+    history = checkpoint.history
     sections = {
         "Not finished": f"{done:,} of {rounds:,} rounds in {checkpoint.elapsed_seconds:.0f} seconds; "
         "the same command goes on from here",
         "Experiment": _pairs(checkpoint.experiment.settings().items()),
-        "History": _history(checkpoint.history) if len(checkpoint.history) else "nothing measured yet",
+        "History": _history(history, history.labels) if len(history) else "nothing measured yet",
     }
     return _titled(path, sections)
 
@@ -108,42 +132,58 @@ def in_numbers(rho: float | None, exactly: float, lemma: float, account: str) ->
 
 def lists_tests(result: Result) -> bool:
     """Return whether a file holds test results of people whom nothing protects."""
-    return result.experiment.tests_on_a_share and result.history.has_losses
+    return result.tests_on_a_share and result.history.has_losses
 
 
 def _experiment(result: Result) -> str:
-    classes, features = result.x.shape
+    rows, features = result.x.shape
     facts = [
         *result.experiment.settings().items(),
-        ("model", f"{classes} classes x {features:,} features (bias included)"),
-        ("final test loss", _texts(result.history.test_loss[-1:], "{:.4f}")[0]),
-        ("final test accuracy", _texts(result.history.test_accuracy[-1:], "{:.1%}")[0]),
+        ("model", f"{rows} row{'s' if rows > 1 else ''} x {features:,} features (bias included)"),
     ]
-    if result.class_names is not None:
-        more = ["..."] * (classes > MOST_NAMES)
+    if result.label_range is not None:
+        low, high = map(number_text, result.label_range)
+        facts.append(("label", f"a number from {low} to {high}"))
+    elif result.class_names is not None:
+        more = ["..."] * (result.classes > MOST_NAMES)
         facts.append(("classes", ", ".join([*result.class_names[:MOST_NAMES], *more])))
-    return _pairs(facts)
+    return _pairs([*facts, *_measures(result)])
 
 
-def _history(history: History) -> str:
+def _measures(result: Result) -> list[tuple[str, str]]:
+    """Return the loss of the output, its score, and all other measures of it."""
+    history, unit = result.history, " nats" * (result.unit == "nat")
+    score = SCORE_OF[result.labels]
+    measures = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
+    facts = [("final test loss", _texts(history.test_loss[-1:], f"{{:.4f}}{unit}")[0])]
+    for name, value in measures.items():
+        words, style = METRICS.get(name, (name, "{:.4g}"))
+        facts.append((f"final test {words}", _texts([value], style)[0]))
+    return facts
+
+
+def _history(history: History, labels: str) -> str:
     """Return the first, the last and some rows between them, evenly spread over the evaluations."""
     chosen = np.unique(np.linspace(0, len(history) - 1, HISTORY_ROWS).round().astype(int))
+    score = {"accuracy": _texts(history.test_accuracy[chosen], "{:.1%}")}
+    if labels == "numbers":
+        score = {"R2": _texts(history.test_r2[chosen], "{:.4f}")}
     columns = {
         "round": [f"{t:,}" for t in history.round[chosen]],
         "samples": [f"{n:,}" for n in history.samples[chosen]],
         "test loss": _texts(history.test_loss[chosen], "{:.4f}"),
-        "accuracy": _texts(history.test_accuracy[chosen], "{:.1%}"),
+        **score,
         "rho spent": _texts(history.rho_spent[chosen], "{:.3g}"),
         "seconds": _texts(history.elapsed_seconds[chosen], "{:.2f}"),
     }
     return as_text(list(columns), [list(zip(*columns.values(), strict=True))])
 
 
-def _texts(values: NDArray[np.float64], style: str) -> list[str]:
+def _texts(values: Iterable[float], style: str) -> list[str]:
     return ["none" if math.isnan(value) else style.format(value) for value in values]
 
 
-def _theory(theory: Theory | None) -> str:
+def _theory(theory: Theory | None, unit: str) -> str:
     """Return measured excess loss and bound side by side, and what the excess is measured from."""
     if theory is None:
         return ""
@@ -151,10 +191,10 @@ def _theory(theory: Theory | None) -> str:
     bound = f"{theory.excess_loss_bound:.4g}" if applies else "none"
     if math.isnan(theory.minimum_loss):
         return as_paragraph(
-            f"The theorem's bound on the excess loss: {bound}, in nats. The model is too large to search for "
-            "the smallest loss in the ball, so the excess loss was not measured."
+            f"The theorem's bound on the excess loss{unit}: {bound}. The model is too large to "
+            "search for the smallest loss in the ball, so the excess loss was not measured."
         )
-    row = ["excess loss (nats)", f"{theory.excess_loss:.4g}", bound]
+    row = [f"excess loss{unit}", f"{theory.excess_loss:.4g}", bound]
     certain = next(
         (f"within {text}" for text in ("1e-12", "1e-6") if theory.minimum_gap <= float(text)),
         f"or up to {theory.minimum_gap:.2g} less",

@@ -15,10 +15,14 @@ Format = Literal["text", "csv", "markdown", "latex"]
 
 MISSING = "–"
 LETTERS = {"machines": "M", "rounds": "T"}
-LABELS = {"test_loss": "loss", "test_accuracy": "accuracy %"}
-LEGENDS = {"test_loss": "Test loss of the output", "test_accuracy": "Test accuracy of the output"}
+LABELS = {"test_loss": "loss", "test_accuracy": "accuracy %", "test_r2": "R2"}
+LEGENDS = {"test_loss": "loss", "test_accuracy": "accuracy", "test_r2": "R2"}
 
-PRECISION = {"test_loss": (1, "{:.4f}", " [{:.3f}]"), "test_accuracy": (100, "{:.1f}", " [{:.1f}]")}
+PRECISION = {
+    "test_loss": (1, "{:.4f}", " [{:.3f}]"),
+    "test_accuracy": (100, "{:.1f}", " [{:.1f}]"),
+    "test_r2": (1, "{:.4f}", ""),
+}
 """Factors, and how a number and the paper's are written."""
 
 
@@ -71,9 +75,11 @@ def grid(section: Section) -> tuple[list[str], list[list[list[str]]]]:
 def legend(section: Section) -> str:
     """Say what the numbers of a section are."""
     values, seeds = section.layout.values, section.seeds
-    text = ", ".join(LEGENDS.get(name, name) for name in values)
-    if values == VALUES:
-        text = "Test loss and accuracy of the output"
+    if set(values) <= LEGENDS.keys():
+        *others, last = (LEGENDS[name] for name in values)
+        text = f"Test {', '.join(others)}{' and ' * bool(others)}{last} of the output"
+    else:
+        text = ", ".join(f"test {LEGENDS[name]}" if name in LEGENDS else name for name in values)
     over = f"{min(seeds)} seeds" if len(seeds) == 1 else "the seeds counted in each cell"
     text += "; one seed." if seeds == {1} else f": mean ± standard deviation over {over}."
     if any(name in cell.paper for cell in section.cells.values() if cell.seeds for name in values):
@@ -110,7 +116,7 @@ def _render_csv(sections: Sequence[Section]) -> str:
     names = list(dict.fromkeys(name for section in sections for name in section.settings))
     header = [*names, *layout.rows, *layout.columns, "seeds"]
     for name in layout.values:
-        header += [f"{name}_mean", f"{name}_sd", *[f"{name}_paper"] * (name in LABELS)]
+        header += [f"{name}_mean", f"{name}_sd", *[f"{name}_paper"] * (name in VALUES)]
     lines = []
     for section in sections:
         shared = [section.settings.get(name) for name in names]
@@ -118,6 +124,6 @@ def _render_csv(sections: Sequence[Section]) -> str:
             settings = ["" if value is None else number_text(value) for value in (*shared, *row, *column)]
             numbers: list[float] = []
             for name in layout.values:
-                numbers += [*cell.values[name], *[cell.paper.get(name, math.nan)] * (name in LABELS)]
+                numbers += [*cell.values[name], *[cell.paper.get(name, math.nan)] * (name in VALUES)]
             lines.append([*settings, str(cell.seeds), *("" if math.isnan(n) else repr(n) for n in numbers)])
     return as_csv(header, lines)

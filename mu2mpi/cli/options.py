@@ -8,10 +8,10 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 
 from mu2mpi.cli.shared import add_data_dir, add_flag
-from mu2mpi.config.options import choices, option_fields
-from mu2mpi.config.toml import read_toml
+from mu2mpi.config.options import choices, option_fields, takes_boolean
 from mu2mpi.errors import EXIT_INTERRUPTED
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
+from mu2mpi.toml import read_toml
 
 RUNNING = ("data_dir", "overwrite", "checkpoint_every", "all_ranks")
 """Options of `run` and `sweep` that are none of an experiment."""
@@ -55,7 +55,11 @@ def add_field(parser: Any, name: str, **other: Any) -> None:
     allowed = other.get("choices", choices(field))
     words = [word for kind, word in METAVARS.items() if kind in kinds]
     metavar = None if allowed else "|".join(words or ["NAME"])
-    follows = {"default": SUPPRESS, "choices": allowed, "metavar": metavar, "help": _help(field)}
+    follows: dict[str, Any] = {"default": SUPPRESS, "help": _help(field)}
+    if takes_boolean(field):
+        follows |= {"action": "store_true"}
+    else:
+        follows |= {"choices": allowed, "metavar": metavar}
     parser.add_argument(f"--{name.replace('_', '-')}", dest=name, **{**follows, **other})
 
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
-from mu2mpi.config.toml import read_toml
 from mu2mpi.errors import InputError
+from mu2mpi.toml import read_toml
 
 SITE_VARIABLE = "MU2MPI_SITE"
 

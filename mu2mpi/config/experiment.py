@@ -8,15 +8,13 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from mu2mpi.config.options import choices, explained, option_fields, options_for
-from mu2mpi.data.options import FILE, check_data, check_partition, is_file
+from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_partition, is_file
 from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accountant import SMALLEST_DELTA, epsilon_exact
 from mu2mpi.privacy.guarantee import affordable_rho
+from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import default, find
-
-LEAST, MOST = 1e-100, 1e100
-"""Of what is multiplied and squared later on, which must not leave the range of floating-point numbers."""
 
 
 class Experiment(BaseModel):
@@ -103,17 +101,10 @@ class Experiment(BaseModel):
         "included; or box, files only, for features divided by their public bound --feature-bound",
     )
     norm_bound: float | None = Field(
-        None,
-        ge=LEAST,
-        le=MOST,
-        description="public bound on the norm of a sample's features, the bias left out: longer ones are "
-        "scaled to it, so that G and L are smaller",
+        None, ge=LEAST, le=MOST, description="scale samples with a longer row of features to this public norm"
     )
     l2: float | None = Field(
-        None,
-        ge=LEAST,
-        le=MOST,
-        description="lambda of a regulariser lambda ||x||^2 / 2, which is public: its gradient gets no noise",
+        None, ge=LEAST, le=MOST, description="lambda of a regulariser lambda ||x||^2 / 2, which gets no noise"
     )
     clip_norm: float | None = Field(
         None, ge=LEAST, le=MOST, description="clip increments to this norm instead of to S = G + 2LD"
@@ -202,6 +193,8 @@ class Experiment(BaseModel):
         """Raise InputError for settings that do not go together."""
         if self.data == "population" and self.partition is not None:
             raise InputError("partition deals out given samples, and machines draw their own of a population")
+        if self.schema is not None and self.normalize == "box":
+            raise InputError("schema declares the range of each column; leave out normalize = box")
         if (self.normalize == "box") != (self.feature_bound is not None):
             raise InputError("normalize = box and feature_bound need each other: features are divided by it")
         if self.norm_bound is not None and self.normalize == "unit":
@@ -218,6 +211,12 @@ class Experiment(BaseModel):
             if name in option_fields():
                 return None
         return super().__getattr__(name)  # type: ignore[misc]
+
+    @property
+    def schema(self) -> str | None:  # type: ignore[override]
+        """The option of this name, which pydantic has an attribute for, too."""
+        value: str | None = self.__getattr__("schema")
+        return value
 
     def __repr_args__(self) -> Any:
         return self.settings().items()
@@ -299,9 +298,9 @@ class Experiment(BaseModel):
         by_rho = find("mechanisms", self.chosen_mechanism).spends == "rho"
         return self.epsilon or (math.inf if by_rho else self.target_epsilon * (1 + 1e-9))
 
-    def by_preset(self) -> dict[str, Any]:
+    def by_preset(self, facts: Facts | None = None) -> dict[str, Any]:
         """Return the settings that a preset chooses, as they are where nothing else is given."""
-        return self._named_method.preset(self, self.options)
+        return self._named_method.preset(self, self.options, facts)
 
     @property
     def scaling(self) -> str:
@@ -320,7 +319,8 @@ class Experiment(BaseModel):
         With the same seed, runs that agree in this draw the same noise, and on the same data send the same
         messages. Where noise is scaled to rho, that speaks for itself, and without a preset what it chose.
         """
-        changes: dict[str, Any] = dict.fromkeys(("seed", "evaluations", *self._named_method.presets))
+        unsent = "seed", "evaluations", "strict", "data_is_public", *self._named_method.presets
+        changes: dict[str, Any] = dict.fromkeys(unsent)
         if find("mechanisms", self.chosen_mechanism).spends == "rho":
             changes |= {"rho": self.rho, "epsilon": None, "delta": None}
         return self.having(**changes)

@@ -81,7 +81,7 @@ def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
             kind = having[0]
             whose = f"{kind} = {' or '.join(known[kind][name])}"
             lines.append(f"{name} applies to {whose} only, and {kind} is {chosen[kind]}; leave it out")
-        if isinstance(value, bool):
+        if isinstance(value, bool) and not (own and takes_boolean(known[own][name][chosen[own]])):
             lines.append(f"{name} = {value!r} should be a number or a name, not a boolean")
     parts = {}
     for kind, values in taken.items():
@@ -102,6 +102,11 @@ def choices(field: FieldInfo) -> tuple[str, ...] | None:
     kinds = (field.annotation, *get_args(field.annotation))
     literal = next((kind for kind in kinds if get_origin(kind) is Literal), None)
     return get_args(literal) if literal else None
+
+
+def takes_boolean(field: FieldInfo) -> bool:
+    """Return whether an option is a matter of yes or no."""
+    return bool in (field.annotation, *get_args(field.annotation))
 
 
 def explained(error: ValidationError) -> str:

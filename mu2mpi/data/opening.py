@@ -1,9 +1,11 @@
 """Open the data of an experiment, and say what they are."""
 
+import math
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mu2mpi.data.formats.table import shown
 from mu2mpi.data.options import is_file
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
@@ -49,15 +51,55 @@ def _source_class(data: str) -> type[Source]:
 def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> str:
     """Get data ready, downloaded if need be, and checked; say what and where they are."""
     paths = _source_class(experiment.data).fetch(data_dir)
-    source = open_source(experiment, data_dir, verify=not paths)
+    source = _source_class(experiment.data).open(experiment, data_dir, verify=not paths)
+    labels = f"{source.classes} classes"
+    if source.label_range is not None:
+        labels = "labels from {:g} to {:g}".format(*source.label_range)
     lines = [
         f"{experiment.data}: {source.training_samples} training and {source.test_samples} test samples, "
-        f"{source.dimension} features and a bias, {source.classes} classes"
+        f"{source.dimension} features and a bias, {labels}"
     ]
+    if source.columns is not None:
+        lines += [f"  {line}" for line in _told_columns(source)]
     if source.class_names is not None:
         names = ", ".join(source.class_names[:SHOWN]) + (", ..." if source.classes > SHOWN else "")
         lines.append(f"  in the order of the model: {names}")
-    if source.has_owners:
+    if source.has_owners and source.columns is not None and not experiment.data_is_public:
+        lines.append(f"  {len(source.owner_sizes)} owners")
+    elif source.has_owners:
         sizes = source.owner_sizes
         lines.append(f"  {len(sizes)} owners of {sizes.min()} to {sizes.max()} training samples")
     return "\n".join(lines + [f"  {path}" for path in paths])
+
+
+def schema_template(data: str) -> str:
+    """Return the TOML of a schema for a file, with blanks to fill in: no value is looked at."""
+    from mu2mpi.data.formats.by_suffix import column_names
+    from mu2mpi.data.template import template
+
+    if not is_file(data):
+        raise InputError(f"a schema is for a file of your own, and {data} is none")
+    return template(column_names(Path(data).expanduser()))
+
+
+def _told_columns(source: Source) -> list[str]:
+    """Say what a schema makes of a file that has been read, and of public data how many values do not fit."""
+    from mu2mpi.data.schema import parse_schema
+    from mu2mpi.data.sources.user_file import UserFile
+
+    assert isinstance(source, UserFile)
+    assert source.digest, "to make it reads and checks everything"
+    schema, flaws = parse_schema(source.columns or ""), source.flaws() if source.public else {}
+    width = max(map(len, schema.columns))
+    lines = []
+    for name, column in schema.columns.items():
+        count = len(column.feature_names(name))
+        made = f", {count} feature{'s' if count > 1 else ''}" if count else ""
+        line = f"{shown(name):{width}}  {column.type}{column.told}{made}"
+        if name in flaws:
+            line += "; {} values missing, {} outside".format(*flaws[name])
+        lines.append(line)
+    norm = (
+        f"no norm of features is over {math.sqrt(schema.square):.4g}, the root of {schema.square:g} columns"
+    )
+    return [*lines, norm]

@@ -1,12 +1,20 @@
 """The options of sources of data, apart from the sources, so that the help need not import those."""
 
+import math
 import re
-from typing import Literal
+import warnings
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 FILE = "a file"
-SUFFIXES = (".h5", ".hdf5", ".npz", ".csv", ".csv.gz", ".svm", ".svm.gz", ".libsvm", ".libsvm.gz")
+SUFFIXES = (
+    *(".h5", ".hdf5", ".npz", ".parquet"),
+    *(".csv", ".csv.gz", ".svm", ".svm.gz", ".libsvm", ".libsvm.gz"),
+)
+
+LEAST, MOST = 1e-100, 1e100
+"""Of what is multiplied and squared later on, which must not leave the range of floating-point numbers."""
 
 PARTITION = re.compile(r"iid|contiguous|sorted|owner|dirichlet:(\d*\.?\d+(?:e-?\d\d?)?)|labels:[1-9]\d{0,8}")
 """Ways to deal samples to machines."""
@@ -70,7 +78,19 @@ class PopulationOptions(SyntheticOptions):
     )
 
 
-class FileOptions(SourceOptions):
+with warnings.catch_warnings():
+    # `schema` is also an old name of pydantic's for what is model_json_schema by now.
+    warnings.filterwarnings("ignore", "Field name")
+
+    class _Declared(SourceOptions):
+        schema: str | None = Field(  # type: ignore[assignment]
+            None,
+            description="file that declares the columns of a table in public terms, such as their ranges "
+            "(docs/data.md)",
+        )
+
+
+class FileOptions(_Declared):
     """What of a file is what."""
 
     features: str | None = Field(
@@ -105,6 +125,54 @@ class FileOptions(SourceOptions):
         "they are divided",
     )
     data_seed: int = Field(0, ge=0, lt=2**63, description="seed of the test split")
+    label_range: str | None = Field(
+        None,
+        description="without a schema, for numbers as labels: their public range LOW:HIGH, such as 0:100 or, "
+        "as one word, --label-range=-1:1; what is beyond it is clamped",
+    )
+    strict: bool | None = Field(
+        None,
+        description="refuse values that are missing or outside what is declared, which else take the middle "
+        "or are clamped: for data that are public",
+    )
+    data_is_public: bool | None = Field(
+        None, description="let messages name rows and values of the data, and say how many are clamped"
+    )
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.schema is not None:
+            taken = ("features", "labels", "missing_labels", "feature_bound", "label_range")
+            if given := [name for name in taken if getattr(self, name) is not None]:
+                raise ValueError(f"schema declares what {' and '.join(given)} would say; leave out either")
+        elif self.strict and self.label_range is None:
+            raise ValueError("strict is about what is declared: give schema or label_range with it")
+        return self
+
+    @field_validator("schema")
+    @classmethod
+    def _check_schema(cls, value: str | None) -> str | None:
+        check_file_name(value or "")
+        return value
+
+    @field_validator("strict", "data_is_public")
+    @classmethod
+    def _unset(cls, value: bool | None) -> bool | None:
+        return value or None
+
+    @field_validator("label_range")
+    @classmethod
+    def _check_range(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        low, _, high = value.partition(":")
+        try:
+            bounds = float(low), float(high)
+        except ValueError:
+            bounds = math.nan, math.nan
+        if not (max(map(abs, bounds)) <= MOST and bounds[1] - bounds[0] >= LEAST):
+            raise ValueError("should be LOW:HIGH, such as 0:100, with a low below its high")
+        return value
 
     @field_validator("test", mode="before")
     @classmethod

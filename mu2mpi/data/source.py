@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.data.telling import DataError, telling
 from mu2mpi.errors import InputError
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
 
 Which = Literal["training", "test"]
-Labels = NDArray[np.int32] | NDArray[np.float64]
+Labels = NDArray[Any]
 
 WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
 """What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
@@ -65,6 +66,7 @@ class Source(ABC):
     has_owners: bool = False  # whether the data say which machine owns each training sample
     made_up: bool = False  # whether settings determine all samples
     _reads_classes: bool = False  # though labels are to be numbers
+    public: bool = True  # whether messages may name rows and what these hold
 
     @classmethod
     def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
@@ -121,11 +123,13 @@ class Source(ABC):
 
         InputError if a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
         """
-        return self.labelled(self._checked("training", rows))
+        with telling(self.public):
+            return self.labelled(self._checked("training", rows))
 
     def test(self, rows: NDArray[np.int64]) -> Samples:
         """Return the given rows of the test set, checked like those of `training`."""
-        return self.labelled(self._checked("test", rows))
+        with telling(self.public):
+            return self.labelled(self._checked("test", rows))
 
     def training_labels(self) -> NDArray[np.int32]:
         """Return the class of every training sample, or which part of their range a number is in."""
@@ -152,8 +156,9 @@ class Source(ABC):
         guess at them, so that it is as confidential as they are.
         """
         sizes = self.training_samples, self.dimension, self.classes
-        facts = *map(int, sizes), self.scale, self.limit, self.has_owners, self.class_names, self.label_range
-        return digest_of(repr(facts), () if self.made_up else self._checked_parts())
+        facts = (*map(int, sizes), self.scale, self.limit, self.has_owners, self.class_names)
+        declared = [fact for fact in (self.label_range, self.columns) if fact is not None]
+        return digest_of(repr((*facts, *declared)), () if self.made_up else self._checked_parts())
 
     def _checked_parts(self) -> Iterator[tuple[NDArray[np.generic], ...]]:
         """Yield features, labels and perhaps owners of the training set in parts; check the test set."""
@@ -186,10 +191,12 @@ class Source(ABC):
         samples, limit = self._read(which, rows), 1 / self.scale if self.limit is None else self.limit
         if samples.features.dtype != np.uint8 or limit < 255:
             self._check_bound(which, rows, samples.features, limit)
-        bad = np.flatnonzero((samples.labels < 0) | (samples.labels >= self.classes))
-        if samples.labels.dtype.kind == "i" and bad.size:
+        lowest, most = (0, self.classes - 1) if samples.labels.dtype.kind == "i" else (-1, 1)
+        bad = np.flatnonzero(~((samples.labels >= lowest) & (samples.labels <= most)))
+        if bad.size:
             place, label = self._place(which, rows[bad[0]]), samples.labels[bad[0]]
-            raise InputError(f"{place} has the label {label}; labels must lie in 0 .. {self.classes - 1}")
+            needs = f"labels must lie in {lowest} .. {most}"
+            raise DataError(f"{self.name}: {needs}", f"{place} has the label {label}; {needs}")
         return samples
 
     def _check_bound(
@@ -212,8 +219,13 @@ class Source(ABC):
             needs = f"only finite numbers of at most {limit:g} can be scaled to norm 1"
             if self.limit is None:
                 needs = f"the sensitivity bound needs |x_j| <= 1 (here: stored values of at most {limit:g})"
-            remedy = self.remedy if np.isfinite(value) else "remove the sample"
-            raise InputError(f"{place} has the value {value} in feature {column}; {needs}, so {remedy}")
+            kind, remedy = "too large", self.remedy
+            if not np.isfinite(value):
+                kind, remedy = "not finite", "remove the sample"
+            raise DataError(
+                f"{self.name} has a value in feature {column} that is {kind}; {needs}, so {remedy}",
+                f"{place} has the value {value} in feature {column}; {needs}, so {remedy}",
+            )
 
     def _place(self, which: Which, number: int) -> str:
         """Say in words where a sample is."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.kernels import specialised
 from mu2mpi.problem.linear import all_margins, loss, residual, sum_outer_products
+from mu2mpi.problem.practical import Practical
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int32] | Array
@@ -34,13 +35,16 @@ class Problem(ABC):
     `labels` what it learns. `residual` and `loss` are `numba.njit` of ``(margins, label)``: one turns
     margins, shape (rows,), in place into the derivative r of the loss by them, so that the gradient is
     r z^T; the other returns the loss, and whether the model is right, or the square of by how much its
-    prediction of a number is wrong. `unit` is that of the loss, such as ``nat``.
+    prediction of a number is wrong. `unit` is that of the loss, such as ``nat``, and `margin` says what the
+    margin of a row is.
     """
 
     kind: ClassVar[str] = "problems"
     name: ClassVar[str]
     labels: ClassVar[Literal["classes", "numbers"]] = "classes"
     unit: ClassVar[str] = "1"
+    practical: ClassVar[Practical] = Practical()
+    margin: ClassVar[str] = "the margin"
     residual: Callable[..., Any]
     loss: Callable[..., Any]
 

@@ -19,6 +19,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 from mu2mpi.hdf5 import open_to_read
 from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.problem.practical import Facts
 from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken
 
@@ -46,7 +47,10 @@ class Summary:
         ``cores`` (of all hosts; not in every file), ``parameters`` (d), ``samples_used`` and
         ``gradient_evaluations`` (of all machines, one as often as it was used), ``elapsed_seconds``, and
         seconds by phase as the mean over ranks, such as ``noise_seconds``. None but the times depends on
-        private data but through what is released.
+        private data but through what is released. Where they were measured, ``accuracy``,
+        ``balanced_accuracy`` and ``auc``, or ``rmse``, ``mae`` and ``r2``, of the output.
+    facts : Facts or None
+        What a preset could use of the data.
     """
 
     path: Path
@@ -56,6 +60,17 @@ class Summary:
     test_accuracy: float
     figures: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan
+    facts: Facts | None = None
+
+    @property
+    def labels(self) -> str:
+        """What the run learned: ``classes`` or ``numbers``."""
+        return "classes" if math.isnan(self.test_r2) else "numbers"
+
+    @property
+    def score(self) -> float:
+        """Accuracy or R^2 of the output."""
+        return self.test_accuracy if self.labels == "classes" else self.test_r2
 
     @property
     def phases(self) -> dict[str, float]:
@@ -105,6 +120,8 @@ def read_result(path: Path) -> Result:
             feature_names=None if (names := _names(file, "model/feature_name")) is None else names[:-1],
             columns=file["model"].attrs.get("columns"),
             scale=_number(file, "model", "scale"),
+            facts=_facts(file),
+            unit=file["history/test_loss"].attrs["units"],
             timing=_timing(file),
             # Python's own integers rather than numpy's.
             environment={k: v if isinstance(v, str) else v.item() for k, v in others.items()},
@@ -141,7 +158,9 @@ def read_summary(path: Path) -> Summary:
         experiment, created = stored_experiment(file, path), _text(file, "created")
         figures |= _metrics(file)
         scores = {name: last(name) if f"history/{name}" in file else math.nan for name in SCORES}
-        return Summary(path, experiment, created, last("test_loss"), figures=figures, **scores)
+        return Summary(
+            path, experiment, created, last("test_loss"), figures=figures, facts=_facts(file), **scores
+        )
 
 
 # h5py's own objects take several times as long as these calls, which matters for a thousand files.
@@ -245,6 +264,14 @@ def _pair(file: h5py.File, name: str) -> tuple[float, float] | None:
     """Return two numbers of the model, if they are there."""
     found = file["model"].attrs.get(name)
     return None if found is None else (float(found[0]), float(found[1]))
+
+
+def _facts(file: h5py.File) -> Facts | None:
+    """Return what is public of the data, if it is there."""
+    if "square" not in file["model"].attrs:
+        return None
+    classes, square, samples = (_number(file, "model", name) for name in Facts._fields)
+    return Facts(int(classes), square, int(samples))
 
 
 def _metrics(file: h5py.File) -> dict[str, float]:

@@ -1,13 +1,19 @@
 """What result files (schema "mu2mpi-1") and checkpoints hold, shared by what writes and reads them."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.problem.practical import Facts
+
+if TYPE_CHECKING:
+    from mu2mpi.data.schema import Schema
+    from mu2mpi.results.coefficients import Coefficients
 
 SCHEMA = "mu2mpi-1"
 
@@ -36,6 +42,11 @@ Floats = NDArray[np.float64]
 def described(long_name: str, units: str = "1") -> dict[str, str]:
     """Return what a file says of a column of the history."""
     return {"long_name": long_name, "units": units}
+
+
+def metadata_of(column: "Field[Any]", unit: str) -> dict[str, str]:
+    """Return what a file says of a column of the history, where losses have this unit."""
+    return {**column.metadata, **({"units": unit} if column.name == "test_loss" else {})}
 
 
 def score_text(score: float, labels: str) -> str:
@@ -75,17 +86,17 @@ class History:
     @property
     def labels(self) -> str:
         """What the run learned: ``classes`` or ``numbers``."""
-        return "numbers" if np.isnan(self.test_accuracy).all() else "classes"
+        return "classes" if np.isnan(self.test_r2).all() else "numbers"
 
     @property
     def final_score(self) -> str:
         """Accuracy or R^2 of the output, in words."""
-        numbers = self.labels == "numbers"
-        return score_text(float((self.test_r2 if numbers else self.test_accuracy)[-1]), self.labels)
+        scores = self.test_accuracy if self.labels == "classes" else self.test_r2
+        return score_text(float(scores[-1]), self.labels)
 
     @property
     def has_losses(self) -> bool:
-        """Whether loss and accuracy are there; a file may have been published without."""
+        """Whether loss and score are there; a file may have been published without."""
         return not np.isnan(self.test_loss).all()
 
     @classmethod
@@ -146,7 +157,7 @@ class Result:
     x, w : ndarray of float64, shape (rows, features)
         The output, x_T for most methods, and the iterate w_T; the last feature is the bias.
     history : History
-        Loss, accuracy and cost along the rounds.
+        Loss, score and cost along the rounds.
     theory : Theory or None
         The theorem's bound and the smallest loss over K; None where a private test set would be told of.
     diagnostics : Diagnostics or None
@@ -170,6 +181,10 @@ class Result:
         columns of the table are of which they were made.
     scale : float
         What takes a stored feature into [-1, 1].
+    facts : Facts or None
+        What is public of the data, and presets may use.
+    unit : str
+        That of losses: ``nat``, or ``1`` for those that are no likelihoods.
     """
 
     experiment: Experiment
@@ -188,6 +203,74 @@ class Result:
     feature_names: tuple[str, ...] | None = None
     columns: str | None = None
     scale: float = 1.0
+    facts: Facts | None = None
+    unit: str = "nat"
+
+    @property
+    def labels(self) -> str:
+        """What the run learned: ``classes`` or ``numbers``."""
+        return "classes" if self.label_range is None else "numbers"
+
+    @property
+    def schema(self) -> "Schema | None":
+        """What the columns of the table are of which features were made, if there are any."""
+        from mu2mpi.data.schema import parse_schema
+
+        return None if self.columns is None else parse_schema(self.columns)
+
+    @property
+    def tests_on_a_share(self) -> bool:
+        """Whether the test set is a share of a file of the user's: people's data, which no noise protects."""
+        declared = None if (schema := self.schema) is None else schema.test
+        of_schema = self.experiment.test is None and isinstance(declared, str)
+        return self.experiment.tests_on_a_share and not of_schema
+
+    @property
+    def classes(self) -> int:
+        """K; where labels are numbers any number, as nothing depends on it."""
+        return max(2, len(self.x)) if self.class_names is None else len(self.class_names)
+
+    @property
+    def names_of_classes(self) -> tuple[str, ...]:
+        """What the classes are called, by their numbers if by nothing else."""
+        return self.class_names or tuple(map(str, range(self.classes)))
+
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        """What each row of the model speaks for: a class, the second of two, or the number learned."""
+        if self.label_range is not None:
+            return ("label" if (schema := self.schema) is None else schema.label[0],)
+        return self.names_of_classes if len(self.x) > 1 else self.names_of_classes[-1:]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return what the model predicts, shape (n,): names of classes, or numbers in the label's own units.
+
+        X is a data frame, a mapping of the columns' names to values, or the path of a file. Columns that are
+        no features, such as the label, may be there or not. Where the model was trained without a schema, it
+        is an array of features as they are stored, shape (n, features - 1), or the path of a file of such.
+        All is scaled as training samples were. Raises InputError if X does not fit the model.
+        """
+        from mu2mpi.results.prediction import margins_of, predictions
+
+        return predictions(self, margins_of(self, X))
+
+    def scores(self, X: Any) -> Floats:
+        """Return a score for each class, shape (n, K), the largest for the prediction; X as for `predict`.
+
+        They are probabilities where the loss is a likelihood: those of softmax and logistic.
+        """
+        from mu2mpi.results.prediction import class_scores, margins_of
+
+        return class_scores(self, margins_of(self, X))
+
+    def coefficients(self, scaled: bool = False) -> "Coefficients":
+        """Return the model in the columns' own units, or as it was trained, with what noise alone would give.
+
+        See `Coefficients`. Raises InputError if there is no run of the experiment.
+        """
+        from mu2mpi.results.coefficients import coefficients_of
+
+        return coefficients_of(self, scaled)
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.experiment.settings().items())

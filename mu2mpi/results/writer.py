@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import unfinished, write_whole
-from mu2mpi.results.schema import SCHEMA, SCORES, History, Result
+from mu2mpi.results.schema import SCHEMA, SCORES, History, Result, metadata_of
 from mu2mpi.results.seal import seal_of
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
@@ -84,10 +84,11 @@ def file_image(result: Result) -> memoryview:
         for column in others:
             if column.name == left_out:
                 continue
-            _put(history, column.name, getattr(result.history, column.name), **column.metadata, scales=scales)
+            said = metadata_of(column, result.unit)
+            _put(history, column.name, getattr(result.history, column.name), **said, scales=scales)
         _group(file, "privacy", result.privacy.attributes())
         if result.theory is not None:
-            _group(file, "theory", {**asdict(result.theory), "units": "nat"})
+            _group(file, "theory", {**asdict(result.theory), "units": result.unit})
         if result.metrics:
             _group(file, "metrics", result.metrics)
         if result.diagnostics is not None:
@@ -118,6 +119,8 @@ def _write_model(group: h5py.Group, result: Result) -> None:
         _put(group, "feature", np.arange(features), "feature; the last is the bias"),
     ]
     group.attrs["scale"] = result.scale
+    if result.facts is not None:
+        group.attrs.update(result.facts._asdict())
     if result.label_range is not None:
         group.attrs["label_range"] = result.label_range
     if result.columns is not None:

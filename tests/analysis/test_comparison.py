@@ -15,9 +15,9 @@ from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.groups import chosen
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.config.toml import read_toml
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
+from mu2mpi.toml import read_toml
 
 COMPARISON = Path(__file__).parents[2] / "jobs" / "comparison.toml"
 
@@ -32,7 +32,7 @@ def test_lines_hold_means_deviations_and_exponents():
         np.testing.assert_array_equal(line.sizes, [1000, 4000, 16_000])
         np.testing.assert_allclose(line.gradients, factor * line.sizes**exponent)
         np.testing.assert_allclose(line.losses[:, 0], 1 / np.sqrt(line.sizes) + 0.02)
-        np.testing.assert_allclose(line.accuracies[:, 0], 1 - line.losses[:, 0])
+        np.testing.assert_allclose(line.scores[:, 0], 1 - line.losses[:, 0])
         np.testing.assert_allclose(line.losses[:, 1], 0.01)
     (steep,) = compare([comparison_run(size, exponent=1.5) for size in (100, 200, 400)])
     assert steep.exponent == pytest.approx(1.5)
@@ -65,7 +65,7 @@ def test_the_figure_shows_every_method_and_its_exponent():
     for line in lines:
         assert f"{line.name}: {line.exponent:.2f}" in labels
     loss, accuracy, complexity = figure.axes
-    for panel, values in ((loss, "losses"), (accuracy, "accuracies")):
+    for panel, values in ((loss, "losses"), (accuracy, "scores")):
         factor = 100 if panel is accuracy else 1
         drawn = [line.get_ydata() for line in panel.get_lines()]
         for line in lines:

@@ -294,10 +294,10 @@ def test_every_module_that_draws_is_in_the_catalogue():
 
 def test_a_report_leaves_out_what_is_private_or_says_nothing(runs, populations):
     for members, absent in (
-        (runs, {"errors", "partition", "comparison"}),
-        (populations, {"tradeoff", "partition"}),
-        (populations[:2], {"tradeoff", "partition", "comparison"}),
-        ([*runs, *populations], {"partition"}),
+        (runs, {"errors", "partition", "comparison", "coefficients"}),
+        (populations, {"tradeoff", "partition", "coefficients"}),
+        (populations[:2], {"tradeoff", "partition", "comparison", "coefficients"}),
+        ([*runs, *populations], {"partition", "coefficients"}),
     ):
         assert {kind for kind, facts in FIGURES.items() if not facts.reported(members)} == absent
 

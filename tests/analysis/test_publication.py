@@ -104,7 +104,7 @@ def test_not_a_byte_of_what_is_not_covered(source, tmp_path):
     assert hits(tmp_path / "public.h5", numbers, texts) == ([], [])
     with h5py.File(tmp_path / "public.h5") as file:
         assert list(file) == ["model", "history", "privacy"]
-        assert "loss and accuracy" in file.attrs["published"]
+        assert "loss and scores" in file.attrs["published"]
     content = (tmp_path / "public.h5").read_bytes()
     assert MARK in content
     assert not seal_is_broken(tmp_path / "public.h5")

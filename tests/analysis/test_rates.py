@@ -13,7 +13,6 @@ from schedules import make_schedule
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.rates import PRIVATE, STATISTICAL, find_rates
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.config.toml import read_toml
 from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
@@ -21,6 +20,7 @@ from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator
 from mu2mpi.results.reader import Summary
+from mu2mpi.toml import read_toml
 
 RATES = Path(__file__).parents[2] / "jobs" / "rates.toml"
 

@@ -41,7 +41,9 @@ def make_result(rows=30, seed=None):
         experiment=Experiment(data="mnist", machines=2, rounds=rows, seed=seed),
         x=np.zeros((10, 785)),
         w=np.zeros((10, 785)),
-        history=History(k, 2.3 - 0.001 * k, 0.5 + 0.005 * k, 2 * k, 4 * k, 0.1 * k, 0.5 * k, 1e3 + k, 1 / k),
+        history=History(
+            k, 2.3 - 0.001 * k, 0.5 + 0.005 * k, k * np.nan, 2 * k, 4 * k, 0.1 * k, 0.5 * k, 1e3 + k, 1 / k
+        ),
         privacy=replace(STATEMENT, noise_recomputable=seed is not None),
         theory=Theory(0.3, 2.25, 1e-7, 0.02, 1.1, 0.9),
         diagnostics=Diagnostics(16.75, 0.125),
@@ -62,8 +64,8 @@ def test_final_numbers_and_settings():
     pairs = {name: value.strip() for name, value in pairs.items()}
     assert pairs["machines"] == "2"
     assert pairs["rho"] == "4"
-    assert pairs["model"] == "10 classes x 785 features (bias included)"
-    assert pairs["final test loss"] == "2.2700"
+    assert pairs["model"] == "10 rows x 785 features (bias included)"
+    assert pairs["final test loss"] == "2.2700 nats"
     assert pairs["final test accuracy"] == "65.0%"
 
 

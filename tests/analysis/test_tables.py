@@ -256,7 +256,7 @@ def test_seeds_and_ranks_may_be_columns():
         ({"rows": ("server",), "columns": ("server",)}, "two places"),
         ({"values": ("loss",)}, "'loss'.*test_loss"),
         ({"values": ("file",)}, "'file'.*test_loss"),
-        ({"values": ()}, "at least one"),
+        ({"columns": ()}, "at least one"),
     ],
 )
 def test_layouts_that_cannot_be(layout, word):

@@ -18,8 +18,8 @@ from slowly import slow
 from mu2mpi import cli
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.config.toml import read_toml
 from mu2mpi.results.reader import read_result
+from mu2mpi.toml import read_toml
 
 SMALL = ["--machines", "3", "--rounds", "20", "--seed", "1"]
 
@@ -398,7 +398,7 @@ def patients(tmp_path):
 def test_a_test_set_that_is_not_protected_is_named_at_the_end(capsys, patients, tmp_path):
     command = ["run", "--data", patients, "--rounds", 20, "--output"]
     _, out, _ = invoke(capsys, *command, tmp_path / "a.h5")
-    assert "not private: test loss and accuracy were computed without noise" in out.splitlines()[-1]
+    assert "not private: test loss and scores were computed without noise" in out.splitlines()[-1]
     for name, more in (("b.h5", ["--seed", 1]), ("c.h5", ["--test", patients])):
         assert "not private" not in invoke(capsys, *command, tmp_path / name, *more)[1]
     (tmp_path / "sweep.toml").write_text(f'data = "{patients}"\nrounds = 20\nrho = [1, 2]')
@@ -418,14 +418,14 @@ def test_publish(capsys, patients, tmp_path):
     assert "a.h5" not in err
     code, out, err = invoke(capsys, "publish", runs / "a.h5", "-o", public / "a.h5")
     assert code == 0, err
-    assert "without loss and accuracy" in out
+    assert "without loss and scores" in out
     assert "privacy of one sample of one machine" in out
     assert invoke(capsys, "publish", runs / "a.h5", "-o", public / "a.h5")[0] == 2
     code, out, err = invoke(
         capsys, "publish", runs, "-o", public, "--overwrite", "--even-if-unprotected", "--with-test-results"
     )
     assert code == 0, err
-    assert "without loss and accuracy" not in out
+    assert "without loss and scores" not in out
     for command in (["show"], ["show", "--diagnostics"], ["table"], ["privacy"]):
         assert invoke(capsys, *command, public / "a.h5")[0] == 0
     code, _, err = invoke(capsys, "plot", "timing", public / "a.h5", "-o", tmp_path / "t.png")

@@ -77,7 +77,7 @@ def test_without_a_command_all_are_named(capsys, words):
 
 def test_an_unknown_option_before_a_command_is_answered_by_it(capsys):
     assert cli.main(["--nothing", "show", "a.h5"]) == 2
-    assert "the options are --help, --diagnostics\n" in capsys.readouterr().err
+    assert "the options are --help, --diagnostics, --coefficients\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

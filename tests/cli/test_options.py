@@ -13,7 +13,7 @@ from relaxed import given
 from mu2mpi.cli.options import add_field, add_running_options, given_settings, merged_settings
 from mu2mpi.cli.program import Parser
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.options import option_fields
+from mu2mpi.config.options import option_fields, takes_boolean
 from mu2mpi.errors import InputError, SharedInputError
 from mu2mpi.methods.dp_sgd import DpSgdOptions
 from mu2mpi.registry import names
@@ -38,15 +38,18 @@ CHOICES = {
     if get_origin(kind) is Literal
 } | {name: tuple(names(kind)) for name, kind in REGISTERED.items()}
 
+FLAGS = {name for name, field in FIELDS.items() if takes_boolean(field)}
+
 texts = {
     name: st.sampled_from(CHOICES[name]) if name in CHOICES else st.from_regex(r"[a-z0-9.]+", fullmatch=True)
     for name in FIELDS
-}
+} | dict.fromkeys(FLAGS, st.just(True))
 some_texts = st.fixed_dictionaries({}, optional=texts)
 
 
 def words_of(settings):
-    return [word for name, text in settings.items() for word in (f"--{name.replace('_', '-')}", text)]
+    pairs = ((f"--{name.replace('_', '-')}", text) for name, text in settings.items())
+    return [word for pair in pairs for word in pair if word is not True]
 
 
 def test_each_field_is_one_option_in_its_order():
@@ -76,7 +79,9 @@ def test_choices_are_the_values_of_the_field():
 )
 def test_what_an_option_takes_is_named_by_its_type(name, metavar):
     assert ACTIONS[name].metavar == metavar
-    assert all(action.choices or action.metavar for action in ACTIONS.values())
+    without = {name for name, action in ACTIONS.items() if not (action.choices or action.metavar)}
+    assert without == FLAGS == {"strict", "data_is_public"}
+    assert all(ACTIONS[name].nargs == 0 for name in FLAGS)
 
 
 def test_help_is_the_description_and_the_default(monkeypatch):

@@ -12,10 +12,10 @@ from relaxed import given
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import choices, method_options, option_fields
 from mu2mpi.config.sweep import result_name
-from mu2mpi.config.toml import read_toml
 from mu2mpi.errors import InputError
 from mu2mpi.execution.keys import Keys
 from mu2mpi.registry import find, names
+from mu2mpi.toml import read_toml
 
 optional_counts = st.none() | st.integers(1, 10**6)
 experiments = st.builds(
@@ -189,7 +189,7 @@ def test_options_of_other_methods_are_none():
     [
         ({"batch": 3}, "batch applies to method = dp-sgd or noisy-minibatch-sgd only, and method is mu2-sgd"),
         ({"method": "anytime-sgd", "estimator": "gradient"}, "estimator applies to method = mu2-sgd only"),
-        ({"method": "snowball-sgd", "preset": "practical"}, "preset applies to method = mu2-sgd only"),
+        ({"method": "snowball-sgd", "preset": "practical"}, "preset applies to method = dp-sgd or mu2-sgd only"),
         (
             {"method": "dp-sgd", "server": "trusted", "query": "average"},
             "query applies to method = mu2-sgd only",

@@ -80,7 +80,7 @@ def test_all_training_samples_are_checked_on_the_way(tmp_path):
     bad = X.copy()
     bad[33:36] = 65
     with pytest.raises(InputError, match=r"row 3[345] has the value 65"):
-        digest(tmp_path, bad)
+        digest(tmp_path, bad, data_is_public=True)
 
 
 @pytest.mark.parametrize("data", ["synthetic", "population"])

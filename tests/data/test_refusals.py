@@ -50,8 +50,8 @@ def written(folder, kind, labels=NAMES, owners=None):
 
 
 def opened(path, **settings):
-    """Open a file and read it once, as a run does before anything is sent."""
-    source = open_source(Experiment(data=str(path), **settings))
+    """Open a public file and read it once, as a run does before anything is sent."""
+    source = open_source(Experiment(data=str(path), data_is_public=True, **settings))
     assert source.digest
     return source
 
@@ -103,7 +103,7 @@ def test_a_missing_label_is_no_class_unless_the_user_says_so(tmp_path, kind):
 @pytest.mark.parametrize("name", ["", " "])
 def test_an_empty_label_is_never_kept(tmp_path, kind, name):
     path = written(tmp_path, kind, having(name))
-    with pytest.raises(InputError, match="row 17 has no label"):
+    with pytest.raises(InputError, match=r"row 17 has the label .*, which is empty"):
         opened(path, missing_labels="keep")
 
 
@@ -127,7 +127,10 @@ def test_the_test_file_is_held_to_the_same(tmp_path):
 
 def test_a_run_is_refused_before_it_begins(tmp_path, capsys):
     path = written(tmp_path, "csv", having("a\0b"))
-    assert main(["run", "--data", str(path), "--machines", "1", "--output", str(tmp_path / "r.h5")]) == 2
+    command = ["run", "--data", str(path), "--machines", "1", "--output", str(tmp_path / "r.h5")]
+    assert main(command) == 2
+    assert capsys.readouterr().err.startswith(f"mu2mpi: error: {path} has a label with a character that")
+    assert main([*command, "--data-is-public"]) == 2
     assert capsys.readouterr().err.startswith(f"mu2mpi: error: {path}: row 17 has the label")
     assert [file.name for file in tmp_path.iterdir()] == ["a.csv"]
 

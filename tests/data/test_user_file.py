@@ -75,7 +75,7 @@ FORMATS = [
 
 
 def opened(path, **settings):
-    return open_source(Experiment(data=str(path), **settings))
+    return open_source(Experiment(data=str(path), data_is_public=True, **settings))
 
 
 def everything(source):

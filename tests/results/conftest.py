@@ -19,6 +19,7 @@ def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
             rounds,
             draw.random(rows),
             draw.random(rows),
+            np.full(rows, np.nan),
             2 * rounds,
             4 * rounds,
             draw.random(rows),
@@ -81,7 +82,8 @@ def results_agree(one, other):
     assert one.diagnostics == other.diagnostics
     assert one.theory == other.theory
     assert one.environment == other.environment
-    assert one.class_names == other.class_names
+    for name in ("class_names", "metrics", "label_range", "feature_names", "columns", "scale", "unit"):
+        assert getattr(one, name) == getattr(other, name)
     assert list(one.timing) == list(other.timing)
     pairs = [(one.x, other.x), (one.w, other.w), (one.class_counts, other.class_counts)]
     pairs += [(one.timing[phase], other.timing[phase]) for phase in one.timing]

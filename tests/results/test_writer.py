@@ -47,18 +47,20 @@ def test_version_is_written_where_the_environment_lacks_it(result, tmp_path):
 
 def test_every_array_has_named_dimensions_and_units(result, tmp_path):
     write_result(result, tmp_path / "a.h5")
-    expected = {"model": ["class", "feature"], "history": ["round"], "timing": ["rank"]}
+    expected = {"model": ["row", "feature"], "history": ["round"], "timing": ["rank"]}
     with h5py.File(tmp_path / "a.h5") as file:
         assert file["model/x"].shape == (3, 5)
         assert file["model/x"].dtype == np.float64
         np.testing.assert_array_equal(file["model/feature"][()], range(5))
-        assert [name for name in file["history"]] == History.columns()
+        assert [name for name in file["history"]] == [n for n in History.columns() if n != "test_r2"]
         for group, scales in expected.items():
             for name, dataset in file[group].items():
                 assert dataset.attrs["units"], name
                 assert dataset.attrs["long_name"], name
-                if name in scales:
+                if name in (*scales, "class"):
                     assert dataset.is_scale
+                elif name == "label":
+                    assert dataset.dims[0][0].name == "/model/class"
                 else:
                     assert [dimension[0].name for dimension in dataset.dims] == [
                         f"/{group}/{s}" for s in scales[: dataset.ndim]
@@ -84,10 +86,10 @@ def test_xarray_finds_names_coordinates_and_units(result, tmp_path):
     }
     history = opened["history"]
     assert list(history.coords) == ["round"]
-    assert set(history.data_vars) == set(History.columns()) - {"round"}
+    assert set(history.data_vars) == set(History.columns()) - {"round", "test_r2"}
     assert history.test_loss.attrs["units"] == "nat"
     assert history.test_loss.sel(round=4) == result.history.test_loss[3]
-    assert opened["model"].x.dims == ("class", "feature")
+    assert opened["model"].x.dims == ("row", "feature")
     assert opened["timing"].noise.dims == ("rank",)
     for dataset in opened.values():
         for variable in dataset.variables.values():

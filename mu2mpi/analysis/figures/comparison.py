@@ -1,4 +1,4 @@
-"""Methods side by side: loss and accuracy against gradients computed, and gradients against |S|."""
+"""Methods side by side: loss and score against gradients computed, and gradients against |S|."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.comparison import Line, compare
-from mu2mpi.analysis.figures.curves import MEASURED, bars_handle, draw_means, plain_log_ticks
+from mu2mpi.analysis.figures.curves import bars_handle, draw_means, measured, plain_log_ticks
 from mu2mpi.analysis.figures.style import Axes, Figure, Theme, canvas, handle, with_legend
 from mu2mpi.results.reader import Summary
 
@@ -21,21 +21,21 @@ NEAR = 0.25
 
 
 def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
-    """Draw loss, accuracy, and complexity with fitted exponents; bars are standard deviations over seeds."""
+    """Draw loss, score, and complexity with fitted exponents; bars are standard deviations over seeds."""
     lines = compare(runs)
     figure, axes = canvas(1, 3, 3.8)
     *reached, complexity = axes[0]
+    panels = measured(runs)
     handles, barred = [], False
     for k, (line, colour) in enumerate(zip(lines, theme.colours(len(lines)), strict=True)):
         look = {"color": colour, "marker": MARKS[k % len(MARKS)], "linewidth": 1.0}
-        measured = zip(reached, (line.losses, line.accuracies), MEASURED, strict=True)
-        for panel, values, (_, _, factor) in measured:
+        for panel, values, (_, _, factor) in zip(reached, (line.losses, line.scores), panels, strict=True):
             draw_means(panel, line.gradients, values, factor, capsize=1.5, elinewidth=0.6, **look)
         complexity.plot(line.sizes, line.gradients, **look)
         grows = "" if math.isnan(line.exponent) else f": {line.exponent:.2f}"
         handles.append(handle(f"{line.name}{grows}", **look))
         barred |= bool(np.isfinite(line.losses[:, 1]).any())
-    for panel, (_, label, _) in zip(reached, MEASURED, strict=True):
+    for panel, (_, label, _) in zip(reached, panels, strict=True):
         panel.set(xscale="log", xlabel="gradients computed", ylabel=label)
     reached[0].set_yscale("log")
     plain_log_ticks(reached[0].yaxis, _round_losses(lines))
@@ -51,7 +51,8 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
 def _round_losses(lines: Sequence[Line]) -> list[float]:
     """Return round losses over the range that is drawn, some five of them."""
     means = np.concatenate([line.losses[:, 0] for line in lines])
-    step = max(0.1, round((means.max() - means.min()) / 5, 1))
+    digits = 1 - math.floor(math.log10(means.max()))
+    step = max(10.0**-digits, round((means.max() - means.min()) / 5, digits))
     return [round(k * step, 1) for k in range(1, 100) if 0.9 * means.min() < k * step < 1.1 * means.max()]
 
 

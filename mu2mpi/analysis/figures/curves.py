@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.cells import sort_key
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Theme, canvas, dashed, handle
-from mu2mpi.analysis.groups import Group, grouped, in_words, varying
+from mu2mpi.analysis.groups import Group, grouped, in_nats, in_words, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.collection import shown
 from mu2mpi.results.reader import Summary
 
 MOST_PANELS, MOST_COLOURS = 3, 7
 
-MEASURED = (("test_loss", "test loss (nats)", 1.0), ("test_accuracy", "test accuracy (%)", 100.0))
-"""Measurements, what their axis says, and the factor to its unit."""
+SCORES = {"classes": ("test_accuracy", "test accuracy (%)", 100.0), "numbers": ("test_r2", "test R²", 1.0)}
+"""By what was learned: a measurement, what its axis says, and the factor to its unit."""
 
 Names = Sequence[str]
 
@@ -92,6 +92,26 @@ def _parted(groups: Sequence[Group], names: Names) -> tuple[list[int], list[str]
     levels = sorted(set(keys), key=sort_key)
     words = [in_words(dict(zip(names, level, strict=True))) for level in levels]
     return [levels.index(key) for key in keys], words
+
+
+def loss_words(runs: Iterable[Summary], words: str = "test loss") -> str:
+    """Return what an axis of losses says, with their unit if they have one."""
+    return f"{words} (nats)" if in_nats(runs) else words
+
+
+def measured(runs: Sequence[Summary]) -> tuple[tuple[str, str, float], ...]:
+    """Return measurements, what their axis says, and the factor to its unit: of the loss, and of the score.
+
+    Raises an InputError if some runs learn classes and some numbers.
+    """
+    learned = {run.labels for run in runs}
+    if len(learned) > 1:
+        losses = ", ".join(sorted({run.experiment.loss for run in runs}))
+        raise InputError(
+            f"some of these runs learn classes and some numbers (loss = {losses}), which have no score in "
+            "common; choose some, for example with --where loss=..."
+        )
+    return ("test_loss", loss_words(runs), 1.0), SCORES[learned.pop()]
 
 
 def read_histories(runs: Sequence[Summary]) -> None:

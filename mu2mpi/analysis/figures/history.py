@@ -1,8 +1,8 @@
-"""Loss and accuracy along rounds, samples or gradients: mean and standard deviation over seeds."""
+"""Loss and score along rounds, samples or gradients: mean and standard deviation over seeds."""
 
 from collections.abc import Sequence
 
-from mu2mpi.analysis.figures.curves import MEASURED, encode, histories_of, read_histories
+from mu2mpi.analysis.figures.curves import encode, histories_of, measured, read_histories
 from mu2mpi.analysis.figures.style import Figure, Theme, canvas, handle, with_legend
 from mu2mpi.results.reader import Summary
 
@@ -15,14 +15,14 @@ FAINT = 0.18
 
 
 def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
-    """Draw loss above accuracy, with a panel for each server."""
-    encoding = encode(runs, theme)
+    """Draw loss above accuracy or R^2, with a panel for each server."""
+    encoding, panels = encode(runs, theme), measured(runs)
     sharex = "col" if against == "round" else True
     figure, axes = canvas(2, len(encoding.titles), 4.4, encoding.titles, sharex=sharex, sharey="row")
     read_histories(runs)
     banded = False
     for group, place, look in encoding.groups:
-        for panel, (name, _, factor) in zip(axes[:, place], MEASURED, strict=True):
+        for panel, (name, _, factor) in zip(axes[:, place], panels, strict=True):
             x, values = histories_of(group, against, name)
             mean = factor * values.mean(axis=0)
             panel.plot(x, mean, **look)
@@ -30,7 +30,7 @@ def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
                 banded, deviation = True, factor * values.std(axis=0, ddof=1)
                 low, high = mean - deviation, mean + deviation
                 panel.fill_between(x, low, high, color=look["color"], alpha=FAINT, linewidth=0)
-    for panel, (_, label, _) in zip(axes[:, 0], MEASURED, strict=True):
+    for panel, (_, label, _) in zip(axes[:, 0], panels, strict=True):
         panel.set_ylabel(label)
     for panel in axes[1]:
         panel.set_xlabel(LABELS[against])

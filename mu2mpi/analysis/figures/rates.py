@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mu2mpi.analysis.figures.curves import encoded, plain_log_ticks
+from mu2mpi.analysis.figures.curves import encoded, loss_words, plain_log_ticks
 from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Theme, canvas, handle, with_legend
 from mu2mpi.analysis.groups import Group, in_words
 from mu2mpi.analysis.rates import AXES, Rate, find_rates
@@ -47,7 +47,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
             _check_told_apart(here)
             _draw_panel(panel, here, looks)
         row[0].set_title(REGIMES[regime], loc="left")
-        row[0].set_ylabel("excess loss (nats)")
+        row[0].set_ylabel(loss_words(runs, "excess loss"))
         lines = max(len(here) for here in of_axes)
         row[0].set_ylim(*_limits([rate for here in of_axes for rate in here], room=LINE * (lines + 1)))
     for panel, axis in zip(panels[-1], axes, strict=True):

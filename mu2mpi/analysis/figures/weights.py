@@ -1,4 +1,4 @@
-"""The rows of the output x_T as images: what each class looks for."""
+"""The rows of the output x_T as images: what each class, or a number, looks for."""
 
 import math
 from collections.abc import Sequence
@@ -10,32 +10,38 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.figures.style import WIDTH, Figure, Theme, canvas
 from mu2mpi.analysis.groups import in_words
 from mu2mpi.results.reader import Summary, read_result
+from mu2mpi.results.schema import Result
 
 MOST_CLASSES = 20
+SHOWN = ("data", "loss", "server", "machines", "rounds", "rho", "diameter", "seed")
 MAP = "cividis"
 """Made for the colour-blind; its lightness grows steadily, so it reads in grey as well."""
 
 
 def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
-    """Draw an image for each class, or one strip a class where the features are no square image.
+    """Draw an image for each row, or one strip a row where the features are no square image.
 
     Of several runs, the one with the smallest loss is drawn; its settings stand above.
     """
     run = min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
-    x = read_result(run.path).x[:, :-1]
+    result = read_result(run.path)
+    x, names = result.x[:, :-1], _titles(result)
     side = math.isqrt(x.shape[1])
     limit = float(np.abs(x).max()) or 1.0
     is_image = side * side == x.shape[1] and side > 1 and len(x) <= MOST_CLASSES
     colours: dict[str, Any] = {"cmap": MAP, "vmin": -limit, "vmax": limit}
-    figure = _images(x.reshape(-1, side, side), colours) if is_image else _strips(x, colours)
-    names = ("data", "server", "machines", "rounds", "rho", "diameter", "seed")
-    settings = {name: value for name, value in run.experiment.settings().items() if name in names}
+    figure = _images(x.reshape(-1, side, side), names, colours) if is_image else _strips(x, names, colours)
+    settings = {name: value for name, value in run.experiment.settings().items() if name in SHOWN}
     which = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
     figure.suptitle(f"$x_T$: {in_words(settings)}{which}", fontsize=9)
     return figure
 
 
-def _images(x: NDArray[np.float64], colours: dict[str, Any]) -> Figure:
+def _titles(result: Result) -> list[str]:
+    return [name if result.label_range else f"class {name}" for name in result.row_names]
+
+
+def _images(x: NDArray[np.float64], names: Sequence[str], colours: dict[str, Any]) -> Figure:
     columns = min(5, len(x))
     rows = -(-len(x) // columns)
     figure, axes = canvas(rows, columns, WIDTH / columns * rows * 0.86 + 0.5)
@@ -43,18 +49,22 @@ def _images(x: NDArray[np.float64], colours: dict[str, Any]) -> Figure:
         panel.set_axis_off()
     for k, panel in zip(range(len(x)), axes.flat, strict=False):
         shown = panel.imshow(x[k], **colours)
-        panel.set_title(f"class {k}", pad=3)
+        panel.set_title(names[k], pad=3)
     figure.colorbar(
         shown, ax=axes, label="weight of a pixel (no unit); bias not shown", shrink=0.9, aspect=30
     )
     return figure
 
 
-def _strips(x: NDArray[np.float64], colours: dict[str, Any]) -> Figure:
-    figure, axes = canvas(1, 1, 3.0)
+def _strips(x: NDArray[np.float64], names: Sequence[str], colours: dict[str, Any]) -> Figure:
+    figure, axes = canvas(1, 1, 3.0 if len(x) > 2 else 1.6)
     panel = axes[0, 0]
     panel.grid(visible=False)
-    panel.set(xlabel="feature", ylabel="class")
+    panel.set(xlabel="feature")
+    if len(x) <= MOST_CLASSES:
+        panel.set_yticks(range(len(x)), names)
+    else:
+        panel.set_ylabel("class")
     shown = panel.imshow(x, aspect="auto", interpolation="nearest", **colours)
-    figure.colorbar(shown, ax=panel, label="weight (no unit); bias not shown")
+    figure.colorbar(shown, ax=panel, label="weight (no unit); bias not shown" if len(x) > 2 else "weight")
     return figure

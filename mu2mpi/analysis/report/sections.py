@@ -12,7 +12,7 @@ from mu2mpi.analysis.catalogue import FIGURES
 from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.style import DARK, LIGHT
-from mu2mpi.analysis.groups import grouped, varying
+from mu2mpi.analysis.groups import grouped, in_nats, varying
 from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers
 from mu2mpi.analysis.tables import grid, legend
@@ -162,7 +162,7 @@ def _not_covered(runs: Sequence[Summary], files: Sequence[Summary]) -> list[str]
         "More than one sample: all samples of a machine together, or that a machine takes part at all.",
         "Times, here and in the files, and the diagnostics in the files (largest increment, share of clipped "
         "ones), which are computed from private data without noise. This page shows none of the diagnostics.",
-        "The test set, on which loss and accuracy are measured without noise: it is taken to be public.",
+        "The test set, on which loss and scores are measured without noise: it is taken to be public.",
         "The ranks of a job, which trust each other: a run simulates a federation in one program.",
     ]
 
@@ -180,7 +180,8 @@ def theory(runs: Sequence[Summary]) -> str:
         numbers = ["–" if math.isnan(mean) else measured[name].format(mean) for name, mean in means.items()]
         rows.append([*map(number_text, group.settings.values()), *numbers])
     header = [*names, "smallest loss", "excess loss, measured", "theorem: at most"]
-    return paragraph(EXCESS) + table(header, [rows], "In nats; means over seeds.")
+    unit = "In nats; means" if in_nats(known) else "Means"
+    return paragraph(EXCESS) + table(header, [rows], f"{unit} over seeds.")
 
 
 def repeat(runs: Sequence[Summary]) -> str:

@@ -2,7 +2,7 @@
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 
-from mu2mpi.cli.shared import add_data_dir
+from mu2mpi.cli.shared import add_data_dir, add_flag
 
 SUMMARY = "get a data set ready and say what it holds"
 MORE = "A missing MNIST is downloaded, which no other command does."
@@ -11,15 +11,23 @@ MORE = "A missing MNIST is downloaded, which no other command does."
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the data set, and where in it things are."""
     parser.add_argument("data", metavar="NAME", help="digits, mnist, synthetic, or a file of your own")
-    for option in ("--features", "--labels", "--missing-labels"):
+    for option in ("--features", "--labels", "--missing-labels", "--label-range", "--schema", "--test"):
         parser.add_argument(option, default=SUPPRESS, metavar="NAME", help="as for run")
+    for option in ("--strict", "--data-is-public"):
+        parser.add_argument(option, default=SUPPRESS, action="store_true", help="as for run")
+    add_flag(
+        parser, "--schema-template", "print a schema of a file's columns, with blanks to fill in, and end"
+    )
     add_data_dir(parser)
 
 
 def execute(arguments: Namespace) -> None:
-    """Describe the data set, which is downloaded if need be."""
+    """Describe the data set, which is downloaded if need be, or write a schema for it."""
     from mu2mpi.cli.options import given_settings
     from mu2mpi.config.experiment import Experiment
-    from mu2mpi.data.opening import describe_source
+    from mu2mpi.data.opening import describe_source, schema_template
 
+    if arguments.schema_template:
+        print(schema_template(arguments.data), end="")
+        return
     print(describe_source(Experiment.make(given_settings(arguments)), arguments.data_dir))

@@ -34,7 +34,7 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.cluster.request import Request, names
     from mu2mpi.cluster.submission import SweepJob
     from mu2mpi.config.sweep import Sweep
-    from mu2mpi.config.toml import read_toml
+    from mu2mpi.toml import read_toml
 
     config = arguments.config
     if arguments.submit and arguments.status:

@@ -10,15 +10,17 @@ SUMMARY = "print what a result file or a checkpoint holds"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the file, and whether to print its diagnostics."""
+    """Add the file, and whether to print its diagnostics or its model."""
     parser.add_argument("path", type=Path, metavar="FILE", help="a result file, which may not be finished")
     uncovered = "print also what is computed from private data and not covered by the guarantee"
     add_flag(parser, "--diagnostics", uncovered)
+    model = "print instead the model in the columns' own units, and what of it may be noise"
+    add_flag(parser, "--coefficients", model)
 
 
 def execute(arguments: Namespace) -> None:
     """Describe the result, or the checkpoint of a result that is not finished."""
-    from mu2mpi.analysis.show import describe, describe_checkpoint
+    from mu2mpi.analysis.show import describe, describe_checkpoint, describe_coefficients
     from mu2mpi.results.checkpoint import read_checkpoint
     from mu2mpi.results.reader import read_result
     from mu2mpi.results.schema import SUFFIX, checkpoint_path
@@ -28,5 +30,7 @@ def execute(arguments: Namespace) -> None:
         path = checkpoint_path(path)
     if path.suffix == SUFFIX:
         print(describe_checkpoint(read_checkpoint(path), path))
+    elif arguments.coefficients:
+        print(describe_coefficients(read_result(path), path))
     else:
         print(describe(read_result(path), path, arguments.diagnostics))

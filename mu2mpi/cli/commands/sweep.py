@@ -72,7 +72,7 @@ def execute(arguments: Namespace) -> None:
 def _chosen(arguments: Namespace) -> "tuple[Sweep, list[tuple[int, Experiment]]]":
     from mu2mpi.cli.options import given_settings
     from mu2mpi.config.sweep import Sweep
-    from mu2mpi.config.toml import read_toml
+    from mu2mpi.toml import read_toml
 
     sweep = Sweep(read_toml(arguments.config), str(arguments.config), given_settings(arguments))
     return sweep, sweep.choose(arguments.index, arguments.part)

@@ -17,10 +17,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     for option, default, what in (
         ("--rows", "server,rho", "settings to put down"),
         ("--columns", "machines", "settings to put across"),
-        ("--values", "test_loss,test_accuracy", "measurements, such as excess_loss or elapsed_seconds"),
     ):
         text = f"{what} [default: {default}]"
         parser.add_argument(option, type=_names, default=default, metavar="NAMES", help=text)
+    values = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
+    parser.add_argument("--values", type=_names, default=(), metavar="NAMES", help=values)
     parser.add_argument("--format", choices=("text", "csv", "markdown", "latex"), default="text")
 
 

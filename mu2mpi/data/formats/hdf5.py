@@ -21,7 +21,9 @@ from mu2mpi.data.formats.table import (
     find_name,
     kernel_type,
     reading,
+    without_owner,
 )
+from mu2mpi.data.telling import DataError
 from mu2mpi.errors import InputError
 from mu2mpi.files import identity
 from mu2mpi.hdf5 import open_to_read
@@ -60,7 +62,10 @@ def read_hdf5(path: Path, features: str | None, labels: str | None, verify: bool
             raise InputError(f"{path}: its group {OWNERS} is empty")
         for group in groups:
             if not isinstance(group, h5py.Group):
-                raise InputError(f"{path}: {group.name} is not a group of one owner's features and labels")
+                raise DataError(
+                    f"{path}: in its group {OWNERS} is what is no group of one owner's features and labels",
+                    f"{path}: {group.name} is not a group of one owner's features and labels",
+                )
         datasets = [
             [member(path, group, find_name(path, list(group), name, option)) for group in groups]
             for name, option in ((features, "features"), (labels, "labels"))
@@ -75,7 +80,7 @@ def read_hdf5(path: Path, features: str | None, labels: str | None, verify: bool
     for column in of_owners:
         checked_size(path, (sizes[0][0], 1), column.shape, "owners")
     if verify:
-        _check_texts(path, [*of_labels, *of_owners])
+        check_texts(path, [*of_labels, *of_owners])
     owners = Joined(of_owners) if of_owners else None
     if by_owner:
         owners = Names(names, [samples for samples, _ in sizes])
@@ -111,9 +116,9 @@ class Names:
         return self._names[np.searchsorted(self._ends, rows, side="right")]
 
 
-def _check_texts(path: Path, columns: "list[Rows]") -> None:
+def check_texts(path: Path, columns: "list[Rows]") -> None:
     """Have another process read texts of any length, which could hang or crash this one."""
-    columns = [column for column in columns if column.dtype == object]
+    columns = [column for column in columns if column.dtype.hasobject]
     if not columns:
         return
     seconds = SECONDS + SECONDS_A_ROW * sum(column.shape[0] for column in columns)
@@ -141,11 +146,14 @@ class Rows:
 
     def __init__(self, path: Path, dataset: Any) -> None:
         if not isinstance(dataset, h5py.Dataset):
-            raise InputError(f"{path}: {dataset.name} is not a dataset")
+            raise InputError(f"{path}: {without_owner(dataset.name)} is not a dataset")
         is_text = h5py.check_string_dtype(dataset.dtype) is not None
-        if not dataset.shape or not (is_text or dataset.dtype.kind in "biuf"):
+        fits = is_text or dataset.dtype.names or dataset.dtype.kind in "biuf"
+        if not dataset.shape or not fits:
             what = f"the type {dataset.dtype} and the shape {dataset.shape}"
-            raise InputError(f"{path}: {dataset.name} has {what}; it should have rows of numbers or text")
+            raise InputError(
+                f"{path}: {without_owner(dataset.name)} has {what}; it should have rows of numbers or text"
+            )
         check_written(path, dataset)
         self._path = path
         self._files = {file: identity(Path(file)) for file in files_of(dataset)}

@@ -10,7 +10,8 @@ from typing import Any
 
 import h5py
 
-from mu2mpi.data.formats.table import shown
+from mu2mpi.data.formats.table import shown, without_owner
+from mu2mpi.data.telling import DataError
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 from mu2mpi.hdf5 import open_to_read
@@ -29,7 +30,10 @@ def member(path: Path, group: h5py.Group, name: str, links: int = 0) -> Any:
             continue
         link = here.get(part, getlink=True)
         if isinstance(link, h5py.SoftLink | h5py.ExternalLink) and links == MOST_LINKS:
-            raise InputError(f"{path}: {shown(name)} is behind over {MOST_LINKS} links, or a circle of them")
+            raise DataError(
+                f"{path}: what it holds is behind over {MOST_LINKS} links, or a circle of them",
+                f"{path}: {shown(name)} is behind over {MOST_LINKS} links, or a circle of them",
+            )
         if isinstance(link, h5py.SoftLink):
             here = member(path, here, link.path, links + 1)
             continue
@@ -62,7 +66,8 @@ def check_written(path: Path, dataset: h5py.Dataset, within: tuple[object, ...] 
             for name, offset, size in dataset.external
         )
     if there < everything:
-        raise InputError(f"{path}: of {dataset.name}, only {there} of {everything} {parts} were ever written")
+        of = without_owner(dataset.name)
+        raise InputError(f"{path}: of {of}, only {there} of {everything} {parts} were ever written")
 
 
 def _check_sources(path: Path, dataset: h5py.Dataset, within: tuple[object, ...]) -> None:
@@ -70,15 +75,15 @@ def _check_sources(path: Path, dataset: h5py.Dataset, within: tuple[object, ...]
     own = dataset.file.filename
     place = os.path.realpath(own), dataset.name
     if place in within:
-        raise InputError(f"{path}: {dataset.name} is a part of itself")
+        raise InputError(f"{path}: {without_owner(dataset.name)} is a part of itself")
     for source in dataset.virtual_sources():
         file = own if source.file_name == "." else _files_named(own, source.file_name)[0]
         with open_to_read(file) as other:
             found = member(path, other, source.dset_name) if source.dset_name.strip("/") else None
             if not isinstance(found, h5py.Dataset) or not _holds(found.shape, source):
+                whole, part = without_owner(dataset.name), shown(source.dset_name)
                 raise InputError(
-                    f"{path}: {dataset.name} is made of {shown(source.dset_name)} in {file}, which is no "
-                    "dataset, or too small"
+                    f"{path}: {whole} is made of {part} in {file}, which is no dataset, or too small"
                 )
             check_written(path, found, (*within, place))
 

@@ -1,6 +1,10 @@
 """What a user's file of samples offers, whatever its format, and what is checked of every one."""
 
+import csv
+import gzip
 import math
+import re
+import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.data.telling import DataError
 from mu2mpi.errors import InputError
 
 USUAL = {
@@ -22,6 +27,14 @@ OWNERS = "machine"
 MOST_FEATURES = 10_000_000
 # How many characters and names of what a file holds a message repeats, and characters of a library's message.
 MOST_SHOWN, MOST_NAMES, MOST_SAID = 60, 20, 300
+
+STRUCTURAL = OSError, EOFError, KeyError, zipfile.BadZipFile
+"""What libraries raise where a file is not built as it should be; others may repeat what the file holds."""
+
+SAID = {
+    UnicodeDecodeError: "text that is not in UTF-8",
+    csv.Error: "quotes that do not match, or a very long value",
+}
 
 Column = Literal["label", "owner"]
 
@@ -98,10 +111,16 @@ def check_apart(path: Path, features: Sequence[Any], others: Collection[Any]) ->
     """Raise InputError if features are the same twice, or are what holds labels or owners."""
     what, count = Counter([*features, *set(others)]).most_common(1)[0]
     if count > 1:
+        name = shown(without_owner(getattr(what, "name", what)))
         raise InputError(
-            f"{path}: {shown(getattr(what, 'name', what))} is named as features twice, or holds labels or "
-            "owners too; name others with --features and --labels"
+            f"{path}: {name} is named as features twice, or holds labels or owners too; name others with "
+            "--features and --labels"
         )
+
+
+def without_owner(name: str) -> str:
+    """Return the name of something in an HDF5 file without that of the owner whose group it is in."""
+    return re.sub(rf"^/{OWNERS}/[^/]+", f"/{OWNERS}/...", name)
 
 
 def shown(value: object, most: int = MOST_SHOWN) -> str:
@@ -122,5 +141,12 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError(f"{path} does not fit into memory; HDF5 files are read in parts") from None
     except Exception as error:
         # Where a library meets damage decides which of a dozen exceptions it raises.
+        kind = next((said for of, said in SAID.items() if isinstance(error, of)), type(error).__name__)
         reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"cannot read {path}: {shown(reason, MOST_SAID)}") from error
+        exact = f"cannot read {path}: {shown(reason, MOST_SAID)}"
+        if isinstance(error, STRUCTURAL) and not isinstance(error, gzip.BadGzipFile):
+            raise InputError(exact) from error
+        # Without a cause, which a notebook would show.
+        raise DataError(
+            f"cannot read {path}, which is damaged or another kind of file: {kind}", exact
+        ) from None

@@ -8,17 +8,21 @@ import os
 import warnings
 import zipfile
 from array import array
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.data.cells import Cells
+from mu2mpi.data.formats.columns import Apart, Columns, Kind, Numbered, Together
 from mu2mpi.data.formats.table import (
     MOST_FEATURES,
     OWNERS,
+    USUAL,
     Table,
     check_apart,
     checked_size,
@@ -26,6 +30,7 @@ from mu2mpi.data.formats.table import (
     reading,
     shown,
 )
+from mu2mpi.data.telling import DataError
 from mu2mpi.errors import InputError
 from mu2mpi.memory import check_room
 
@@ -40,6 +45,7 @@ SURELY_LARGE, MOST_FOLD = 16 << 20, 250
 """What unpacks to more than so many bytes, and so many times its size, is not taken for samples."""
 
 HEADER_BYTES = 1 << 16
+ROWS_AT_ONCE = 1 << 14  # of text that are turned into columns
 
 
 def read_csv(path: Path, features: str | None, labels: str | None) -> Table:
@@ -48,16 +54,8 @@ def read_csv(path: Path, features: str | None, labels: str | None) -> Table:
     Names of several features are separated by commas; by default, all columns are but those of labels and
     owners.
     """
-    with reading(path), io.TextIOWrapper(_opened(path), encoding="utf-8-sig", newline="") as lines:
-        first = next((line for line in lines if line.strip()), "")
-        rows = csv.reader(chain([first], lines), delimiter=max(DELIMITERS, key=first.count), strict=True)
-        names = [name.strip() for name in next(rows, [])]
-        body = chain([], rows)
-        if _are_numbers(names):
-            names, body = [str(k) for k in range(len(names))], chain([names], rows)
+    with _separated(path) as (names, rows):
         places = {name: k for k, name in enumerate(names)}
-        if len(places) < len(names):
-            raise InputError(f"{path}: two columns have the same name")
         others = [find_name(path, places, labels, "labels"), *({OWNERS} & places.keys())]
         wanted = [name for name in names if name not in others]
         if features is not None:
@@ -66,23 +64,81 @@ def read_csv(path: Path, features: str | None, labels: str | None) -> Table:
         chosen, columns = ([places[name] for name in some] for some in (wanted, others))
         values = array("d")
         texts: list[list[str]] = [[] for _ in columns]
-        for row in filter(None, body):
-            if len(row) != len(names):
-                raise InputError(
-                    f"{path}: line {rows.line_num} has {len(row)} values, and the first line {len(names)}"
-                )
+        for line, row in rows:
             try:
                 values.extend([float(row[k]) for k in chosen])
             except ValueError:
                 name, value = next((names[k], row[k]) for k in chosen if not _are_numbers([row[k]]))
-                raise InputError(
-                    f"{path}: line {rows.line_num} has '{shown(value)}' in column {shown(name)}, "
-                    "which is not a number; choose the columns with --features"
+                wrong = f"in column {shown(name)}, which is not a number; choose the columns with --features"
+                raise DataError(
+                    f"{path} has a value {wrong}, or declare them with --schema",
+                    f"{path}: line {line} has '{shown(value)}' {wrong}",
                 ) from None
             for column, found in zip(columns, texts, strict=True):
                 found.append(row[column].strip())
         table = np.asarray(values).reshape(len(texts[0]), len(chosen))
         return Table(path, table, *map(_typed, texts))
+
+
+def csv_names(path: Path) -> list[str]:
+    """Return the names of all columns."""
+    with _separated(path) as (names, _):
+        return names
+
+
+def csv_columns(path: Path, wanted: Mapping[str, Kind]) -> Apart:
+    """Read columns; of numbers, those are NaN that are missing."""
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in wanted}
+    known: dict[str, str] = {}
+    with _separated(path) as (names, rows):
+        places, done = {name: k for k, name in enumerate(names)}, 0
+        while block := [row for _, row in islice(rows, ROWS_AT_ONCE)]:
+            numbers = np.arange(done, done + len(block))
+            done += len(block)
+            for name, kind in wanted.items():
+                place = places[name]
+                # Of what occurs often, such as the name of a category, one copy is enough.
+                texts = [
+                    row[place] if kind == "numbers" else _one(known, row[place].strip()) for row in block
+                ]
+                values = np.array([*texts, None], dtype=object)[:-1]
+                parts[name].append(
+                    Cells(path, name, numbers, values).numbers() if kind == "numbers" else values
+                )
+        if done == 0:
+            raise InputError(f"{path} is empty: it has no rows but the first line")
+        columns = {name: np.concatenate(blocks) for name, blocks in parts.items()}
+        names_of = {name: _typed(columns[name].tolist()) for name, kind in wanted.items() if kind == "names"}
+        return Apart(path, columns | names_of)
+
+
+def _one(known: dict[str, str], text: str) -> str:
+    return known.setdefault(text, text)
+
+
+@contextmanager
+def _separated(path: Path) -> Iterator[tuple[list[str], Iterator[tuple[int, list[str]]]]]:
+    """Give the names of the columns of a CSV file, and its rows, each after the number of its line."""
+    with reading(path), io.TextIOWrapper(_opened(path), encoding="utf-8-sig", newline="") as lines:
+        first = next((line for line in lines if line.strip()), "")
+        rows = csv.reader(chain([first], lines), delimiter=max(DELIMITERS, key=first.count), strict=True)
+        names = [name.strip() for name in next(rows, [])]
+        body = chain([], rows)
+        if _are_numbers(names):
+            names, body = [str(k) for k in range(len(names))], chain([names], rows)
+        if len(set(names)) < len(names):
+            raise InputError(f"{path}: two columns have the same name")
+
+        def checked() -> Iterator[tuple[int, list[str]]]:
+            for row in filter(None, body):
+                if len(row) != len(names):
+                    line = f"line {rows.line_num} has {len(row)} values, and the first line {len(names)}"
+                    raise DataError(
+                        f"{path}: a line has more or fewer values than the first line", f"{path}: {line}"
+                    )
+                yield rows.line_num, row
+
+        yield names, checked()
 
 
 class _Bounded(io.RawIOBase):
@@ -155,6 +211,39 @@ def read_npz(path: Path, features: str | None, labels: str | None) -> Table:
             checked_size(path, headers[0].shape, header.shape, what)
         check_room(path, sum(header.size for header in headers))
         return Table(path, *(_array(archive, header) for header in headers))
+
+
+def npz_names(path: Path) -> list[str]:
+    """Return the names of all columns."""
+    with reading(path), zipfile.ZipFile(path) as archive:
+        headers, fields = _layout(path, archive)
+        if headers is None:
+            return Numbered(read_npz(path, None, None), 0).names
+        return list(fields or headers)
+
+
+def npz_columns(path: Path, wanted: Mapping[str, Kind]) -> Columns:
+    """Read the fields of one array, arrays of one axis, or features with their labels."""
+    with reading(path), zipfile.ZipFile(path) as archive:
+        headers, fields = _layout(path, archive)
+        if headers is None:
+            return Numbered(read_npz(path, None, None), 0)
+        needed = headers if fields else {name: headers[name] for name in wanted}
+        check_room(path, sum(header.size for header in needed.values()))
+        arrays = {name: _array(archive, header) for name, header in needed.items()}
+        return Together(path, next(iter(arrays.values())), wanted) if fields else Apart(path, arrays)
+
+
+def _layout(path: Path, archive: zipfile.ZipFile) -> "tuple[dict[str, _Header] | None, tuple[str, ...]]":
+    """Return the arrays of an archive, and the fields of the only one; None if features have no names."""
+    names = [name.removesuffix(".npy") for name in archive.namelist()]
+    headers = {name: _header(path, archive, name) for name in names}
+    if any(len(headers[name].shape) > 1 for name in USUAL["features"] if name in headers):
+        return None, ()
+    if not headers:
+        raise InputError(f"{path} is empty: it has no arrays")
+    only = next(iter(headers.values()))
+    return headers, tuple(only.dtype.names or ()) if len(headers) == 1 and len(only.shape) == 1 else ()
 
 
 class _Header(NamedTuple):

@@ -2,87 +2,101 @@
 
 import hashlib
 import os
-import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import Column, Table, reading, shown
-from mu2mpi.data.formats.whole import read_csv, read_npz, read_svm
-from mu2mpi.data.source import COLUMN_AT_ONCE, Samples, Source, Which, row_blocks
+from mu2mpi.data.cells import MISSING
+from mu2mpi.data.encoding import Declared, Encoded, kinds
+from mu2mpi.data.formats.by_suffix import column_names, open_columns, open_table
+from mu2mpi.data.formats.table import Table, reading
+from mu2mpi.data.labels import FoundClasses, Numbers, plain
+from mu2mpi.data.schema import read_schema
+from mu2mpi.data.source import COLUMN_AT_ONCE, Labels, Samples, Source, Which, classes_of, row_blocks
+from mu2mpi.data.telling import telling
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 
 LARGEST = 1e150  # squares of larger numbers, and sums of them, may leave the range of floating-point numbers
 READ_BYTES = 4 << 20  # of features at once
-# Beyond the second, there should be at least two samples of each class, on average.
-MOST_CLASSES, SURELY_MANY = 1_000_000, 1000
-
-MISSING = frozenset(
-    {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
-)
-"""What usual tools write in small or capital letters for a value that is missing."""
-
-UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Characters that no name has: a result cannot hold them, or a terminal obeys them."""
 
 
 class UserFile(Source):
     """The samples of a file, of which a share is for testing, or of one for training and one for testing.
 
-    Rows are read when they are asked for, from formats that allow it. Labels, whole numbers or text, become
-    the classes 0, 1, ... in their order. Features are divided by the bound; without one, samples are to be
-    scaled to norm 1.
+    Rows are read when they are asked for, from formats that allow it. Features are divided by the bound;
+    without one, samples are to be scaled to norm 1.
     """
 
     remedy = "give a larger public bound with --normalize box --feature-bound, or --normalize unit"
 
     def __init__(
-        self, training: Table, test: Table | float, seed: int, bound: float | None, missing: frozenset[str]
+        self,
+        training: Table,
+        test: Table | float,
+        seed: int,
+        bound: float | None,
+        labels: FoundClasses | Numbers | Declared,
+        missing: frozenset[str],
+        public: bool,
     ) -> None:
         self.name, self.has_owners = str(training.path), training.has_owners
         self.dimension = training.dimension
-        if isinstance(test, Table):
+        self._sets: dict[str, tuple[Table, Callable[[NDArray[np.int64]], NDArray[np.int64]]]] = {}
+        if isinstance(test, float):
+            split = Split(training.samples, test, seed, self.name)
+            self._sets["training"], self._sets["test"] = (training, split.training), (training, split.test)
+            self.training_samples, self.test_samples = split.training_rows, split.test_rows
+        else:
             if test.dimension != training.dimension:
                 sizes = f"{test.dimension} features a sample, and {training.path} has {training.dimension}"
                 raise InputError(f"{test.path} has {sizes}")
-            self._sets = {"training": (training, lambda rows: rows), "test": (test, lambda rows: rows)}
+            self._sets["training"], self._sets["test"] = (training, _same), (test, _same)
             self.training_samples, self.test_samples = training.samples, test.samples
-        else:
-            split = Split(training.samples, test, seed, self.name)
-            self._sets = {"training": (training, split.training), "test": (training, split.test)}
-            self.training_samples, self.test_samples = split.training_rows, split.test_rows
         self.scale = 1.0 if bound is None else 1 / bound
         if bound is None:
             self.limit, self.remedy = LARGEST, "remove the sample"
-        self._missing = missing
-        self._values = _find_classes(training, missing)
-        self.class_names = tuple(str(value) for value in self._values)
-        self.classes = len(self._values)
+        self._missing, self.public = missing, public
+        self._labels = labels
+        self.class_names, self.classes, self.label_range = labels.names, labels.classes, labels.range
         self._at_once = max(1, READ_BYTES // (training.feature_type.itemsize * training.dimension))
+        if isinstance(training, Encoded):
+            schema = training.schema
+            self.square, self.feature_names, self.columns = schema.square, schema.feature_names, schema.toml
 
     @classmethod
     def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
         """Open the file, or the two files, that an experiment names."""
-        training = _open_table(Path(experiment.data).expanduser(), experiment, verify)
-        test: Table | float = 0.2 if experiment.test is None else experiment.test
-        if isinstance(experiment.test, str):
-            path = Path(experiment.test).expanduser()
-            with reading(path):
-                same = os.path.samefile(path, training.path)
-            if same:
-                raise InputError(
-                    f"the test file {path} is the training file itself: a test file is taken to be public, "
-                    "and what is measured on it has no noise; give --test another file, or a share of this "
-                    "one, such as 0.2"
-                )
-            test = _open_table(path, experiment, verify, training.dimension)
-        # What a preset chooses here does not depend on the number of machines, which is not known yet.
-        bound = None if experiment.scaling == "unit" else experiment.feature_bound or 1.0
-        missing = MISSING if experiment.missing_labels is None else frozenset[str]()
-        return cls(training, test, experiment.data_seed, bound, missing)
+        public, strict = bool(experiment.data_is_public), bool(experiment.strict)
+        schema = None if experiment.schema is None else read_schema(Path(experiment.schema).expanduser())
+
+        def opened(path: Path, dimension: int | None = None) -> Table:
+            if schema is None:
+                return open_table(path, experiment.features, experiment.labels, verify, dimension)
+            schema.check_names(path, column_names(path, schema.columns))
+            return Encoded(open_columns(path, kinds(schema), verify), schema, strict)
+
+        with telling(public):
+            training = opened(Path(experiment.data).expanduser())
+            test = experiment.test or (schema and schema.test) or 0.2
+            if isinstance(test, str):
+                path = Path(test).expanduser()
+                _check_other(path, training.path)
+                test = opened(path, training.dimension)
+            missing = MISSING if experiment.missing_labels is None else frozenset[str]()
+            labels: FoundClasses | Numbers | Declared
+            if schema is not None:
+                labels = Declared(schema)
+            elif experiment.label_range is not None:
+                labels = Numbers(experiment.label_range, strict)
+            else:
+                labels = FoundClasses(training, missing)
+            # What a preset chooses here does not depend on the number of machines, which is not known yet.
+            bound = None if experiment.scaling == "unit" else experiment.feature_bound or 1.0
+            return cls(training, test, experiment.data_seed, bound, labels, missing, public)
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         """Read rows in the order of the file, a few at a time, and put them where they are wanted."""
@@ -90,39 +104,44 @@ class UserFile(Source):
         rows = rows_of(rows)
         order = np.argsort(rows, kind="stable")
         features = np.empty((len(rows), self.dimension), table.feature_type)
-        labels = np.empty(len(rows), np.int32)
+        labels: Labels = np.empty(len(rows), np.int32 if self._labels.range is None else np.float64)
         for start in range(0, len(rows), self._at_once):
             part = order[start : start + self._at_once]
             features[part] = table.features(rows[part])
-            labels[part] = self._classes_of(table, rows[part])
+            labels[part] = self._labels.of(table, rows[part])
         return Samples(features, labels)
 
     def _place(self, which: Which, number: int) -> str:
         table, rows_of = self._sets[which]
         return f"{table.path}: row {rows_of(np.array([number]))[0]}"
 
-    def _classes_of(self, table: Table, rows: NDArray[np.int64]) -> NDArray[np.int32]:
-        labels = _plain(table, rows, "label", self._missing)
-        if labels.dtype != self._values.dtype:
-            raise InputError(f"the labels in {table.path} are not of the kind of those in {self.name}")
-        place = np.minimum(np.searchsorted(self._values, labels), self.classes - 1)
-        unknown = np.flatnonzero(self._values[place] != labels)
-        if unknown.size:
-            where, label = f"{table.path}: row {rows[unknown[0]]}", shown(labels[unknown[0]])
-            raise InputError(f"{where} has the label {label}, of which {self.name} has no sample")
-        return place.astype(np.int32)
-
     def training_labels(self) -> NDArray[np.int32]:
-        """Return the class of every training sample; features are not read."""
+        """Return the class of every training sample, or its tenth of a range; features are not read."""
         table, rows_of = self._sets["training"]
         blocks = row_blocks(self.training_samples, COLUMN_AT_ONCE)
-        return np.concatenate([self._classes_of(table, rows_of(numbers)) for numbers in blocks])
+        with telling(self.public):
+            labels = np.concatenate([self._labels.of(table, rows_of(numbers)) for numbers in blocks])
+        return classes_of(labels, self.classes)
 
     def _read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
         if not self.has_owners:
             return super()._read_owners(rows)
         table, rows_of = self._sets["training"]
-        return _plain(table, rows_of(rows), "owner", self._missing)
+        with telling(self.public):
+            return plain(table, rows_of(rows), "owner", self._missing)
+
+    def flaws(self) -> dict[str, NDArray[np.int64]]:
+        """Return by column of a schema how many values are missing, and outside what it declares."""
+        counts: dict[str, NDArray[np.int64]] = {}
+        for which, size in (("training", self.training_samples), ("test", self.test_samples)):
+            table, rows_of = self._sets[which]
+            if not isinstance(table, Encoded):
+                continue
+            for numbers in row_blocks(size, self._at_once):
+                with telling(self.public):
+                    for name, found in table.flaws(rows_of(numbers)).items():
+                        counts[name] = counts.get(name, 0) + found
+        return counts
 
 
 class Split:
@@ -172,76 +191,17 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return words ^ (words >> np.uint64(31))
 
 
-def _open_table(path: Path, experiment: Any, verify: bool, dimension: int | None = None) -> Table:
-    """Open a file by its suffix; by default, a sparse file has as many features as occur."""
-    check_readable(path)
-    names = experiment.features, experiment.labels
-    match Path(path.name.lower().removesuffix(".gz")).suffix:
-        case ".csv":
-            return read_csv(path, *names)
-        case ".npz":
-            return read_npz(path, *names)
-        case ".svm" | ".libsvm" if names == (None, None):
-            return read_svm(path, dimension)
-        case ".svm" | ".libsvm":
-            raise InputError(f"{path} has no names of features and labels; leave out --features and --labels")
-    from mu2mpi.data.formats.hdf5 import read_hdf5
-
-    return read_hdf5(path, *names, verify)
+def _same(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    return rows
 
 
-def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
-    """Return the different labels of a file in order: at least two, and not so many that they are none."""
-    found = _plain(table, np.arange(0), "label", missing)
-    for rows in row_blocks(table.samples, COLUMN_AT_ONCE):
-        found = np.union1d(found, _plain(table, rows, "label", missing))
-        if len(found) > MOST_CLASSES or (SURELY_MANY < len(found) > table.samples / 2):
-            raise InputError(
-                f"{table.path} has {len(found)} different labels in its first {rows[-1] + 1} rows; these are "
-                "no classes: name those with --labels"
-            )
-    if len(found) < 2:
+def _check_other(test: Path, training: Path) -> None:
+    """Raise InputError if a file for testing is the training file."""
+    check_readable(test)
+    with reading(test):
+        same = os.path.samefile(test, training)
+    if same:
         raise InputError(
-            f"{table.path}: every label is {shown(found[0])}; classification needs at least two classes"
+            f"the test file {test} is the training file itself: a test file is taken to be public, and what "
+            "is measured on it has no noise; give --test another file, or a share of this one, such as 0.2"
         )
-    return found
-
-
-def _plain(table: Table, rows: NDArray[np.int64], what: Column, missing: frozenset[str]) -> NDArray[Any]:
-    """Return labels or owners of any kind as int64, or text as objects; none may be missing, or say so."""
-    values: NDArray[Any] = table.column(what, rows)
-    kind = values.dtype.kind
-    if kind in "SUO":
-        with reading(table.path):
-            texts = [value.decode() if isinstance(value, bytes) else value for value in values.tolist()]
-        faults = {text: fault for text in set(texts) if (fault := _fault(text, what, missing))}
-        bad = next((k for k, text in enumerate(texts) if text in faults), None) if faults else None
-        if bad is not None:
-            raise InputError(f"{table.path}: row {rows[bad]} has {faults[texts[bad]]}")
-        return np.array([*texts, None], dtype=object)[:-1]
-    if kind not in "biuf":
-        raise InputError(f"{table.path}: a {what} must be a whole number or text, not {values.dtype}")
-    with np.errstate(invalid="ignore"):
-        whole = values.astype(np.int64)
-    # Also false for NaN, and for what passes the range of 64-bit integers.
-    bad_rows = np.flatnonzero(whole != values)
-    if bad_rows.size:
-        raise InputError(
-            f"{table.path}: row {rows[bad_rows[0]]} has the {what} {values[bad_rows[0]]}, which is neither a "
-            "whole number nor text"
-        )
-    return whole
-
-
-def _fault(name: object, what: Column, missing: frozenset[str]) -> str | None:
-    """Say what is wrong with a label or owner that is to be text, if anything is."""
-    if not isinstance(name, str) or not name.strip():
-        return f"no {what}"
-    if UNFIT.search(name):
-        return f"the {what} {shown(name)}, with a character that no name may have; rename it"
-    if name.strip().lower() in missing:
-        return (
-            f"the {what} {shown(name)}, which says that it is missing: remove the sample, or give "
-            "--missing-labels keep if that is a name like any other"
-        )
-    return None

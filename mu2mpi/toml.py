@@ -1,4 +1,4 @@
-"""Configuration files."""
+"""TOML files: configurations, and schemas of tables."""
 
 import tomllib
 from pathlib import Path
@@ -11,16 +11,16 @@ MOST_BYTES = 1 << 20
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a configuration file; InputError if it cannot be read or is not TOML."""
+    """Read a file; InputError if it cannot be read or is not TOML."""
     check_readable(path)
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path} is no configuration: it has more than {MOST_BYTES} bytes")
+            raise InputError(f"{path} is no configuration or schema: it has more than {MOST_BYTES} bytes")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except InputError:
         raise
     except OSError as error:
-        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         # Python reads neither numbers of thousands of digits nor lists that are as deep.
         raise InputError(f"{path} is not valid TOML: {error}") from None

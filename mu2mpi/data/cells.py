@@ -1,0 +1,106 @@
+"""What a column of a user's file holds, as numbers or as codes of declared values."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.data.formats.table import reading, shown
+from mu2mpi.data.telling import DataError
+
+MISSING = frozenset(
+    {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
+)
+"""What usual tools write in small or capital letters for a value that is missing."""
+
+ABSENT, UNKNOWN = -1, -2
+"""Codes of a value that is missing, and of one that is not declared."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The values that a column has in some rows of a file: numbers, or objects that are texts or None."""
+
+    path: Path
+    column: str
+    rows: NDArray[np.int64]
+    values: NDArray[Any]
+
+    def refuse(self, bad: NDArray[np.bool_], what: str, remedy: str) -> None:
+        """Raise DataError if there is a bad value among these."""
+        if bad.any():
+            k = int(np.argmax(bad))
+            where, value = f"column {shown(self.column) or 'without a name'}", shown(self.values[k])
+            raise DataError(
+                f"{self.path}: {where} has {what}; {remedy}",
+                f"{self.path}: row {self.rows[k]} has '{value}' in {where}, {what}; {remedy}",
+            )
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Return the values as numbers, NaN where one is missing."""
+        if self.values.dtype.kind in "biuf":
+            return self.values.astype(np.float64)
+        texts: list[Any] = self._texts()
+        try:
+            return np.array(list(map(float, texts)), np.float64)
+        except (TypeError, ValueError):
+            found = [_number(text) for text in texts]
+        self.refuse(
+            np.array([number is None for number in found], bool),
+            "a value that is not a number",
+            "correct it, or declare the column as categorical or ignored",
+        )
+        return np.array(found, np.float64)
+
+    def codes(self, known: Mapping[str, int], whole: bool) -> NDArray[np.int64]:
+        """Return the code of each value: ABSENT if it is missing, and UNKNOWN if it is none of those known.
+
+        Whole numbers are known by their decimal digits. Where all are `whole`, so are texts that say them in
+        another way, such as 1.0.
+        """
+        if self.values.dtype.kind in "biuf":
+            different, places = np.unique(self.values, return_inverse=True)
+            return np.array([_code_of_number(float(v), known) for v in different], np.int64)[places.ravel()]
+        texts = self._texts()
+        codes = {text: _code(text, known, whole) for text in set(texts)}
+        return np.array([codes[text] for text in texts], np.int64)
+
+    def _texts(self) -> list[str | None]:
+        with reading(self.path):
+            values = [v.decode() if isinstance(v, bytes) else v for v in self.values.tolist()]
+            return [v if v is None else str(v).strip() for v in values]
+
+
+def says_missing(text: str | None) -> bool:
+    """Return whether this stands for no value."""
+    return text is None or not text or text.lower() in MISSING
+
+
+def _number(text: str | None) -> float | None:
+    """Return the number that a text says, NaN if it says that there is none, or None if it says neither."""
+    if text is None or says_missing(text):
+        return math.nan
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _code(text: str | None, known: Mapping[str, int], whole: bool) -> int:
+    if text is not None and text in known:
+        return known[text]
+    if text is None or says_missing(text):
+        return ABSENT
+    # Python takes 1_2 for 12, which to anyone else is a name.
+    number = _number(text) if whole and "_" not in text else None
+    return UNKNOWN if number is None else _code_of_number(number, known)
+
+
+def _code_of_number(number: float, known: Mapping[str, int]) -> int:
+    if math.isnan(number):
+        return ABSENT
+    return known.get(str(int(number)), UNKNOWN) if number.is_integer() else UNKNOWN

@@ -1,0 +1,157 @@
+"""From the columns of a table to features and labels, as a schema declares them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.data.cells import ABSENT, UNKNOWN, Cells
+from mu2mpi.data.formats.columns import Columns, Kind
+from mu2mpi.data.formats.table import Column as Role, Table
+from mu2mpi.data.labels import mapped
+from mu2mpi.data.schema import FALSE, TRUE, Boolean, Categorical, Column, Label, Numeric, Ordinal, Schema
+
+FEATURE_TYPE = np.dtype(np.float32)
+"""It holds every feature closely enough: what is in [-1, 1] stays there."""
+
+
+class Declared:
+    """Labels that a schema declares, which a table of it gives as they are to be."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.names, self.classes, self.range = schema.class_names, schema.classes, schema.label[1].range
+
+    def of(self, table: Any, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the label of each of some rows, ascending."""
+        labels: NDArray[Any] = table.column("label", rows)
+        return labels
+
+
+class Encoded(Table):
+    """A table as a schema declares it: features in [-1, 1], and labels that are classes or in [-1, 1]."""
+
+    def __init__(self, columns: Columns, schema: Schema, strict: bool) -> None:
+        self.path, self.samples, self._named = columns.path, columns.samples, columns
+        self.schema, self._strict, self.feature_type = schema, strict, FEATURE_TYPE
+        self.dimension, self.has_owners = len(schema.feature_names), schema.owner is not None
+
+    def features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the features of some rows, ascending: shape (n, dimension)."""
+        found = np.empty((len(rows), self.dimension), FEATURE_TYPE)
+        start = 0
+        for name, column, cells in self._cells(self.schema.features, rows):
+            width = len(column.feature_names(name))
+            missing, outside = encode(column, cells, found[:, start : start + width])
+            start += width
+            if self._strict:
+                remedy = "correct it, widen what the schema declares, or leave out --strict"
+                cells.refuse(missing, "a value that is missing", remedy)
+                cells.refuse(outside, "a value outside what the schema declares", remedy)
+        return found
+
+    def column(self, what: Role, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the owners of some rows, ascending, of any kind, or the labels, encoded."""
+        if what == "owner":
+            name = str(self.schema.owner)
+            owners = self._named.read([name], rows)[name]
+            cells = Cells(self.path, name, rows, owners)
+            cells.refuse(
+                cells.codes({}, whole=False) == ABSENT, "an owner that is missing", "remove the sample"
+            )
+            return owners
+        name, label = self.schema.label
+        values = self._named.read([name], rows)[name]
+        return encoded_labels(label, Cells(self.path, name, rows, values), self._strict)
+
+    def flaws(self, rows: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+        """Return for each column how many values are missing, and outside what is declared, in some rows."""
+        counts = {}
+        for name, column, cells in self._cells(self.schema.features, rows):
+            masks = encode(
+                column, cells, np.empty((len(rows), len(column.feature_names(name))), FEATURE_TYPE)
+            )
+            counts[name] = np.array([mask.sum() for mask in masks])
+        target, label = self.schema.label
+        for name, _, cells in self._cells({target: label} if label.range else {}, rows):
+            counts[name] = np.array([0, outside_range(cells.numbers(), label).sum()])
+        return counts
+
+    def _cells(
+        self, columns: Mapping[str, Column], rows: NDArray[np.int64]
+    ) -> Iterator[tuple[str, Column, Cells]]:
+        values = self._named.read(list(columns), rows)
+        for name, column in columns.items():
+            yield name, column, Cells(self.path, name, rows, values[name])
+
+
+def kinds(schema: Schema) -> dict[str, Kind]:
+    """Return how each column is read that is: those that are not among these are ignored."""
+    found: dict[str, Kind] = {}
+    for name, column in schema.columns.items():
+        if isinstance(column, Numeric) or (isinstance(column, Label) and column.range):
+            found[name] = "numbers"
+        elif column.is_feature or isinstance(column, Label):
+            found[name] = "texts"
+        elif name == schema.owner:
+            found[name] = "names"
+    return found
+
+
+def encode(
+    column: Column, cells: Cells, into: NDArray[np.float32]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Write the features of a column; return which values are missing, and which are not as declared."""
+    if isinstance(column, Numeric):
+        values = cells.numbers()
+        missing = np.isnan(values)
+        into[:, 0] = np.where(missing, 0, mapped(values, *column.range))
+        return missing, outside_range(values, column)
+    if isinstance(column, Boolean):
+        codes, points = _boolean(column, cells), np.array([-1.0, 1.0])
+    elif isinstance(column, Categorical | Ordinal):
+        codes, points = _declared(column.categories, cells), np.linspace(-1, 1, len(column.categories))
+    if isinstance(column, Categorical):
+        into[:] = codes[:, np.newaxis] == np.arange(into.shape[1])
+    else:
+        into[:, 0] = np.where(codes < 0, 0, points[np.maximum(codes, 0)])
+    return codes == ABSENT, codes == UNKNOWN
+
+
+def encoded_labels(label: Label, cells: Cells, strict: bool) -> NDArray[Any]:
+    """Return labels as classes, or as numbers of [-1, 1]; DataError if one is missing, or of no class."""
+    if label.range is None:
+        codes = _declared(label.classes or (), cells)
+        cells.refuse(codes == ABSENT, "a label that is missing", "remove the sample")
+        cells.refuse(
+            codes == UNKNOWN, "a label that is none of the classes declared", "declare it, or correct it"
+        )
+        return codes.astype(np.int32)
+    values = cells.numbers()
+    cells.refuse(np.isnan(values), "a label that is missing", "remove the sample")
+    if strict:
+        remedy = "widen what the schema declares, or leave out --strict"
+        cells.refuse(outside_range(values, label), "a label outside its declared range", remedy)
+    return mapped(values, *label.range)
+
+
+def outside_range(values: NDArray[np.float64], column: Numeric | Label) -> NDArray[np.bool_]:
+    """Return which values are beyond the range of a column."""
+    low, high = column.range or (-np.inf, np.inf)
+    return (values < low) | (values > high)
+
+
+def _declared(values: Sequence[str | int], cells: Cells) -> NDArray[np.int64]:
+    whole = all(isinstance(value, int) for value in values)
+    return cells.codes({str(value): k for k, value in enumerate(values)}, whole)
+
+
+def _boolean(column: Boolean, cells: Cells) -> NDArray[np.int64]:
+    if column.true is not None and column.false is not None:
+        return _declared((column.false, column.true), cells)
+    words = {form: k for k, some in enumerate((FALSE, TRUE)) for word in some for form in _forms(word)}
+    return cells.codes(words, whole=True)
+
+
+def _forms(word: str) -> tuple[str, ...]:
+    return word, word.upper(), word.title()

@@ -1,0 +1,348 @@
+"""Schemas: TOML files that declare the columns of a table of the user's in public terms."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import tomli_w
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from mu2mpi.data.formats.table import MOST_FEATURES, MOST_NAMES, shown
+from mu2mpi.data.labels import MOST_CLASSES, TENTHS, UNFIT
+from mu2mpi.data.options import LEAST, MOST, SUFFIXES, is_file
+from mu2mpi.errors import InputError
+from mu2mpi.toml import read_toml
+
+TRUE, FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
+"""Usual words of a boolean column, in small or capital letters."""
+
+
+def _is_value(value: object) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _checked_value(value: object) -> object:
+    if not _is_value(value):
+        raise ValueError("should be a text or a whole number")
+    return value
+
+
+def _checked_list(values: object) -> object:
+    if not isinstance(values, list | tuple) or not all(map(_is_value, values)):
+        raise ValueError("should be a list of texts or whole numbers")
+    return tuple(values)
+
+
+Value = Annotated[str | int, BeforeValidator(_checked_value)]
+Values = Annotated[tuple[str | int, ...], BeforeValidator(_checked_list)]
+
+
+class Column(BaseModel):
+    """What every column has: a type, and how many features come from it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    needs: ClassVar[str] = ""  # how the rest of a declaration looks
+    is_feature: ClassVar[bool] = False
+    type: str
+
+    def feature_names(self, name: str) -> list[str]:
+        """Return the names of the features of a column of this name."""
+        return [name] if self.is_feature else []
+
+    @property
+    def told(self) -> str:
+        """What is declared, in words that follow the type."""
+        declared = self.model_dump(exclude={"type"}, exclude_none=True)
+        return "".join(f", {name} {_listed(_texts(value))}" for name, value in declared.items())
+
+
+class Numeric(Column):
+    """A number of a range, which becomes [-1, 1]; what is missing becomes its middle."""
+
+    type: Literal["numeric"]
+    low: float
+    high: float
+    needs = "low = 0, high = 100"
+    is_feature = True
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The bounds."""
+        return self.low, self.high
+
+    @model_validator(mode="after")
+    def _check_range(self) -> Self:
+        check_range(self.low, self.high)
+        return self
+
+
+class _Values(Column):
+    categories: Values
+
+    @field_validator("categories")
+    @classmethod
+    def _check_categories(cls, values: Values) -> Values:
+        check_values(values)
+        return values
+
+
+class Categorical(_Values):
+    """One of some categories: an indicator of each, and none of them for what is missing or not declared."""
+
+    type: Literal["categorical"]
+    needs = 'categories = ["a", "b"]'
+    is_feature = True
+
+    def feature_names(self, name: str) -> list[str]:
+        """Return the name of the indicator of each category."""
+        return [f"{name} = {category}" for category in self.categories]
+
+
+class Ordinal(_Values):
+    """One of some categories in an order: evenly spaced numbers of [-1, 1], and 0 for what is missing."""
+
+    type: Literal["ordinal"]
+    needs = 'categories = ["low", "middle", "high"]'
+    is_feature = True
+
+    @field_validator("categories")
+    @classmethod
+    def _check_two(cls, values: Values) -> Values:
+        if len(values) < 2:
+            raise ValueError("should be two at least, in their order")
+        return values
+
+
+class Boolean(Column):
+    """Yes or no: 1 or -1, and 0 for what is missing."""
+
+    type: Literal["boolean"]
+    true: Value | None = None
+    false: Value | None = None
+    needs = 'nothing more, or true = "ja", false = "nein"'
+    is_feature = True
+
+    @model_validator(mode="after")
+    def _check_both(self) -> Self:
+        if (self.true is None) != (self.false is None):
+            raise ValueError("needs both true and false, or neither")
+        if self.true is not None and self.false is not None:
+            check_values((self.true, self.false))
+        return self
+
+
+class Ignored(Column):
+    """A column that is not read."""
+
+    type: Literal["ignored"]
+    needs = "nothing more"
+
+
+class Owner(Column):
+    """Whose sample it is: text or whole numbers."""
+
+    type: Literal["owner"]
+    needs = "nothing more"
+
+
+class Label(Column):
+    """What is learned: one of some classes, or a number of a range."""
+
+    type: Literal["label"]
+    classes: Values | None = None
+    low: float | None = None
+    high: float | None = None
+    needs = 'classes = ["no", "yes"], or low = 0, high = 100'
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Self:
+        if (self.low is None) != (self.high is None) or (self.classes is None) == (self.low is None):
+            raise ValueError("needs either classes, or both low and high")
+        if self.range is not None:
+            check_range(*self.range)
+        if self.classes is not None:
+            check_values(self.classes)
+            if not 2 <= len(self.classes) <= MOST_CLASSES:
+                raise ValueError(f"needs two classes at least, and {MOST_CLASSES} at most")
+        return self
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The bounds of a number."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+
+Declared = Numeric | Categorical | Ordinal | Boolean | Ignored | Owner | Label
+TYPES: dict[str, type[Column]] = {
+    kind.__name__.lower(): kind for kind in (Numeric, Categorical, Ordinal, Boolean, Ignored, Label, Owner)
+}
+
+
+class Schema(BaseModel):
+    """The columns of a table, in their order, and what is for testing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    columns: dict[str, Annotated[Declared, Field(discriminator="type")]]
+    test: float | str | None = None
+
+    @field_validator("test", mode="before")
+    @classmethod
+    def _check_test(cls, value: object) -> object:
+        fits = is_file(value) if isinstance(value, str) else isinstance(value, float) and 0 < value < 1
+        if not fits:
+            files = f"a file whose name ends in {', '.join(SUFFIXES)}"
+            raise ValueError(f"should be a share such as 0.2, or {files}")
+        return value
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        labels, owners = ([*self._having(kind)] for kind in (Label, Owner))
+        if len(labels) != 1:
+            said = "needs a column of the type label" if not labels else f"has {_listed(labels)} as labels"
+            raise ValueError(f"{said}; declare exactly one")
+        if len(owners) > 1:
+            raise ValueError(f"has {_listed(owners)} as owners; declare one at most")
+        if unfit := [name for name in self.columns if UNFIT.search(name)]:
+            raise ValueError(f"has {_listed(unfit)}, with a character that no name may have; rename it")
+        if not 1 <= (count := len(self.feature_names)) <= MOST_FEATURES:
+            some = f"declare 1 to {MOST_FEATURES} with numeric, categorical, ordinal or boolean columns"
+            raise ValueError(f"has {count} features; {some}")
+        return self
+
+    def _having(self, kind: type[Column]) -> dict[str, Any]:
+        return {name: column for name, column in self.columns.items() if isinstance(column, kind)}
+
+    @property
+    def label(self) -> tuple[str, Label]:
+        """The name and the declaration of the column of labels."""
+        return next(iter(self._having(Label).items()))
+
+    @property
+    def owner(self) -> str | None:
+        """The name of the column of owners, if there is one."""
+        return next(iter(self._having(Owner)), None)
+
+    @property
+    def features(self) -> dict[str, Column]:
+        """The columns from which features come, by name."""
+        return {name: column for name, column in self.columns.items() if column.is_feature}
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of all features, such as "age" and "sex = f"."""
+        return tuple(one for name, column in self.columns.items() for one in column.feature_names(name))
+
+    @property
+    def square(self) -> float:
+        """The most that the squared norm of all features can be: one a column, as of a group one is set."""
+        return float(len(self.features))
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The names of the classes, if labels are classes."""
+        classes = self.label[1].classes
+        return None if classes is None else tuple(map(str, classes))
+
+    @property
+    def classes(self) -> int:
+        """The number of classes, or of tenths of the range of a number."""
+        return len(self.class_names or range(TENTHS))
+
+    @property
+    def toml(self) -> str:
+        """The TOML of the schema, without comments."""
+        return tomli_w.dumps(self.model_dump(exclude_none=True))
+
+    def check_names(self, path: Path, names: Sequence[str]) -> None:
+        """Raise InputError unless these are the columns."""
+        lines = []
+        if extra := [name for name in names if name not in self.columns]:
+            lines.append(f"has the columns {_listed(extra)}, which the schema does not declare")
+        if gone := [name for name in self.columns if name not in names]:
+            lines.append(f"has no columns {_listed(gone)}, which the schema declares")
+        if lines:
+            raise InputError(
+                f"{path} {' and '.join(lines)}; declare just its columns, some as ignored perhaps"
+            )
+
+
+def check_range(low: float, high: float) -> None:
+    """Raise ValueError unless these are the bounds of a range."""
+    if not (abs(low) <= MOST and abs(high) <= MOST and high - low >= LEAST):
+        raise ValueError(f"needs a low below its high, both of at most {MOST:g} in absolute value")
+
+
+def check_values(values: Sequence[str | int]) -> None:
+    """Raise ValueError unless values are fit to be names, and differ."""
+    texts = [str(value) for value in values]
+    if not texts or len(set(texts)) < len(texts):
+        raise ValueError("should be one value at least, and none twice")
+    for text in texts:
+        if not text or text != text.strip() or UNFIT.search(text):
+            raise ValueError(f"'{shown(text)}' is empty, or has spaces around it or control characters")
+
+
+def read_schema(path: Path) -> Schema:
+    """Read a schema; a file for testing that it names lies where it is from the schema's folder."""
+    schema = _checked(read_toml(path), str(path))
+    if isinstance(schema.test, str):
+        return schema.model_copy(update={"test": str(path.parent / Path(schema.test).expanduser())})
+    return schema
+
+
+def parse_schema(text: str) -> Schema:
+    """Return the schema that a result holds as TOML."""
+    return _checked(tomllib.loads(text), "the schema")
+
+
+def _checked(content: dict[str, Any], where: str) -> Schema:
+    try:
+        return Schema.model_validate(content)
+    except ValidationError as error:
+        raise InputError("\n".join(f"{where}: {_explained(one)}" for one in error.errors())) from None
+
+
+def _explained(problem: Any) -> str:
+    """Say in a line what is wrong with a column of a schema, or with all of it, and what would be right."""
+    location, message = problem["loc"], str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "missing":
+        message = "is missing"
+    if location[:1] == ("columns",) and len(location) == 1:
+        return "a schema needs a table [columns.NAME] for each column"
+    if location[:1] != ("columns",):
+        if problem["type"] == "extra_forbidden":
+            return f"{shown(location[0])} is no key of a schema; give [columns.NAME] tables, and perhaps test"
+        return f"{' '.join(map(str, location))} {message}".strip()
+    column = f"column {shown(location[1]) or 'without a name'}"
+    given = problem["input"].get("type") if isinstance(problem["input"], dict) else None
+    if len(location) == 2 and given not in list(TYPES):
+        has = "needs a type" if given in (None, "") else f"has the type {shown(given)}"
+        return f"{column} {has}; the types are {', '.join(TYPES)}"
+    kind = str(location[2])
+    if problem["type"] == "extra_forbidden":
+        message = "is no key of this type"
+    field = f"{shown(location[3])} " if len(location) > 3 else ""
+    message = message.removeprefix("Input ")
+    return f"{column}: {field}{message}; a column of type {kind} has {TYPES[kind].needs}"
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, float):
+        return [f"{value:g}"]
+    return [str(one) for one in value] if isinstance(value, tuple) else [str(value)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(shown(name) or "'' (without a name)" for name in list(names)[:MOST_NAMES]) + more

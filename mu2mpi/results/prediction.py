@@ -1,0 +1,132 @@
+"""What a model makes of new samples: columns of its schema, features as stored, or a file of either."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.data.encoding import Encoded, kinds
+from mu2mpi.data.formats.by_suffix import column_names, open_columns
+from mu2mpi.data.formats.columns import Apart
+from mu2mpi.data.formats.table import OWNERS, USUAL, find_name, reading, shown
+from mu2mpi.data.formats.whole import csv_columns, csv_names, read_svm
+from mu2mpi.data.schema import Schema
+from mu2mpi.data.source import row_blocks
+from mu2mpi.data.telling import telling
+from mu2mpi.errors import InputError
+from mu2mpi.files import check_readable
+from mu2mpi.hdf5 import open_to_read
+from mu2mpi.problem.linear import all_margins
+from mu2mpi.results.repetition import task_of_result
+from mu2mpi.results.schema import Result
+
+Array = NDArray[np.float64]
+
+AT_ONCE = 1 << 22  # features that are scaled in one go
+HERE = Path("X")
+"""What messages call samples that come from no file."""
+
+
+def margins_of(result: Result, given: Any, public: bool = True) -> Array:
+    """Return the margins of new samples, shape (n, rows), as `Result.predict` takes them.
+
+    Unless data are `public`, messages name no row and no value of a file.
+    """
+    from_file = isinstance(given, str | Path)
+    with telling(public or not from_file):
+        if (schema := result.schema) is not None:
+            features = _encoded(schema, given)
+        else:
+            stored = _stored(result, Path(given)) if from_file else np.asarray(given)
+            features = _checked(result, stored, str(given) if from_file else str(HERE))
+    scaling = task_of_result(result).scaling
+    blocks = row_blocks(len(features), max(1, AT_ONCE // result.x.shape[1]))
+    margins = [all_margins(result.x, scaling.samples(features[rows], result.scale)) for rows in blocks]
+    return np.concatenate([np.empty((0, len(result.x))), *margins])
+
+
+def predictions(result: Result, margins: Array) -> NDArray[Any]:
+    """Return the class of each sample, by its name if it has one, or a number in the label's own units."""
+    problem = task_of_result(result).problem
+    if result.label_range is not None:
+        low, high = result.label_range
+        return (low + high) / 2 + (high - low) / 2 * problem.predictions(margins)
+    best = problem.best(margins)
+    return best if result.class_names is None else np.array(result.class_names)[best]
+
+
+def class_scores(result: Result, margins: Array) -> Array:
+    """Return probabilities or other scores, shape (n, K), the largest for the class that is predicted."""
+    if result.label_range is not None:
+        raise InputError("this model predicts numbers, and has no scores of classes; ask it to predict")
+    return task_of_result(result).problem.scores(margins)
+
+
+def _encoded(schema: Schema, given: Any) -> NDArray[np.float32]:
+    """Return features as the schema makes them of a file's columns, or of named ones; others may be there."""
+    wanted = {name: kind for name, kind in kinds(schema).items() if name in schema.features}
+    if isinstance(given, str | Path):
+        path = Path(given).expanduser()
+        _check_there(path, wanted, column_names(path, wanted))
+        columns = open_columns(path, wanted, verify=True)
+    elif isinstance(given, Mapping) or hasattr(given, "columns"):
+        _check_there(HERE, wanted, list(given.keys()))
+        columns = Apart(HERE, {name: np.atleast_1d(np.asarray(given[name])) for name in wanted})
+    else:
+        raise InputError(
+            "this model was trained on named columns; give it a data frame, a mapping of names to values, or "
+            "the path of a file"
+        )
+    return Encoded(columns, schema, strict=False).features(np.arange(columns.samples))
+
+
+def _check_there(path: Path, wanted: Mapping[str, object], there: list[str]) -> None:
+    if gone := [shown(name) for name in wanted if name not in there]:
+        raise InputError(f"{path} has no column {', '.join(gone)}, which the model was trained on")
+
+
+def _stored(result: Result, path: Path) -> NDArray[Any]:
+    """Return the features of a file as a run reads them; it need not have labels."""
+    path, options = path.expanduser(), result.experiment
+    check_readable(path)
+    with reading(path):
+        match Path(path.name.lower().removesuffix(".gz")).suffix:
+            case ".csv":
+                names = csv_names(path)
+                others = {OWNERS, *([options.labels] if options.labels else USUAL["labels"])}
+                chosen = [name for name in names if name not in others]
+                if options.features:
+                    chosen = [name.strip() for name in options.features.split(",")]
+                    _check_there(path, dict.fromkeys(chosen), names)
+                columns = csv_columns(path, dict.fromkeys(chosen, "numbers"))
+                return np.column_stack([*columns.read(chosen, np.arange(columns.samples)).values()])
+            case ".npz":
+                with np.load(path) as archive:
+                    return np.asarray(archive[find_name(path, archive.files, options.features, "features")])
+            case ".svm" | ".libsvm":
+                table = read_svm(path, result.x.shape[1] - 1)
+                return table.features(np.arange(table.samples))
+            case ".h5" | ".hdf5":
+                with open_to_read(path) as file:
+                    return np.asarray(file[find_name(path, file, options.features, "features")])
+        raise InputError(f"{path} is of no format that features without a schema are read from")
+
+
+def _checked(result: Result, stored: NDArray[Any], where: str) -> NDArray[Any]:
+    """Return features as a matrix, of which each row can be scaled as those were that the model has seen."""
+    width = result.x.shape[1] - 1
+    features = stored.reshape(len(stored), -1) if stored.ndim > 1 else np.atleast_2d(stored)
+    if features.shape[1] != width:
+        raise InputError(f"{where} has {features.shape[1]} features a sample, and the model {width}")
+    if features.dtype.kind not in "biuf":
+        raise InputError(f"{where} has features that are no numbers, of the type {features.dtype}")
+    limit = np.inf if result.experiment.normalize == "unit" else (1 + 1e-6) / result.scale
+    largest = np.abs(features).max(initial=0)
+    if not (np.isfinite(largest) and largest <= limit):
+        raise InputError(
+            f"{where} has a feature that is not finite, or beyond the {1 / result.scale:g} that the model "
+            "was trained with; scale features as those were"
+        )
+    return features

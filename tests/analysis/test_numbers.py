@@ -1,0 +1,148 @@
+"""Runs that learn numbers, alone and beside runs that learn classes: tables, figures, publication."""
+
+import math
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from patients import learn
+
+import mu2mpi
+from mu2mpi import InputError
+from mu2mpi.analysis.figures import draw
+from mu2mpi.analysis.publication import publish
+from mu2mpi.analysis.report import build_report
+from mu2mpi.analysis.show import describe
+from mu2mpi.results.reader import read_result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder with runs that learn numbers with two losses, and one that learns classes."""
+    folder = tmp_path_factory.mktemp("numbers")
+    for rho in (4.0, 16.0):
+        learn(folder, "numbers", output=folder / f"squared-{rho}.h5", rho=rho)
+    learn(folder, "numbers", output=folder / "poisson.h5", loss="poisson")
+    learn(folder, output=folder / "logistic.h5")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    return mu2mpi.load(folder)
+
+
+def test_a_table_has_r2_where_all_learn_numbers_and_both_where_some_do(runs):
+    squared = runs.where(loss="squared")
+    text = squared.table()
+    assert "R2" in text
+    assert "accuracy" not in text
+    assert f"{squared[0].result.metrics['r2']:.4f}" in text
+    assert f"{squared[0].result.metrics['rmse']:.4g}" in squared.table(values=["rmse", "mae"])
+    both = runs.table(columns=["loss"])
+    assert "R2" in both
+    assert "accuracy %" in both
+    logistic = runs.where(loss="logistic").table()
+    assert "accuracy %" in logistic
+    assert "R2" not in logistic
+    header, *lines = runs.table(format="csv").splitlines()
+    assert len(lines) == 4
+    assert all(line.count(",") == header.count(",") for line in lines)
+
+
+def test_a_frame_has_what_each_run_measured_and_is_blank_where_it_did_not(runs):
+    frame = runs.to_dataframe().set_index("loss")
+    assert frame.loc["poisson", "rmse"] > frame.loc["poisson", "mae"] > 0
+    assert math.isnan(frame.loc["poisson", "auc"])
+    assert 0 < frame.loc["logistic", "auc"] <= 1
+    assert math.isnan(frame.loc["logistic", "test_r2"])
+    assert frame.loc["poisson", "test_r2"] == pytest.approx(frame.loc["poisson", "r2"])
+
+
+def test_a_history_has_the_score_that_there_is_and_the_unit_of_its_losses(runs):
+    for loss, score, unit in (("squared", "test_r2", "1"), ("logistic", "test_accuracy", "nat")):
+        history = runs.where(loss=loss)[0].history
+        assert {"test_r2", "test_accuracy"} & set(history.data_vars) == {score}
+        assert history.test_loss.attrs["units"] == unit
+        assert history[score].notnull().all()
+
+
+@pytest.mark.parametrize("kind", ["history", "tradeoff"])
+def test_figures_of_numbers_show_r2_and_no_nats(runs, kind):
+    squared = runs.where(loss="squared").summaries
+    figure = draw(kind, squared)
+    assert {panel.get_ylabel() for panel in figure.axes} == {"test loss", "test R²"}
+    drawn = np.concatenate([line.get_ydata() for line in figure.axes[1].get_lines()])
+    assert all(np.any(np.isclose(drawn, run.test_r2)) for run in squared)
+    FigureCanvasAgg(figure).draw()
+    assert "test loss (nats)" in {
+        p.get_ylabel() for p in draw(kind, runs.where(loss="poisson").summaries).axes
+    }
+    with pytest.raises(InputError, match=r"classes and some numbers.*--where loss"):
+        draw(kind, runs.summaries)
+
+
+def test_weights_and_coefficients_of_one_row_are_drawn(runs):
+    for loss, name in (("squared", "cost"), ("logistic", "ill")):
+        members = runs.where(loss=loss).summaries
+        for kind in ("weights", "coefficients"):
+            FigureCanvasAgg(draw(kind, members)).draw()
+        figure = draw("coefficients", members)
+        [panel], found = (
+            figure.axes,
+            read_result(min(members, key=lambda r: r.test_loss).path).coefficients(True),
+        )
+        assert [label.get_text() for label in panel.get_yticklabels()] == list(found.terms)
+        [points] = [line for line in panel.get_lines() if len(line.get_xdata()) == len(found.terms)]
+        np.testing.assert_array_equal(points.get_xdata(), found.values[0])
+        assert name in [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def test_all_measures_are_shown_with_their_units(folder):
+    said = describe(read_result(folder / "poisson.h5"), folder / "poisson.h5")
+    for words in (
+        "RMSE (in the label's units)",
+        "MAE (in the label's units)",
+        "R2",
+        "from 0 to 6000",
+        " nats",
+    ):
+        assert words in said
+    assert "accuracy" not in said
+    assert " nats" not in describe(read_result(folder / "squared-4.0.h5"), folder / "squared-4.0.h5")
+    classes = describe(read_result(folder / "logistic.h5"), folder / "logistic.h5")
+    for words in ("balanced accuracy", "area under the ROC", "1 row x 7 features"):
+        assert words in classes
+
+
+def test_a_report_of_classes_and_numbers_says_what_it_cannot_draw(runs):
+    page = build_report(runs.summaries)
+    assert "learn classes and some numbers" in page
+    assert "R2" in page
+
+
+def test_a_public_test_file_of_a_schema_keeps_what_is_measured_and_loses_its_folder(folder, tmp_path):
+    publish([folder / "squared-4.0.h5"], tmp_path / "public.h5", even_if_unprotected=True)
+    ours, theirs = read_result(folder / "squared-4.0.h5"), read_result(tmp_path / "public.h5")
+    assert theirs.metrics == ours.metrics
+    np.testing.assert_array_equal(theirs.history.test_r2, ours.history.test_r2)
+    assert str(folder).encode() not in (tmp_path / "public.h5").read_bytes()
+    assert theirs.schema.test == "test.csv"
+    assert theirs.experiment.schema == "numbers.toml"
+    np.testing.assert_array_equal(theirs.predict(folder / "test.csv"), ours.predict(folder / "test.csv"))
+    np.testing.assert_array_equal(theirs.coefficients().values, ours.coefficients().values)
+
+
+@pytest.mark.parametrize("labels", ["classes", "numbers"])
+def test_nothing_is_measured_in_public_on_people_whom_nothing_protects(tmp_path, labels):
+    learn(tmp_path, labels, output=tmp_path / "a.h5", test=0.2)
+    publish([tmp_path / "a.h5"], tmp_path / "public.h5", even_if_unprotected=True)
+    result = read_result(tmp_path / "public.h5")
+    assert result.metrics == {}
+    assert result.theory is None
+    for name in ("test_loss", "test_accuracy", "test_r2"):
+        assert np.isnan(getattr(result.history, name)).all()
+    said = describe(result, tmp_path / "public.h5")
+    assert ("final test R2" in said) == (labels == "numbers")
+    publish([tmp_path / "a.h5"], tmp_path / "kept.h5", even_if_unprotected=True, with_test_results=True)
+    assert read_result(tmp_path / "kept.h5").metrics == read_result(tmp_path / "a.h5").metrics

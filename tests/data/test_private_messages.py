@@ -1,0 +1,352 @@
+"""Malformed schemas and tables: a message, code 2, and nothing of what private data hold."""
+
+import re
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+from schemas import SCHEMA, fixed, table, written
+
+from mu2mpi.cli import main
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.opening import open_source
+from mu2mpi.errors import InputError
+
+SECRET, NUMBER = "Quixotic", 7319.5137
+"""What no message may hold: a text and a number that occur in private data alone."""
+
+LABEL = '[columns.b]\ntype = "label"\nclasses = ["no", "yes"]\n'
+AGE = '[columns.a]\ntype = "numeric"\nlow = 0\nhigh = 9\n'
+
+SCHEMAS = {
+    # Not TOML at all, or with the wrong keys.
+    "not TOML": "age: numeric",
+    "half": "[columns.a",
+    "twice": AGE + AGE + LABEL,
+    "empty": "",
+    "no columns": "test = 0.2",
+    "columns that are none": "columns = 3",
+    "a list of columns": '[[columns]]\nname = "a"',
+    "another key": f"tests = 0.2\n{AGE}{LABEL}",
+    "a column that is a text": 'columns.a = "numeric"',
+    "a column that is a list": "columns.a = [1]",
+    # Labels, owners, features.
+    "no label": AGE,
+    "two labels": AGE + LABEL + LABEL.replace(".b]", ".c]"),
+    "two owners": AGE + LABEL + '[columns.c]\ntype = "owner"\n[columns.d]\ntype = "owner"\n',
+    "no feature": LABEL,
+    "nothing but what is ignored": LABEL + '[columns.a]\ntype = "ignored"\n',
+    "a name with a line break": AGE.replace("columns.a", r'columns."a\nb"') + LABEL,
+    "a name that a terminal obeys": AGE.replace("columns.a", r'columns."a\u001B[2J"') + LABEL,
+    # What is for testing.
+    **{
+        f"test = {value}": f"test = {value}\n{AGE}{LABEL}"
+        for value in ("0", "1", "1.5", "-0.1", "nan", "true", "[0.2]", '"other"', '""', '"0.2"')
+    },
+    # Types.
+    **{
+        f"type {value}": f"[columns.a]\ntype = {value}\n{LABEL}"
+        for value in ('""', '"number"', '"Numeric"', "1", "true", "[]", "{}", '"numeric "')
+    },
+    "no type": "[columns.a]\nlow = 0\nhigh = 1\n" + LABEL,
+    # Declarations.
+    **{
+        f"numeric {rest}": f'[columns.a]\ntype = "numeric"\n{rest}\n{LABEL}'
+        for rest in (
+            "", "low = 0", "high = 1", "low = 1\nhigh = 1", "low = 2\nhigh = 1", 'low = "0"\nhigh = 1',
+            "low = nan\nhigh = 1", "low = 0\nhigh = inf", "low = false\nhigh = true", "low = 0\nhigh = 1e101",
+            "low = 0\nhigh = 1e-101", "low = 0\nhigh = 1\ncategories = [1]", "low = 0\nhigh = 1\nmiddle = 0",
+            "low = 0\nhigh = 1979-05-27", "low = [0]\nhigh = 1",
+        )
+    },
+    **{
+        f"{kind} {values}": f'[columns.a]\ntype = "{kind}"\ncategories = {values}\n{LABEL}'
+        for kind in ("categorical", "ordinal")
+        for values in (
+            "[]", '"ab"', "1", "[1.5]", "[true, false]", '["a", "a"]', '["1", 1]', '["", "a"]', '[" a", "b"]',
+            r'["a\nb", "c"]', "[[1], [2]]", "{}",
+        )
+    },
+    "one step": '[columns.a]\ntype = "ordinal"\ncategories = [1]\n' + LABEL,
+    "no categories": '[columns.a]\ntype = "categorical"\n' + LABEL,
+    **{
+        f"boolean {rest}": f'[columns.a]\ntype = "boolean"\n{rest}\n{LABEL}'
+        for rest in ("true = 1", "false = 0", "true = 1\nfalse = 1", "true = true\nfalse = false", "low = 0")
+    },
+    **{
+        f"label {rest}": f'{AGE}[columns.b]\ntype = "label"\n{rest}'
+        for rest in (
+            "", "classes = []", "classes = [1]", "classes = [1, 1]", "classes = [0.5, 1]",
+            "low = 0", "high = 1", "low = 1\nhigh = 0",
+            "classes = [0, 1]\nlow = 0\nhigh = 1", "classes = [0, 1]\nlow = 0",
+            'classes = "ab"', "categories = [0, 1]",
+        )
+    },
+    "an owner with more": AGE + LABEL + '[columns.c]\ntype = "owner"\nnames = ["x"]\n',
+    # Columns that are not those of the table.
+    "one too few": LABEL + '[columns.c]\ntype = "boolean"\n',
+    "one too many": AGE + LABEL + '[columns.c]\ntype = "boolean"\n',
+    "another name": AGE.replace("columns.a", "columns.A") + LABEL,
+}  # fmt: skip
+
+
+def refused(capsys, *arguments):
+    """Return what a command says that is to end with code 2."""
+    code = main([*map(str, arguments)])
+    said = capsys.readouterr()
+    assert (code, said.out) == (2, "")
+    assert said.err.startswith("mu2mpi: error: ")
+    assert "Traceback" not in said.err
+    assert said.err.replace("\n", "").isprintable()
+    return said.err
+
+
+def check_private(message):
+    """Fail if a message tells of private values, or of a row."""
+    assert SECRET.lower() not in message.lower()
+    assert "7319" not in message
+    assert "5137" not in message
+    assert not re.search(r"\b(row|line|sample)s? \d", message)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_malformed_schemas_are_explained(name, tmp_path, capsys):
+    path, schema = tmp_path / "a.csv", tmp_path / "s.toml"
+    path.write_text("a,b\n" + f"{NUMBER},yes\n3,no\n" * 5)
+    schema.write_text(SCHEMAS[name])
+    message = refused(capsys, "data", path, "--schema", schema)
+    assert str(NUMBER) not in message
+    named = str(path) if name in ("one too few", "one too many", "another name") else str(schema)
+    assert all(named in line for line in message.splitlines())
+    assert len(message) < 1500
+
+
+@pytest.mark.parametrize("name", ["absent", "folder", "binary", "pipe", "large"])
+def test_what_is_no_schema(name, tmp_path, capsys):
+    import os
+
+    path, schema = tmp_path / "a.csv", tmp_path / "s.toml"
+    path.write_text("a,b\n1,yes\n")
+    match name:
+        case "folder":
+            schema.mkdir()
+        case "binary":
+            schema.write_bytes(bytes(range(256)))
+        case "pipe":
+            os.mkfifo(schema)
+        case "large":
+            schema.write_bytes(b"#" * (1 << 21))
+    assert str(schema) in refused(capsys, "data", path, "--schema", schema)
+
+
+def damaged(column, value, row=33):
+    """Return a table in which one value is replaced."""
+    frame = table(60, flawed=False).astype({"age": object, "stage": object, "clinic": object})
+    frame["note"] = SECRET
+    frame.loc[row, column] = value
+    return frame
+
+
+def text_in(column, value):
+    return lambda folder: written(folder, "a.csv", damaged(column, value))
+
+
+def arrays(suffix, **changed):
+    """Write columns, of which some are replaced by others."""
+
+    def write(folder):
+        array = fixed(table(60, flawed=False).assign(note=SECRET))
+        columns = {name: array[name] for name in array.dtype.names} | changed
+        if suffix == "npz":
+            np.savez(folder / "a.npz", **columns)
+        else:
+            with h5py.File(folder / "a.h5", "w") as file:
+                for name, values in columns.items():
+                    file[name] = values
+        return folder / f"a.{suffix}"
+
+    return write
+
+
+def raw(name, content):
+    def write(folder):
+        (folder / name).write_bytes(content)
+        return folder / name
+
+    return write
+
+
+def cut(name, share):
+    """Write the beginning of a file."""
+
+    def write(folder):
+        path = written(folder, name, table(60, flawed=False).assign(note=SECRET))
+        content = path.read_bytes()
+        path.write_bytes(content[: int(len(content) * share)])
+        return path
+
+    return write
+
+
+HEAD = b"age,sex,stage,smoker,note,outcome,clinic\n"
+LINE = b"20,f,1,yes,Quixotic,yes,3\n"
+SECRETS = np.array([SECRET] * 60, "S9")
+NUMBERS = np.full(60, NUMBER)
+
+TABLES = {
+    "a word as a number": text_in("age", SECRET),
+    "a number with a unit": text_in("age", f"{NUMBER} years"),
+    "an undeclared class": text_in("outcome", SECRET),
+    "a number as a class": text_in("outcome", str(NUMBER)),
+    "a missing class": text_in("outcome", ""),
+    "a class that says that it is missing": text_in("outcome", "NA"),
+    "a missing owner": text_in("clinic", ""),
+    "an owner that says that it is missing": text_in("clinic", "None"),
+    "an owner that a terminal obeys": text_in("clinic", f"{SECRET}\x1b[2J"),
+    "an owner on two lines": text_in("clinic", f"{SECRET}\n{SECRET}"),
+    "a short line": raw("a.csv", HEAD + LINE * 40 + b"Quixotic,7319.5137\n" + LINE),
+    "a long line": raw("a.csv", HEAD + LINE * 40 + LINE[:-1] + b",Quixotic,7319.5137\n"),
+    "an open quote": raw("a.csv", HEAD + LINE * 40 + b'"Quixotic' + LINE),
+    "a quote in the middle": raw("a.csv", HEAD + LINE * 40 + b'"7319.5137"Quixotic,' + LINE),
+    "no UTF-8": raw("a.csv", HEAD + LINE * 40 + b"Quixotic\xff7319.5137" + LINE),
+    "zeros": raw("a.csv", HEAD + LINE * 40 + b"Quixotic\0" + LINE),
+    "a field of two megabytes": raw("a.csv", HEAD + LINE + b"Quixotic" * (1 << 18) + LINE),
+    "a header alone": raw("a.csv", HEAD),
+    "one line": raw("a.csv", HEAD + LINE),
+    "nothing": raw("a.csv", b""),
+    "names that occur twice": raw("a.csv", HEAD.replace(b"sex", b"age") + LINE * 9),
+    "a column more": raw("a.csv", HEAD[:-1] + b",more\n" + LINE[:-1] + b",Quixotic\n"),
+    "a column less": raw("a.csv", HEAD.replace(b",note", b"") + b"20,f,1,yes,yes,3\n" * 9),
+    "not packed": raw("a.csv.gz", HEAD + LINE * 9),
+    "packed, and cut off": cut("packed.csv.gz", 0.6),
+    "no archive": raw("a.npz", HEAD + LINE * 9),
+    "no HDF5": raw("a.h5", HEAD + LINE * 9),
+    "no Parquet": raw("a.parquet", b"PAR1" + HEAD + LINE * 9 + b"PAR1"),
+    "neither are these": raw("a.svm", b"1 1:Quixotic\n0 2:7319.5137\n"),
+    "lines that are none": raw("a.libsvm", b"Quixotic\n" * 9),
+    "labels of words": raw("a.svm", b"7319.5137,Quixotic 1:1\n" * 9),
+    **{
+        f"{share:.0%} of {name}": cut(name, share)
+        for name in ("columns.npz", "fields.npz", "a.parquet", "columns.h5", "fields.h5")
+        for share in (0.02, 0.3, 0.6, 0.95)
+    },
+}  # fmt: skip
+for suffix in ("npz", "h5"):
+    TABLES |= {
+        f"words as numbers in {suffix}": arrays(suffix, age=SECRETS),
+        f"unknown classes in {suffix}": arrays(suffix, outcome=SECRETS),
+        f"numbers as classes in {suffix}": arrays(suffix, outcome=NUMBERS),
+        f"no classes in {suffix}": arrays(suffix, outcome=np.full(60, np.nan)),
+        f"empty classes in {suffix}": arrays(suffix, outcome=np.array([""] * 60, "S9")),
+        f"owners that are no names in {suffix}": arrays(suffix, clinic=NUMBERS),
+        f"owners that are missing in {suffix}": arrays(suffix, clinic=np.array(["NaN"] * 60, "S9")),
+        f"a column too short in {suffix}": arrays(suffix, age=NUMBERS[:59]),
+        f"a column of two axes in {suffix}": arrays(suffix, age=np.full((60, 2), NUMBER)),
+        f"a column of complex numbers in {suffix}": arrays(suffix, age=NUMBERS * 1j),
+        f"an empty column in {suffix}": arrays(suffix, age=NUMBERS[:0]),
+        f"a number for a column in {suffix}": arrays(suffix, age=np.array(NUMBER)),
+        f"one column more in {suffix}": arrays(suffix, more=NUMBERS),
+    }
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_malformed_tables_are_explained_without_their_values(name, tmp_path, capsys):
+    schema = tmp_path / "s.toml"
+    schema.write_text(SCHEMA)
+    path = TABLES[name](tmp_path)
+    message = refused(capsys, "data", path, "--schema", schema, "--test", "0.3")
+    assert str(path) in message
+    # The number of the folder may be anything.
+    check_private(message.replace(str(path), ""))
+    assert len(message) < 1000
+
+
+def test_there_are_over_a_hundred_of_each_kind_together():
+    assert len(SCHEMAS) + len(TABLES) > 150
+
+
+@pytest.mark.parametrize("name", ["a word as a number", "an undeclared class", "a short line"])
+def test_public_data_are_told_of(name, tmp_path, capsys):
+    schema = tmp_path / "s.toml"
+    schema.write_text(SCHEMA)
+    command = "data", TABLES[name](tmp_path), "--schema", schema
+    assert "(if the data are public, --data-is-public says where)" in refused(capsys, *command)
+    message = refused(capsys, *command, "--data-is-public")
+    assert SECRET in message or "line 42 has 2 values" in message
+    assert re.search(r"row 33|line 42", message)
+
+
+PLAIN = {
+    "a word as a feature": ("a.csv", f"a,label\n1,2\n{SECRET},3\n"),
+    "a large feature": ("a.csv", f"a,label\n1,2\n1,2\n{NUMBER},3\n"),
+    "a feature that is none": ("a.csv", "a,label\n1,2\n1,2\nnan,3\n"),
+    "a short line": ("a.csv", f"a,label\n1,2\n{NUMBER}\n"),
+    "a label that is missing": ("a.csv", f"a,label\n1,{SECRET}\n1,NA\n0,x\n"),
+    "a label that is empty": ("a.csv", f"a,label\n1,{SECRET}\n1,\n0,x\n"),
+    "a label that a terminal obeys": ("a.csv", f"a,label\n1,{SECRET}\x1b[2J\n1,x\n0,x\n"),
+    "one label": ("a.csv", f"a,label\n1,{SECRET}\n1,{SECRET}\n0,{SECRET}\n"),
+    "labels that are no classes": ("a.csv", "a,label\n" + "".join(f"1,{NUMBER + k}\n" for k in range(1500))),
+    "an owner that is missing": ("a.csv", f"a,label,machine\n1,2,{SECRET}\n1,3,?\n1,3,{SECRET}\n"),
+    "a label of LIBSVM that is no number": ("a.svm", f"{SECRET} 1:1\n1 1:0\n"),
+    "a label of LIBSVM that is not whole": ("a.svm", f"{NUMBER} 1:1\n1 1:0\n"),
+    "a feature of LIBSVM that is no number": ("a.svm", f"0 1:{SECRET}\n1 1:0\n"),
+    "a large feature of LIBSVM": ("a.svm", f"0 1:{NUMBER}\n1 1:0\n1 1:1\n"),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_nothing_is_told_of_files_without_a_schema_either(name, tmp_path):
+    file, content = PLAIN[name]
+    (tmp_path / file).write_text(content, newline="")
+
+    def message(**settings):
+        with pytest.raises(InputError) as caught:
+            assert open_source(Experiment(data=str(tmp_path / file), **settings)).digest
+        assert caught.value.__cause__ is None
+        return str(caught.value)
+
+    check_private(message().replace(str(tmp_path), ""))
+    assert message(data_is_public=True) != message()
+
+
+def test_owners_with_groups_of_their_own_are_not_named(tmp_path):
+    good = np.zeros((4, 2)), np.array([0, 1, 0, 1])
+    cases = (
+        (np.full((4, 2), NUMBER), good[1]),
+        (good[0], np.full(4, NUMBER)),
+        (good[0].astype("S3"), good[1]),
+        (good[0], good[1][:3]),
+        (np.array(1.0), good[1]),
+    )
+    for k, (features, labels) in enumerate(cases):
+        path = tmp_path / f"{k}.h5"
+        with h5py.File(path, "w") as file:
+            file["machine/a/X"], file["machine/a/y"] = good
+            file[f"machine/{SECRET}/X"], file[f"machine/{SECRET}/y"] = features, labels
+        with pytest.raises(InputError) as caught:
+            assert open_source(Experiment(data=str(path))).digest
+        check_private(str(caught.value).replace(str(tmp_path), ""))
+
+
+def test_what_pandas_writes_as_blocks_is_explained(tmp_path, capsys):
+    """Without `data_columns`, names of columns are pickled, and pickles run code."""
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [NUMBER, 3.0]})
+    block = np.zeros(2, [("index", "i8"), ("values_block_0", "f8", (2,))])
+    block["values_block_0"] = frame
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["frame/table"] = block
+    (tmp_path / "s.toml").write_text(
+        '[columns.index]\ntype = "label"\nclasses = [0, 1]\n[columns.values_block_0]\ntype = "boolean"\n'
+    )
+    for option in (("--schema", tmp_path / "s.toml"), ("--schema-template",)):
+        message = refused(capsys, "data", tmp_path / "a.h5", *option)
+        assert "give to_hdf format = 'table' and data_columns = True" in message
+        check_private(message.replace(str(tmp_path), ""))
+
+
+def test_a_field_with_several_numbers_is_no_column(tmp_path, capsys):
+    np.savez(tmp_path / "a.npz", np.zeros(9, [("a", "f8", (2,)), ("b", "i8")]))
+    (tmp_path / "s.toml").write_text(AGE + LABEL)
+    message = refused(capsys, "data", tmp_path / "a.npz", "--schema", tmp_path / "s.toml")
+    assert "the field a has the type ('<f8', (2,)); a column has one number or text a row" in message

@@ -1,0 +1,492 @@
+"""Schemas: every format gives the same features, and those that an independent version gives."""
+
+import math
+import tomllib
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import strategies as st
+from relaxed import given
+from schemas import FEATURES, FORMATS, SCHEMA, expected, table, written
+
+from mu2mpi.cli import main
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.cells import Cells
+from mu2mpi.data.encoding import encode, encoded_labels
+from mu2mpi.data.formats.by_suffix import column_names
+from mu2mpi.data.opening import open_source
+from mu2mpi.data.schema import parse_schema
+from mu2mpi.data.sources import user_file
+from mu2mpi.data.sources.user_file import Split
+from mu2mpi.data.template import template
+from mu2mpi.errors import InputError
+
+ROWS = 60
+
+
+@pytest.fixture
+def schema(tmp_path):
+    path = tmp_path / "patients.toml"
+    path.write_text(SCHEMA)
+    return path
+
+
+def opened(path, schema, **settings):
+    return open_source(Experiment(data=str(path), schema=str(schema), **settings))
+
+
+def everything(source):
+    """Return the features and labels of training and test samples together."""
+    parts = source.training(np.arange(source.training_samples)), source.test(np.arange(source.test_samples))
+    return np.vstack([p.features for p in parts]), np.concatenate([p.labels for p in parts])
+
+
+def order(rows=ROWS, share=0.2):
+    """Return the rows of training samples, then those of test samples."""
+    split = Split(rows, share, 0, "")
+    return np.append(split.training(np.arange(split.training_rows)), split.test(np.arange(split.test_rows)))
+
+
+@pytest.mark.parametrize("at_once", [1, 10**6])
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_gives_what_is_declared(tmp_path, schema, name, at_once, monkeypatch):
+    monkeypatch.setattr(user_file, "READ_BYTES", at_once)
+    frame = table(ROWS)
+    source = opened(written(tmp_path, name, frame), schema)
+    features, labels = expected(frame)
+    found = everything(source)
+    assert found[0].dtype == np.float32
+    np.testing.assert_array_equal(found[1], labels[order()])
+    np.testing.assert_allclose(found[0], features[order()], rtol=0, atol=1e-7)
+    assert np.abs(found[0]).max() == 1
+    assert (source.dimension, source.feature_names, source.square) == (6, FEATURES, 4)
+    assert (source.classes, source.class_names, source.label_range) == (2, ("no", "yes"), None)
+    np.testing.assert_array_equal(source.training_labels(), labels[order()][:48])
+    np.testing.assert_array_equal(source.training_owners(), frame.clinic.to_numpy()[order()][:48])
+    shuffled = np.array([5, 3, 47, 5])
+    np.testing.assert_array_equal(source.training(shuffled).features, found[0][shuffled])
+
+
+def test_the_digest_is_of_what_was_made_of_the_file_and_of_the_schema(tmp_path, schema):
+    digests = []
+    for name in FORMATS:
+        path = written(tmp_path, name, table(ROWS))
+        digests.append(opened(path, schema).digest)
+    assert len(set(digests)) == 1
+    schema.write_text(SCHEMA.replace('"no", "yes"', '"yes", "no"'))
+    assert opened(path, schema).digest != digests[0]
+    schema.write_text(SCHEMA + "\n# a comment\n")
+    assert opened(path, schema).digest == digests[0]
+    frame = table(ROWS)
+    path = written(tmp_path, "a.csv", frame[frame.sex != "x"])
+    first = opened(path, schema).digest
+    # The features are the same, as no value is x or y, but not what they mean.
+    schema.write_text(SCHEMA.replace('"x"', '"y"'))
+    assert opened(path, schema).digest != first
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.npz", "a.svm", "owners.h5"])
+def test_features_without_names_are_called_by_their_numbers(tmp_path, name):
+    random = np.random.default_rng(1)
+    X, y = random.integers(-8, 9, (ROWS, 3)) / 4, random.integers(0, 2, ROWS)
+    first, path = (1 if name == "a.svm" else 0), tmp_path / name
+    if name == "a.h5":
+        with h5py.File(path, "w") as file:
+            file["X"], file["y"] = X, y
+    elif name == "a.npz":
+        np.savez(path, X=X, y=y)
+    elif name == "a.svm":
+        lines = (
+            f"{k} " + " ".join(f"{j + 1}:{v}" for j, v in enumerate(x) if v)
+            for k, x in zip(y, X, strict=True)
+        )
+        path.write_text("\n".join(lines))
+    else:
+        with h5py.File(path, "w") as file:
+            for k, part in enumerate(np.split(np.arange(ROWS), 3)):
+                file[f"machine/{k}/X"], file[f"machine/{k}/y"] = X[part], y[part]
+    ranges = [f'[columns.{first + j}]\ntype = "numeric"\nlow = -1\nhigh = 1\n' for j in range(2)]
+    ignored = f'[columns.{first + 2}]\ntype = "ignored"\n'
+    text = f'{"".join(ranges)}{ignored}[columns.label]\ntype = "label"\nclasses = [0, 1]\n'
+    owners = '[columns.machine]\ntype = "owner"\n' if name == "owners.h5" else ""
+    (tmp_path / "s.toml").write_text(text + owners)
+    source = opened(path, tmp_path / "s.toml")
+    features, labels = everything(source)
+    np.testing.assert_array_equal(features, np.clip(X[:, :2], -1, 1).astype(np.float32)[order()])
+    np.testing.assert_array_equal(labels, y[order()])
+    assert source.has_owners == (name == "owners.h5")
+    if source.has_owners:
+        np.testing.assert_array_equal(source.owner_sizes.sum(), 48)
+
+
+def test_a_sparse_file_may_lack_the_last_columns(tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:0.5\n0 1:1\n")
+    declared = "".join(f'[columns.{k}]\ntype = "numeric"\nlow = 0\nhigh = 1\n' for k in range(1, 5))
+    (tmp_path / "s.toml").write_text(declared + '[columns.label]\ntype = "label"\nclasses = [0, 1]\n')
+    features, _ = everything(opened(tmp_path / "a.svm", tmp_path / "s.toml", test=0.5))
+    np.testing.assert_array_equal(np.sort(features, axis=0), [[0, -1, -1, -1], [1, -1, -1, -1]])
+
+
+# Against plain Python, one value at a time -----------------------------------------------------------------
+
+numbers = st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, -math.inf])
+words = st.sampled_from(
+    ["a", "b", "01", "1", "1.0", "2", "", "NA", "?", "None", "elsewhere", "true", "F", "No"]
+)
+
+
+def one(declared, texts_or_numbers, kind=object):
+    """Encode a column by itself; return its features, and what is missing and outside."""
+    text = f'[columns.a]\n{declared}\n[columns.b]\ntype = "label"\nclasses = [0, 1]\n'
+    schema = parse_schema(text)
+    values = np.array([*texts_or_numbers, None], dtype=object)[:-1].astype(kind)
+    into = np.empty((len(values), len(schema.feature_names)), np.float32)
+    masks = encode(schema.columns["a"], Cells("file", "a", np.arange(len(values)), values), into)
+    return into, *masks
+
+
+@given(st.lists(numbers, min_size=1, max_size=20), st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.booleans())
+def test_numeric(values, low, width, as_text):
+    high = low + width
+    given_values = [repr(value) for value in values] if as_text else values
+    got, missing, outside = one(
+        f'type = "numeric"\nlow = {low!r}\nhigh = {high!r}', given_values, object if as_text else float
+    )
+    for value, x, gone, beyond in zip(values, got[:, 0], missing, outside, strict=True):
+        assert gone == math.isnan(value)
+        assert beyond == (value < low or value > high)
+        want = (
+            0 if gone else 1 if value > high else -1 if value < low else 2 * (value - low) / (high - low) - 1
+        )
+        assert abs(x - want) < 1e-6 + 1e-9 * (abs(low) + high) / width
+        assert -1 <= x <= 1
+
+
+@given(st.lists(words, min_size=1, max_size=20))
+def test_categorical_and_ordinal(values):
+    for categories, codes in (
+        ('["a", "b", "1"]', {"a": 0, "b": 1, "1": 2}),
+        ("[1, 2, 3]", {"1": 0, "01": 0, "1.0": 0, "2": 1}),
+        ('["NA", "a", "None"]', {"NA": 0, "a": 1, "None": 2}),
+    ):
+        wanted = [codes.get(value) for value in values]
+        got, missing, outside = one(f'type = "categorical"\ncategories = {categories}', values)
+        np.testing.assert_array_equal(got, [[float(k == code) for k in range(3)] for code in wanted])
+        none = [
+            code is None and value in ("", "NA", "?", "None")
+            for value, code in zip(values, wanted, strict=True)
+        ]
+        np.testing.assert_array_equal(missing, none)
+        np.testing.assert_array_equal(missing | outside, [code is None for code in wanted])
+        got, _, _ = one(f'type = "ordinal"\ncategories = {categories}', values)
+        np.testing.assert_array_equal(got[:, 0], [0 if code is None else code - 1 for code in wanted])
+
+
+@given(st.lists(words, min_size=1, max_size=20))
+def test_boolean(values):
+    usual = {"1": 1, "01": 1, "1.0": 1, "true": 1, "F": -1, "No": -1}
+    got, missing, _ = one('type = "boolean"', values)
+    np.testing.assert_array_equal(got[:, 0], [usual.get(value, 0) for value in values])
+    np.testing.assert_array_equal(missing, [value in ("", "NA", "?", "None") for value in values])
+    got, *_ = one('type = "boolean"\ntrue = "a"\nfalse = "b"', values)
+    np.testing.assert_array_equal(got[:, 0], [{"a": 1, "b": -1}.get(value, 0) for value in values])
+
+
+@pytest.mark.parametrize("kind", [bool, np.uint8, np.int64, np.float32, np.float64])
+def test_whole_numbers_of_any_type(kind):
+    got, *_ = one('type = "boolean"', [1, 0], kind)
+    assert got[:, 0].tolist() == [1, -1]
+    got, *_ = one('type = "categorical"\ncategories = [0, 1]', [1, 0], kind)
+    assert got.tolist() == [[0, 1], [1, 0]]
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=20), st.floats(-100, 100), st.floats(1, 100))
+def test_numbers_as_labels(values, low, width):
+    label = parse_schema(
+        f'[columns.a]\ntype = "boolean"\n[columns.b]\ntype = "label"\nlow = {low!r}\nhigh = {low + width!r}\n'
+    ).label[1]
+    got = encoded_labels(label, Cells("file", "b", np.arange(len(values)), np.array(values)), False)
+    assert got.dtype == np.float64
+    want = np.clip((np.array(values) - (low + width / 2)) / (width / 2), -1, 1)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-9)
+
+
+# Labels, owners, tests -------------------------------------------------------------------------------------
+
+
+def numbers_as_labels(tmp_path, frame):
+    (tmp_path / "n.toml").write_text(SCHEMA.replace('classes = ["no", "yes"]', "low = 0\nhigh = 20"))
+    return written(tmp_path, "a.csv", frame), tmp_path / "n.toml"
+
+
+def test_a_table_with_numbers_as_labels(tmp_path):
+    frame = table(ROWS)
+    frame["outcome"] = np.linspace(-3, 23, ROWS)
+    path, schema = numbers_as_labels(tmp_path, frame)
+    source = opened(path, schema)
+    want = np.clip((frame.outcome.to_numpy() - 10) / 10, -1, 1)[order()]
+    labels = everything(source)[1]
+    assert labels.dtype == np.float64
+    np.testing.assert_allclose(labels, want, atol=1e-12)
+    assert (source.classes, source.class_names, source.label_range) == (10, None, (0, 20))
+    tenths = np.minimum((want[:48] + 1) * 5, 9).astype(int)
+    np.testing.assert_array_equal(source.training_labels(), tenths)
+    assert source.training_labels().dtype == np.int32
+    frame = frame.assign(**table(ROWS, flawed=False)[["age", "sex", "stage", "smoker"]])
+    with pytest.raises(InputError, match="column outcome has a label outside its declared range"):
+        everything(opened(*numbers_as_labels(tmp_path, frame), strict=True))
+    frame.loc[7, "outcome"] = np.nan
+    with pytest.raises(InputError, match="column outcome has a label that is missing; remove the sample"):
+        everything(opened(*numbers_as_labels(tmp_path, frame)))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.npz", "a.h5", "a.svm"])
+def test_a_range_of_labels_without_a_schema(tmp_path, name):
+    random = np.random.default_rng(3)
+    X, y = random.integers(-4, 5, (ROWS, 2)) / 4, np.linspace(-7, 7, ROWS).round(3)
+    path = tmp_path / name
+    if name == "a.csv":
+        pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "label": y}).to_csv(path, index=False)
+    elif name == "a.npz":
+        np.savez(path, X=X, y=y)
+    elif name == "a.h5":
+        with h5py.File(path, "w") as file:
+            file["X"], file["y"] = X, y
+    else:
+        path.write_text("\n".join(f"{k} 1:{a} 2:{b}" for k, (a, b) in zip(y, X, strict=True)))
+    source = open_source(Experiment(data=str(path), label_range="-5:5"))
+    features, labels = everything(source)
+    np.testing.assert_array_equal(features, X[order()])
+    np.testing.assert_allclose(labels, np.clip(y / 5, -1, 1)[order()], atol=1e-12)
+    assert (source.classes, source.label_range, source.square) == (10, (-5, 5), None)
+    assert source.class_sizes.sum() == 48
+    with pytest.raises(InputError, match="a label outside --label-range; widen"):
+        everything(open_source(Experiment(data=str(path), label_range="-5:5", strict=True)))
+    everything(open_source(Experiment(data=str(path), label_range="-7:7", strict=True)))
+
+
+def test_a_test_share_or_file_of_the_schema_is_overridden_by_an_option(tmp_path):
+    (tmp_path / "a").mkdir()
+    path = written(tmp_path, "a.csv", table(ROWS))
+    written(tmp_path / "a", "b.parquet", table(9, seed=1))
+    share, file = tmp_path / "a" / "share.toml", tmp_path / "a" / "file.toml"
+    share.write_text("test = 0.5\n" + SCHEMA)
+    file.write_text('test = "b.parquet"\n' + SCHEMA)
+    assert opened(path, share).test_samples == 30
+    assert opened(path, share, test=0.1).test_samples == 6
+    source = opened(path, file)
+    assert (source.training_samples, source.test_samples) == (60, 9)
+    np.testing.assert_allclose(source.test(np.arange(9)).features, expected(table(9, seed=1))[0], atol=1e-7)
+    assert opened(path, file, test=0.1).test_samples == 6
+    file.write_text('test = "../a.csv"\n' + SCHEMA)
+    with pytest.raises(InputError, match="is the training file itself"):
+        opened(path, file)
+
+
+def test_whole_numbers_of_owners_in_csv_are_in_their_order(tmp_path, schema):
+    source = opened(written(tmp_path, "a.csv", table(ROWS)), schema)
+    assert source.training_owners().dtype == np.int64
+    assert (
+        source.owner_sizes.tolist() == np.bincount(table(ROWS).clinic.to_numpy()[order()][:48])[1:].tolist()
+    )
+
+
+# Parquet ---------------------------------------------------------------------------------------------------
+
+
+def test_types_of_parquet(tmp_path, schema):
+    frame = table(ROWS)
+    path = written(tmp_path, "a.parquet", frame)
+    want = everything(opened(path, schema))[0]
+    frame["sex"], frame["outcome"] = (
+        frame.sex.replace("", None).astype("category"),
+        frame.outcome.astype("category"),
+    )
+    frame["stage"] = frame.stage.astype("Int16")
+    frame["smoker"] = frame.smoker.map({"yes": True, "no": False}).astype("boolean")
+    frame["note"] = pd.Timestamp("2020-01-01")
+    np.testing.assert_array_equal(everything(opened(written(tmp_path, "a.parquet", frame), schema))[0], want)
+    frame["age"] = pd.Timestamp("2020-01-01")
+    with pytest.raises(InputError, match=r"column age has the type timestamp.*; declare it as ignored"):
+        opened(written(tmp_path, "a.parquet", frame), schema)
+
+
+def test_parquet_reads_a_group_of_rows_at_a_time(tmp_path, schema, monkeypatch):
+    from pyarrow.parquet import ParquetFile
+
+    read, kept = [], ParquetFile.read_row_group
+
+    def noted(self, group, columns, use_threads):
+        read.append((group, columns))
+        return kept(self, group, columns=columns, use_threads=use_threads)
+
+    monkeypatch.setattr(ParquetFile, "read_row_group", noted)
+    source = opened(written(tmp_path, "a.parquet", table(ROWS)), schema)
+    source.training(np.arange(3))
+    assert {group for group, _ in read} == {0}
+    assert "note" not in read[0][1]
+
+
+def test_without_a_schema_parquet_asks_for_one(tmp_path):
+    with pytest.raises(InputError, match=r"which --schema declares: .* --schema-template"):
+        open_source(Experiment(data=str(written(tmp_path, "a.parquet", table(ROWS)))))
+
+
+def test_a_parquet_file_that_changes_is_not_read_on(tmp_path, schema):
+    path = written(tmp_path, "a.parquet", table(ROWS))
+    source = opened(path, schema)
+    source.training(np.arange(3))
+    written(tmp_path, "a.parquet", table(ROWS, seed=1))
+    with pytest.raises(InputError, match="has changed while it was in use"):
+        source.training(np.arange(ROWS - 20))
+
+
+# Templates -------------------------------------------------------------------------------------------------
+
+
+def filled(text):
+    """Fill in the blanks of a template by what SCHEMA says."""
+    for name, declared in tomllib.loads(SCHEMA)["columns"].items():
+        rest = "".join(f"\n{key} = {value!r}" for key, value in declared.items() if key != "type")
+        text = text.replace(
+            f'[columns.{name}]\ntype = ""', f'[columns.{name}]\ntype = "{declared["type"]}"{rest}'
+        )
+    return text
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_template_has_the_columns_and_no_values(tmp_path, schema, capsys, name):
+    path = written(tmp_path, name, table(ROWS))
+    assert main(["data", str(path), "--schema-template"]) == 0
+    text = capsys.readouterr().out
+    assert text == template(
+        list(tomllib.loads(SCHEMA)["columns"]) if "h5" not in name else column_names(path)
+    )
+    schema.write_text(text)
+    with pytest.raises(
+        InputError, match="column age needs a type; the types are numeric, categorical"
+    ) as caught:
+        opened(path, schema)
+    assert len(str(caught.value).splitlines()) == 7
+    schema.write_text(filled(text))
+    frame = table(ROWS)
+    ordered = [name for name in FEATURES if name in opened(path, schema).feature_names]
+    assert len(ordered) == 6
+    np.testing.assert_array_equal(everything(opened(path, schema))[1], expected(frame)[1][order()])
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=9), min_size=1, unique=True))
+def test_names_of_any_kind_are_columns_of_a_template(names):
+    assert list(tomllib.loads(template(names))["columns"]) == names
+
+
+def test_a_template_is_for_files(capsys):
+    assert main(["data", "mnist", "--schema-template"]) == 2
+    assert "a schema is for a file of your own, and mnist is none" in capsys.readouterr().err
+
+
+# What is said ----------------------------------------------------------------------------------------------
+
+
+def test_what_a_schema_makes_of_a_file(tmp_path, schema, capsys):
+    path = str(written(tmp_path, "a.csv", table(ROWS)))
+    assert main(["data", path, "--schema", str(schema)]) == 0
+    said = capsys.readouterr().out
+    for line in (
+        "48 training and 12 test samples, 6 features and a bias, 2 classes",
+        "age      numeric, low 18, high 90.5, 1 feature\n",
+        "sex      categorical, categories f, m, x, 3 features\n",
+        "note     ignored\n",
+        "no norm of features is over 2, the root of 4 columns",
+        "11 owners\n",
+    ):
+        assert line in said
+    assert "missing" not in said
+    assert main(["data", path, "--schema", str(schema), "--data-is-public"]) == 0
+    said = capsys.readouterr().out
+    ages = table(ROWS).age
+    counts = f"{ages.isna().sum()} values missing, {((ages < 18) | (ages > 90.5)).sum()} outside"
+    assert f"age      numeric, low 18, high 90.5, 1 feature; {counts}\n" in said
+
+
+def test_strict_refuses_what_is_else_clamped(tmp_path, schema):
+    everything(opened(written(tmp_path, "a.csv", table(ROWS, flawed=False)), schema, strict=True))
+    for column, value, kind in (
+        ("age", np.nan, "missing"),
+        ("age", 17.99, "outside"),
+        ("age", 90.51, "outside"),
+        ("age", np.inf, "outside"),
+        ("sex", "", "missing"),
+        ("sex", "d", "outside"),
+        ("stage", 5, "outside"),
+        ("smoker", "?", "missing"),
+        ("smoker", "never", "outside"),
+    ):
+        frame = table(ROWS, flawed=False)
+        frame.loc[33, column] = value
+        path = written(tmp_path, "a.csv", frame)
+        everything(opened(path, schema))
+        with pytest.raises(InputError, match=f"column {column} has a value (that is )?{kind}") as caught:
+            everything(opened(path, schema, strict=True))
+        assert "33" not in str(caught.value).removeprefix(str(path))
+        with pytest.raises(
+            InputError, match=f"row 33 has '.*' in column {column}, a value (that is )?{kind}"
+        ):
+            everything(opened(path, schema, strict=True, data_is_public=True))
+
+
+# Options ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"features": "a"}, "schema declares what features would say"),
+        (
+            {"labels": "a", "missing_labels": "keep"},
+            "schema declares what labels and missing_labels would say",
+        ),
+        ({"feature_bound": 2.0, "normalize": "box"}, "schema declares what feature_bound would say"),
+        ({"normalize": "box"}, "schema declares the range of each column; leave out normalize = box"),
+        ({"label_range": "0:1"}, "schema declares what label_range would say"),
+        ({"data": "mnist"}, "schema applies to data = a file only"),
+        ({"schema": None, "strict": True}, "strict is about what is declared: give schema or label_range"),
+        ({"strict": "perhaps"}, "strict = 'perhaps'"),
+        ({"data_seed": True}, "data_seed = True should be a number or a name, not a boolean"),
+    ],
+)
+def test_settings_that_do_not_go_together(settings, message):
+    with pytest.raises(InputError, match=message):
+        Experiment(**{"data": "a.csv", "schema": "a.toml", **settings})
+
+
+@pytest.mark.parametrize("text", ["", "1", "0:", "a:b", "1:1", "2:1", "nan:1", "0:inf", "0:1:2", "0:1e200"])
+def test_ranges_that_are_none(text):
+    with pytest.raises(InputError, match=r"label_range = .* should be LOW:HIGH"):
+        Experiment(data="a.csv", label_range=text)
+
+
+def test_flags_are_true_or_not_there(tmp_path):
+    plain = Experiment(data="a.csv", schema="a.toml")
+    assert Experiment(data="a.csv", schema="a.toml", strict=False, data_is_public=False) == plain
+    assert not {"strict", "data_is_public", "label_range"} & plain.settings().keys()
+    both = Experiment(data="a.csv", schema="a.toml", strict=True, data_is_public=True)
+    assert tomllib.loads(both.to_toml())["strict"] is True
+    # They change nothing in what is sent, so the noise of a seed is the same.
+    assert both.sent() == plain.sent()
+
+
+@pytest.mark.slow
+def test_a_run_keeps_its_schema_and_flags(tmp_path, schema, capsys):
+    path, output = written(tmp_path, "a.csv", table(ROWS, flawed=False)), tmp_path / "r.h5"
+    (tmp_path / "e.toml").write_text(
+        f'data = "{path}"\nschema = "{schema}"\nstrict = true\npartition = "iid"\n'
+    )
+    command = ["run", "--config", str(tmp_path / "e.toml"), "--data-is-public", "--machines", "2"]
+    assert main([*command, "--seed", "1", "--output", str(output)]) == 0
+    assert main(["show", str(output)]) == 0
+    said = capsys.readouterr().out
+    assert str(schema) in said
+    assert "data_is_public" in said
