@@ -1,0 +1,52 @@
+"""Every loss with every method, server and way of dealing: it runs, its result can be read, and is resumed."""
+
+import numpy as np
+import pytest
+from schedules import simulation_of
+from slowly import slow
+
+from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.opening import open_source
+from mu2mpi.errors import InputError
+from mu2mpi.execution.progress import Progress
+from mu2mpi.registry import names
+
+LOSSES = ["logistic", "smoothed-hinge", "squared", "huber", "poisson"]
+PARTITIONS = ["iid", "contiguous", "sorted", "dirichlet:0.3", "labels:2"]
+CASES = [
+    (method, server)
+    for method in names("methods")
+    for server in ("untrusted", "trusted")
+    if (method, server) not in (("dp-sgd", "untrusted"), ("snowball-sgd", "untrusted"))
+]
+
+
+def finished(**settings):
+    chosen = {"data": "synthetic", "samples": 300, "features": 5, "machines": 3, "seed": 1, "evaluations": 1}
+    experiment = Experiment(**{**chosen, **settings})
+    return simulation_of(experiment, open_source(experiment)).run(Progress())
+
+
+@pytest.mark.parametrize(("loss", "classes"), [("squared", 4), *slow(*[(name, 2) for name in LOSSES])])
+@pytest.mark.parametrize(("method", "server"), CASES)
+def test_it_runs_however_samples_are_dealt(loss, classes, method, server):
+    own = {"clip_norm": 1.0} if method == "storm" else {}
+    if method not in ("dp-sgd", "noisy-minibatch-sgd", "snowball-sgd"):
+        own["rounds"] = 8
+    settings = {"loss": loss, "classes": classes, "method": method, "server": server, **own}
+    results = [finished(**settings, partition=partition) for partition in PARTITIONS]
+    results.append(finished(**settings, data="population", l2=0.1))
+    for result in results:
+        assert np.linalg.norm(result.x) <= 0.05 * (1 + 1e-12)
+        assert np.all(np.isfinite([result.history.test_loss[-1], *result.metrics.values()]))
+        assert contradictions(result) == []
+    # Samples in another order are other messages.
+    assert len({result.x.tobytes() for result in results}) == len(results)
+
+
+@pytest.mark.parametrize("method", names("methods"))
+def test_a_loss_of_two_classes_refuses_more_before_the_run(method):
+    own = {"clip_norm": 1.0} if method == "storm" else {}
+    with pytest.raises(InputError, match="there are 3; give --loss softmax"):
+        finished(loss="logistic", classes=3, method=method, server="trusted", **own)
