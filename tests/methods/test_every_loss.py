@@ -1,4 +1,4 @@
-"""Every loss with every method, server and way of dealing: it runs, its result can be read, and is resumed."""
+"""Every loss with every method, server and way of dealing: it runs, and its result tells of such a run."""
 
 import numpy as np
 import pytest
