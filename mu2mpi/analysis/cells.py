@@ -133,7 +133,7 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     apart = (*layout.places, *POOLED)
     groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
     for run in kept:
-        follows = run.experiment.by_preset().items()
+        follows = run.experiment.by_preset(run.facts).items()
         shared = tuple(s for s in run.experiment.settings().items() if s[0] not in apart and s not in follows)
         groups.setdefault(shared, []).append(run)
     order = sorted(groups, key=lambda key: [(name, _order(value)) for name, value in key])

@@ -30,7 +30,7 @@ def varying(runs: Sequence[Summary]) -> list[str]:
     """
     rows = [dict(run.row) for run in runs]
     for row, run in zip(rows, runs, strict=True):
-        follows = run.experiment.by_preset()
+        follows = run.experiment.by_preset(run.facts)
         row.update({name: None for name, value in follows.items() if row[name] == value})
     names = [n for n in option_fields() if n not in POOLED and len({row[n] for row in rows}) > 1]
     if "rounds" in names and "machines" in names:

@@ -8,15 +8,13 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from mu2mpi.config.options import choices, explained, option_fields, options_for
-from mu2mpi.data.options import FILE, check_data, check_partition, is_file
+from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_partition, is_file
 from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accountant import SMALLEST_DELTA, epsilon_exact
 from mu2mpi.privacy.guarantee import affordable_rho
+from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import default, find
-
-LEAST, MOST = 1e-100, 1e100
-"""Of what is multiplied and squared later on, which must not leave the range of floating-point numbers."""
 
 
 class Experiment(BaseModel):
@@ -103,17 +101,10 @@ class Experiment(BaseModel):
         "included; or box, files only, for features divided by their public bound --feature-bound",
     )
     norm_bound: float | None = Field(
-        None,
-        ge=LEAST,
-        le=MOST,
-        description="public bound on the norm of a sample's features, the bias left out: longer ones are "
-        "scaled to it, so that G and L are smaller",
+        None, ge=LEAST, le=MOST, description="scale samples with a longer row of features to this public norm"
     )
     l2: float | None = Field(
-        None,
-        ge=LEAST,
-        le=MOST,
-        description="lambda of a regulariser lambda ||x||^2 / 2, which is public: its gradient gets no noise",
+        None, ge=LEAST, le=MOST, description="lambda of a regulariser lambda ||x||^2 / 2, which gets no noise"
     )
     clip_norm: float | None = Field(
         None, ge=LEAST, le=MOST, description="clip increments to this norm instead of to S = G + 2LD"
@@ -307,9 +298,9 @@ class Experiment(BaseModel):
         by_rho = find("mechanisms", self.chosen_mechanism).spends == "rho"
         return self.epsilon or (math.inf if by_rho else self.target_epsilon * (1 + 1e-9))
 
-    def by_preset(self) -> dict[str, Any]:
+    def by_preset(self, facts: Facts | None = None) -> dict[str, Any]:
         """Return the settings that a preset chooses, as they are where nothing else is given."""
-        return self._named_method.preset(self, self.options)
+        return self._named_method.preset(self, self.options, facts)
 
     @property
     def scaling(self) -> str:

@@ -14,7 +14,7 @@ SUFFIXES = (
 )
 
 LEAST, MOST = 1e-100, 1e100
-"""Width of a range, and the largest number in it, so that no arithmetic leaves the floating-point numbers."""
+"""Of what is multiplied and squared later on, which must not leave the range of floating-point numbers."""
 
 PARTITION = re.compile(r"iid|contiguous|sorted|owner|dirichlet:(\d*\.?\d+(?:e-?\d\d?)?)|labels:[1-9]\d{0,8}")
 """Ways to deal samples to machines."""

@@ -9,6 +9,7 @@ from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.schedule import Schedule
+from mu2mpi.problem.practical import Facts
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Plan:
     experiment: Experiment  # with M, T, the method's sizes and what its preset chooses filled in
     source: Source
     partition: str  # how the samples are dealt to the machines, such as "iid"
+    facts: Facts  # what presets may use of the data
     schedule: Schedule
 
 
@@ -31,22 +33,24 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     """
     partition = experiment.partition or ("owner" if source.has_owners else "iid")
     machines = experiment.machines or (len(source.owner_sizes) if partition == "owner" else ranks)
-    experiment = filled(experiment, machines=machines)
     most = None if isinstance(source, Population) else most_rounds(source, machines, partition)
     samples = max(1, source.training_samples // machines) if most is None else most
+    square = float(source.dimension) if source.square is None else source.square
+    facts = Facts(source.classes, square, machines * samples)
+    experiment = filled(experiment, facts, machines=machines)
     method = experiment.chosen_method
-    task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most, source.square)
+    task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most, square)
     sizes = method.sizes(task, experiment.rounds)
     if most is not None:
         check_rounds(most, machines, sizes.rounds, sizes.sampling.owned)
     completed = experiment.having(rounds=sizes.rounds, **sizes.options)
-    return Plan(completed, source, partition, method.schedule(task, sizes))
+    return Plan(completed, source, partition, facts, method.schedule(task, sizes))
 
 
-def filled(experiment: Experiment, **sizes: Any) -> Experiment:
+def filled(experiment: Experiment, facts: Facts | None = None, **sizes: Any) -> Experiment:
     """Return an experiment with sizes, and with what its preset chooses but for what was set explicitly.
 
     All is explicit then: the result repeats the run even where a later version chooses differently.
     """
     sized = experiment.having(**sizes)
-    return sized.having(**{k: v for k, v in sized.by_preset().items() if k not in sized.given})
+    return sized.having(**{k: v for k, v in sized.by_preset(facts).items() if k not in sized.given})

@@ -107,6 +107,7 @@ class Simulation:
             feature_names=self.source.feature_names,
             columns=self.source.columns,
             scale=self.source.scale,
+            facts=self.plan.facts,
             unit=schedule.problem.unit,
             timing=self.clock.by_rank(communicator),
             environment=environment.describe(communicator) | {"ranks_at_work": communicator.size},

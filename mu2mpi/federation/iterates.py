@@ -50,7 +50,7 @@ class Iterates:
     w, x, x_previous : ndarray of float64, shape (rows, F)
         w_t, x_t and x_{t-1}; all 0 at first (w_1 = x_1 = x_0 = 0).
     mean : ndarray of float64, shape (rows, F), or None
-        Mean of the query points that were visited, where that is the output.
+        Mean of the query points that count of those visited, where that is the output; or else the last.
     direction : ndarray of int64, shape (rows, F), or None
         The noised sum of the last step, in units of the grid, where it is known; valid until the next round.
     """
@@ -64,7 +64,7 @@ class Iterates:
         self._l2, self._importance = schedule.l2, schedule.estimator.weight
         self._weight, self._radius = schedule.query.averaging_weight, schedule.radius
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
-        self.mean = aligned_zeros(shape, np.float64) if schedule.takes_mean else None
+        self.mean = aligned_zeros(shape, np.float64) if schedule.mean_from else None
         self.direction: NDArray[np.int64] | None = None
 
     def public(self) -> dict[str, NDArray[np.float64]]:
@@ -84,7 +84,7 @@ class Iterates:
     def visit(self, t: int) -> NDArray[np.float64]:
         """Return the output, having counted the query point of round t in the mean where that is it."""
         if self.mean is not None:
-            self.mean += (self.x - self.mean) / t
+            self.mean += (self.x - self.mean) / max(1, t - (self.schedule.mean_from or 1) + 1)
         return self.output
 
     def step_size(self, t: int) -> float:

@@ -92,7 +92,7 @@ class Schedule(Setting):
     S: float  # bounds what a sample adds to a message: G + 2 L D for increments (Lemma 4.2)
     eta: float  # the learning rate
     rate: Callable[[int], float]  # by what a step multiplies the message of round t, averaged over samples
-    takes_mean: bool  # whether the output is the mean of all query points, not the last
+    mean_from: int | None  # the output is the mean of the query points from this round on, or the last
     make_iterates: "Callable[[Schedule], Iterates]"  # returns where the server begins, and how it moves
     loss_bound: float  # on the expected excess loss of the output by theory, in nats; NaN if there is none
 

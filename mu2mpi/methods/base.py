@@ -7,7 +7,7 @@ import math
 from abc import ABC
 from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,6 +16,7 @@ from mu2mpi.federation.estimators import Estimator, Query
 from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
 from mu2mpi.privacy.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import find
 
 if TYPE_CHECKING:
@@ -27,6 +28,16 @@ class Options(BaseModel):
     """Options that a method has beside those of every experiment; each with a default and a description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PresetOptions(Options):
+    """Whether settings are those of the practical preset."""
+
+    preset: Literal["practical"] | None = Field(
+        None,
+        description="practical chooses from public facts alone what is not given of normalize, clip-norm, "
+        "diameter and eta-scale, and of dp-sgd's rounds and tail [default: the settings of theory]",
+    )
 
 
 def batch_field(description: str) -> Any:
@@ -90,9 +101,16 @@ class Method(ABC):
         """
         return None, {}
 
-    def preset(self, asked: "Experiment", options: Any) -> dict[str, Any]:
-        """Return what options of the method choose of other settings, once M is known."""
+    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
+        """Return what options of the method choose of other settings, once M and the data are known.
+
+        Before, without facts, all that they will choose: None where it takes facts.
+        """
         return {}
+
+    def mean_from(self, rounds: int, options: Any) -> int | None:
+        """Return the first round whose query point counts in the output, their mean; None for the last."""
+        return 1 if self.takes_mean else None
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
         """Return how long a run is, by default a fresh sample a round; InputError if there are too few."""
@@ -204,7 +222,7 @@ class Method(ABC):
             S=self.increment_bound(task),
             eta=eta,
             rate=partial(self.rate, eta, sizes.rounds),
-            takes_mean=self.takes_mean,
+            mean_from=self.mean_from(sizes.rounds, task.options),
             make_iterates=partial(self.iterates, options=task.options),
             loss_bound=self.loss_bound(task, sizes, mechanism, eta == theory),
         )

@@ -3,10 +3,13 @@
 import math
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
-from mu2mpi.methods.base import Method, Options, batch_field, check_batch
+from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch
+from mu2mpi.problem.practical import Facts, choices, normalize, rounded
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
@@ -22,12 +25,23 @@ and beyond some hundred samples larger batches are worth little more than they c
 MOST_ROUNDS, MOST_PASSES = 10**6, 10**4
 """With noise: to account for more would take gigabytes."""
 
+STEP, SHORTEST, LONGEST, TAIL = 1.8, 100, 20_000, 0.5
+"""Of the preset: the step in units of 1/L, where 2 is the longest that goes down; the range of rounds; and of
+which share of them the output is the mean: it holds less noise than the last iterate, and hardly lags."""
 
-class DpSgdOptions(Options):
-    """How many samples are expected."""
+
+class DpSgdOptions(PresetOptions):
+    """How many samples are expected, and what is put out."""
 
     batch: int | None = batch_field(
         "samples that are expected in a round of all machines [default: a hundredth of all, but at least 256]"
+    )
+    tail: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="share of the rounds, the last ones, of whose query points the output is the mean "
+        "[default: the last alone]",
     )
 
 
@@ -37,7 +51,7 @@ class DpSgd(Method):
 
     name, title = "dp-sgd", "DP-SGD"
     summary = "gradients of batches that are drawn at random, with a trusted server"
-    options = DpSgdOptions
+    options, presets = DpSgdOptions, ("preset",)
     estimator, query = GRADIENT, ITERATE
     mechanism = "poisson"
 
@@ -53,18 +67,57 @@ class DpSgd(Method):
         """Return a sample each, of which a third is drawn: which others are hides one as noise does."""
         return 1, {} if options.batch else {"batch": max(1, round(machines / 3))}
 
+    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
+        """Return the settings of the practical mode: beyond the theorems, from public facts alone.
+
+        Noise adds up to what each weight may gather, whatever the number of rounds, where all steps together
+        are rho n / (2 C) times that. These are as long as smoothness allows, or there would be more of them.
+        """
+        if options.preset is None:
+            return {}
+        if facts is None:
+            open_ones = ("clip_norm", "diameter", "rounds", "tail", "eta_scale")
+            return {"normalize": normalize(asked), **dict.fromkeys(open_ones)}
+        chosen = choices(asked, facts)
+        step = STEP / chosen.nearby
+        path = chosen.noise * asked.rho * facts.samples / (2 * chosen.clip)
+        longest = min(LONGEST, most_rounds(facts.samples, options.batch or usual_batch(facts.samples)))
+        rounds = math.ceil(min(max(path / step, SHORTEST), longest))
+        return {
+            "normalize": normalize(asked),
+            "clip_norm": chosen.clip_norm,
+            "diameter": chosen.diameter,
+            "rounds": rounds,
+            "tail": TAIL,
+            "eta_scale": rounded(chosen.L * min(step, path / (asked.rounds or rounds))),
+        }
+
+    def mean_from(self, rounds: int, options: Any) -> int | None:
+        """Return where the tail begins, if there is one."""
+        return None if options.tail is None else rounds - math.ceil(options.tail * rounds) + 1
+
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
         """Return 20 passes, with a hundredth of all samples in each batch."""
         from mu2mpi.federation.sampling import Poisson
 
         everything = task.machines * task.samples
-        batch = task.options.batch or min(everything, max(FEWEST, everything // SHARE))
+        batch = task.options.batch or usual_batch(everything)
         check_batch(batch, everything, "all machines")
         rounds = rounds or math.ceil(PASSES * everything / batch)
-        most = min(MOST_ROUNDS, MOST_PASSES * everything // batch)
+        most = most_rounds(everything, batch)
         if rounds > most and math.isfinite(task.budget.epsilon):
             raise InputError(
                 f"{rounds} rounds are too many: with batch = {batch}, the privacy of dp-sgd is accounted for "
                 f"in no more than {most}; give at most --rounds {most}"
             )
         return Sizes(rounds, Poisson(task.samples, batch / everything), {"batch": batch})
+
+
+def usual_batch(samples: int) -> int:
+    """Return how many of all samples are expected in a batch, if the user does not say."""
+    return min(samples, max(FEWEST, samples // SHARE))
+
+
+def most_rounds(samples: int, batch: int) -> int:
+    """Return how many rounds with noise can be accounted for."""
+    return min(MOST_ROUNDS, MOST_PASSES * samples // batch)

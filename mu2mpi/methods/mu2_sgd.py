@@ -8,29 +8,21 @@ from pydantic import Field
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.schedule import Sizes, Task
-from mu2mpi.methods.base import Method, Options
+from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.problem.practical import Facts, choices, is_unit, normalize, rounded
 from mu2mpi.registry import find, names, register
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
 
-CLIP_NORM = 0.75
-"""About the norm of an increment of samples of norm 1 while a model is being learned, and half of G."""
-
-DIAMETER = 200.0
-"""So wide that the ball hardly matters."""
-
-NOISE = 1.5
-"""Standard deviation of the noise that each weight of w_T gathers over all rounds, were there no ball. That
-of logits is the same, since samples have norm 1."""
-
-PER_MACHINE = 16.0
-"""Largest learning rate for each machine, in units of 1/(4LT), however little noise there is: beyond it, w
-follows single samples."""
+PER_MACHINE, PER_ROUND = 16.0, 1.0
+"""Largest learning rate for each machine, in units of 1/(4LT) with L where no margin passes 1, however little
+noise there is: beyond it, w follows single samples. And for each round: beyond it, w swings where samples are
+longer than 1."""
 
 
-class Mu2Options(Options):
+class Mu2Options(PresetOptions):
     """Switches that take the method apart, and settings that learn more than those of the theorems."""
 
     estimator: Literal["corrected-momentum", "gradient"] = Field(
@@ -40,11 +32,6 @@ class Mu2Options(Options):
     query: Literal["average", "iterate"] = Field(
         "average",
         description="where gradients are taken: at the weighted average of the iterates, or at the last one",
-    )
-    preset: Literal["practical"] | None = Field(
-        None,
-        description="practical chooses normalize, clip-norm, diameter and eta-scale from M, rho and server "
-        "alone, but for those that are given [default: the paper's settings]",
     )
 
 
@@ -81,25 +68,29 @@ class Mu2Sgd(Method):
             )
         method.check(asked, options)
 
-    def preset(self, asked: "Experiment", options: Any) -> dict[str, Any]:
-        """Return the settings of the practical mode: beyond the theorems, from public quantities alone.
+    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
+        """Return the settings of the practical mode: beyond the theorems, from public facts alone.
 
-        They depend on M, rho, the server and a clipping norm of the user's, never on data. The step size
-        makes the noise of w_T, eta sigma sqrt(T) for the average over machines, the same in all runs: it is
-        the first term of the theorem's min(rho D N / (2 C T sqrt(d)), 1/(4LT)) with `NOISE` for D / sqrt(d),
-        where N is sqrt(M) for the untrusted and M for the trusted server.
+        The step size makes the noise of w_T, eta sigma sqrt(T) for the average over machines, the same in all
+        runs with a loss: it is the first term of the theorem's min(rho D N / (2 C T sqrt(d)), 1/(4LT)) with
+        that noise for D / sqrt(d), where N is sqrt(M) for the untrusted and M for the trusted server.
         """
         if options.preset is None:
             return {}
-        M = asked.machines or 1
+        if facts is None:
+            return {"normalize": normalize(asked), **dict.fromkeys(("clip_norm", "diameter", "eta_scale"))}
+        M, chosen = asked.machines or 1, choices(asked, facts)
         shared = M if asked.server == "trusted" else math.sqrt(M)
-        eta_scale = min(NOISE * asked.rho * shared / (asked.clip_norm or CLIP_NORM), PER_MACHINE * M)
+        largest = PER_MACHINE * M
+        if not is_unit(asked):
+            largest = min(largest, PER_ROUND * (asked.rounds or facts.samples // M))
+        largest *= chosen.L / chosen.nearby
+        eta_scale = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
         return {
-            "normalize": "unit",
-            "clip_norm": CLIP_NORM,
-            "diameter": DIAMETER,
-            # Rounded, so that all processors agree.
-            "eta_scale": float(f"{eta_scale:.4g}"),
+            "normalize": normalize(asked),
+            "clip_norm": chosen.clip_norm,
+            "diameter": chosen.diameter,
+            "eta_scale": rounded(min(eta_scale, largest)),
         }
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.kernels import specialised
 from mu2mpi.problem.linear import all_margins, loss, residual, sum_outer_products
+from mu2mpi.problem.practical import Practical
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int32] | Array
@@ -42,6 +43,7 @@ class Problem(ABC):
     name: ClassVar[str]
     labels: ClassVar[Literal["classes", "numbers"]] = "classes"
     unit: ClassVar[str] = "1"
+    practical: ClassVar[Practical] = Practical()
     margin: ClassVar[str] = "the margin"
     residual: Callable[..., Any]
     loss: Callable[..., Any]

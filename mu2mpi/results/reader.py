@@ -19,6 +19,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 from mu2mpi.hdf5 import open_to_read
 from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.problem.practical import Facts
 from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Result, Theory
 from mu2mpi.results.seal import seal_is_broken
 
@@ -48,6 +49,8 @@ class Summary:
         seconds by phase as the mean over ranks, such as ``noise_seconds``. None but the times depends on
         private data but through what is released. Where they were measured, ``accuracy``,
         ``balanced_accuracy`` and ``auc``, or ``rmse``, ``mae`` and ``r2``, of the output.
+    facts : Facts or None
+        What a preset could use of the data.
     """
 
     path: Path
@@ -57,6 +60,7 @@ class Summary:
     test_accuracy: float
     figures: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan
+    facts: Facts | None = None
 
     @property
     def labels(self) -> str:
@@ -116,6 +120,7 @@ def read_result(path: Path) -> Result:
             feature_names=None if (names := _names(file, "model/feature_name")) is None else names[:-1],
             columns=file["model"].attrs.get("columns"),
             scale=_number(file, "model", "scale"),
+            facts=_facts(file),
             unit=file["history/test_loss"].attrs["units"],
             timing=_timing(file),
             # Python's own integers rather than numpy's.
@@ -153,7 +158,9 @@ def read_summary(path: Path) -> Summary:
         experiment, created = stored_experiment(file, path), _text(file, "created")
         figures |= _metrics(file)
         scores = {name: last(name) if f"history/{name}" in file else math.nan for name in SCORES}
-        return Summary(path, experiment, created, last("test_loss"), figures=figures, **scores)
+        return Summary(
+            path, experiment, created, last("test_loss"), figures=figures, facts=_facts(file), **scores
+        )
 
 
 # h5py's own objects take several times as long as these calls, which matters for a thousand files.
@@ -257,6 +264,14 @@ def _pair(file: h5py.File, name: str) -> tuple[float, float] | None:
     """Return two numbers of the model, if they are there."""
     found = file["model"].attrs.get(name)
     return None if found is None else (float(found[0]), float(found[1]))
+
+
+def _facts(file: h5py.File) -> Facts | None:
+    """Return what is public of the data, if it is there."""
+    if "square" not in file["model"].attrs:
+        return None
+    classes, square, samples = (_number(file, "model", name) for name in Facts._fields)
+    return Facts(int(classes), square, int(samples))
 
 
 def _metrics(file: h5py.File) -> dict[str, float]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.problem.practical import Facts
 
 if TYPE_CHECKING:
     from mu2mpi.data.schema import Schema
@@ -180,6 +181,8 @@ class Result:
         columns of the table are of which they were made.
     scale : float
         What takes a stored feature into [-1, 1].
+    facts : Facts or None
+        What is public of the data, and presets may use.
     unit : str
         That of losses: ``nat``, or ``1`` for those that are no likelihoods.
     """
@@ -200,6 +203,7 @@ class Result:
     feature_names: tuple[str, ...] | None = None
     columns: str | None = None
     scale: float = 1.0
+    facts: Facts | None = None
     unit: str = "nat"
 
     @property

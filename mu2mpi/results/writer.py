@@ -119,6 +119,8 @@ def _write_model(group: h5py.Group, result: Result) -> None:
         _put(group, "feature", np.arange(features), "feature; the last is the bias"),
     ]
     group.attrs["scale"] = result.scale
+    if result.facts is not None:
+        group.attrs.update(result.facts._asdict())
     if result.label_range is not None:
         group.attrs["label_range"] = result.label_range
     if result.columns is not None:

@@ -1,4 +1,4 @@
-"""What one replaced sample can change with each loss: rows that are too long, labels and models at the edge."""
+"""What one replaced sample can change with each loss: rows that are too long, labels and models far out."""
 
 import math
 from dataclasses import replace
@@ -108,7 +108,7 @@ def test_nothing_is_longer_than_its_bound_where_the_declarations_hold(
 
 @LOSSES
 def test_two_samples_come_near_to_the_bound(loss):
-    """Gradients of opposite samples are 2 G apart where the loss allows it, and 2 C where they are clipped."""
+    """Opposite gradients are 2 G apart where the loss allows it, and 2 C where they are clipped."""
     for clip_norm in (None, 0.05):
         schedule = schedule_of(loss, "parallel-sgd", None, 3, rounds=1, diameter=40.0, clip_norm=clip_norm)
         far = np.full((schedule.rows, 4), 1.0) * np.array([[-1.0], [1.0]])[-schedule.rows :]

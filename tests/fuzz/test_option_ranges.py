@@ -13,11 +13,11 @@ from slowly import slow
 
 from mu2mpi.analysis.ledgers import check_ledgers
 from mu2mpi.analysis.show import describe_privacy, in_brief
-from mu2mpi.config.experiment import LEAST, MOST, Experiment
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import choices, option_fields
 from mu2mpi.config.sweep import result_name
 from mu2mpi.data.opening import open_source
-from mu2mpi.data.options import OPTIONS
+from mu2mpi.data.options import LEAST, MOST, OPTIONS
 from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve

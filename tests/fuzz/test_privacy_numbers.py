@@ -8,7 +8,7 @@ import pytest
 from slowly import slow
 
 from mu2mpi.analysis.conversion import convert
-from mu2mpi.config.experiment import LEAST, MOST
+from mu2mpi.data.options import LEAST, MOST
 from mu2mpi.privacy.accountant import SMALLEST_DELTA
 
 DIGITS, FAR = 200, 60

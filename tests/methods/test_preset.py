@@ -17,7 +17,8 @@ from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
-from mu2mpi.methods import mu2_sgd
+from mu2mpi.problem.losses.softmax import Softmax
+from mu2mpi.problem.practical import Facts, Practical
 from mu2mpi.results.checkpoint import write_checkpoint
 from mu2mpi.results.reader import Summary, read_experiment
 from mu2mpi.results.schema import checkpoint_path
@@ -60,7 +61,7 @@ def test_step_makes_the_noise_of_every_run_the_same(server, machines, rho, clip_
 
 
 def test_what_is_given_overrides_what_the_preset_chooses():
-    given_all = {"normalize": "none", "clip_norm": 1.0, "diameter": 0.1, "eta_scale": 3.0}
+    given_all = {"clip_norm": 1.0, "diameter": 0.1, "eta_scale": 3.0}
     for name, value in given_all.items():
         experiment = completed(**{name: value})
         assert getattr(experiment, name) == value
@@ -85,8 +86,7 @@ def test_the_stored_experiment_repeats_the_run_even_if_the_preset_changes(tmp_pa
     first = run(experiment, output=tmp_path / "a.h5")
     stored = read_experiment(tmp_path / "a.h5")
     assert stored.preset == "practical"
-    monkeypatch.setattr(mu2_sgd, "CLIP_NORM", 0.1)
-    monkeypatch.setattr(mu2_sgd, "DIAMETER", 7.0)
+    monkeypatch.setattr(Softmax, "practical", Practical(clip=0.1, reach=3.5))
     (tmp_path / "a.toml").write_text(stored.to_toml())
     again = run(Experiment.make(read_toml(tmp_path / "a.toml")))
     assert again.x.tobytes() == first.x.tobytes()
@@ -139,7 +139,8 @@ def summaries(**changes):
     for server in ("untrusted", "trusted"):
         for machines in (2, 4):
             experiment = completed(server=server, machines=machines, **changes)
-            yield Summary(Path(f"{server}{machines}.h5"), experiment, "2026", 1.0, 0.5)
+            facts = Facts(4, 6.0, 400)
+            yield Summary(Path(f"{server}{machines}.h5"), experiment, "2026", 1.0, 0.5, facts=facts)
 
 
 def test_what_a_preset_chose_parts_no_table_and_no_figure():

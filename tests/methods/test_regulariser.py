@@ -120,7 +120,8 @@ def test_what_is_drawn_is_regularised_too(monkeypatch, method, loss):
     problem, l2 = find("problems", loss), 0.7
     source = source_of(problem, 5, 400, 3)
     experiment = Experiment(
-        method=method, loss=loss, server="trusted", machines=2, rounds=12, rho=2.0, l2=l2, diameter=1.5, seed=5,
+        method=method, loss=loss, server="trusted", machines=2, rounds=12, rho=2.0, l2=l2, diameter=1.5,
+        seed=5,
     )  # fmt: skip
     simulation, steps = simulation_of(experiment, source), []
     schedule = simulation.schedule

@@ -4,6 +4,7 @@ import math
 
 from mu2mpi.kernels import inline
 from mu2mpi.problem.base import Constants, Problem
+from mu2mpi.problem.practical import Practical
 from mu2mpi.registry import register
 
 THRESHOLD = 0.25
@@ -35,6 +36,7 @@ class Huber(Problem):
     name, labels = "huber", "numbers"
     margin = "the prediction"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
+    practical = Practical(clip=0.5, noise=0.25)
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = ||z|| / 4, as |r| is at most the threshold, and L = ||z||^2."""

@@ -7,6 +7,7 @@ import numpy as np
 from mu2mpi.errors import InputError
 from mu2mpi.kernels import inline
 from mu2mpi.problem.base import Array, Constants, Problem
+from mu2mpi.problem.practical import Practical
 from mu2mpi.registry import register
 
 
@@ -35,6 +36,7 @@ class Logistic(Problem):
     name, unit = "logistic", "nat"
     margin = "the log-odds"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
+    practical = Practical(clip=0.6, noise=4.0)
 
     def rows(self, classes: int) -> int:
         """Return one; InputError if there are more than two classes."""

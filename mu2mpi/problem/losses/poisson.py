@@ -7,6 +7,7 @@ import numpy as np
 from mu2mpi.errors import InputError
 from mu2mpi.kernels import inline
 from mu2mpi.problem.base import Array, Constants, Problem
+from mu2mpi.problem.practical import Practical
 from mu2mpi.registry import register
 
 
@@ -35,6 +36,7 @@ class Poisson(Problem):
     name, labels, unit = "poisson", "numbers", "nat"
     margin = "the logarithm of the mean, in halves of its maximum"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
+    practical = Practical(clip=0.25, noise=2.0, reach=20.0)
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = ||z|| exp(R ||z||) and L = ||z||^2 exp(R ||z||): bounded on a ball of radius R alone.

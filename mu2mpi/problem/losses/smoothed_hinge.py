@@ -4,6 +4,7 @@ import math
 
 from mu2mpi.kernels import inline
 from mu2mpi.problem.base import Constants, Problem
+from mu2mpi.problem.practical import Practical
 from mu2mpi.registry import register
 
 
@@ -47,6 +48,7 @@ class SmoothedHinge(Problem):
 
     name = "smoothed-hinge"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
+    practical = Practical(clip=0.7, noise=1.0)
 
     def rows(self, classes: int) -> int:
         """Return one for two classes, and otherwise one for each."""

@@ -7,6 +7,7 @@ import numpy as np
 from mu2mpi.kernels import inline
 from mu2mpi.problem.base import Array, Constants, Labels, Problem
 from mu2mpi.problem.linear import all_margins, sum_outer_products
+from mu2mpi.problem.practical import Practical
 from mu2mpi.registry import register
 
 
@@ -45,6 +46,7 @@ class Softmax(Problem):
     name, unit = "softmax", "nat"
     margin = "the log-probability, up to what all classes share,"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
+    practical = Practical(clip=0.75)
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = sqrt(2 ||z||^2), as ||r|| <= sqrt 2, and L = ||z||^2 / 2: softmax is 1/2-Lipschitz."""

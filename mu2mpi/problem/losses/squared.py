@@ -4,6 +4,7 @@ import math
 
 from mu2mpi.kernels import inline
 from mu2mpi.problem.base import Constants, Problem
+from mu2mpi.problem.practical import Practical
 from mu2mpi.registry import register
 
 
@@ -28,6 +29,7 @@ class Squared(Problem):
     name, labels = "squared", "numbers"
     margin = "the prediction"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
+    practical = Practical(clip=0.15, noise=0.25)
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = (R ||z|| + 1) ||z||, as no |x z| passes R ||z|| on the ball, and L = ||z||^2."""

@@ -1,0 +1,101 @@
+"""The practical presets: settings beyond the theorems, from public facts alone (docs/practical.md)."""
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from mu2mpi.problem.scaling import Scaling
+from mu2mpi.registry import find
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
+
+
+class Facts(NamedTuple):
+    """What is public of the data, and presets may use.
+
+    The number of `classes` K, what no squared norm of features in [-1, 1] passes, without the bias, and how
+    many `samples` all machines can use together.
+    """
+
+    classes: int
+    square: float
+    samples: int
+
+
+class Practical(NamedTuple):
+    """What practical presets go by, in terms of margins of samples of norm 1: docs/practical.md.
+
+    Attributes
+    ----------
+    clip : float or None
+        Norm to which increments and gradients are clipped; by default half of G where no margin passes 1.
+    noise : float
+        Standard deviation of the noise that margins may gather.
+    reach : float
+        Margins of the ball: so many that it hardly matters.
+    """
+
+    clip: float | None = None
+    noise: float = 1.5
+    reach: float = 100.0
+
+
+class Choices(NamedTuple):
+    """What the presets of all methods go by: how long samples are, and what follows for the loss.
+
+    Attributes
+    ----------
+    clip_norm, diameter : float
+        What is chosen; and what is used, if the user has given another, for `clip`.
+    noise : float
+        Standard deviation of the noise that each weight may gather.
+    L, nearby : float
+        Smoothness on the ball, in units of which steps are, and where no margin passes 1; both with that of
+        the regulariser.
+    """
+
+    clip_norm: float
+    diameter: float
+    clip: float
+    noise: float
+    L: float
+    nearby: float
+
+
+def normalize(asked: "Experiment") -> str:
+    """Return how samples are to be scaled: to norm 1, but where columns have bounds of their own."""
+    return "none" if asked.schema is not None or asked.norm_bound is not None else "unit"
+
+
+def is_unit(asked: "Experiment") -> bool:
+    """Return whether samples have norm 1, as the user has said, or by what is chosen."""
+    return (asked.normalize if "normalize" in asked.given else normalize(asked)) == "unit"
+
+
+def choices(asked: "Experiment", facts: Facts) -> Choices:
+    """Return what is chosen for samples of which the longest, of length ||z||, is known in public.
+
+    Increments are in proportion to ||z||, and weights to 1 / ||z||, where margins are the same.
+    """
+    problem = find("problems", asked.loss)
+    own, l2 = problem.practical, asked.l2 or 0.0
+    square = Scaling(is_unit(asked), asked.norm_bound).largest_square(facts.square)
+    length = math.sqrt(square)
+    diameter = rounded(2 * own.reach / length)
+    radius = (asked.diameter if "diameter" in asked.given else diameter) / 2
+    nearby = problem.constants(square, 1 / length, facts.classes)
+    G, L = problem.constants(square, radius, facts.classes)
+    clip_norm = rounded(nearby.G / 2 if own.clip is None else own.clip * length)
+    return Choices(
+        clip_norm=clip_norm,
+        diameter=diameter,
+        clip=min(asked.clip_norm or clip_norm, G),
+        noise=own.noise / length,
+        L=L + l2,
+        nearby=nearby.L + l2,
+    )
+
+
+def rounded(value: float) -> float:
+    """Return a number of four digits, so that all processors agree."""
+    return float(f"{value:.4g}")
