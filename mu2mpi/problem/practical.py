@@ -49,15 +49,16 @@ class Choices(NamedTuple):
         What is chosen; and what is used, if the user has given another, for `clip`.
     noise : float
         Standard deviation of the noise that each weight may gather.
-    L, nearby : float
-        Smoothness on the ball, in units of which steps are, and where no margin passes 1; both with that of
-        the regulariser.
+    G, L, nearby : float
+        No gradient's norm passes G on the ball; its smoothness there, in units of which steps are, and where
+        no margin passes 1, both with that of the regulariser.
     """
 
     clip_norm: float
     diameter: float
     clip: float
     noise: float
+    G: float
     L: float
     nearby: float
 
@@ -89,8 +90,9 @@ def choices(asked: "Experiment", facts: Facts) -> Choices:
     return Choices(
         clip_norm=clip_norm,
         diameter=diameter,
-        clip=min(asked.clip_norm or clip_norm, G),
+        clip=asked.clip_norm or clip_norm,
         noise=own.noise / length,
+        G=G,
         L=L + l2,
         nearby=nearby.L + l2,
     )
