@@ -80,7 +80,7 @@ class DpSgd(Method):
             return {"normalize": normalize(asked), **dict.fromkeys(open_ones)}
         chosen = choices(asked, facts)
         step = STEP / chosen.nearby
-        path = chosen.noise * asked.rho * facts.samples / (2 * chosen.clip)
+        path = chosen.noise * asked.rho * facts.samples / (2 * min(chosen.clip, chosen.G))
         longest = min(LONGEST, most_rounds(facts.samples, options.batch or usual_batch(facts.samples)))
         rounds = math.ceil(min(max(path / step, SHORTEST), longest))
         return {

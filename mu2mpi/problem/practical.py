@@ -3,7 +3,6 @@
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from mu2mpi.problem.scaling import Scaling
 from mu2mpi.registry import find
 
 if TYPE_CHECKING:
@@ -49,15 +48,16 @@ class Choices(NamedTuple):
         What is chosen; and what is used, if the user has given another, for `clip`.
     noise : float
         Standard deviation of the noise that each weight may gather.
-    L, nearby : float
-        Smoothness on the ball, in units of which steps are, and where no margin passes 1; both with that of
-        the regulariser.
+    G, L, nearby : float
+        No gradient's norm passes G on the ball; its smoothness there, in units of which steps are, and where
+        no margin passes 1, both with that of the regulariser.
     """
 
     clip_norm: float
     diameter: float
     clip: float
     noise: float
+    G: float
     L: float
     nearby: float
 
@@ -77,6 +77,9 @@ def choices(asked: "Experiment", facts: Facts) -> Choices:
 
     Increments are in proportion to ||z||, and weights to 1 / ||z||, where margins are the same.
     """
+    # Whoever only wants to know what options there are need not import numpy.
+    from mu2mpi.problem.scaling import Scaling
+
     problem = find("problems", asked.loss)
     own, l2 = problem.practical, asked.l2 or 0.0
     square = Scaling(is_unit(asked), asked.norm_bound).largest_square(facts.square)
@@ -89,8 +92,9 @@ def choices(asked: "Experiment", facts: Facts) -> Choices:
     return Choices(
         clip_norm=clip_norm,
         diameter=diameter,
-        clip=min(asked.clip_norm or clip_norm, G),
+        clip=asked.clip_norm or clip_norm,
         noise=own.noise / length,
+        G=G,
         L=L + l2,
         nearby=nearby.L + l2,
     )

@@ -22,6 +22,19 @@ def test_the_analysis_page_runs_from_its_first_line_to_its_last(folder):
     }  # fmt: skip
 
 
+@pytest.mark.slow
+def test_the_page_on_tables_makes_a_private_model(tmp_path):
+    script = PROJECT / "docs" / "tables.py"
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    *_, (intercept, *_), predicted, privacy = (line.split() for line in done.stdout.splitlines())
+    assert intercept == "(intercept)"
+    assert len(predicted) == 5
+    assert privacy[:2] == ["epsilon", "="]
+    assert 1.9 < float(privacy[2]) <= 2
+    assert sum(" +- " in line for line in done.stdout.splitlines()) == 5
+
+
 def test_every_path_and_attribute_of_a_file_is_documented(folder):
     import h5py
 

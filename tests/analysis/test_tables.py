@@ -329,7 +329,8 @@ def test_analysis_needs_no_simulation():
         "('mu2mpi.federation', 'mu2mpi.execution', 'mu2mpi.data', 'mu2mpi.parallel', 'mu2mpi.problem'))"
         # Names and numbers alone, by which methods and sources are chosen.
         " and m.removeprefix('mu2mpi.') not in "
-        "('data', 'data.options', 'federation', 'federation.estimators', 'federation.schedule')])"
+        "('data', 'data.options', 'federation', 'federation.estimators', 'federation.schedule',"
+        " 'problem', 'problem.practical', 'problem.scaling')])"
     )
     child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert child.stdout.strip() == "[]"

@@ -33,8 +33,8 @@ def schema(tmp_path):
     return path
 
 
-def opened(path, schema, **settings):
-    return open_source(Experiment(data=str(path), schema=str(schema), **settings))
+def opened(path, schema, loss="softmax", **settings):
+    return open_source(Experiment(data=str(path), schema=str(schema), loss=loss, **settings))
 
 
 def everything(source):
@@ -225,7 +225,7 @@ def test_a_table_with_numbers_as_labels(tmp_path):
     frame = table(ROWS)
     frame["outcome"] = np.linspace(-3, 23, ROWS)
     path, schema = numbers_as_labels(tmp_path, frame)
-    source = opened(path, schema)
+    source = opened(path, schema, "squared")
     want = np.clip((frame.outcome.to_numpy() - 10) / 10, -1, 1)[order()]
     labels = everything(source)[1]
     assert labels.dtype == np.float64
@@ -236,10 +236,10 @@ def test_a_table_with_numbers_as_labels(tmp_path):
     assert source.training_labels().dtype == np.int32
     frame = frame.assign(**table(ROWS, flawed=False)[["age", "sex", "stage", "smoker"]])
     with pytest.raises(InputError, match="column outcome has a label outside its declared range"):
-        everything(opened(*numbers_as_labels(tmp_path, frame), strict=True))
+        everything(opened(*numbers_as_labels(tmp_path, frame), "squared", strict=True))
     frame.loc[7, "outcome"] = np.nan
     with pytest.raises(InputError, match="column outcome has a label that is missing; remove the sample"):
-        everything(opened(*numbers_as_labels(tmp_path, frame)))
+        everything(opened(*numbers_as_labels(tmp_path, frame), "squared"))
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.npz", "a.h5", "a.svm"])
@@ -256,15 +256,15 @@ def test_a_range_of_labels_without_a_schema(tmp_path, name):
             file["X"], file["y"] = X, y
     else:
         path.write_text("\n".join(f"{k} 1:{a} 2:{b}" for k, (a, b) in zip(y, X, strict=True)))
-    source = open_source(Experiment(data=str(path), label_range="-5:5"))
+    source = open_source(Experiment(data=str(path), loss="squared", label_range="-5:5"))
     features, labels = everything(source)
     np.testing.assert_array_equal(features, X[order()])
     np.testing.assert_allclose(labels, np.clip(y / 5, -1, 1)[order()], atol=1e-12)
     assert (source.classes, source.label_range, source.square) == (10, (-5, 5), None)
     assert source.class_sizes.sum() == 48
     with pytest.raises(InputError, match="a label outside --label-range; widen"):
-        everything(open_source(Experiment(data=str(path), label_range="-5:5", strict=True)))
-    everything(open_source(Experiment(data=str(path), label_range="-7:7", strict=True)))
+        everything(open_source(Experiment(data=str(path), loss="squared", label_range="-5:5", strict=True)))
+    everything(open_source(Experiment(data=str(path), loss="squared", label_range="-7:7", strict=True)))
 
 
 def test_a_test_share_or_file_of_the_schema_is_overridden_by_an_option(tmp_path):

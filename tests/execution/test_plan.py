@@ -88,7 +88,7 @@ def test_a_preset_is_filled_in_once_machines_are_known():
     assert {"normalize", "clip_norm", "diameter", "eta_scale", "machines", "rounds"} <= found.given
     assert plan.schedule.scaling.unit
     assert plan.schedule.mechanism.clip_norm == 0.75
-    assert filled(experiment, machines=4).having(rounds=30) == found
+    assert filled(experiment, plan.facts, machines=4).having(rounds=30) == found
     # What was left open is, in the experiment that the user gave.
     assert experiment.eta_scale is None
     assert experiment.machines is None

@@ -13,6 +13,7 @@ from schedules import simulation_of
 from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.groups import varying
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.source import Samples, Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
@@ -133,6 +134,119 @@ def test_accuracy_on_digits(server, machines, rho, least):
         for seed in range(5)
     ]
     assert np.mean(accuracies) > least
+
+
+class Table(Source):
+    """Numbers y = 0.6 z_1 - 0.3 z_2 - 0.2, counts of which y is the logarithm, or classes that y tells apart.
+
+    Of 3,000 training samples with five features in [-1, 1]; which samples these are, a seed decides.
+    """
+
+    name, dimension, training_samples, test_samples, scale = "table", 5, 3000, 500, 1.0
+
+    def __init__(self, kind, seed=0):
+        rng = np.random.default_rng(seed)
+        z = rng.uniform(-1, 1, (3500, 5))
+        y = 0.6 * z[:, 0] - 0.3 * z[:, 1] - 0.2 + rng.normal(0, 0.05, 3500)
+        self.classes, self.label_range = (2, None) if kind == "classes" else (10, (0.0, 10.0))
+        labels = {"classes": (y > 0).astype(np.int32), "numbers": np.clip(y, -1, 1)}
+        labels["counts"] = np.minimum(rng.poisson(5 * np.exp(2 * y)), 10) / 5 - 1
+        self.all = Samples(z, labels[kind])
+
+    def _read(self, which, rows):
+        rows = rows + (3000 if which == "test" else 0)
+        return Samples(self.all.features[rows], self.all.labels[rows])
+
+
+OF_LOSS = {
+    "softmax": "classes", "logistic": "classes", "smoothed-hinge": "classes",
+    "squared": "numbers", "huber": "numbers", "poisson": "counts",
+}  # fmt: skip
+METHODS = ("mu2-sgd", "dp-sgd")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("loss", OF_LOSS)
+@pytest.mark.parametrize("scaling", [{}, {"normalize": "none"}, {"norm_bound": 1.0}])
+def test_choices_rest_on_public_facts_alone(method, loss, scaling):
+    settings = {"preset": "practical", "method": method, "loss": loss, "machines": 10, "server": "trusted"}
+    plans = [
+        resolve(Experiment(epsilon=1.0, **settings, **scaling), Table(OF_LOSS[loss], seed), 1)
+        for seed in (0, 1)
+    ]
+    assert plans[0].experiment == plans[1].experiment
+    chosen = plans[0].experiment
+    follows = {k: v for k, v in chosen.by_preset(plans[0].facts).items() if k not in scaling}
+    assert follows.items() <= chosen.settings().items()
+    assert chosen.normalize == ("none" if scaling else "unit")
+    # Weights gather the same noise with either method, as long as nothing else limits the steps.
+    schedule, practical = plans[0].schedule, plans[0].schedule.problem.practical
+    length = math.sqrt(schedule.scaling.largest_square(5.0))
+    assert schedule.mechanism.clip_norm <= (1 + 1e-3) * practical.clip * length
+    assert abs(2 * schedule.radius * length / (2 * practical.reach) - 1) < 1e-3
+    samples = schedule.sampling.size(1) * 10
+    noise = schedule.rate(1) * schedule.mechanism.sigma * math.sqrt(schedule.rounds) / samples
+    assert noise * length <= 1.02 * practical.noise
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("loss", "kind"), OF_LOSS.items())
+@pytest.mark.parametrize(("rho", "scaling"), [(1.0, "none"), (1.0, "unit"), (math.inf, "none")])
+def test_every_loss_learns(method, loss, kind, rho, scaling):
+    experiment = Experiment(
+        preset="practical", method=method, loss=loss, machines=10, server="trusted", rho=rho, seed=1,
+        normalize=scaling, evaluations=1, rounds=2000 if method == "dp-sgd" and math.isinf(rho) else None,
+    )  # fmt: skip
+    metrics = simulation_of(experiment, Table(kind)).run(Progress()).metrics
+    if kind == "classes":
+        assert metrics["accuracy"] > (0.9 if scaling == "none" else 0.85)
+    else:
+        assert metrics["r2"] > {"numbers": 0.7, "counts": 0.3}[kind]
+
+
+def test_settings_of_dp_sgd_by_hand():
+    """C = 0.6 ||z||, s = 4, steps of 1.8 / L = 7.2 / ||z||^2, with ||z||^2 = 5 + 1."""
+    settings = {"preset": "practical", "method": "dp-sgd", "loss": "logistic", "server": "trusted"}
+    plan = resolve(Experiment(normalize="none", machines=10, rho=1.0, **settings), Table("classes"), 1)
+    assert plan.experiment.clip_norm == 1.47
+    assert plan.experiment.diameter == 81.65
+    path = 4 / math.sqrt(6) * 3000 / (2 * 1.47)
+    assert plan.experiment.rounds == plan.schedule.rounds == math.ceil(path / 1.2)
+    assert plan.experiment.batch == 256
+    assert abs(plan.schedule.eta * plan.schedule.rounds / path - 1) < 1e-3
+    few = resolve(Experiment(normalize="none", machines=10, rho=1e-3, **settings), Table("classes"), 1)
+    many = resolve(Experiment(normalize="none", machines=10, rho=math.inf, **settings), Table("classes"), 1)
+    assert (few.schedule.rounds, many.schedule.rounds) == (100, 20_000)
+    assert abs(few.schedule.eta * 100 / (1e-3 * path) - 1) < 1e-3
+    assert abs(many.schedule.eta / 1.2 - 1) < 1e-3
+
+
+@pytest.mark.parametrize(("tail", "first"), [(None, 9), (0.5, 5), (0.3, 6), (1.0, 1), (0.01, 8)])
+def test_the_output_is_the_mean_of_the_tail(tail, first):
+    experiment = Experiment(
+        method="dp-sgd", server="trusted", machines=3, rounds=8, batch=50, tail=tail, seed=1
+    )
+    simulation = simulation_of(experiment, SOURCE)
+    iterates, visited = simulation.server.iterates, []
+    visit = iterates.visit
+    iterates.visit = lambda t: visited.append(iterates.x.copy()) or visit(t)
+    result = simulation.run(Progress())
+    expected = visited[-1] if tail is None else np.mean(visited[first - 1 :], axis=0)
+    assert len(visited) == 8
+    np.testing.assert_allclose(result.x, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_a_loss_that_says_nothing_is_clipped_to_half_of_its_largest_gradient():
+    from mu2mpi.problem.practical import choices
+
+    class Silent(Softmax):
+        practical = Practical()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Softmax, "practical", Silent.practical)
+        chosen = choices(Experiment(), Facts(3, 8.0, 100))
+    assert chosen.clip_norm == 0.7071
+    assert chosen.diameter == 200.0
 
 
 def summaries(**changes):
