@@ -121,7 +121,7 @@ def read_result(path: Path) -> Result:
             columns=file["model"].attrs.get("columns"),
             scale=_number(file, "model", "scale"),
             facts=_facts(file),
-            unit=file["history/test_loss"].attrs["units"],
+            unit=file["history/test_loss"].attrs.get("units", "1"),
             timing=_timing(file),
             # Python's own integers rather than numpy's.
             environment={k: v if isinstance(v, str) else v.item() for k, v in others.items()},

@@ -189,7 +189,10 @@ def test_options_of_other_methods_are_none():
     [
         ({"batch": 3}, "batch applies to method = dp-sgd or noisy-minibatch-sgd only, and method is mu2-sgd"),
         ({"method": "anytime-sgd", "estimator": "gradient"}, "estimator applies to method = mu2-sgd only"),
-        ({"method": "storm", "preset": "practical"}, "preset applies to method = dp-sgd or mu2-sgd only"),
+        (
+            {"method": "anytime-sgd", "preset": "practical"},
+            "preset applies to method = dp-sgd or mu2-sgd only",
+        ),
         (
             {"method": "dp-sgd", "server": "trusted", "query": "average"},
             "query applies to method = mu2-sgd only",
