@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 PER_MACHINE, PER_ROUND = 16.0, 1.0
 """Largest learning rate for each machine, in units of 1/(4LT) with L where no margin passes 1, however little
-noise there is: beyond it, w follows single samples. And for each round: beyond it, w swings where samples are
-longer than 1."""
+noise there is: beyond it, w follows single samples. And for each round: beyond it, w swings, but where samples
+of classes have norm 1."""
 
 
 class Mu2Options(PresetOptions):
@@ -82,7 +82,7 @@ class Mu2Sgd(Method):
         M, chosen = asked.machines or 1, choices(asked, facts)
         shared = M if asked.server == "trusted" else math.sqrt(M)
         largest = PER_MACHINE * M
-        if not is_unit(asked):
+        if not is_unit(asked) or find("problems", asked.loss).labels == "numbers":
             largest = min(largest, PER_ROUND * (asked.rounds or facts.samples // M))
         largest *= chosen.L / chosen.nearby
         eta_scale = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
