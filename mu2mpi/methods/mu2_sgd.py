@@ -16,10 +16,10 @@ from mu2mpi.registry import find, names, register
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
 
-PER_MACHINE, PER_ROUND = 16.0, 1.0
+LONGEST = 16.0
 """Largest learning rate for each machine, in units of 1/(4LT) with L where no margin passes 1, however little
-noise there is: beyond it, w follows single samples. And for each round: beyond it, w swings where samples are
-longer than 1."""
+noise there is: beyond it, w follows single samples. And for each round: beyond it w swings, but where samples
+have norm 1 and classes."""
 
 
 class Mu2Options(PresetOptions):
@@ -81,16 +81,15 @@ class Mu2Sgd(Method):
             return {"normalize": normalize(asked), **dict.fromkeys(("clip_norm", "diameter", "eta_scale"))}
         M, chosen = asked.machines or 1, choices(asked, facts)
         shared = M if asked.server == "trusted" else math.sqrt(M)
-        largest = PER_MACHINE * M
-        if not is_unit(asked):
-            largest = min(largest, PER_ROUND * (asked.rounds or facts.samples // M))
-        largest *= chosen.L / chosen.nearby
+        most = M
+        if not is_unit(asked) or find("problems", asked.loss).labels == "numbers":
+            most = min(M, asked.rounds or facts.samples // M)
         eta_scale = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
         return {
             "normalize": normalize(asked),
             "clip_norm": chosen.clip_norm,
             "diameter": chosen.diameter,
-            "eta_scale": rounded(min(eta_scale, largest)),
+            "eta_scale": rounded(min(eta_scale, LONGEST * most * chosen.L / chosen.nearby)),
         }
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
