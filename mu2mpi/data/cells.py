@@ -64,7 +64,7 @@ class Cells:
         """
         if self.values.dtype.kind in "biuf":
             different, places = np.unique(self.values, return_inverse=True)
-            return np.array([_code_of_number(float(v), known) for v in different], np.int64)[places.ravel()]
+            return np.array([_code_of_number(v, known) for v in different.tolist()], np.int64)[places.ravel()]
         texts = self._texts()
         codes = {text: _code(text, known, whole) for text in set(texts)}
         return np.array([codes[text] for text in texts], np.int64)
@@ -101,6 +101,8 @@ def _code(text: str | None, known: Mapping[str, int], whole: bool) -> int:
 
 
 def _code_of_number(number: float, known: Mapping[str, int]) -> int:
+    if isinstance(number, int):  # perhaps too large for a float to tell it from the next
+        return known.get(str(int(number)), UNKNOWN)
     if math.isnan(number):
         return ABSENT
     return known.get(str(int(number)), UNKNOWN) if number.is_integer() else UNKNOWN

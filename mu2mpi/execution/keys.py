@@ -22,16 +22,23 @@ class Keys:
     noise: NDArray[np.uint32] | None
 
     @staticmethod
-    def noise_key(root: bytes, experiment: Experiment) -> bytes:
-        """Return the key of the noise of a completed experiment.
+    def noise_key(root: bytes, experiment: Experiment, columns: str | None = None) -> bytes:
+        """Return the key of the noise of a completed experiment, and of what a schema says of its columns.
 
         It depends on everything that changes what is sent. If runs with the same secret seed and, say,
-        different rho drew the same normals, a difference of their messages would hold no noise.
+        different rho drew the same normals, a difference of their messages would hold no noise. So it would
+        if a schema of the same name declared other ranges.
         """
-        return derive_key(root, "noise", experiment.sent().to_toml())
+        return derive_key(root, "noise", experiment.sent().to_toml() + (columns or ""))
 
     @classmethod
-    def draw(cls, experiment: Experiment, communicator: Communicator, root: bytes | None = None) -> "Keys":
+    def draw(
+        cls,
+        experiment: Experiment,
+        communicator: Communicator,
+        root: bytes | None = None,
+        columns: str | None = None,
+    ) -> "Keys":
         """Make the keys of a completed experiment on rank 0, and give the other ranks those that they need.
 
         Rank 0 may have the root of a run that goes on. By default it is that of the seed, or without a seed
@@ -41,7 +48,7 @@ class Keys:
         if communicator.rank == 0:
             if root is None:
                 root = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
-            noise = cls.noise_key(root, experiment)
+            noise = cls.noise_key(root, experiment, columns)
             choices = derive_key(root, "dealing"), derive_key(noise, "sampling")
         dealing, sampling = communicator.share(choices)
         if experiment.server == "untrusted":

@@ -10,6 +10,7 @@ from mu2mpi.data.source import Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.problem.practical import Facts
+from mu2mpi.registry import find
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,12 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     """Settle what an experiment leaves open, from its data and the number of ranks.
 
     By default there is one machine an owner or a rank, samples are dealt to their owners, if they have any,
-    or else at random, and a run takes as many rounds as its method says. Raises InputError if the machines
-    cannot be given samples, there are too few, no noise keeps to what is asked for, or no grid of messages
-    can hold the sum of all of them.
+    or else at random, and a run takes as many rounds as its method says. Raises InputError if the loss
+    does not take the range of the labels, the machines cannot be given samples, there are too few, no noise
+    keeps to what is asked for, or no grid of messages can hold the sum of all of them.
     """
+    if source.label_range is not None:
+        find("problems", experiment.loss).check_range(*source.label_range)
     partition = experiment.partition or ("owner" if source.has_owners else "iid")
     machines = experiment.machines or (len(source.owner_sizes) if partition == "owner" else ranks)
     most = None if isinstance(source, Population) else most_rounds(source, machines, partition)

@@ -45,7 +45,8 @@ class Simulation:
         self.plan, self.communicator = plan, communicator
         self.experiment, self.source, self.schedule = plan.experiment, plan.source, plan.schedule
         experiment, source, schedule = self.experiment, self.source, self.schedule
-        keys = self.keys = Keys.draw(experiment, communicator, checkpoint.key if checkpoint else None)
+        root = checkpoint.key if checkpoint else None
+        keys = self.keys = Keys.draw(experiment, communicator, root, source.columns)
         with communicator.together():
             self.privacy = PrivacyStatement.of(
                 schedule.mechanism,

@@ -95,8 +95,7 @@ def _stored(result: Result, path: Path) -> NDArray[Any]:
         match Path(path.name.lower().removesuffix(".gz")).suffix:
             case ".csv":
                 names = csv_names(path)
-                others = {OWNERS, *([options.labels] if options.labels else USUAL["labels"])}
-                chosen = [name for name in names if name not in others]
+                chosen = _features(names, options.labels, result.x.shape[1] - 1)
                 if options.features:
                     chosen = [name.strip() for name in options.features.split(",")]
                     _check_there(path, dict.fromkeys(chosen), names)
@@ -114,10 +113,20 @@ def _stored(result: Result, path: Path) -> NDArray[Any]:
         raise InputError(f"{path} is of no format that features without a schema are read from")
 
 
+def _features(names: list[str], label: str | None, count: int) -> list[str]:
+    """Return which of the columns are the features, so many: one may be the label, as in training."""
+    others = [name for name in names if name != OWNERS]
+    usual = next((name for name in USUAL["labels"] if name in others), None) if label is None else label
+    return others if len(others) == count else [name for name in others if name != usual]
+
+
 def _checked(result: Result, stored: NDArray[Any], where: str) -> NDArray[Any]:
     """Return features as a matrix, of which each row can be scaled as those were that the model has seen."""
     width = result.x.shape[1] - 1
-    features = stored.reshape(len(stored), -1) if stored.ndim > 1 else np.atleast_2d(stored)
+    features = np.atleast_2d(stored)
+    if len(features) == 0:
+        raise InputError(f"{where} is empty: it has no rows")
+    features = features.reshape(len(features), -1)
     if features.shape[1] != width:
         raise InputError(f"{where} has {features.shape[1]} features a sample, and the model {width}")
     if features.dtype.kind not in "biuf":

@@ -202,6 +202,14 @@ def test_whole_numbers_of_any_type(kind):
     assert got.tolist() == [[0, 1], [1, 0]]
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+def test_whole_numbers_that_are_one_to_a_float(kind):
+    """Else names of the one class would be those of the other."""
+    one_more = 2**53 + 1
+    got, *_ = one(f'type = "categorical"\ncategories = [{2**53}, {one_more}]', [one_more, 2**53], kind)
+    assert got.tolist() == [[0, 1], [1, 0]]
+
+
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=20), st.floats(-100, 100), st.floats(1, 100))
 def test_numbers_as_labels(values, low, width):
     label = parse_schema(

@@ -116,6 +116,16 @@ def test_a_combination_that_cannot_be_is_found_before_anything_runs(tmp_path, ca
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("losses", [["poisson", "squared"], ["squared", "poisson"]])
+def test_a_loss_that_does_not_take_the_range_of_labels_is_found_among_others(tmp_path, losses):
+    path = tmp_path / "a.csv"
+    path.write_text("a,label\n" + "0.5,3\n-0.5,-2\n" * 20)
+    settings = {"data": str(path), "label_range": "-5:5", "machines": 2, "rounds": 3, "loss": losses}
+    with pytest.raises(InputError, match="loss = poisson is for counts from 0 on"):
+        done(tmp_path / "runs", settings)
+    assert not list(tmp_path.glob("runs/*"))
+
+
 def test_what_another_job_finished_meanwhile_is_left_alone(tmp_path, monkeypatch, capsys):
     """Both came to the same, so that the first is as good."""
     _, paths = done(tmp_path / "others")

@@ -232,6 +232,18 @@ def test_the_same_seed_does_not_give_the_same_noise_to_different_experiments():
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_another_schema_of_the_same_name_has_other_noise(server):
+    """Else what two runs with one secret seed and other ranges of a column send would give it away."""
+    experiment = Experiment(machines=1, rounds=3, seed=1, server=server)
+    words = []
+    for high in (100, 101):
+        source = random_source(1, 9, 4, 2)
+        source.columns = f"[columns.age]\nhigh = {high}\n"
+        words.append(simulation_of(experiment, source).keys.noise.tolist())
+    assert words[0] != words[1]
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
 @given(
     shapes,
     st.sampled_from([0.5, 4.0, 1e9, np.inf]),

@@ -129,3 +129,25 @@ def test_what_does_not_fit_a_schema_is_named_and_private_values_are_not(tmp_path
     assert "secret" not in str(hidden.value)
     with pytest.raises(InputError, match="secret"):
         margins_of(result, path, public=True)
+
+
+def test_features_that_have_a_usual_name_of_labels(tmp_path):
+    """Of columns that might be the label, the one is that the run took."""
+    random = np.random.default_rng(0)
+    features, path = random.uniform(-1, 1, (40, 3)), tmp_path / "a.csv"
+    rows = np.column_stack([features, features[:, 0] > 0])
+    np.savetxt(path, rows, "%.17g", ",", header="a,y,target,label", comments="")
+    result = run(Experiment(data=str(path), loss="logistic", machines=2, rounds=9, seed=1))
+    expected = result.predict(features)
+    np.testing.assert_array_equal(result.predict(path), expected)
+    np.savetxt(path, features, "%.17g", ",", header="a,y,target", comments="")
+    np.testing.assert_array_equal(result.predict(path), expected)
+
+
+@pytest.mark.parametrize("shape", [(0, 64), (0, 8, 8)])
+def test_no_samples_are_refused(tmp_path, shape):
+    result, path = run(Experiment(machines=2, rounds=3, seed=1)), tmp_path / "a.npz"
+    np.savez(path, features=np.zeros(shape))
+    for given in (path, np.zeros(shape)):
+        with pytest.raises(InputError, match="is empty: it has no rows"):
+            result.predict(given)
