@@ -12,8 +12,8 @@ from mu2mpi.data.source import COLUMN_AT_ONCE, row_blocks
 from mu2mpi.data.telling import DataError
 from mu2mpi.errors import InputError
 
-# Beyond the second, there should be at least two samples of each class, on average.
-MOST_CLASSES, SURELY_MANY = 1_000_000, 1000
+# Beyond the second, there should be at least three samples of each class, on average.
+MOST_CLASSES, SURELY_MANY = 1_000_000, 100
 
 TENTHS = 10
 """Parts of the range of a number as label, which stand for classes where samples are dealt and counted."""
@@ -85,8 +85,8 @@ def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
     found = plain(table, np.arange(0), "label", missing)
     for rows in row_blocks(table.samples, COLUMN_AT_ONCE):
         found = np.union1d(found, plain(table, rows, "label", missing))
-        if len(found) > MOST_CLASSES or (SURELY_MANY < len(found) > table.samples / 2):
-            no = "these are no classes: name those with --labels, or the range of numbers with --label-range"
+        if len(found) > MOST_CLASSES or (SURELY_MANY < len(found) > table.samples / 3):
+            no = "these are no classes: name those with --labels, or give --label-range and --loss squared"
             raise DataError(
                 f"{table.path} has too many different labels; {no}",
                 f"{table.path} has {len(found)} different labels in its first {rows[-1] + 1} rows; {no}",

@@ -29,6 +29,11 @@ def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: 
     source = _source_class(experiment.data).open(experiment, data_dir, verify)
     problem: Problem = find("problems", experiment.loss)
     if problem.labels == "numbers":
+        if source.label_range is None and experiment.on_file:
+            raise InputError(
+                f"loss = {problem.name} learns numbers, and the label of {source.name} is a class; declare "
+                "its low and high in the schema, or give --label-range; or give --loss softmax"
+            )
         source.take_numbers()
     if source.label_range is not None and problem.labels == "classes":
         raise InputError(

@@ -270,10 +270,11 @@ class Schema(BaseModel):
         if extra := [name for name in names if name not in self.columns]:
             lines.append(f"has the columns {_listed(extra)}, which the schema does not declare")
         if gone := [name for name in self.columns if name not in names]:
-            lines.append(f"has no columns {_listed(gone)}, which the schema declares")
+            lines.append(f"lacks {_listed(gone)}, which the schema declares")
         if lines:
             raise InputError(
-                f"{path} {' and '.join(lines)}; declare just its columns, some as ignored perhaps"
+                f"{path} {', and '.join(lines)}; is it the schema of another table, or is a name misspelt? "
+                "Columns that are not to be used are declared as ignored"
             )
 
 

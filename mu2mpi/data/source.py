@@ -236,7 +236,8 @@ def classes_of(labels: Labels, classes: int) -> NDArray[np.int32]:
     """Return labels that are classes, or of numbers in [-1, 1] in which of so many parts each is."""
     if labels.dtype.kind == "i":
         return labels.astype(np.int32, copy=False)
-    return np.minimum((labels + 1) * (classes / 2), classes - 1).astype(np.int32)
+    # Where a part begins, a number may have been rounded to just below.
+    return np.minimum((labels + 1) * (classes / 2) + 1e-9, classes - 1).astype(np.int32)
 
 
 def row_blocks(samples: int, at_once: int) -> Iterator[NDArray[np.int64]]:

@@ -72,6 +72,10 @@ class Problem(ABC):
         """Return the numbers in [-1, 1], shape (n,), that are expected of samples by their margins."""
         return np.clip(margins[:, 0], -1.0, 1.0)
 
+    def own_units(self, low: float, high: float) -> tuple[float, float]:
+        """Return by what a margin is multiplied, and what is added, in the units of labels of this range."""
+        return (high - low) / 2, (high + low) / 2
+
     def check_range(self, low: float, high: float) -> None:  # noqa: B027 - most take all
         """Raise InputError if numbers of this range, in their own units, are none for this loss."""
 

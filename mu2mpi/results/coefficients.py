@@ -67,7 +67,9 @@ def coefficients_of(result: Result, scaled: bool = False) -> Coefficients:
     change = np.zeros((features + 1, features + 1))
     np.fill_diagonal(change, [*1 / halves, schedule.scaling.bias])
     change[:-1, -1] = -middles / halves
-    gain, start = (1.0, 0.0) if scaled else _of_label(result, schedule.problem)
+    gain, start = 1.0, 0.0
+    if result.label_range is not None and not scaled:
+        gain, start = schedule.problem.own_units(*result.label_range)
     values = gain * (result.x @ change)
     values[:, -1] += start
     errors = gain * noise_of_output(schedule) * np.sqrt(np.sum(change**2, axis=0))
@@ -121,14 +123,6 @@ def _step(column: Column) -> str:
     if isinstance(column, Boolean):
         return f" = {'true' if column.true is None else column.true}"
     return " (a step)" if isinstance(column, Ordinal) else ""
-
-
-def _of_label(result: Result, problem: Problem) -> tuple[float, float]:
-    """Return by what margins are multiplied, and what is added, for a prediction in the label's own units."""
-    if result.label_range is None or type(problem).predictions is not Problem.predictions:
-        return 1.0, 0.0
-    low, high = result.label_range
-    return (high - low) / 2, (high + low) / 2
 
 
 def _meaning(result: Result, problem: Problem, scaled: bool) -> str:

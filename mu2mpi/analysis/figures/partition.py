@@ -30,7 +30,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
         labels = result.class_names or tuple(map(str, range(counts.shape[1])))
         shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
         panel.grid(visible=False)
-        panel.set_xlabel("class")
+        panel.set_xlabel("class" if result.label_range is None else "part of the label's range")
         panel.locator_params(axis="y", integer=True)
         shown = panel.imshow(shares, "viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         if len(labels) <= MOST_NAMES:

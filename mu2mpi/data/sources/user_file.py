@@ -31,7 +31,10 @@ class UserFile(Source):
     without one, samples are to be scaled to norm 1.
     """
 
-    remedy = "give a larger public bound with --normalize box --feature-bound, or --normalize unit"
+    remedy = (
+        "declare the columns with --schema, give a larger public bound with --normalize box --feature-bound, "
+        "or give --normalize unit"
+    )
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class Poisson(Problem):
     """
 
     name, labels, unit = "poisson", "numbers", "nat"
-    margin = "the logarithm of the mean, in halves of its maximum"
+    margin = "the logarithm of the mean"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
     practical = Practical(clip=0.25, noise=2.0, reach=20.0)
 
@@ -52,6 +52,10 @@ class Poisson(Problem):
             )
         largest = math.exp(radius * length)
         return Constants(length * largest, square * largest)
+
+    def own_units(self, low: float, high: float) -> tuple[float, float]:
+        """Return what makes a margin the logarithm of the mean count."""
+        return 1.0, math.log(high / 2)
 
     def check_range(self, low: float, high: float) -> None:
         """Refuse a range that does not begin at 0."""
