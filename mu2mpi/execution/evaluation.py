@@ -40,7 +40,8 @@ PER_GRADIENT_PASS = 4.0
 """What a pass that computes gradients takes, in evaluations."""
 
 GRID = 2.0**-32
-"""Spacing of the integers as which gradients of pieces are summed, exactly in any order."""
+"""Spacing of the integers as which gradients of pieces are summed, exactly in any order; it is wider where
+they would not be of 64 bits."""
 
 
 def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
@@ -92,12 +93,20 @@ class Evaluator:
     """Nats to which the smallest loss on the test set is worth knowing."""
 
     def __init__(
-        self, source: Source, communicator: Communicator, problem: Problem, scaling: Scaling = PLAIN
+        self,
+        source: Source,
+        communicator: Communicator,
+        problem: Problem,
+        scaling: Scaling = PLAIN,
+        G: float = 1.0,
     ) -> None:
         self._source, self._communicator, self._problem = source, communicator, problem
         self._sum_losses = problem.kernel(sum_losses)
         self._scaling = scaling
         self._size = source.test_samples
+        self._grid = max(
+            GRID, math.ldexp(1.0, min(900, math.ceil(math.log2(G) + math.log2(self._size)) - 61))
+        )
         pieces = block(math.ceil(self._size / PIECE), communicator.size, communicator.rank)
         start, stop = pieces.start * PIECE, min(pieces.stop * PIECE, self._size)
         at_once = PIECE * math.ceil(source.at_once(max(1, stop - start)) / PIECE)
@@ -154,11 +163,11 @@ class Evaluator:
             z = with_bias(features, scales, self._scaling.bias)
             loss, gradient = self._problem.loss_and_gradient(x, z, labels)
             losses.append(loss)
-            total += np.rint(gradient / GRID).astype(np.int64)
+            total += np.rint(gradient / self._grid).astype(np.int64)
         summed = self._communicator.reduce(total, np.empty_like(total))
         gathered, found = self._communicator.gather(losses), None
         if summed is not None and gathered is not None:
-            found = math.fsum(itertools.chain(*gathered)) / self._size, summed * (GRID / self._size)
+            found = math.fsum(itertools.chain(*gathered)) / self._size, summed * (self._grid / self._size)
         loss, gradient = self._communicator.share(found)
         return loss, gradient
 
@@ -223,4 +232,4 @@ def make_evaluator(
     """Return what measures models: on the test set, or where the population is known, exactly."""
     if isinstance(source, Population):
         return ExactEvaluator(source, communicator, schedule.problem, schedule.scaling)
-    return Evaluator(source, communicator, schedule.problem, schedule.scaling)
+    return Evaluator(source, communicator, schedule.problem, schedule.scaling, schedule.G)

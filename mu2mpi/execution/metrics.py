@@ -28,9 +28,9 @@ def metrics_of(problem: Problem, source: Source, margins: Array, labels: Labels)
     """Return what `metrics_over` does, of samples that count alike."""
     if problem.labels == "numbers":
         targets = labels[:, np.newaxis].astype(np.float64)
-        return number_metrics(problem, source, margins, targets, np.full(targets.shape, 1 / len(labels)))
+        return number_metrics(problem, source, margins, targets, np.ones(targets.shape))
     weights = np.zeros((len(labels), source.classes))
-    weights[np.arange(len(labels)), labels.astype(np.int64)] = 1 / len(labels)
+    weights[np.arange(len(labels)), labels.astype(np.int64)] = 1.0
     return class_metrics(problem, margins, weights)
 
 
@@ -40,7 +40,7 @@ def metrics_over(problem: Problem, source: Source, margins: Array, weights: Arra
     Parameters
     ----------
     margins, weights : ndarray of float64, shape (n, rows) and (n, K)
-        Margins of the samples; and the probability of each with each of K labels.
+        Margins of the samples; and the weight of each with each of K labels.
     """
     if problem.labels == "numbers":
         targets = np.broadcast_to(source.values.astype(np.float64), weights.shape)
@@ -61,7 +61,7 @@ def class_metrics(problem: Problem, margins: Array, weights: Array) -> dict[str,
     if len(there) > 1:
         areas = [_area(scores[:, k], weights[:, k], weights.sum(axis=1) - weights[:, k]) for k in there]
     return {
-        "accuracy": float(np.sum(right)),
+        "accuracy": float(np.sum(right) / np.sum(of_class)),
         "balanced_accuracy": float(np.mean(found[there] / of_class[there])),
         "auc": float(np.mean(areas)),
     }
@@ -82,10 +82,11 @@ def number_metrics(
     low, high = source.label_range or (-1.0, 1.0)
     half = (high - low) / 2
     errors = problem.predictions(margins)[:, np.newaxis] - targets
-    mean_squared = float(np.sum(weights * errors**2))
-    mean = float(np.sum(weights * targets))
+    total = float(np.sum(weights))
+    mean_squared = float(np.sum(weights * errors**2)) / total
+    mean = float(np.sum(weights * targets)) / total
     return {
         "rmse": half * math.sqrt(mean_squared),
-        "mae": half * float(np.sum(weights * np.abs(errors))),
-        "r2": explained_share(mean_squared, float(np.sum(weights * (targets - mean) ** 2))),
+        "mae": half * float(np.sum(weights * np.abs(errors))) / total,
+        "r2": explained_share(mean_squared, float(np.sum(weights * (targets - mean) ** 2)) / total),
     }

@@ -94,11 +94,9 @@ def _stored(result: Result, path: Path) -> NDArray[Any]:
     with reading(path):
         match Path(path.name.lower().removesuffix(".gz")).suffix:
             case ".csv":
-                names = csv_names(path)
-                chosen = _features(names, options.labels, result.x.shape[1] - 1)
-                if options.features:
-                    chosen = [name.strip() for name in options.features.split(",")]
-                    _check_there(path, dict.fromkeys(chosen), names)
+                names, chosen = csv_names(path), list(result.feature_names or ())
+                _check_there(path, dict.fromkeys(chosen), names)
+                chosen = chosen or _features(names, options.labels, result.x.shape[1] - 1)
                 columns = csv_columns(path, dict.fromkeys(chosen, "numbers"))
                 return np.column_stack([*columns.read(chosen, np.arange(columns.samples)).values()])
             case ".npz":

@@ -87,3 +87,17 @@ def test_evaluations_take_a_small_share():
     assert 10 <= affordable_evaluations(schedule_of("untrusted", 10, 6000), 10_000) <= 20
     assert 3 <= affordable_evaluations(schedule_of("trusted", 100, 600), 10_000) < 20
     assert affordable_evaluations(schedule_of("trusted", 100, 600), 300) == 20
+
+
+def test_gradients_of_any_size_are_summed():
+    """What would leave 64 bits on the usual grid is summed on a wider one."""
+    source = random_source(40, 600, 5, 3)
+    x = 1e7 * np.random.default_rng(2).standard_normal((1, 6))
+    source.take_numbers()
+    squared = find("problems", "squared")
+    G = squared.constants(6.0, 1e8, 3).G
+    _, gradient = Evaluator(source, Communicator(), squared, G=G).gradient(x)
+    samples = source.test(np.arange(source.test_samples))
+    z = np.hstack([samples.features * source.scale, np.ones((len(samples), 1))])
+    plain = ((z @ x.T)[:, 0] - samples.labels) @ z / len(z)
+    np.testing.assert_allclose(gradient[0], plain, rtol=1e-6)

@@ -1,6 +1,7 @@
 """A model applied to new samples: what was measured in the run, and what numpy computes."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from patients import FEATURES, learn, table, write
 
@@ -151,3 +152,17 @@ def test_no_samples_are_refused(tmp_path, shape):
     for given in (path, np.zeros(shape)):
         with pytest.raises(InputError, match="is empty: it has no rows"):
             result.predict(given)
+
+
+def test_columns_without_a_schema_are_found_by_their_names(tmp_path):
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.uniform(-1, 1, (60, 3)), columns=["a", "b", "c"])
+    frame["label"] = np.where(frame.a > frame.c, "x", "y")
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame[["c", "label", "a", "b"]].to_csv(tmp_path / "b.csv", index=False)
+    result = run(Experiment(data=str(tmp_path / "a.csv"), loss="logistic", machines=2, diameter=10.0, seed=1))
+    assert result.feature_names == ("a", "b", "c")
+    np.testing.assert_array_equal(result.scores(tmp_path / "a.csv"), result.scores(tmp_path / "b.csv"))
+    frame[["a", "c"]].to_csv(tmp_path / "c.csv", index=False)
+    with pytest.raises(InputError, match="has no column b"):
+        result.predict(tmp_path / "c.csv")

@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_output
+from mu2mpi.errors import InputError
 
 SUMMARY = "apply the model of a result to new samples"
 MORE = (
@@ -32,6 +33,8 @@ def execute(arguments: Namespace) -> None:
 
     output = arguments.output
     if output is not None:
+        if output.resolve() in {arguments.path.resolve(), Path(arguments.data).resolve()}:
+            raise InputError(f"the output {output} is what is read; name another")
         check_output(output, arguments.overwrite)
     result = read_result(arguments.path)
     margins = margins_of(result, arguments.data, arguments.data_is_public)

@@ -43,8 +43,11 @@ class Table:
     """Samples as a file holds them: rows of features, a label, perhaps an owner.
 
     Each column is an array, or what gives those rows of the file, ascending, that are asked for; features may
-    be a sparse matrix, whose rows are made dense on demand.
+    be a sparse matrix, whose rows are made dense on demand. By their names, if they have any, features are
+    found again in another file.
     """
+
+    feature_names: tuple[str, ...] | None = None
 
     def __init__(self, path: Path, features: Any, labels: Any, owners: Any = None) -> None:
         self.path, self._features, self._columns = path, features, {"label": labels, "owner": owners}

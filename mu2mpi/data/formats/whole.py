@@ -74,10 +74,13 @@ def read_csv(path: Path, features: str | None, labels: str | None) -> Table:
                     f"{path} has a value {wrong}, or declare them with --schema",
                     f"{path}: line {line} has '{shown(value)}' {wrong}",
                 ) from None
-            for column, found in zip(columns, texts, strict=True):
-                found.append(row[column].strip())
+            for column, read in zip(columns, texts, strict=True):
+                read.append(row[column].strip())
         table = np.asarray(values).reshape(len(texts[0]), len(chosen))
-        return Table(path, table, *map(_typed, texts))
+        found = Table(path, table, *map(_typed, texts))
+        if not _are_numbers(names):
+            found.feature_names = tuple(wanted)
+        return found
 
 
 def csv_names(path: Path) -> list[str]:

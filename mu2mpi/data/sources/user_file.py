@@ -13,7 +13,7 @@ from mu2mpi.data.cells import MISSING
 from mu2mpi.data.encoding import Declared, Encoded, kinds
 from mu2mpi.data.formats.by_suffix import column_names, open_columns, open_table
 from mu2mpi.data.formats.table import Table, reading
-from mu2mpi.data.labels import FoundClasses, Numbers, plain
+from mu2mpi.data.labels import UNFIT, FoundClasses, Numbers, plain
 from mu2mpi.data.schema import read_schema
 from mu2mpi.data.source import COLUMN_AT_ONCE, Labels, Samples, Source, Which, classes_of, row_blocks
 from mu2mpi.data.telling import telling
@@ -65,6 +65,9 @@ class UserFile(Source):
         self._missing, self.public = missing, public
         self._labels = labels
         self.class_names, self.classes, self.label_range = labels.names, labels.classes, labels.range
+        names = training.feature_names
+        # A result could not hold others.
+        self.feature_names = names if names and not any(map(UNFIT.search, names)) else None
         self._at_once = max(1, READ_BYTES // (training.feature_type.itemsize * training.dimension))
         if isinstance(training, Encoded):
             schema = training.schema
