@@ -36,7 +36,7 @@ class Huber(Problem):
     name, labels = "huber", "numbers"
     margin = "the prediction"
     residual, loss = staticmethod(_residual), staticmethod(_loss)
-    practical = Practical(clip=1.2, noise=0.25)
+    practical = Practical(clip=0.8, noise=0.25)
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = ||z|| / 4, as |r| is at most the threshold, and L = ||z||^2."""
