@@ -51,14 +51,15 @@ def method_options(presets: bool = True) -> list[str]:
 
 
 def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:
-    """Return the option that several have in common, with the help of each."""
+    """Return the option that several have in common, with the help of each, and the first as its title."""
     helps: dict[str, list[str]] = {}
     for owner, field in parts.items():
         default = "" if field.default is None else f" [default: {field.default}]"
         helps.setdefault(f"{field.description}{default}", []).append(owner)
     text = "; ".join(f"{', '.join(owners)}: {words}" for words, owners in helps.items())
     kinds: Iterable[Any] = (field.annotation for field in parts.values())
-    return FieldInfo(annotation=reduce(or_, kinds), default=None, description=text)
+    title = next(iter(parts.values())).description
+    return FieldInfo(annotation=reduce(or_, kinds), default=None, description=text, title=title)
 
 
 def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, BaseModel]:

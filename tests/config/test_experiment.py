@@ -164,6 +164,8 @@ def test_options_are_one_list_with_those_of_methods_behind_the_method():
     assert set(method_options(presets=False)) == set(own) - {"preset"}
     # An option that several methods have says what it means to each.
     text = option_fields()["batch"].description
+    assert option_fields()["batch"].title.startswith("samples ")
+    assert text.startswith("dp-sgd: ")
     assert "dp-sgd: samples that are expected" in text
     assert "noisy-minibatch-sgd: samples K" in text
     assert choices(option_fields()["estimator"]) == ("corrected-momentum", "gradient")

@@ -55,7 +55,7 @@ def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
         values = [group.settings[name] for group in grouped(runs, [name])]
         if values != [None]:
             # Without the choices and the default, with which the help goes on.
-            meaning = re.split(r"[:;\[]", str(field.description))[0].strip()
+            meaning = re.split(r"[:;\[]", field.title or str(field.description))[0].strip()
             settings.append([name, ", ".join(map(number_text, values)), meaning])
     facts = read_result(runs[-1].path).environment
     names = ("mu2mpi_version", "hosts", "mpi_library", "processor", "python_version", "numpy_version")
