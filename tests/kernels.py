@@ -4,7 +4,7 @@ numba's cache on disk can crash when several processes fill an entry at once (nu
 run side by side. So each kernel is compiled by one process, for all types that the package calls it with.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing import get_context
 
 import numpy as np
@@ -16,7 +16,7 @@ from mu2mpi.federation.draws import draw_independently, draw_uniformly
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT, Estimator
 from mu2mpi.privacy.noise import SERVER, standard_normal
 from mu2mpi.problem.base import Problem
-from mu2mpi.registry import find
+from mu2mpi.registry import find, names
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
 NOISE, MACHINE, LOSS, PRODUCTS, STEP = range(5)
@@ -24,17 +24,31 @@ NOISE, MACHINE, LOSS, PRODUCTS, STEP = range(5)
 
 
 def _of_run(
-    place: int, estimator: Estimator = CORRECTED_MOMENTUM, types: tuple[type, ...] = FEATURE_TYPES
+    place: int,
+    estimator: Estimator = CORRECTED_MOMENTUM,
+    types: tuple[type, ...] = FEATURE_TYPES,
+    loss: str = "softmax",
+    rows: int = 2,
 ) -> None:
-    problem: Problem = find("problems", "softmax")
+    problem: Problem = find("problems", loss)
     for feature_type in types:
-        kernel_calls(np.dtype(feature_type), estimator, problem, rows=2)[place]()
+        kernel_calls(np.dtype(feature_type), estimator, problem, rows)[place]()
+
+
+def _of_loss(loss: str) -> None:
+    """Call all that a loss other than softmax has of its own."""
+    for estimator in (CORRECTED_MOMENTUM, GRADIENT):
+        _of_run(MACHINE, estimator, FEATURE_TYPES, loss, 1)
+    _of_run(LOSS, CORRECTED_MOMENTUM, FEATURE_TYPES, loss)
+    _of_run(PRODUCTS, CORRECTED_MOMENTUM, (np.uint8,), loss)
 
 
 def _of_any_problem() -> None:
     """Call what losses of which numpy knows nothing more are measured with."""
     problem: Problem = find("problems", "softmax")
     problem.losses_and_residuals(np.zeros((1, 2)), np.zeros(1, np.int32))
+    for estimator in (CORRECTED_MOMENTUM, GRADIENT):
+        _of_run(MACHINE, estimator, (np.uint8,), "softmax", 1)
 
 
 def _draws() -> None:
@@ -58,6 +72,7 @@ PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
     (_of_run, (PRODUCTS, CORRECTED_MOMENTUM, (np.uint8,))),
     (_of_audit, ()),
     (_of_any_problem, ()),
+    *((_of_loss, (loss,)) for loss in names("problems") if loss != "softmax"),
     (_of_run, (STEP, CORRECTED_MOMENTUM, (np.uint8,))),
 ]
 """Calls of which no two use the same kernel, the slowest first."""
@@ -68,11 +83,12 @@ def _call(part: int) -> None:
     action(*arguments)
 
 
-def compile_kernels() -> None:
+def compile_kernels(parts: Iterable[int] = range(len(PARTS))) -> None:
     """Fill numba's cache with every kernel of the package, on two cores."""
     with get_context("spawn").Pool(2) as pool:
-        pool.map(_call, range(len(PARTS)), chunksize=1)
+        pool.map(_call, parts, chunksize=1)
 
 
 if __name__ == "__main__":
-    compile_kernels()
+    # Of each template for one loss.
+    compile_kernels([part for part, (action, _) in enumerate(PARTS) if action is not _of_loss])

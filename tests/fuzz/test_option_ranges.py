@@ -114,7 +114,11 @@ def is_slow(experiment):
     everything = experiment.samples or 0
     return (
         (experiment.method == "dp-sgd" and math.isfinite(experiment.rho))
-        or (everything > 10**6 and experiment.data == "synthetic" and ":" in (experiment.partition or ""))
+        or (
+            (everything > 10**6 or everything * (experiment.classes or 1) > 10**9)
+            and experiment.data == "synthetic"
+            and ":" in (experiment.partition or "")
+        )
         or (experiment.method == "snowball-sgd" and max(everything, experiment.rounds or 0) > 10**6)
         or (experiment.features or 1) * (experiment.classes or 1) > 10**7
     )

@@ -33,7 +33,7 @@ seeds = st.integers(0, 2**31)
 
 
 def source_of(problem, seed, n, dimension):
-    """Return a source of two classes, or of numbers from -1 to 1."""
+    """Return a source of two classes, or of numbers from 0 to 2, which are -1 to 1 to a loss."""
     rng = np.random.default_rng(seed)
     sets = [
         Samples(rng.uniform(-1, 1, (size, dimension)), random_labels(rng, problem, size, 2))
@@ -41,7 +41,7 @@ def source_of(problem, seed, n, dimension):
     ]
     source = ArraySource(*sets, 2, 1.0)
     if problem.labels == "numbers":
-        source.label_range = (-1.0, 1.0)
+        source.label_range = (0.0, 2.0)
     return source
 
 

@@ -232,7 +232,7 @@ def test_sums_of_losses(problem, dtype, scale, shape, scaling, seed):
 @LOSSES
 @TYPES
 @given(
-    shapes, scalings, st.integers(1, 1000), st.sampled_from([1, BATCH]), st.sampled_from([0.1, 1.0, 1e6]),
+    shapes, scalings, st.integers(1, 1000), st.sampled_from([1, BATCH]), st.sampled_from([0.1, 0.9, 1e6]),
     st.booleans(), seeds, max_examples=12,
 )  # fmt: skip
 def test_what_a_round_adds_is_what_plain_numpy_adds(

@@ -121,8 +121,10 @@ def test_tables_and_figures_know_it(results, extras, tmp_path):
     chosen = mu2mpi("table", results, "--where", "momentum=0.8", "--rows", "method,momentum", **extras)
     assert "heavy-ball-sgd" in chosen.stdout
     assert "smoothed-quantile" not in chosen.stdout
-    drawn = mu2mpi("plot", "history", results, "-o", tmp_path / "a.png", **extras)
-    assert drawn.returncode == 0, drawn.stderr
+    for loss in ("smoothed-quantile", "softmax"):
+        where = "--where", f"loss={loss}"
+        drawn = mu2mpi("plot", "history", results, *where, "-o", tmp_path / f"{loss}.png", **extras)
+        assert drawn.returncode == 0, drawn.stderr
 
 
 def test_the_help_and_a_sweep_know_it(extras, tmp_path):
