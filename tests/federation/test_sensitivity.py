@@ -1,38 +1,21 @@
 """What one replaced sample can change: at most 2 S, clipped and rounded, even when the data cheat."""
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
-from arrays import one_a_round, random_samples
+from arrays import random_samples
 from hypothesis import strategies as st
 from relaxed import given
 from schedules import SWITCHED, make_schedule
+from sums import norm, sums
 
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT
-from mu2mpi.federation.machine import Machines
 from mu2mpi.privacy.grid import clipping_bound
 from mu2mpi.problem.linear import BATCH
 from mu2mpi.registry import find
 
 SOFTMAX = find("problems", "softmax")
-
-
-def sums(schedule, features, labels, queries):
-    """Return the exact sums of increments after each round, with the query points given."""
-    machines = Machines(schedule, range(schedule.machines), lambda t: one_a_round(features, labels), None)
-    found = []
-    for t in range(1, schedule.rounds + 1):
-        machines.observe(t, queries[t], queries[t - 1])
-        found.append(machines.q.copy())
-    return found, machines
-
-
-def norm(difference, resolution):
-    """Return the exact norm of a difference of messages, rounded once at the end."""
-    units = sum(int(v) ** 2 for v in difference.ravel())
-    return math.sqrt(Fraction(units) * Fraction(resolution) ** 2)
 
 
 @pytest.mark.parametrize("method", SWITCHED)

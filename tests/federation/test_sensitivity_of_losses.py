@@ -1,18 +1,12 @@
 """What one replaced sample can change with each loss: rows that are too long, labels and models far out."""
 
-import math
-from dataclasses import replace
-from fractions import Fraction
-
 import numpy as np
 import pytest
-from arrays import one_a_round
 from hypothesis import strategies as st
 from plain_losses import PLAIN, random_labels
 from relaxed import given
 from schedules import make_schedule
-
-from mu2mpi.federation.machine import Machines
+from sums import norm, sums
 
 LOSSES = pytest.mark.parametrize("loss", list(PLAIN))
 seeds = st.integers(0, 2**31)
@@ -24,23 +18,6 @@ def schedule_of(loss, method, norm_bound, dimension, rounds=6, **settings):
         method, server="untrusted", machines=2, rounds=rounds, classes=2, features=dimension + 1, loss=loss,
         norm_bound=norm_bound, **{"diameter": 1.0, "rho": 4.0, **settings},
     )  # fmt: skip
-
-
-def sums(schedule, features, labels, queries):
-    """Return the exact sums of increments after each round, with the query points given."""
-    flat = features.reshape(-1, features.shape[-1])
-    samples = replace(one_a_round(features, labels), scales=schedule.scaling.factors(flat, 1.0))
-    machines, found = Machines(schedule, range(2), lambda t: samples, None), []
-    for t in range(1, schedule.rounds + 1):
-        machines.observe(t, queries[t], queries[t - 1])
-        found.append(machines.q.copy())
-    return found, machines
-
-
-def norm(difference, resolution):
-    """Return the exact norm of a difference of messages, rounded once at the end."""
-    units = sum(int(v) ** 2 for v in difference.ravel())
-    return math.sqrt(Fraction(units) * Fraction(resolution) ** 2)
 
 
 def surface(rng, schedule):
