@@ -15,12 +15,10 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
+from mu2mpi.results.schema import SCORES
 
 ROWS, COLUMNS, VALUES = ("server", "rho"), ("machines",), ("test_loss", "test_accuracy")
 """The layout of the paper's tables."""
-
-SCORE_OF = {"classes": "test_accuracy", "numbers": "test_r2"}
-"""What says how good a model is, by what it learned."""
 
 POOLED = ("seed", "epsilon", "delta", "evaluations")
 """Settings that may differ within a cell: the seed, and what, rho given, changes nothing in the model."""
@@ -143,7 +141,7 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
 def usual_values(runs: Iterable[Summary]) -> tuple[str, ...]:
     """Return the loss and the score of runs: accuracy, R^2, or both where they learn classes and numbers."""
     learned = {run.labels for run in runs}
-    return ("test_loss", *(score for labels, score in SCORE_OF.items() if labels in learned))
+    return ("test_loss", *(score for labels, score in SCORES.items() if labels in learned))
 
 
 def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summary], list[str]]:

@@ -77,7 +77,7 @@ def _published(result: Result, with_test_results: bool) -> Result:
     history, theory, without = replace(result.history, elapsed_seconds=unknown), result.theory, WITHOUT
     metrics = result.metrics
     if result.tests_on_a_share and not with_test_results:
-        scores = dict.fromkeys(SCORES, unknown)
+        scores = dict.fromkeys(SCORES.values(), unknown)
         history = replace(history, test_loss=unknown, **scores)
         # The smallest loss in the ball and the slopes are of the same test set.
         theory, metrics = None, {}

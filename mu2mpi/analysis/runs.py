@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import COLUMNS, ROWS, SCORE_OF, Layout
+from mu2mpi.analysis.cells import COLUMNS, ROWS, Layout
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.tables import Format, build_table
 from mu2mpi.config.options import option_fields
@@ -111,7 +111,7 @@ class Run:
         columns = {
             c.name: ("round", getattr(history, c.name), metadata_of(c, unit))
             for c in fields(History)
-            if c.name not in SCORES or c.name == SCORE_OF[history.labels]
+            if c.name not in SCORES.values() or c.name == SCORES[self.result.labels]
         }
         dataset: xarray.Dataset = needed("xarray").Dataset(columns).set_coords("round")
         return dataset

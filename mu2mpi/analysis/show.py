@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mu2mpi.analysis.cells import SCORE_OF, number_text
+from mu2mpi.analysis.cells import number_text
 from mu2mpi.analysis.formats import as_paragraph, as_text
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.schema import Checkpoint, Diagnostics, History, Result, Theory
+from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Result, Theory
 
 HISTORY_ROWS, MOST_NAMES, MOST_TERMS = 8, 20, 100
 
@@ -153,7 +153,7 @@ def _experiment(result: Result) -> str:
 def _measures(result: Result) -> list[tuple[str, str]]:
     """Return the loss of the output, its score, and all other measures of it."""
     history, unit = result.history, " nats" * (result.unit == "nat")
-    score = SCORE_OF[result.labels]
+    score = SCORES[result.labels]
     measures = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
     facts = [("final test loss", _texts(history.test_loss[-1:], f"{{:.4f}}{unit}")[0])]
     for name, value in measures.items():

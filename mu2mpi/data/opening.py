@@ -14,6 +14,7 @@ from mu2mpi.registry import find
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
+    from mu2mpi.data.sources.user_file import UserFile
 
 SHOWN = 20  # names of classes that a description lists
 
@@ -53,6 +54,8 @@ def _source_class(data: str) -> type[Source]:
 
 def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> str:
     """Get data ready, downloaded if need be, and checked; say what and where they are."""
+    from mu2mpi.data.sources.user_file import UserFile
+
     paths = _source_class(experiment.data).fetch(data_dir)
     source = _source_class(experiment.data).open(experiment, data_dir, verify=not paths)
     labels = f"{source.classes} classes"
@@ -62,8 +65,8 @@ def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> s
         f"{experiment.data}: {source.training_samples} training and {source.test_samples} test samples, "
         f"{source.dimension} features and a bias, {labels}"
     ]
-    if source.columns is not None:
-        lines += [f"  {line}" for line in _told_columns(source)]
+    if isinstance(source, UserFile) and source.columns is not None:
+        lines += [f"  {line}" for line in _told_columns(source, source.columns)]
     if source.class_names is not None:
         names = ", ".join(source.class_names[:SHOWN]) + (", ..." if source.classes > SHOWN else "")
         lines.append(f"  in the order of the model: {names}")
@@ -85,14 +88,12 @@ def schema_template(data: str) -> str:
     return template(column_names(Path(data).expanduser()))
 
 
-def _told_columns(source: Source) -> list[str]:
-    """Say what a schema makes of a file that has been read, and of public data how many values do not fit."""
+def _told_columns(source: "UserFile", columns: str) -> list[str]:
+    """Read and check a file; say what its schema makes of it, and of public data what does not fit."""
     from mu2mpi.data.schema import parse_schema
-    from mu2mpi.data.sources.user_file import UserFile
 
-    assert isinstance(source, UserFile)
-    assert source.digest, "to make it reads and checks everything"
-    schema, flaws = parse_schema(source.columns or ""), source.flaws() if source.public else {}
+    _ = source.digest  # of all that there is
+    schema, flaws = parse_schema(columns), source.flaws() if source.public else {}
     width = max(map(len, schema.columns))
     lines = []
     for name, column in schema.columns.items():

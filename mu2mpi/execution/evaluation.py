@@ -134,7 +134,7 @@ class Evaluator:
         mean, mean_square = (math.fsum(of) / self._size for of in of_labels)
         return loss, explained_share(math.fsum(scores) / self._size, mean_square - mean**2)
 
-    def gather_outputs(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], Labels] | None:
+    def _gather_outputs(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], Labels] | None:
         """Return on rank 0 the margins of all test samples, shape (n, rows), and their labels."""
         found = [
             (all_margins(x, with_bias(features, scales, self._scaling.bias)), labels)
@@ -150,7 +150,7 @@ class Evaluator:
         """Return what else is worth knowing of the output x; the same on every rank."""
         found = {}
         if self._size * len(x) <= MOST_OUTPUTS:
-            outputs = self.gather_outputs(x)
+            outputs = self._gather_outputs(x)
             if outputs is not None:
                 found = metrics_of(self._problem, self._source, *outputs)
         shared: dict[str, float] = self._communicator.share(found)

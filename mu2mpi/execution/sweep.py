@@ -106,8 +106,8 @@ def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
     if communicator.share(is_done):
         _say(communicator, f"{label} finished by another job")
         return
-    history = job.run_to_file(plan.experiment, plan.source, run.path, progress, plan).history
-    _say(communicator, f"{label} loss {history.test_loss[-1]:.4f}, {history.final_score}")
+    result = job.run_to_file(plan.experiment, plan.source, run.path, progress, plan)
+    _say(communicator, f"{label} loss {result.history.test_loss[-1]:.4f}, {result.final_score}")
 
 
 def unfinished(runs: list[Run], overwrite: bool) -> list[int]:

@@ -44,9 +44,12 @@ def assess(
     found = _found.setdefault(source, {})
     problem = schedule.problem, schedule.scaling, schedule.radius, schedule.l2
 
+    def penalty(x: NDArray[np.float64]) -> float:
+        return schedule.l2 * inner(x, x) / 2
+
     def objective(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         loss, gradient = evaluator.gradient(x)
-        return loss + schedule.l2 * inner(x, x) / 2, gradient + schedule.l2 * x if schedule.l2 else gradient
+        return loss + penalty(x), gradient + schedule.l2 * x if schedule.l2 else gradient
 
     # In a sweep, ranks that worked on other runs may know other minima: all go by what rank 0 knows.
     minimum: Minimum | None = communicator.share(found.get(problem))
@@ -65,7 +68,7 @@ def assess(
         excess_loss_bound=bound,
         minimum_loss=minimum.value,
         minimum_gap=minimum.gap,
-        excess_loss=loss + schedule.l2 * inner(x, x) / 2 - minimum.value,
+        excess_loss=loss + penalty(x) - minimum.value,
         first_slope=minimum.first_slope,
         last_slope=norm(gradient),
     )

@@ -10,7 +10,7 @@ from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import Facts, choices, is_unit, normalize, rounded
+from mu2mpi.problem.practical import Facts, choices, normalize, rounded
 from mu2mpi.registry import find, names, register
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Mu2Sgd(Method):
         M, chosen = asked.machines or 1, choices(asked, facts)
         shared = M if asked.server == "trusted" else math.sqrt(M)
         most = M
-        if not is_unit(asked) or find("problems", asked.loss).labels == "numbers":
+        if asked.scaling != "unit" or find("problems", asked.loss).labels == "numbers":
             most = min(M, asked.rounds or facts.samples // M)
         eta_scale = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
         return {

@@ -67,11 +67,6 @@ def normalize(asked: "Experiment") -> str:
     return "none" if asked.schema is not None or asked.norm_bound is not None else "unit"
 
 
-def is_unit(asked: "Experiment") -> bool:
-    """Return whether samples have norm 1, as the user has said, or by what is chosen."""
-    return (asked.normalize if "normalize" in asked.given else normalize(asked)) == "unit"
-
-
 def choices(asked: "Experiment", facts: Facts) -> Choices:
     """Return what is chosen for samples of which the longest, of length ||z||, is known in public.
 
@@ -82,7 +77,7 @@ def choices(asked: "Experiment", facts: Facts) -> Choices:
 
     problem = find("problems", asked.loss)
     own, l2 = problem.practical, asked.l2 or 0.0
-    square = Scaling(is_unit(asked), asked.norm_bound).largest_square(facts.square)
+    square = Scaling(asked.scaling == "unit", asked.norm_bound).largest_square(facts.square)
     length = math.sqrt(square)
     diameter = rounded(2 * own.reach / length)
     radius = (asked.diameter if "diameter" in asked.given else diameter) / 2

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.encoding import Encoded, kinds
-from mu2mpi.data.formats.by_suffix import column_names, open_columns
+from mu2mpi.data.formats.by_suffix import column_names, open_columns, suffix_of
 from mu2mpi.data.formats.columns import Apart
 from mu2mpi.data.formats.table import OWNERS, USUAL, find_name, reading, shown
 from mu2mpi.data.formats.whole import csv_columns, csv_names, read_svm
@@ -16,7 +16,6 @@ from mu2mpi.data.schema import Schema
 from mu2mpi.data.source import row_blocks
 from mu2mpi.data.telling import telling
 from mu2mpi.errors import InputError
-from mu2mpi.files import check_readable
 from mu2mpi.hdf5 import open_to_read
 from mu2mpi.problem.linear import all_margins
 from mu2mpi.results.repetition import task_of_result
@@ -90,9 +89,9 @@ def _check_there(path: Path, wanted: Mapping[str, object], there: list[str]) -> 
 def _stored(result: Result, path: Path) -> NDArray[Any]:
     """Return the features of a file as a run reads them; it need not have labels."""
     path, options = path.expanduser(), result.experiment
-    check_readable(path)
+    suffix = suffix_of(path)
     with reading(path):
-        match Path(path.name.lower().removesuffix(".gz")).suffix:
+        match suffix:
             case ".csv":
                 names, chosen = csv_names(path), list(result.feature_names or ())
                 _check_there(path, dict.fromkeys(chosen), names)

@@ -70,7 +70,7 @@ class Summary:
     @property
     def score(self) -> float:
         """Accuracy or R^2 of the output."""
-        return self.test_accuracy if self.labels == "classes" else self.test_r2
+        return float(getattr(self, SCORES[self.labels]))
 
     @property
     def phases(self) -> dict[str, float]:
@@ -87,7 +87,7 @@ class Summary:
     @cached_property
     def row(self) -> dict[str, Any]:
         """Settings and measurements by name, as one row of a tidy table."""
-        measured = {name: getattr(self, name) for name in ("test_loss", *SCORES)} | self.figures
+        measured = {name: getattr(self, name) for name in ("test_loss", *SCORES.values())} | self.figures
         given = self.experiment.settings()
         settings = {name: given.get(name) for name in option_fields()}
         return {**settings, **measured, "created": self.created, "file": str(self.path)}
@@ -157,7 +157,7 @@ def read_summary(path: Path) -> Summary:
         figures |= {f"{phase}_seconds": float(of_ranks.mean()) for phase, of_ranks in timing if of_ranks.size}
         experiment, created = stored_experiment(file, path), _text(file, "created")
         figures |= _metrics(file)
-        scores = {name: last(name) if f"history/{name}" in file else math.nan for name in SCORES}
+        scores = {name: last(name) if f"history/{name}" in file else math.nan for name in SCORES.values()}
         return Summary(
             path, experiment, created, last("test_loss"), figures=figures, facts=_facts(file), **scores
         )
@@ -295,9 +295,10 @@ def _timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
 
 def stored_history(file: h5py.File) -> History:
     """Return the history that an open file holds, of which all columns have one length."""
-    there = [name for name in History.columns() if name not in SCORES or f"history/{name}" in file]
+    scores = SCORES.values()
+    there = [name for name in History.columns() if name not in scores or f"history/{name}" in file]
     columns = {name: _array(file, f"history/{name}") for name in there}
-    columns |= {name: np.full(columns["round"].shape, np.nan) for name in SCORES if name not in there}
+    columns |= {name: np.full(columns["round"].shape, np.nan) for name in scores if name not in there}
     shapes = {values.shape for values in columns.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise ValueError(f"the columns of /history differ in shape: {shapes}")

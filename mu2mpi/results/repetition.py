@@ -8,7 +8,7 @@ from mu2mpi.results.schema import Result
 def task_of_result(result: Result) -> Task:
     """Return what the method was to do; InputError if there is no such task."""
     experiment, samples = result.experiment, result.privacy.mechanism.samples
-    square = None if (schema := result.schema) is None else schema.square
+    square = None if result.facts is None else result.facts.square
     sizes = experiment.machines or 1, result.classes, result.x.shape[1], samples
     return task_of(experiment, *sizes, square=square)
 

@@ -1,6 +1,7 @@
 """What result files (schema "mu2mpi-1") and checkpoints hold, shared by what writes and reads them."""
 
 from dataclasses import Field, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,8 @@ OF_CHECKPOINT = (
 )
 """The way out where a checkpoint cannot be used."""
 
-SCORES = ("test_accuracy", "test_r2")
-"""Columns of the history of which a run has one: the first for classes, the second for numbers."""
+SCORES = {"classes": "test_accuracy", "numbers": "test_r2"}
+"""By what a run learned, the one of these columns of the history that it has: how good a model is."""
 
 COUNTS = ("round", "samples", "gradient_evaluations")
 """Columns of the history that are whole numbers."""
@@ -87,12 +88,6 @@ class History:
     def labels(self) -> str:
         """What the run learned: ``classes`` or ``numbers``."""
         return "classes" if np.isnan(self.test_r2).all() else "numbers"
-
-    @property
-    def final_score(self) -> str:
-        """Accuracy or R^2 of the output, in words."""
-        scores = self.test_accuracy if self.labels == "classes" else self.test_r2
-        return score_text(float(scores[-1]), self.labels)
 
     @property
     def has_losses(self) -> bool:
@@ -212,6 +207,11 @@ class Result:
         return "classes" if self.label_range is None else "numbers"
 
     @property
+    def final_score(self) -> str:
+        """Accuracy or R^2 of the output, in words."""
+        return score_text(float(getattr(self.history, SCORES[self.labels])[-1]), self.labels)
+
+    @cached_property
     def schema(self) -> "Schema | None":
         """What the columns of the table are of which features were made, if there are any."""
         from mu2mpi.data.schema import parse_schema
@@ -274,9 +274,7 @@ class Result:
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.experiment.settings().items())
-        return (
-            f"<Result of {settings}: test loss {self.history.test_loss[-1]:.4f}, {self.history.final_score}>"
-        )
+        return f"<Result of {settings}: test loss {self.history.test_loss[-1]:.4f}, {self.final_score}>"
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,9 +80,9 @@ def file_image(result: Result) -> memoryview:
         history = _group(file, "history")
         rounds, *others = fields(History)
         scales = [_put(history, rounds.name, result.history.round, **rounds.metadata)]
-        left_out = SCORES[0] if result.label_range else SCORES[1]
+        left_out = {*SCORES.values()} - {SCORES[result.labels]}
         for column in others:
-            if column.name == left_out:
+            if column.name in left_out:
                 continue
             said = metadata_of(column, result.unit)
             _put(history, column.name, getattr(result.history, column.name), **said, scales=scales)

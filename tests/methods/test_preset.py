@@ -244,7 +244,7 @@ def test_a_loss_that_says_nothing_is_clipped_to_half_of_its_largest_gradient():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Softmax, "practical", Silent.practical)
-        chosen = choices(Experiment(), Facts(3, 8.0, 100))
+        chosen = choices(Experiment(preset="practical"), Facts(3, 8.0, 100))
     assert chosen.clip_norm == 0.7071
     assert chosen.diameter == 200.0
 

@@ -33,7 +33,7 @@ def execute(arguments: Namespace) -> None:
 
     output = arguments.output
     if output is not None:
-        if output.resolve() in {arguments.path.resolve(), Path(arguments.data).resolve()}:
+        if output.resolve() in {arguments.path.resolve(), arguments.data.resolve()}:
             raise InputError(f"the output {output} is what is read; name another")
         check_output(output, arguments.overwrite)
     result = read_result(arguments.path)

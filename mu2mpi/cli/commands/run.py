@@ -47,7 +47,7 @@ def execute(arguments: Namespace) -> None:
     asked = {name: getattr(arguments, name) for name in RUNNING}
     result = run(experiment, output=output, progress=for_standard_error(), **asked)
     if communicator.rank == 0:
-        loss, score = result.history.test_loss[-1], result.history.final_score
+        loss, score = result.history.test_loss[-1], result.final_score
         print(f"{output}: test loss {loss:.4f}, {score}; next: mu2mpi show {output}")
         print(in_brief(result.privacy))
         warn_of_tests([result.experiment])

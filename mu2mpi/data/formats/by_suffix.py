@@ -18,7 +18,8 @@ from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 
 
-def _suffix(path: Path) -> str:
+def suffix_of(path: Path) -> str:
+    """Return the suffix that tells the format of a file, which can be read, be it packed or not."""
     check_readable(path)
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
@@ -27,7 +28,7 @@ def open_table(
     path: Path, features: str | None, labels: str | None, verify: bool, dimension: int | None
 ) -> Table:
     """Open features and labels, by their names if they have any; a sparse file may lack the last features."""
-    match _suffix(path):
+    match suffix_of(path):
         case ".csv":
             return read_csv(path, features, labels)
         case ".npz":
@@ -48,7 +49,7 @@ def open_table(
 
 def column_names(path: Path, declared: Collection[str] = ()) -> list[str]:
     """Return the names of all columns of a file; a sparse one may lack the last that are declared."""
-    match _suffix(path):
+    match suffix_of(path):
         case ".csv":
             return csv_names(path)
         case ".npz":
@@ -66,7 +67,7 @@ def column_names(path: Path, declared: Collection[str] = ()) -> list[str]:
 
 def open_columns(path: Path, wanted: Mapping[str, Kind], verify: bool) -> Columns:
     """Open columns of a file, which it must have."""
-    match _suffix(path):
+    match suffix_of(path):
         case ".csv":
             return csv_columns(path, wanted)
         case ".npz":
