@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable
 from multiprocessing import get_context
 
 import numpy as np
+from schedules import make_messages
 
 from mu2mpi.audit.structure import collect_tail
 from mu2mpi.audit.tails import add_squares
 from mu2mpi.execution.warmup import kernel_calls
 from mu2mpi.federation.draws import draw_independently, draw_uniformly
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT, Estimator
+from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.privacy.noise import SERVER, standard_normal
 from mu2mpi.problem.base import Problem
 from mu2mpi.registry import find, names
@@ -29,10 +31,12 @@ def _of_run(
     types: tuple[type, ...] = FEATURE_TYPES,
     loss: str = "softmax",
     rows: int = 2,
+    mechanism: str = "gaussian",
 ) -> None:
     problem: Problem = find("problems", loss)
+    noise = find("mechanisms", mechanism).calibrate(Budget(1.0, 1.0, 1e-5), make_messages(1.0, 1.0, 4, 1, 9))
     for feature_type in types:
-        kernel_calls(np.dtype(feature_type), estimator, problem, rows)[place]()
+        kernel_calls(np.dtype(feature_type), estimator, problem, rows, noise)[place]()
 
 
 def _of_loss(loss: str) -> None:
@@ -64,6 +68,7 @@ def _of_audit() -> None:
 
 PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
     (_of_run, (NOISE, CORRECTED_MOMENTUM, (np.uint8,))),
+    (_of_run, (NOISE, CORRECTED_MOMENTUM, (np.uint8,), "softmax", 2, "correlated")),
     (_of_run, (MACHINE, CORRECTED_MOMENTUM)),
     (_of_run, (MACHINE, GRADIENT)),
     (_draws, ()),

@@ -53,7 +53,8 @@ def make_task(
     chosen: Method = find("methods", method)
     task = task_of(Experiment(**settings), machines, classes, features, samples, most)
     own = {"server": server, "clip_norm": clip_norm, "eta_scale": eta_scale}
-    return chosen, replace(task, mechanism=chosen.mechanism, options=chosen.options(**(options or {})), **own)
+    mine = chosen.options(**(options or {}))
+    return chosen, replace(task, mechanism=chosen.mechanism_by(mine), options=mine, **own)
 
 
 def make_schedule(method: str = "mu2-sgd", *, rounds: int, samples: int = 0, **sizes: Any) -> Schedule:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.audit.canaries import Canaries, Kinds, WorstCase
+from mu2mpi.audit.canaries import Canaries, Kinds
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.schedule import Schedule
@@ -51,11 +51,10 @@ def see(schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[byt
 
     Of each rank an array of shape (runs, numbers) is returned: what it sends, or with a trusted server
     receives, where iterates are taken back to the sums that they were made of. Messages are measured in
-    standard deviations of the noise that canaries have to hide in, of their round. Of a method that protects
-    nothing else, it is the output alone.
+    standard deviations of the noise that canaries have to hide in, of their round, and what correlates the
+    noise of rounds is undone. Of a method that protects nothing else, it is the output alone.
     """
-    mechanism, hides = canaries.schedule.mechanism, not schedule.mechanism.shows_messages
-    units = np.array([mechanism.sigma_of(t) for t in range(1, schedule.rounds + 1)])
+    hides = not schedule.mechanism.shows_messages
 
     def watch(rank: RecordedRank) -> Array:
         hosted, rows = range(rank.rank, rank.rank + 1), []
@@ -74,26 +73,39 @@ def see(schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[byt
     if hides:
         return seen
     if schedule.server == "trusted":
-        sums = [_sums(schedule, canaries.case, of_rank, units) for of_rank in seen[1:]]
+        sums = [_sums(schedule, canaries, of_rank) for of_rank in seen[1:]]
         return [np.empty((len(keys), 0)), *sums]
-    return [of_rank * np.repeat(schedule.mechanism.resolution / units, schedule.d) for of_rank in seen]
+    unit = schedule.mechanism.resolution
+    return [_in_deviations(canaries, of_rank * unit) for of_rank in seen]
 
 
-def _sums(schedule: Schedule, case: WorstCase, iterates: Array, units: Array) -> Array:
+def _in_deviations(canaries: Canaries, messages: Array) -> Array:
+    """Return messages of the first rounds, shape (runs, numbers), in units of noise that should be white."""
+    mechanism, d = canaries.schedule.mechanism, canaries.schedule.d
+    by_round = messages.reshape(len(messages), -1, d)
+    if (correlation := mechanism.correlation) is not None:
+        return correlation.whiten(by_round / mechanism.sigma).reshape(messages.shape)
+    units = np.array([mechanism.sigma_of(t) for t in range(1, by_round.shape[1] + 1)])
+    white: Array = (by_round / units[:, np.newaxis]).reshape(messages.shape)
+    return white
+
+
+def _sums(schedule: Schedule, canaries: Canaries, iterates: Array) -> Array:
     """Return the sums from which a trusted server made x_2, x_3, ..., x_T, followed by what else came."""
     runs, d, steps = len(iterates), schedule.d, schedule.rounds - 1
     stated, rest = np.split(iterates, [steps * d], axis=1)
     w, x = np.zeros((runs, d)), np.zeros((runs, d))
-    sums = []
+    case, mechanism, sums = canaries.case, canaries.schedule.mechanism, []
     for t, x_next in enumerate(np.split(stated, steps, axis=1), 1):
         if case.chosen:
             x = np.broadcast_to(case.query_point(t, schedule.rows).ravel(), x.shape)
         weight = schedule.query.averaging_weight(t + 1)
         w_next = (x_next - (1 - weight) * x) / weight
         step = schedule.rate(t) / (schedule.machines * schedule.sampling.size(t))
-        sums.append((w - w_next) / (step * units[t - 1]))
+        sums.append((w - w_next) / step)
         w, x = w_next, x_next
-    return np.hstack([*sums, rest * (schedule.mechanism.resolution / units[-1])])
+    last = mechanism.resolution / mechanism.sigma_of(schedule.rounds)
+    return np.hstack([_in_deviations(canaries, np.hstack(sums)), rest * last])
 
 
 def view(schedule: Schedule, seen: list[Array], machine: int) -> Array:

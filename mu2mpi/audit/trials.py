@@ -92,7 +92,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
         if not schedule.sampling.chance and schedule.mechanism.shows_messages and math.isfinite(schedule.S):
             plans[UNCLIPPED] = _schedule(experiment, UNCLIPPED)
     start_compiler()
-    kinds = np.dtype(FEATURE_TYPE), schedule.estimator, schedule.problem, schedule.rows
+    kinds = np.dtype(FEATURE_TYPE), schedule.estimator, schedule.problem, schedule.rows, schedule.mechanism
     communicator.fill_cache(kernel_calls(*kinds))
     attacks = [
         _attack(plan, case, trials, derive_key(root, "case", case.words), experiment.delta, communicator)

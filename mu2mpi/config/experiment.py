@@ -285,7 +285,7 @@ class Experiment(BaseModel):
     @property
     def chosen_mechanism(self) -> str:
         """The name of the mechanism: the one that is given, or the method's own."""
-        return self.mechanism or self.chosen_method.mechanism
+        return self.mechanism or self.chosen_method.mechanism_by(self.options)
 
     @property
     def target_epsilon(self) -> float:

@@ -3,7 +3,7 @@
 from mu2mpi.federation.schedule import Schedule
 
 # Nanoseconds on one core, measured on MNIST.
-PER_NORMAL, PER_GRADIENT_WEIGHT, PER_TEST_WEIGHT = 3.2, 0.4, 0.12
+PER_NORMAL, PER_BUFFER, PER_GRADIENT_WEIGHT, PER_TEST_WEIGHT = 3.2, 0.8, 0.4, 0.12
 PER_ROUND, PER_EVALUATION = 10_000, 100_000
 
 
@@ -13,7 +13,9 @@ def run_cost(schedule: Schedule) -> float:
     gradients = schedule.machines * schedule.sampling.drawn(schedule.rounds)
     separate = schedule.server == "untrusted" and not schedule.aggregate_noise
     draws = machine_rounds if separate else schedule.rounds
-    noise = PER_NORMAL * draws if schedule.mechanism.is_noisy else 0.0
+    correlation = schedule.mechanism.correlation
+    per_normal = PER_NORMAL + (PER_BUFFER * correlation.buffers if correlation is not None else 0.0)
+    noise = per_normal * draws if schedule.mechanism.is_noisy else 0.0
     return schedule.d * (PER_GRADIENT_WEIGHT * gradients + noise) + PER_ROUND * schedule.rounds
 
 

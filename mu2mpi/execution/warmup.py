@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.estimators import Estimator
 from mu2mpi.federation.iterates import take_step
 from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.noise import MACHINE, add_noise, padded_zeros
+from mu2mpi.privacy.drawing import make_draw
+from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.noise import MACHINE, padded_zeros
 from mu2mpi.problem.base import Problem
 from mu2mpi.problem.linear import sum_losses
 
@@ -42,11 +45,15 @@ def compile_kernels(plan: Plan, communicator: Communicator) -> None:
     start_compiler()
     schedule = plan.schedule
     kinds = plan.source.feature_type, schedule.estimator, schedule.problem, schedule.rows
-    communicator.fill_cache(kernel_calls(*kinds))
+    communicator.fill_cache(kernel_calls(*kinds, schedule.mechanism))
 
 
 def kernel_calls(
-    feature_type: np.dtype[np.generic], estimator: Estimator, problem: Problem, rows: int
+    feature_type: np.dtype[np.generic],
+    estimator: Estimator,
+    problem: Problem,
+    rows: int,
+    mechanism: Mechanism,
 ) -> list[Callable[[], object]]:
     """Return a call of every kernel of a run on features of this type, the slowest to compile first."""
     x = np.zeros((2, 2))
@@ -55,8 +62,9 @@ def kernel_calls(
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=label_type)
     key, scales = np.zeros(8, dtype=np.uint32), np.ones(1)
     add, losses = estimator.kernel(problem, rows), problem.kernel(sum_losses)
+    draw = make_draw(replace(mechanism, sigma=mechanism.resolution), key, (MACHINE, 0, 1), 1.0, noised.size)
     return [
-        lambda: add_noise(noised, message, key, MACHINE, 0, 1, 1, 1.0),
+        lambda: draw(noised, message, 1),
         lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
         lambda: problem.loss_and_gradient(x, x, np.zeros(2, label_type)),

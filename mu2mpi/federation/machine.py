@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from mu2mpi.data.source import Labels, classes_of
 from mu2mpi.federation.sampling import users
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.privacy.noise import AGGREGATE, MACHINE, add_noise, padded_zeros
+from mu2mpi.privacy.drawing import make_draw
+from mu2mpi.privacy.noise import AGGREGATE, MACHINE, padded_zeros
 from mu2mpi.problem.linear import BATCH
 
 
@@ -73,7 +74,7 @@ class Machines:
     ----------
     samples : HostedSamples
         What was read last; nothing before the first round.
-    q, flat_q : ndarray of int64, shape (rows, F), and flat as `add_noise` takes it
+    q, flat_q : ndarray of int64, shape (rows, F), and flat as noise is drawn
         Sum of the hosted q_{t,i}, or of their gradients of round t, not noised, in units of the grid.
     largest_squared_norm, clipped : float, int
         Largest squared norm of an increment before clipping, and number of increments clipped, so far.
@@ -99,6 +100,11 @@ class Machines:
         self.largest_squared_norm = 0.0
         self.clipped = 0
         self._flat_noised, self._noised = padded_zeros(self.q.shape)
+        if self._draws and key is not None:
+            together = schedule.aggregate_noise
+            who = (AGGREGATE, 0, 1) if together else (MACHINE, self.first, self.count)
+            factor = math.sqrt(schedule.machines) if together else 1.0
+            self._draw = make_draw(schedule.mechanism, key, who, factor, self.flat_q.size)
 
     def read(self, t: int) -> HostedSamples:
         """Have the samples of round t at hand, and return them with those that were read with them."""
@@ -141,8 +147,5 @@ class Machines:
             return self.q
         if self.key is None:
             raise RuntimeError("these machines hold no noise key")
-        scale, who = self.schedule.mechanism.sigma_of(t) / self._resolution, (MACHINE, self.first, self.count)
-        if self.schedule.aggregate_noise:
-            scale, who = scale * math.sqrt(self.schedule.machines), (AGGREGATE, 0, 1)
-        add_noise(self._flat_noised, self.flat_q, self.key, *who, t, scale)
+        self._draw(self._flat_noised, self.flat_q, t)
         return self._noised

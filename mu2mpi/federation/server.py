@@ -14,7 +14,8 @@ from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.kernels import aligned_zeros
 from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.noise import SERVER, add_noise, padded_zeros
+from mu2mpi.privacy.drawing import Draw, make_draw
+from mu2mpi.privacy.noise import SERVER, padded_zeros
 
 Key = NDArray[np.uint32] | None
 
@@ -72,12 +73,14 @@ class TrustedServer(Server):
 
     def __init__(self, schedule: Schedule, communicator: Communicator, key: Key) -> None:
         super().__init__(schedule, communicator)
-        self._key = key
+        self._draw: Draw | None = None
         self._total: NDArray[np.int64] | None = None
         if communicator.rank == 0:
             shape = (schedule.rows, schedule.features)
             self._flat_total, self._total = padded_zeros(shape)
             self._flat_message, self._message = padded_zeros(shape)
+            if key is not None and schedule.mechanism.is_noisy:
+                self._draw = make_draw(schedule.mechanism, key, (SERVER, 0, 1), 1.0, self._flat_total.size)
 
     def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
         """Take round t: Reduce to rank 0, noise and the step there, Bcast of x_{t+1}."""
@@ -101,11 +104,9 @@ class TrustedServer(Server):
         clock.lap("moving")
 
     def _noised(self, t: int, flat_total: NDArray[np.int64]) -> NDArray[np.int64]:
-        if self._key is None:
+        if self._draw is None:
             raise RuntimeError("the server holds no noise key")
-        mechanism = self._schedule.mechanism
-        scale = mechanism.sigma_of(t) / mechanism.resolution
-        add_noise(self._flat_message, flat_total, self._key, SERVER, 0, 1, t, scale)
+        self._draw(self._flat_message, flat_total, t)
         return self._message
 
 

@@ -16,6 +16,7 @@ from mu2mpi.federation.estimators import Estimator, Query
 from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
 from mu2mpi.privacy.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.mechanisms.correlated import BUFFERS, HIGHEST, LOWEST, MOST_BUFFERS
 from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import find
 
@@ -37,6 +38,24 @@ class PresetOptions(Options):
         None,
         description="practical chooses from public facts alone what is not given of normalize, clip-norm, "
         "diameter and eta-scale, and of dp-sgd's rounds and tail [default: the settings of theory]",
+    )
+
+
+class CorrelatedOptions(PresetOptions):
+    """How noise is correlated over rounds, so that it cancels in their sum."""
+
+    noise_correlation: float | None = Field(
+        None,
+        ge=LOWEST,
+        le=HIGHEST,
+        description="power p of the strategy (1 - x)^-p by which noise is correlated over rounds, so that it "
+        f"cancels in their sum, {LOWEST:g} to {HIGHEST:g} (docs/methods.md)",
+    )
+    noise_buffers: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_BUFFERS,
+        description=f"exponentials that stand for it, each an array of each machine [default: {BUFFERS}]",
     )
 
 
@@ -91,6 +110,11 @@ class Method(ABC):
         """Return the method that its options ask for: itself, but for one with switches."""
         return self
 
+    def mechanism_by(self, options: Any) -> str:
+        """Return the name of the mechanism that its options ask for, if they do, or its own."""
+        correlates = isinstance(options, CorrelatedOptions) and options.noise_correlation is not None
+        return "correlated" if correlates else self.mechanism
+
     def check(self, asked: "Experiment", options: Any) -> None:  # noqa: B027 - most take all
         """Raise ValueError if what the user said does not go together; the message says what would."""
 
@@ -134,6 +158,8 @@ class Method(ABC):
     def messages(self, task: Task, sizes: Sizes) -> Messages:
         """Return what is to be hidden."""
         sampling, T, lasts = sizes.sampling, sizes.rounds, self.estimator.lasts
+        own = task.options
+        correlation = own if isinstance(own, CorrelatedOptions) else CorrelatedOptions()
         return Messages(
             rounds=T,
             machines=task.machines,
@@ -147,6 +173,9 @@ class Method(ABC):
             draws=task.machines if task.aggregate_noise else 1,
             chance=sampling.chance,
             is_hidden=self.hides_iterates,
+            lasts=lasts,
+            power=correlation.noise_correlation,
+            buffers=correlation.noise_buffers,
         )
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
@@ -191,6 +220,11 @@ class Method(ABC):
         """Return the constants of a run; or InputError if no noise, grid or finite numbers can be found."""
         from mu2mpi.privacy.noise import check_numbers
 
+        if self.mechanism_by(task.options) not in (self.mechanism, task.mechanism):
+            raise InputError(
+                f"noise_correlation is an option of mechanism = correlated, not of {task.mechanism}; leave "
+                "one of them out"
+            )
         messages = self.messages(task, sizes)
         check_numbers(task.d, task.machines, sizes.rounds)
         kind: type[Mechanism] = find("mechanisms", task.mechanism)

@@ -8,7 +8,7 @@ from pydantic import Field
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.schedule import Sizes, Task
-from mu2mpi.methods.base import Method, PresetOptions
+from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.practical import Facts, choices, normalize, rounded
 from mu2mpi.registry import find, names, register
@@ -22,7 +22,7 @@ noise there is: beyond it, w follows single samples. And for each round: beyond 
 have norm 1 and classes."""
 
 
-class Mu2Options(PresetOptions):
+class Mu2Options(CorrelatedOptions):
     """Switches that take the method apart, and settings that learn more than those of the theorems."""
 
     estimator: Literal["corrected-momentum", "gradient"] = Field(

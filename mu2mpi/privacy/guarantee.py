@@ -37,6 +37,9 @@ class Messages:
     draws: int = 1  # over how many machines noise is drawn as one: 1 if each draws its own
     chance: str = ""  # what decides which samples are used when: nothing, or "poisson" or "replacement"
     is_hidden: bool = False  # whether nobody sees an iterate before the last, and no step parts two of them
+    lasts: bool = False  # whether what a sample adds stays in all later messages, which are sums
+    power: float | None = None  # of the strategy of correlated noise, if the user chose one,
+    buffers: int | None = None  # and how many exponentials stand for it
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ CHUNK = 2 * PAIRS
 
 
 @inline
-def _fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, number, t):  # type: ignore[no-untyped-def]
+def fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, number, t):  # type: ignore[no-untyped-def]
     """Fill a chunk's words, and turn the first half of them into squared radii.
 
     One loop, so that the keystream is compiled once: over what spreads the draw, if `bits` is not negative;
@@ -93,6 +93,12 @@ def _redo_small(squares, values, words, further, level):  # type: ignore[no-unty
             squares[i] = squared_radius(e, v)
             small = small or values[i] < 2.0**FEWEST_BITS
     return small
+
+
+@inline
+def spreading_bits(scale):  # type: ignore[no-untyped-def]
+    """Return over 2^(bits + 1) units of the grid a draw of this deviation is spread, or -1 for none."""
+    return math.frexp(scale)[1] - SPREAD_BITS - 2 if scale > FINEST else -1
 
 
 @inline
@@ -152,11 +158,11 @@ def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignor
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
-    bits = math.frexp(scale)[1] - SPREAD_BITS - 2 if scale > FINEST else -1
+    bits = spreading_bits(scale)
     for chunk in range(message.size // CHUNK):
         part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
         for machine in range(first, first + count):
-            _fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, machine, t)
+            fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, machine, t)
             if machine == first:
                 _add_draw(noised[part], message[part], squares, words, scale)
             else:
@@ -170,7 +176,7 @@ def _fill_normals(out, key, who, number, t):  # type: ignore[no-untyped-def]
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values = scratch(PAIRS), scratch(PAIRS)
     for chunk in range(out.size // CHUNK):
-        _fill_pairs(words, further, squares, values, words.view(np.int64), -1, key, chunk, who, number, t)
+        fill_pairs(words, further, squares, values, words.view(np.int64), -1, key, chunk, who, number, t)
         part = out[chunk * CHUNK : (chunk + 1) * CHUNK]
         for i in range(PAIRS):
             g, h = normal_pair(squares[i], words[PAIRS + i])

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.schema import Boolean, Categorical, Column, Numeric, Ordinal, Schema
 from mu2mpi.federation.schedule import Schedule
+from mu2mpi.privacy.correlation import Filter
 from mu2mpi.problem.base import Problem
 from mu2mpi.results.repetition import schedule_of_result
 from mu2mpi.results.schema import Result
@@ -88,11 +89,14 @@ def noise_of_output(schedule: Schedule) -> float:
     radius = schedule.radius * math.sqrt(PROBES / schedule.d)
     iterates = schedule.make_iterates(replace(schedule, rows=1, features=PROBES, radius=radius))
     draw, draws = np.random.default_rng(0), 1 if schedule.server == "trusted" else schedule.machines
+    noise = Filter(mechanism.correlation, PROBES) if mechanism.correlation is not None else None
     for t in range(1, rounds):
         iterates.visit(t)
-        unit = math.sqrt(draws) * mechanism.sigma_of(t) / mechanism.resolution
         # Over many rounds, signs are as good as normal numbers, and cheaper.
-        iterates.step(t, round(unit) * (2 * draw.integers(0, 2, (1, PROBES)) - 1))
+        signs: Floats = np.asarray(2.0 * draw.integers(0, 2, PROBES) - 1)
+        drawn = mechanism.sigma_of(t) * signs if noise is None else mechanism.sigma * noise.add(t, signs)
+        units = np.rint(math.sqrt(draws) / mechanism.resolution * drawn)
+        iterates.step(t, units[np.newaxis].astype(np.int64))
     return float(np.std(iterates.visit(rounds)))
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 from mu2mpi.errors import InputError
+from mu2mpi.privacy.correlation import Correlation
 from mu2mpi.privacy.grid import choose_resolution
 from mu2mpi.privacy.guarantee import Approximate, Budget, Gaussian, Guarantee, Messages
 from mu2mpi.privacy.sampler import EXACT, RESERVE, Deviation, deviation
@@ -86,6 +87,11 @@ class Mechanism(ABC):
             return None
         rho: float | None = getattr(self, "rho", None)
         return self.guarantee().rho if rho is None else rho
+
+    @property
+    def correlation(self) -> Correlation | None:
+        """How the noise of a round follows from that of the rounds before; None if it does not."""
+        return None
 
     @property
     def is_noisy(self) -> bool:

@@ -1,0 +1,48 @@
+"""Anytime DP-MF: prefix sums of plain gradients at averages, with noise that is correlated over rounds."""
+
+import math
+
+import numpy as np
+
+from mu2mpi.federation.estimators import AVERAGE, GRADIENT
+from mu2mpi.federation.schedule import Sizes, Task
+from mu2mpi.methods.base import CorrelatedOptions, Method
+from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.registry import register
+
+
+@register
+class AnytimeDpMf(Method):
+    """Kairouz et al., "Practical and private (deep) learning without sampling or shuffling", 2021, DP-FTRL.
+
+    With a matrix factorisation in place of its tree (Denisov et al., 2022), and gradients at averages of the
+    iterates (Cutkosky, 2019). Steps are of one length, so that noise cancels in w, while averages weigh
+    rounds with t: docs/methods.md.
+    """
+
+    name, title = "anytime-dp-mf", "Anytime DP-MF"
+    summary = "gradients at averages, with noise that cancels in the sum over rounds"
+    options, presets = CorrelatedOptions, ("preset",)
+    estimator, query = GRADIENT, AVERAGE
+    mechanism = "correlated"
+
+    def largest_rate(self, task: Task, sizes: Sizes) -> float:
+        """Return 1 / (8 L): the path of all rounds is then as long as that of mu^2-SGD's longest steps."""
+        return 1 / (8 * task.smoothness)
+
+    def error(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+        """Return the root of the mean square error of a round's part in the sum of all."""
+        if (correlation := mechanism.correlation) is None:
+            return super().error(task, sizes, mechanism)
+        drawn = mechanism.sigma * correlation.gain(np.ones(sizes.rounds)) / math.sqrt(sizes.rounds)
+        noise = math.sqrt(task.d) * drawn / task.shared
+        return math.hypot(mechanism.clip_norm / math.sqrt(task.machines), noise)
+
+    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+        """Return D / sqrt(V T), but at most 1 / (8 L): V T is how far errors move w, in the mean square."""
+        error = self.error(task, sizes, mechanism)
+        return min(task.diameter / (error * math.sqrt(sizes.rounds)), self.largest_rate(task, sizes))
+
+    def rate(self, eta: float, rounds: int, t: int) -> float:
+        """Return eta."""
+        return eta

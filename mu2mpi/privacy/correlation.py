@@ -1,0 +1,164 @@
+"""Noise of rounds that cancels in their sum: which strategy it belongs to, and how far one sample moves that.
+
+What machines send in round t is g_t, or the sum of all g up to it. A strategy C D^-1, lower triangular, says
+what is hidden: C D^-1 g + z with fresh normals z, and that is C D^-1 (g + y) with y = D C^-1 z, the noise of
+the g. One sample is in one g_t and moves its column of the strategy alone. For what is summed up later,
+powers C = (1 - x)^-p of the matrix of ones, (1 - x)^-1, are good: Fichtenberger, Henzinger and Upadhyay,
+"Constant matters", 2023, for p = 1/2, and docs/methods.md for others. If the coefficients of C are sums of
+exponentials, a round's noise takes a buffer for each and no other memory: Dvijotham, McMahan, Pillutla,
+Steinke and Thakurta, "Efficient and near-optimal noise generation for streaming differential privacy", 2024.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+FASTEST, SLOWEST = 0.8, 4.0
+"""Rounds in which the first buffer falls to 1/e, and the last in units of all rounds. Found by trying."""
+
+DIGITS = 10
+"""To how many the weights of buffers are rounded: fewer than those in which processors may differ."""
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """A strategy of k buffers, c_0 = 1 and c_j = sum over i of weight_i decay_i^(j-1), for so many rounds.
+
+    If it is `normalized`, D makes the norm of each column 1; or else D is 1. `lasts` is whether machines send
+    sums, so that noise is summed up, too.
+    """
+
+    power: float
+    buffers: int
+    rounds: int
+    normalized: bool
+    lasts: bool
+
+    @cached_property
+    def decays(self) -> Array:
+        """Decays of the buffers, shape (k,): their lengths are evenly spread on a logarithmic scale."""
+        # Of few rounds more would tell next to nothing apart.
+        number = min(self.buffers, (self.rounds - 1).bit_length())
+        return np.exp(-1 / _geometric(FASTEST, SLOWEST * self.rounds, number))
+
+    @cached_property
+    def weights(self) -> Array:
+        """Weights of the buffers, shape (k,), with which k coefficients of (1 - x)^-p are met exactly.
+
+        They are evenly spread from the first to the last on a logarithmic scale, too.
+        """
+        places, k, p = [1], len(self.decays), self.power
+        if not k:
+            return np.empty(0)
+        for place in _geometric(1.0, self.rounds - 1.0, k)[1:]:
+            places.append(max(round(place), places[-1] + 1))
+        powers = [[decay ** (place - 1) for decay in self.decays.tolist()] for place in places]
+        # The coefficient of x^j is Gamma(j + p) / (Gamma(p) j!).
+        goal = [math.exp(math.lgamma(j + p) - math.lgamma(p) - math.lgamma(j + 1)) for j in places]
+        return np.array([float(f"{weight:.{DIGITS}g}") for weight in _solve(powers, goal)])
+
+    def coefficients(self) -> Array:
+        """Return c_0, c_1, ..., c_(T-1)."""
+        powers = self.decays ** np.arange(self.rounds - 1)[:, np.newaxis]
+        return np.append(1.0, powers @ self.weights)
+
+    def squares(self, number: Any) -> Any:
+        """Return the sum of the squares of the first coefficients, at least one, for one number or many."""
+        products = np.multiply.outer(self.decays, self.decays)
+        sums = -np.expm1(np.multiply.outer(np.subtract(number, 1), np.log(products))) / (1 - products)
+        return 1.0 + np.einsum("i,j,...ij", self.weights, self.weights, sums)
+
+    def norm(self, t: int) -> float:
+        """Return by what the fresh draw of round t is multiplied: the norm of its column of C, or 1."""
+        return math.sqrt(self.squares(self.rounds - t + 1)) if self.normalized else 1.0
+
+    @property
+    def largest_norm(self) -> float:
+        """The largest of any round, which is that of the first."""
+        return self.norm(1)
+
+    @property
+    def sensitivity(self) -> float:
+        """By how much one sample that moves its g_t by 1 moves the strategy: the largest norm of a column."""
+        return 1.0 if self.normalized else math.sqrt(self.squares(self.rounds))
+
+    def share(self, first: int, last: int) -> float:
+        """Return the share of this that a sample of one round moves in all rounds until another.
+
+        It is largest for the first round, as coefficients fall.
+        """
+        whole = self.rounds - first + 1 if self.normalized else self.rounds
+        return math.sqrt(self.squares(last - first + 1) / self.squares(whole))
+
+    def whiten(self, messages: Array) -> Array:
+        """Return what a strategy makes of messages of the first rounds, shape (..., rounds, d), in place.
+
+        It is the noise's fresh draws, plus the strategy times what is hidden.
+        """
+        rounds = messages.shape[-2]
+        if self.lasts:
+            messages[..., 1:, :] -= messages[..., :-1, :].copy()
+        messages /= np.array([self.norm(t) for t in range(1, rounds + 1)])[:, np.newaxis]
+        c, lag = self.coefficients(), np.subtract.outer(np.arange(rounds), np.arange(rounds))
+        messages[...] = np.where(lag >= 0, c[np.maximum(lag, 0)], 0.0) @ messages
+        return messages
+
+    def gain(self, steps: Array) -> float:
+        """Return the deviation of the sum over rounds of steps, shape (T,), times g_t + y_t, for normals z.
+
+        With C^T r = D v the sum is that of z_t times r_t, and it is known from the last round to the first.
+        """
+        weights, decays = self.weights.tolist(), self.decays.tolist()
+        state, total = [0.0] * len(weights), 0.0
+        if self.normalized:
+            steps = steps * np.sqrt(self.squares(np.arange(len(steps), 0, -1)))
+        for step in steps[::-1].tolist():
+            r = step - sum(w * s for w, s in zip(weights, state, strict=True))
+            state = [decay * s + r for decay, s in zip(decays, state, strict=True)]
+            total += r * r
+        return math.sqrt(total)
+
+    @property
+    def lengths(self) -> float:
+        """The sum over buffers of weights times how many rounds they remember."""
+        return float(np.abs(self.weights) @ np.minimum(self.rounds, 1 / (1 - self.decays)))
+
+
+class Filter:
+    """The noise y of a correlation from fresh draws, in numbers that nothing is rounded in."""
+
+    def __init__(self, correlation: Correlation, size: int) -> None:
+        self._of, self._buffers = correlation, np.zeros((len(correlation.weights), size))
+        self._sum = np.zeros(size)
+
+    def add(self, t: int, fresh: Array) -> Array:
+        """Return what is added to the message of round t, given its normals; rounds follow each other."""
+        y = fresh - self._of.weights @ self._buffers
+        self._buffers *= self._of.decays[:, np.newaxis]
+        self._buffers += y
+        y *= self._of.norm(t)
+        self._sum = self._sum + y if self._of.lasts else y
+        return self._sum
+
+
+def _geometric(first: float, last: float, number: int) -> Array:
+    return first * (last / first) ** (np.arange(number) / max(1, number - 1))
+
+
+def _solve(rows: list[list[float]], goal: list[float]) -> list[float]:
+    """Solve a few linear equations by elimination, in an order that is the same on every processor."""
+    system, size = [[*row, value] for row, value in zip(rows, goal, strict=True)], len(goal)
+    for i in range(size):
+        pivot = max(range(i, size), key=lambda k: abs(system[k][i]))
+        system[i], system[pivot] = system[pivot], system[i]
+        for k in range(size):
+            if k != i:
+                factor = system[k][i] / system[i][i]
+                system[k] = [a - factor * b for a, b in zip(system[k], system[i], strict=True)]
+    return [row[-1] / row[i] for i, row in enumerate(system)]

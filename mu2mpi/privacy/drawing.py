@@ -1,0 +1,127 @@
+"""The noise of some machines, or of the server, round after round: fresh, or correlated with that before.
+
+Correlated noise is in integers on the grid, as it is sent: d_t (s z - sum of weights times buffers), rounded,
+for a fresh draw z of full precision. What buffers hold are sums of these integers over d_t. So given the
+messages before, a message is the strategy's noisy value, shifted by what is known and rounded: nothing is
+rounded before it is hidden.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.kernels import SHIFT, aligned_zeros, inline, kernel, round_to_integer, scratch
+from mu2mpi.privacy.box_muller import normal_pair
+from mu2mpi.privacy.correlation import Array, Correlation
+from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.noise import CHUNK, PAIRS, add_noise, fill_pairs, spreading_bits
+
+Integers = NDArray[np.int64]
+
+Draw = Callable[[Integers, Integers, int], None]
+"""Sets an array to a message, both as of `padded_zeros`, plus the noise of a round, from 1."""
+
+
+@inline
+def _add_round(carried, fresh, buffers, offsets, spreads, norm, weights, decays):  # type: ignore[no-untyped-def]
+    """Add the noise of a chunk to `carried`, given its fresh draw, and have the buffers remember it."""
+    past = scratch(CHUNK)
+    past[:] = 0.0
+    for k in range(weights.size):
+        row = buffers[k]
+        for i in range(CHUNK):
+            past[i] += weights[k] * row[i]
+    for i in range(CHUNK):
+        fresh[i] = ((fresh[i] - norm * past[i]) + SHIFT) - SHIFT
+    if spreads:
+        for i in range(CHUNK):
+            fresh[i] += np.float64(offsets[i])
+    for i in range(CHUNK):
+        carried[i] += round_to_integer(fresh[i])
+    for k in range(weights.size):
+        row = buffers[k]
+        for i in range(CHUNK):
+            row[i] = decays[k] * row[i] + fresh[i] / norm
+
+
+@kernel
+def add_correlated(carried, buffers, key, who, first, t, scale, norm, weights, decays):  # type: ignore[no-untyped-def]
+    """Add the rounded noise of some machines, or of the server, in round t to what is `carried`.
+
+    Parameters
+    ----------
+    carried : ndarray of int64, shape (padded,)
+        As `padded_zeros` makes it.
+    buffers : ndarray of float64, shape (machines, chunks, k, CHUNK)
+        What was drawn before, in units of the grid, of machines ``first ..``; brought up to date.
+    key, who, first, t
+        As in `add_noise`.
+    scale, norm : float
+        Standard deviation of the fresh draw, in units of the grid, and d_t, which is part of it.
+    weights, decays : ndarray of float64, shape (k,)
+        Those of a `Correlation`.
+    """
+    words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
+    squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
+    fresh, bits = scratch(CHUNK), spreading_bits(scale)
+    for chunk in range(carried.size // CHUNK):
+        part = carried[chunk * CHUNK : (chunk + 1) * CHUNK]
+        for i in range(buffers.shape[0]):
+            fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, first + i, t)
+            for j in range(PAIRS):
+                g, h = normal_pair(squares[j], words[PAIRS + j])
+                fresh[j], fresh[PAIRS + j] = scale * g, scale * h
+            _add_round(part, fresh, buffers[i, chunk], offsets, bits >= 0, norm, weights, decays)
+
+
+class CorrelatedDraws:
+    """The noise of consecutive rounds; that of earlier ones is drawn again where a run goes on after them."""
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        correlation: Correlation,
+        key: NDArray[np.uint32],
+        who: tuple[int, int, int],
+        factor: float,
+        size: int,
+    ) -> None:
+        self._of, self._key, self._done = correlation, key, 0
+        self._who, self._first, machines = who
+        self._unit = factor * mechanism.sigma / mechanism.resolution
+        self._carried = aligned_zeros((size,), np.int64)
+        shape = (machines, size // CHUNK, len(correlation.weights), CHUNK)
+        self._buffers: Array = aligned_zeros(shape, np.float64)
+
+    def __call__(self, noised: Integers, message: Integers, t: int) -> None:
+        """Set ``noised`` to ``message`` plus the noise of round t, which no earlier round may follow."""
+        if t <= self._done:
+            raise ValueError(f"round {t} is over, and its noise is gone")
+        for k in range(self._done + 1, t + 1):
+            self._draw(k)
+        self._done = t
+        np.add(message, self._carried, out=noised)
+
+    def _draw(self, t: int) -> None:
+        correlation, norm = self._of, self._of.norm(t)
+        if not correlation.lasts:
+            self._carried[:] = 0
+        where = self._carried, self._buffers, self._key, self._who, self._first, t
+        add_correlated(*where, norm * self._unit, norm, correlation.weights, correlation.decays)
+
+
+def make_draw(
+    mechanism: Mechanism, key: NDArray[np.uint32], who: tuple[int, int, int], factor: float, size: int
+) -> Draw:
+    """Return what draws noise: of whom, from which machine on and of how many, as in `add_noise`.
+
+    The standard deviation of a draw is multiplied by a factor; `size` is that of messages, padded.
+    """
+    if (correlation := mechanism.correlation) is not None:
+        return CorrelatedDraws(mechanism, correlation, key, who, factor, size)
+
+    def draw(noised: Integers, message: Integers, t: int) -> None:
+        add_noise(noised, message, key, *who, t, mechanism.sigma_of(t) / mechanism.resolution * factor)
+
+    return draw

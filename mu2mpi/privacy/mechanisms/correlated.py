@@ -1,0 +1,121 @@
+"""Gaussian noise that cancels between rounds, for samples that are in one element of a stream each.
+
+Query points depend on earlier messages, and so does the stream. If the strategy is lower triangular, that
+changes nothing: Denisov, McMahan, Rush, Smith and Thakurta, "Improved differential privacy for SGD via
+optimal private linear operators on adaptive streams", 2022. docs/privacy.md has the proof, rounding included.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from mu2mpi.errors import InputError
+from mu2mpi.privacy.correlation import Correlation
+from mu2mpi.privacy.grid import choose_resolution
+from mu2mpi.privacy.guarantee import Budget, Gaussian, Messages
+from mu2mpi.privacy.mechanisms.base import SMALLEST, Mechanism
+from mu2mpi.registry import register
+
+LOWEST, HIGHEST, MOST_BUFFERS = 0.2, 0.9, 8
+"""Powers, and numbers of buffers, for which coefficients are known to be those of a power and to fall."""
+
+OF_STREAM, OF_SUMS, BUFFERS = 0.8, 0.75, 4
+"""The power for gradients, that for increments, of which sums are sent, and the buffers, by default."""
+
+MOST_ROUNDS = 10**6
+"""To choose a learning rate, noise is followed through all of them."""
+
+ARITHMETIC = 2.0**-14
+"""Share of rho for errors of floating-point numbers in buffers."""
+
+SPREAD = 4.0
+"""By what noise that is summed up over rounds, or a buffer, may exceed what a power says of it."""
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class CorrelatedNoise(Mechanism):
+    """Noise of which a strategy hides the stream: sigma = 2 C / rho times the norm of its longest column.
+
+    `sigma` is that of the strategy's noise; `sigma_of` that of the part of a round's which is drawn for it.
+    """
+
+    name = "correlated"
+    ranges = Mechanism.ranges | {"rounds": (1, MOST_ROUNDS), "rho": (SMALLEST, math.inf)}
+    ranges |= {"power": (LOWEST, HIGHEST), "buffers": (1, MOST_BUFFERS)}
+
+    rho: float
+    power: float
+    buffers: int
+    lasts: bool
+
+    @classmethod
+    def accounts_for(cls, messages: Messages) -> bool:
+        """Return whether each sample is in one element of the stream alone."""
+        return messages.chance == "" and (messages.lasts or messages.touched == 1) and not messages.is_hidden
+
+    @classmethod
+    def calibrate(cls, budget: Budget, messages: Messages) -> Self:
+        """Return the mechanism with the least noise, or InputError if there are too many rounds."""
+        power = messages.power or (OF_SUMS if messages.lasts else OF_STREAM)
+        own: dict[str, Any] = {
+            "power": power,
+            "buffers": messages.buffers or BUFFERS,
+            "lasts": messages.lasts,
+        }
+        whole = cls(sigma=0.0, resolution=1.0, rho=budget.rho, **cls.sizes(messages), **own)
+        if messages.rounds > MOST_ROUNDS:
+            raise InputError(f"mechanism = correlated takes at most {MOST_ROUNDS} rounds; give fewer")
+        if math.isfinite(budget.rho) and whole._arithmetic > ARITHMETIC * budget.rho:
+            raise InputError(
+                f"rounding errors of correlated noise would matter in {messages.rounds} rounds of "
+                f"{messages.parameters} parameters; give fewer rounds, or a larger rho"
+            )
+        sigma = 2 * messages.clip_norm * whole.correlation.sensitivity * (1 + ARITHMETIC) / budget.rho
+        if not math.isfinite(sigma):
+            return cls.of(messages, sigma)
+        resolution = choose_resolution(messages, sigma * whole._largest, smallest=sigma)
+        return cls(sigma=sigma, resolution=resolution, rho=budget.rho, **cls.sizes(messages), **own)
+
+    @cached_property
+    def correlation(self) -> Correlation:
+        """The strategy: columns of norm 1 serve streams better, and their sums a little less well."""
+        return Correlation(self.power, self.buffers, self.rounds, not self.lasts, self.lasts)
+
+    @property
+    def _growth(self) -> float:
+        """By what power of T sums of noise grow: (1 - x)^p has the coefficients of the p-th difference."""
+        return float(self.rounds ** max(0.0, 0.5 - self.power)) * math.sqrt(1 + math.log(self.rounds))
+
+    @property
+    def _largest(self) -> float:
+        """What no noise of a message passes, in units of the largest of sigma's draws: sums of |c^-1|."""
+        sums = self.rounds ** (1 - self.power) if self.lasts else self.correlation.largest_norm
+        return SPREAD * sums
+
+    @property
+    def _arithmetic(self) -> float:
+        """The norm of all errors of floating-point numbers, in units of sigma: docs/privacy.md."""
+        draws = math.sqrt(self.rounds) * (math.sqrt(self.parameters) + math.sqrt(1400))
+        return 2 * 4 * 2.0**-53 * self.correlation.lengths * SPREAD * self._growth * draws
+
+    def sigma_of(self, t: int) -> float:
+        """Return the noise that is drawn for round t, to which that of rounds before is added."""
+        return self.sigma * self.correlation.norm(t)
+
+    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian:
+        """Return the rho of all messages, or of the first, for the sample of which they tell most."""
+        number = self.rounds if rounds is None else rounds
+        if number == 0:
+            return Gaussian(0.0)
+        if not self.is_noisy:
+            return Gaussian(math.inf)
+        strategy = self.correlation
+        moved = 2 * self.clip_norm * strategy.sensitivity * (1 + ARITHMETIC) * strategy.share(1, number)
+        drawn = self.deviation(self.rounds, draws, largest=strategy.largest_norm)
+        return Gaussian(moved / self.sigma, drawn)
+
+    def share(self, first: int, last: int) -> float:
+        """Return the share of rho that a sample spends which is in the stream from the first round on."""
+        return self.correlation.share(first, last)
