@@ -62,9 +62,9 @@ def kernel_calls(
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=label_type)
     key, scales = np.zeros(8, dtype=np.uint32), np.ones(1)
     add, losses = estimator.kernel(problem, rows), problem.kernel(sum_losses)
-    draw = make_draw(replace(mechanism, sigma=mechanism.resolution), key, (MACHINE, 0, 1), 1.0, noised.size)
+    noisy = replace(mechanism, sigma=mechanism.resolution)
     return [
-        lambda: draw(noised, message, 1),
+        lambda: make_draw(noisy, key, (MACHINE, 0, 1), 1.0, noised.size)(noised, message, 1),
         lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
         lambda: problem.loss_and_gradient(x, x, np.zeros(2, label_type)),

@@ -17,11 +17,11 @@ from mu2mpi.audit.trials import audit
 from mu2mpi.audit.wire import OutOfStepError, on_ranks
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import method_options
-from mu2mpi.federation import machine as machine_module, server as server_module
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import TrustedServer, UntrustedServer
 from mu2mpi.parallel import Communicator
+from mu2mpi.privacy import drawing
 from mu2mpi.privacy.mechanisms.last_iterate import (
     LastIterate,
     growing_batches,
@@ -323,8 +323,7 @@ def change_noise(monkeypatch, change):
     def changed(noised, message, key, *arguments):
         add_noise(noised, message, key, *change(*arguments))
 
-    for module in (machine_module, server_module):
-        monkeypatch.setattr(module, "add_noise", changed)
+    monkeypatch.setattr(drawing, "add_noise", changed)
 
 
 def half_the_noise(monkeypatch):
@@ -399,8 +398,7 @@ def noise_for_half_of_the_coordinates(monkeypatch):
         add_noise(noised, message, *arguments)
         noised[:2] = message[:2]
 
-    for module in (machine_module, server_module):
-        monkeypatch.setattr(module, "add_noise", changed)
+    monkeypatch.setattr(drawing, "add_noise", changed)
 
 
 def noiseless_in(round):

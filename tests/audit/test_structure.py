@@ -10,10 +10,10 @@ from slowly import slow
 from mu2mpi.audit.finding import RISK
 from mu2mpi.audit.structure import ANGLE_BITS, RADIUS_BITS, TAIL_BITS, collect_tail, lattice_evidence
 from mu2mpi.audit.tails import RHOS, add_squares, attack_structure, signatures, size_faults
-from mu2mpi.federation import machine, server as server_module
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.server import TrustedServer
 from mu2mpi.parallel import Communicator
+from mu2mpi.privacy import drawing
 from mu2mpi.privacy.noise import add_noise
 from mu2mpi.privacy.sampler import FINEST
 
@@ -209,8 +209,7 @@ def a_tenth_too_large(noised, message, key, who, first, count, t, scale):
 def test_noise_of_real_messages_that_has_another_size_or_comes_twice_is_found(
     monkeypatch, server, fault, is_less, words
 ):
-    for module in (machine, server_module):
-        monkeypatch.setattr(module, "add_noise", fault)
+    monkeypatch.setattr(drawing, "add_noise", fault)
     found = attack_structure(server, bytes(32), 1, RISK, Communicator())
     assert [less for less, said in found.faults if words in said][:1] == [is_less]
 

@@ -193,7 +193,7 @@ def test_options_of_other_methods_are_none():
         ({"method": "anytime-sgd", "estimator": "gradient"}, "estimator applies to method = mu2-sgd only"),
         (
             {"method": "anytime-sgd", "preset": "practical"},
-            "preset applies to method = dp-sgd or mu2-sgd only",
+            "preset applies to method = anytime-dp-mf or dp-sgd or mu2-sgd only",
         ),
         (
             {"method": "dp-sgd", "server": "trusted", "query": "average"},
@@ -225,7 +225,10 @@ def test_all_unknown_options_are_named_and_the_known_ones_listed():
         ({"method": "dp-sgd", "server": "trusted", "batch": 0}, r"batch = 0 should be greater than or equal"),
         ({"method": "dp-sgd", "server": "trusted", "batch": True}, r"batch = True should be a number"),
         ({"method": "sgd"}, r"method = 'sgd' should be .*mu2-sgd.*snowball-sgd"),
-        ({"mechanism": "laplace"}, r"mechanism = 'laplace' should be gaussian, last-iterate, poisson"),
+        (
+            {"mechanism": "laplace"},
+            r"mechanism = 'laplace' should be correlated, gaussian, last-iterate, poisson",
+        ),
         ({"loss": "hinge"}, r"loss = 'hinge' should be .*softmax"),
         ({"method": "dp-sgd"}, r"dp-sgd needs server = trusted"),
         ({"query": "iterate"}, r"needs a clip_norm"),

@@ -15,10 +15,11 @@ from mu2mpi.registry import find, names
 
 SOURCE = random_source(1, 2000, 4, 3)
 ACCOUNTS = {
-    "mu2-sgd": {"gaussian"},
-    "storm": {"gaussian"},
-    "anytime-sgd": {"gaussian"},
-    "parallel-sgd": {"gaussian"},
+    "mu2-sgd": {"gaussian", "correlated"},
+    "storm": {"gaussian", "correlated"},
+    "anytime-sgd": {"gaussian", "correlated"},
+    "anytime-dp-mf": {"gaussian", "correlated"},
+    "parallel-sgd": {"gaussian", "correlated"},
     # A sample is drawn at most once a round, so to be in all of them is the worst that can be.
     "dp-sgd": {"gaussian", "poisson"},
     "noisy-minibatch-sgd": {"replacement"},
@@ -27,7 +28,7 @@ ACCOUNTS = {
 """Whose account holds for which method; that of messages also where nobody sees them."""
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", "last-iterate", "poisson", "replacement"])
+@pytest.mark.parametrize("mechanism", names("mechanisms"))
 @pytest.mark.parametrize("method", ACCOUNTS)
 def test_only_an_account_that_holds_is_taken(method, mechanism):
     experiment = Experiment(
