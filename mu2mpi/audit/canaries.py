@@ -97,7 +97,7 @@ class Canaries:
     """Where the samples are that an audit attacks, and what machines get.
 
     Of each canary, `machines` says whose it is, from 0, `rounds` the round in which it is spent, from 1, and
-    `last_rounds` in whose messages, of those that are seen, it is at last. Where samples are drawn again and
+    `last_rounds` whose messages, of those that are seen, tell of it at last. Where samples are drawn again and
     again there is one canary, and the round means nothing. The 32 bytes of `dealing` decide which machine
     gets which sample, and when.
     """
@@ -118,7 +118,9 @@ class Canaries:
             spent = [t for t in range(1, last + 1) if sampling.used(t) > sampling.used(t - 1)]
             self.machines = np.tile(np.arange(count), len(spent))
             self.rounds = np.repeat(np.array(spent), count)
-        self.last_rounds = np.full_like(self.rounds, last) if schedule.estimator.lasts else self.rounds
+        # Noise that is correlated tells of a sample also in rounds after its own.
+        tells = schedule.estimator.lasts or schedule.mechanism.correlation is not None
+        self.last_rounds = np.full_like(self.rounds, last) if tells else self.rounds
         places = [sampling.used(t - 1) for t in self.rounds.tolist()]
         self._rows = dealt[places, self.machines]
         self._labels = np.zeros(dealt.size, np.int32)
