@@ -97,9 +97,9 @@ class Canaries:
     """Where the samples are that an audit attacks, and what machines get.
 
     Of each canary, `machines` says whose it is, from 0, `rounds` the round in which it is spent, from 1, and
-    `last_rounds` whose messages, of those that are seen, tell of it at last. Where samples are drawn again and
-    again there is one canary, and the round means nothing. The 32 bytes of `dealing` decide which machine
-    gets which sample, and when.
+    `last_rounds` whose messages, of those that are seen, tell of it at last. Where samples are drawn again
+    and again there is one canary, and the round means nothing. The 32 bytes of `dealing` decide which
+    machine gets which sample, and when.
     """
 
     def __init__(self, schedule: Schedule, case: WorstCase, dealing: bytes) -> None:

@@ -27,6 +27,7 @@ class Attack:
     words: str
     judgement: Judgement
     layout: str | None  # what differs if ranks host several machines, in words
+    resumed: str | None  # what differs in a run that goes on after a kill, in words
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class Finding:
                     f"epsilon is at least {judgement.epsilon_bound:.4g} where {epsilon:.4g} is claimed "
                     f"at delta = {delta:g} ({attack.words})"
                 )
+            if attack.resumed is not None:
+                found.append(f"{attack.resumed} ({attack.words})")
         if self.structure.log_evidence > math.log(self.structure.threshold):
             found.append(f"the noise is not normal: it has {self.structure.strongest}")
         return [*found, *(words for is_less, words in self.structure.faults if is_less)]

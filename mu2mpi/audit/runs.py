@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from mu2mpi.audit.canaries import Canaries, Kinds
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.iterates import Iterates
+from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.federation.server import machines_and_server
+from mu2mpi.federation.server import Server, machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import derive_key, key_words
@@ -28,15 +29,19 @@ def play(
 
     All that is drawn follows from the 32 bytes of the key.
     """
-    supply, case = canaries.supply(hosted, kinds, derive_key(key, "sampling")), canaries.case
+    supply = canaries.supply(hosted, kinds, derive_key(key, "sampling"))
     machines, server = machines_and_server(schedule, hosted, supply, communicator, key_words(key))
-    clock = Stopwatch()
     for t in range(1, schedule.rounds + 1):
-        if case.chosen:
-            server.iterates.x[...] = case.query_point(t, schedule.rows)
-            server.iterates.x_previous[...] = case.query_point(t - 1, schedule.rows)
-        server.round(t, machines, clock)
+        round_of(t, canaries, machines, server)
     return server.iterates.output.ravel()
+
+
+def round_of(t: int, canaries: Canaries, machines: Machines, server: Server) -> None:
+    """Take round t, at query points of the audit where it chooses them."""
+    if (case := canaries.case).chosen:
+        server.iterates.x[...] = case.query_point(t, canaries.schedule.rows)
+        server.iterates.x_previous[...] = case.query_point(t - 1, canaries.schedule.rows)
+    server.round(t, machines, Stopwatch())
 
 
 def tells_sums(schedule: Schedule) -> bool:
@@ -132,12 +137,12 @@ def check_layouts(canaries: Canaries, kinds: Kinds, keys: Sequence[bytes]) -> st
         base = _ranks_of(canaries, of_run, key, count)
         for parts in {1, min(2, count)}:
             ranks = _ranks_of(canaries, of_run, key, parts)
-            if not _equal(ranks[-1].received, base[-1].received):
+            if not equal(ranks[-1].received, base[-1].received):
                 return f"with {count} machines on {parts} ranks others are sent than with one on each"
             for rank in ranks[:-1]:
                 hosted = block(count, parts, rank.rank)
                 together = zip(*(base[i].sent for i in hosted), strict=True)
-                if not (is_trusted or _equal(rank.sent, [np.sum(arrays, axis=0) for arrays in together])):
+                if not (is_trusted or equal(rank.sent, [np.sum(arrays, axis=0) for arrays in together])):
                     return f"what leaves a rank with {len(hosted)} machines is not the sum of what they send"
     return None
 
@@ -154,5 +159,6 @@ def _ranks_of(canaries: Canaries, kinds: Kinds, key: bytes, parts: int) -> list[
     return on_ranks(parts + 1, act)
 
 
-def _equal(ones: list[NDArray[np.generic]], others: list[NDArray[np.generic]]) -> bool:
+def equal(ones: list[NDArray[np.generic]], others: list[NDArray[np.generic]]) -> bool:
+    """Return whether two lists hold the same arrays."""
     return len(ones) == len(others) and all(map(np.array_equal, ones, others))

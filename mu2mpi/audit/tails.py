@@ -4,11 +4,13 @@ import math
 from collections.abc import Iterator
 from itertools import chain
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.audit.canaries import FEATURE_TYPE, Numbered
+from mu2mpi.audit.innovations import Innovations, rounding_faults
 from mu2mpi.audit.structure import TAIL_BITS, Fault, Structure, collect_tail, lattice_evidence
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.plan import resolve
@@ -18,8 +20,11 @@ from mu2mpi.federation.server import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.kernels import kernel
 from mu2mpi.parallel import Communicator, block
+from mu2mpi.privacy.correlation import Correlation
 from mu2mpi.privacy.noise import CHUNK, PAIRS, derive_key, key_words
 from mu2mpi.problem.base import Array
+
+Integers = NDArray[np.int64]
 
 CLASSES, PIXELS, MACHINES, ROUNDS = 10, 784, 10, 60_000
 """Ten machines, each with as many samples as MNIST."""
@@ -38,16 +43,22 @@ FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9],
 
 
 def attack_structure(
-    server: str, root: bytes, normals: int, risk: float, communicator: Communicator
+    server: str,
+    root: bytes,
+    normals: int,
+    risk: float,
+    communicator: Communicator,
+    correlation: Correlation | None = None,
 ) -> Structure | None:
     """Look for a lattice in the noise that a server's messages carry, and for noise of another size.
 
     At least so many normals are looked at, and no fewer than one run with each of `RHOS` has. The ranks
     divide the runs, whose noise keys follow from the root; rank 0 returns what was found, the others None.
-    Faultless noise may be complained of with probability `risk`, half of it for each of the two.
+    Faultless noise may be complained of with probability `risk`, half of it for each of the two. With a
+    correlation, it is the noise of messages that are so correlated.
     """
     with communicator.together():
-        experiments = [Experiment(server=server, machines=MACHINES, rounds=ROUNDS, rho=rho) for rho in RHOS]
+        experiments = [_experiment(server, rho, correlation) for rho in RHOS]
         data = Numbered(MACHINES * ROUNDS, CLASSES, PIXELS)
         schedules = [resolve(experiment, data, 1).schedule for experiment in experiments]
     first, mechanism = schedules[0], schedules[0].mechanism
@@ -56,40 +67,65 @@ def attack_structure(
     ours = [_look(schedules[n % len(RHOS)], derive_key(root, "noise", f"structure, run {n}")) for n in mine]
     if (everyones := communicator.gather(ours)) is None:
         return None
-    tails, squares, sums, repeated = zip(*chain.from_iterable(everyones), strict=True)
+    tails, squares, sums, repeated, counts = zip(*chain.from_iterable(everyones), strict=True)
     telling = [tail for n, tail in enumerate(tails) if RHOS[n % len(RHOS)] == RHOS[0]]
     evidence, strongest = lattice_evidence(np.hstack(telling), mechanism.sigma / mechanism.resolution)
     pairs = sum(tail.shape[1] for tail in tails)
-    faults = size_faults(sum(squares), np.concatenate(sums), sum(repeated), pairs, risk / 2)
+    faults = size_faults(sum(squares), np.concatenate(sums), sum(repeated), pairs, risk / 4)
+    faults += rounding_faults(sum(counts), risk / 4)
     return Structure(runs * MESSAGES * first.d, pairs, evidence, 2 / risk, strongest, faults)
 
 
-def _look(schedule: Schedule, key: bytes) -> tuple[Array, Array, list[float], int]:
-    """Return the tail and the squares of messages under one key, and how many chunks are repeated."""
+def _experiment(server: str, rho: float, correlation: Correlation | None) -> Experiment:
+    """Return an experiment with real messages, and no more rounds than are looked at if all have to be."""
+    settings: dict[str, Any] = {"server": server, "machines": MACHINES, "rounds": ROUNDS, "rho": rho}
+    if correlation is not None:
+        settings["method"] = "mu2-sgd" if correlation.lasts else "anytime-dp-mf"
+        settings["rounds"] = MESSAGES // (1 if server == "trusted" else MACHINES) + 1
+        settings |= {"noise_correlation": correlation.power, "noise_buffers": correlation.buffers}
+    return Experiment(**settings)
+
+
+def _look(schedule: Schedule, key: bytes) -> tuple[Array, Array, list[float], int, Array]:
+    """Return the tail and the squares of messages under one key, how many chunks are repeated, and more.
+
+    That is what `Innovations` count, if noise is correlated.
+    """
     scale, count = schedule.mechanism.sigma / schedule.mechanism.resolution, 0
     tail = np.empty((2, MESSAGES * schedule.d >> TAIL_BITS - 6))
-    squares, sums, found = np.zeros(schedule.d), [], []
-    for message, hidden in _messages(schedule, key):
+    squares, sums, found, counts = np.zeros(schedule.d), [], [], np.zeros(4)
+    for message, hidden in _messages(schedule, key, counts):
         count = collect_tail(message, hidden, scale, tail, count)
         sums.append(add_squares(squares, message, hidden, scale))
         found.append(signatures(message - hidden))
     distinct = np.unique(np.concatenate(found))
-    return tail[:, :count], squares, sums, sum(map(len, found)) - len(distinct)
+    return tail[:, :count], squares, sums, sum(map(len, found)) - len(distinct), counts
 
 
-def _messages(schedule: Schedule, key: bytes) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return messages of rounds from all of the run, each with what it hides."""
+def _messages(schedule: Schedule, key: bytes, counts: Array) -> Iterator[tuple[Integers, Integers]]:
+    """Return messages of rounds from all of the run, each with what it hides.
+
+    If noise is correlated, of all rounds, with the fresh draw as the noise; what is counted goes to `counts`.
+    """
     hosts = range(1 if schedule.server == "trusted" else schedule.machines)
     rng, count = np.random.default_rng(list(key)), MESSAGES // len(hosts)
     rounds = (np.sort(rng.choice(schedule.rounds - 1, count, replace=False)) + 1).tolist()
+    correlation = schedule.mechanism.correlation
     for machine in hosts:
         hosted = range(machine, machine + 1)
         machines, server = machines_and_server(schedule, hosted, _blank, Communicator(), key_words(key))
+        innovations = Innovations(correlation, schedule.d) if correlation is not None else None
         for t in rounds:
             server.round(t, machines, Stopwatch())
             if server.iterates.direction is None:
                 raise RuntimeError("the server took no step")
-            yield server.iterates.direction, machines.q
+            message, hidden = server.iterates.direction, machines.q
+            if innovations is not None:
+                fresh = innovations.take(t, (message - hidden).ravel())
+                message = hidden + fresh.reshape(hidden.shape)
+            yield message, hidden
+        if innovations is not None:
+            counts += innovations.counts
 
 
 def _blank(t: int) -> HostedSamples:

@@ -11,6 +11,7 @@ import numpy as np
 from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Kinds, WorstCase
 from mu2mpi.audit.finding import RISK, Attack, Finding
 from mu2mpi.audit.judge import judge
+from mu2mpi.audit.resumption import check_resumption
 from mu2mpi.audit.runs import check_layouts, see, tells_sums
 from mu2mpi.audit.tails import attack_structure
 from mu2mpi.config.experiment import Experiment
@@ -98,7 +99,8 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
         _attack(plan, case, trials, derive_key(root, "case", case.words), experiment.delta, communicator)
         for case, plan in plans.items()
     ]
-    structure = attack_structure(experiment.server, root, trials * NORMALS_A_TRIAL, RISK, communicator)
+    normals, correlation = trials * NORMALS_A_TRIAL, schedule.mechanism.correlation
+    structure = attack_structure(experiment.server, root, normals, RISK, communicator, correlation)
     rho = schedule.mechanism.stated_rho
     return Finding(
         words=_words(experiment, schedule),
@@ -183,7 +185,11 @@ def _attack(
         return None
     seen = [np.vstack(of_machine) for of_machine in zip(*filter(None, everyones), strict=True)]
     found = judge(canaries, seen, kinds, differences, delta, RISK)
-    return Attack(case.words, found, check_layouts(canaries, kinds[few], keys[few]))
+    layout, resumed = (
+        check_layouts(canaries, kinds[few], keys[few]),
+        check_resumption(canaries, kinds[0], keys[0]),
+    )
+    return Attack(case.words, found, layout, resumed)
 
 
 def _kinds(canaries: int, trials: int, key: bytes) -> Kinds:

@@ -1,0 +1,208 @@
+"""Strategies of correlated noise, and the noise that is drawn by them, against dense matrices."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from schedules import make_messages
+
+from mu2mpi.errors import InputError
+from mu2mpi.privacy.correlation import Correlation, Filter
+from mu2mpi.privacy.drawing import make_draw
+from mu2mpi.privacy.guarantee import Budget
+from mu2mpi.privacy.mechanisms.correlated import HIGHEST, LOWEST, MOST_BUFFERS, CorrelatedNoise
+from mu2mpi.privacy.noise import MACHINE, SERVER, key_words, padded_zeros, standard_normal
+
+KEY = key_words(bytes(range(32)))
+POWERS, BUFFERS = st.floats(LOWEST, HIGHEST), st.integers(1, MOST_BUFFERS)
+
+
+def power_of_ones(p, T):
+    """Return the coefficients of (1 - x)^-p by their recursion."""
+    c = np.ones(T)
+    for j in range(1, T):
+        c[j] = c[j - 1] * (j - 1 + p) / j
+    return c
+
+
+def dense(c):
+    """Return the lower triangular Toeplitz matrix with these coefficients."""
+    return sum(c[j] * np.eye(len(c), k=-j) for j in range(len(c)))
+
+
+def dense_noise(correlation):
+    """Return the matrix that makes the noise of messages of fresh normals, in their units."""
+    T = correlation.rounds
+    C = dense(correlation.coefficients())
+    D = np.diag(np.linalg.norm(C, axis=0)) if correlation.normalized else np.eye(T)
+    return (np.tril(np.ones((T, T))) if correlation.lasts else np.eye(T)) @ D @ np.linalg.inv(C)
+
+
+def mechanism_of(T, d, lasts=False, rho=1.0, **own):
+    messages = make_messages(1.0, 1.0, d, 2, T)
+    messages = type(messages)(**{**vars(messages), "lasts": lasts, "touched": T if lasts else 1, **own})
+    return CorrelatedNoise.calibrate(Budget(rho, 4.0, 1e-5), messages)
+
+
+@given(POWERS, BUFFERS, st.integers(1, 300), st.booleans())
+@settings(max_examples=80, deadline=None)
+def test_norms_are_those_of_the_dense_matrix_and_coefficients_fall(p, k, T, normalized):
+    correlation = Correlation(p, k, T, normalized, lasts=False)
+    c = correlation.coefficients()
+    assert np.all(c > 0)
+    assert np.all(np.diff(c) < 0)
+    norms = np.linalg.norm(dense(c), axis=0)
+    found = [correlation.norm(t) for t in range(1, T + 1)]
+    np.testing.assert_allclose(found, norms if normalized else np.ones(T), rtol=1e-9)
+    strategy = dense(c) / found
+    assert correlation.sensitivity == pytest.approx(np.linalg.norm(strategy, axis=0).max(), rel=1e-9)
+    # A sample of the first round is the one of which rounds so far tell most.
+    for first, last in {(1, T), (1, 1), (1, (T + 1) // 2), ((T + 1) // 2, T)}:
+        columns = np.linalg.norm(strategy[:last], axis=0)
+        assert correlation.sensitivity * correlation.share(first, last) == pytest.approx(columns[first - 1])
+        assert np.all(columns <= correlation.sensitivity * correlation.share(1, last) * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("p", [0.3, 0.5, 0.8, 0.9])
+def test_eight_buffers_are_within_a_hundredth_of_the_power_itself(p):
+    """In how much noise sums of all rounds have, on average and at most, with columns of norm 1 or not."""
+    T = 2000
+    for normalized in (True, False):
+        errors = []
+        for c in (power_of_ones(p, T), Correlation(p, 8, T, normalized, lasts=False).coefficients()):
+            inverse = np.zeros(T)
+            inverse[0] = 1.0
+            for j in range(1, T):
+                inverse[j] = -c[1 : j + 1] @ inverse[j - 1 :: -1]
+            norms = np.sqrt(np.cumsum(c**2))[::-1]
+            worst = 1.0 if normalized else norms[0]
+            rows = dense_columns(inverse, norms if normalized else np.ones(T))
+            errors.append(worst * np.sqrt([rows.mean(), rows.max()]))
+        np.testing.assert_allclose(errors[1], errors[0], rtol=0.01)
+
+
+def dense_columns(inverse, norms):
+    """Return the squared norm of each row of A D C^-1, given the coefficients of C^-1."""
+    T = len(inverse)
+    lag = np.subtract.outer(np.arange(T), np.arange(T))
+    y = np.where(lag >= 0, inverse[np.maximum(lag, 0)], 0.0) * norms[:, np.newaxis]
+    return (np.cumsum(y, axis=0) ** 2).sum(axis=1)
+
+
+@pytest.mark.parametrize("lasts", [False, True])
+@pytest.mark.parametrize(("p", "k"), [(0.5, 8), (0.8, 4)])
+def test_what_is_made_of_draws_is_what_the_dense_matrix_makes(p, k, lasts):
+    correlation = Correlation(p, k, 40, not lasts, lasts)
+    z = np.random.default_rng(1).standard_normal((40, 7))
+    noise = Filter(correlation, 7)
+    made = np.array([noise.add(t, z[t - 1]) for t in range(1, 41)])
+    np.testing.assert_allclose(made, dense_noise(correlation) @ z, atol=1e-11)
+    np.testing.assert_allclose(correlation.whiten(made.copy()), z, atol=1e-11)
+    steps = np.arange(1.0, 41.0)
+    D, C = np.diag([correlation.norm(t) for t in range(1, 41)]), dense(correlation.coefficients())
+    assert correlation.gain(steps) == pytest.approx(np.linalg.norm(steps @ D @ np.linalg.inv(C)), rel=1e-9)
+
+
+@pytest.mark.parametrize("lasts", [False, True])
+@pytest.mark.parametrize(("rho", "who", "machines"), [(1.0, MACHINE, 3), (1e-6, SERVER, 1)])
+def test_noise_is_rounded_once_and_remembered_as_it_was_sent(lasts, rho, who, machines):
+    """With a small rho the grid is so fine that draws are spread: over less than a hundredth of them."""
+    T, d = 12, 300
+    mechanism = mechanism_of(T, d, lasts, rho)
+    correlation, s = mechanism.correlation, mechanism.sigma / mechanism.resolution
+    (flat, message), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
+    message[...] = 1000
+    draw = make_draw(mechanism, KEY, (who, 5, machines), 1.0, flat.size)
+    c, norms = correlation.coefficients(), [correlation.norm(t) for t in range(1, T + 1)]
+    sent, sums = np.zeros((machines, T, d)), np.zeros(d)
+    for t in range(1, T + 1):
+        draw(flat_noised, flat, t)
+        for i in range(machines):
+            z = standard_normal(KEY, who, 5 + i, t, d)
+            past = sum(c[t - k] * sent[i, k - 1] / norms[k - 1] for k in range(1, t))
+            sent[i, t - 1] = np.rint(norms[t - 1] * (s * z - past))
+        sums = sums * lasts + sent[:, t - 1].sum(axis=0)
+        difference = noised.ravel() - 1000 - sums
+        if s < 2**21:
+            assert np.abs(difference).max() <= 2
+            assert np.mean(difference != 0) < 0.01
+        else:
+            assert 0 < np.abs(difference).max() < 0.01 * s * norms[0] * T
+
+
+@pytest.mark.parametrize("lasts", [False, True])
+def test_noise_has_the_covariance_of_the_dense_matrix(lasts):
+    T, d = 60, 20_000
+    mechanism = mechanism_of(T, d, lasts)
+    (flat, _), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
+    draw, seen = make_draw(mechanism, KEY, (MACHINE, 0, 1), 1.0, flat.size), []
+    for t in range(1, T + 1):
+        draw(flat_noised, flat, t)
+        seen.append(noised.ravel() * (mechanism.resolution / mechanism.sigma))
+    found = np.array(seen) @ np.array(seen).T / d
+    matrix = dense_noise(mechanism.correlation)
+    expected = matrix @ matrix.T
+    # The deviation of each entry; one of 3,600 passes five of them with a probability of 0.002.
+    deviation = np.sqrt((expected**2 + np.outer(np.diag(expected), np.diag(expected))) / d)
+    assert np.abs((found - expected) / deviation).max() < 5
+
+
+@pytest.mark.parametrize("lasts", [False, True])
+def test_a_run_that_goes_on_draws_the_same_noise(lasts):
+    mechanism = mechanism_of(9, 300, lasts)
+    (flat, _), (flat_noised, noised) = padded_zeros((1, 300)), padded_zeros((1, 300))
+
+    def drawn(rounds):
+        draw = make_draw(mechanism, KEY, (MACHINE, 2, 3), 1.0, flat.size)
+        return [(draw(flat_noised, flat, t), noised.copy())[1] for t in rounds]
+
+    whole = drawn(range(1, 10))
+    np.testing.assert_array_equal(drawn(range(6, 10)), whole[5:])
+    with pytest.raises(ValueError, match="round 3 is over"):
+        drawn([4, 3])
+
+
+@given(POWERS, BUFFERS, st.sampled_from([1, 2, 5, 40, 80]), st.booleans(), st.floats(1e-3, 1e3))
+@settings(max_examples=25, deadline=None)
+def test_what_is_calibrated_to_is_the_strategy_as_it_is(p, k, T, lasts, rho):
+    mechanism = mechanism_of(T, 10, lasts, rho, power=p, buffers=k)
+    columns = np.linalg.norm(
+        dense(mechanism.correlation.coefficients())
+        / [mechanism.correlation.norm(t) for t in range(1, T + 1)],
+        axis=0,
+    )
+    assert mechanism.guarantee().rho == pytest.approx(rho, rel=1e-9)
+    assert 0.9998 * rho < 2 * columns.max() / mechanism.sigma < rho
+    assert mechanism.faults(1e-5) == []
+    # Noise never passes what the grid has room for, and buffers what errors are counted for.
+    largest = np.abs(dense_noise(mechanism.correlation)).sum(axis=1).max()
+    assert largest <= mechanism._largest
+    impulse = np.linalg.inv(dense(mechanism.correlation.coefficients()))[:, 0]
+    for decay in mechanism.correlation.decays:
+        held = np.convolve(impulse, decay ** np.arange(T))[:T]
+        assert np.linalg.norm(held) <= 4 * mechanism._growth
+
+
+def test_errors_of_buffers_are_within_what_is_left_to_them():
+    """The noise of a kernel's buffers differs from that of exact ones by less than is counted."""
+    T, d = 400, 64
+    mechanism = mechanism_of(T, d)
+    correlation, rng = mechanism.correlation, np.random.default_rng(3)
+    buffers = np.zeros((len(correlation.weights), d))
+    exact = buffers.astype(np.longdouble)
+    squares = 0.0
+    for t in range(1, T + 1):
+        y = np.rint(1e6 * rng.standard_normal(d) - correlation.weights @ buffers)
+        shift = correlation.weights.astype(np.longdouble) @ exact - correlation.weights @ buffers
+        squares += float(np.sum((shift / 1e6) ** 2))
+        norm = correlation.norm(t)
+        sent = np.rint(norm * y)
+        buffers = correlation.decays[:, np.newaxis] * buffers + sent / norm
+        exact = correlation.decays.astype(np.longdouble)[:, np.newaxis] * exact + sent / np.longdouble(norm)
+    assert 0 < 2 * np.sqrt(squares) < mechanism._arithmetic < 2.0**-14
+
+
+def test_what_cannot_be_accounted_for_is_refused():
+    with pytest.raises(InputError, match="at most 1000000 rounds"):
+        mechanism_of(2_000_000, 10)
+    with pytest.raises(InputError, match="rounding errors of correlated noise would matter"):
+        mechanism_of(900_000, 10**9, rho=0.01)
