@@ -5,6 +5,7 @@ import pytest
 from slowly import slow
 from test_audit import found
 
+from mu2mpi.audit import tails, trials
 from mu2mpi.audit.finding import RISK
 from mu2mpi.audit.tails import attack_structure
 from mu2mpi.parallel import Communicator
@@ -16,6 +17,12 @@ SETTINGS = [{"method": "anytime-dp-mf"}, {"noise_correlation": 0.5, "noise_buffe
 
 CASES = [("untrusted", SETTINGS[0]), ("trusted", SETTINGS[1])]
 CASES += slow(("trusted", SETTINGS[0]), ("untrusted", SETTINGS[1]))
+
+
+@pytest.fixture(autouse=True)
+def few_real_messages(monkeypatch):
+    monkeypatch.setattr(tails, "MESSAGES", 60)
+    monkeypatch.setattr(trials, "NORMALS_A_TRIAL", 1)
 
 
 @pytest.mark.parametrize(("server", "settings"), CASES)
