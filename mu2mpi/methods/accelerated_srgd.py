@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
-from mu2mpi.methods.base import Method, PresetOptions, batch_field
+from mu2mpi.methods.base import CorrelatedOptions, Method, batch_field
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.practical import Facts, choices, normalize, rounded
 from mu2mpi.registry import register
@@ -18,8 +18,8 @@ LONGEST = 0.5
 """Of the preset: the longest step in units of 1/L, for which steps on a parabola do not swing at all."""
 
 
-class AcceleratedOptions(PresetOptions):
-    """How many samples share a round."""
+class AcceleratedOptions(CorrelatedOptions):
+    """How many samples share a round, and how noise is correlated."""
 
     batch: int | None = batch_field("samples K that each machine uses in a round, each once [default: n / T]")
 
@@ -96,10 +96,11 @@ class AcceleratedSrgd(Method):
 
         A batch of all machines has the error C^2 / (K M) and the noise d sigma^2 / (N K)^2, of which the
         message of a round has one and the hint from the round before, weighted with t / (t - 1), another.
+        sigma is that of fresh noise, 2 C sqrt(T) / rho: correlated noise moves w about as far.
         """
-        T, K = sizes.rounds, sizes.sampling.most
-        of_samples = mechanism.clip_norm**2 / (K * task.machines)
-        of_noise = task.d * (mechanism.sigma / (task.shared * K)) ** 2
+        T, K, C = sizes.rounds, sizes.sampling.most, mechanism.clip_norm
+        of_samples = C**2 / (K * task.machines)
+        of_noise = task.d * T * (2 * C / (task.budget.rho * task.shared * K)) ** 2
         of_hints = of_samples * (T + math.log(T) + 1) + of_noise * (2 * T + 2 * math.log(T) + 3)
         return task.G**2 / 2 + of_hints
 
@@ -111,9 +112,9 @@ class AcceleratedSrgd(Method):
         D, T, S = task.diameter, sizes.rounds, self.increment_bound(task)
         if mechanism.clip_norm < S or mechanism.name != self.mechanism or not is_own_rate:
             return math.nan
-        eta = self.base_rate(task, sizes, mechanism)
-        late = 2 / 3 * D * S * (T + 1) ** 1.5 / math.sqrt(sizes.sampling.most * task.machines)
+        eta, batch = self.base_rate(task, sizes, mechanism), sizes.sampling.most * task.machines
         regret = D**2 / (8 * eta) + eta * self.surprise(task, sizes, mechanism)
+        late = 2 / 3 * D * S * math.sqrt((T + 1) ** 3 / batch)
         return 2 / (T * (T + 1)) * (regret + late)
 
     def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
