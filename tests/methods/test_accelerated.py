@@ -272,6 +272,8 @@ def test_the_preset_takes_the_fewest_rounds_whose_steps_are_short_enough():
     assert found.eta_scale == pytest.approx(8 * 0.5 * 2 * 15 / 33, rel=1e-3)
     assert preset(2000, rho=1.0, server="trusted").rounds == 500 // (500 // 45)
     assert preset(2000, rho=1.0, batch=5).rounds == 100
+    # Four times the smoothness, and twice the rounds: 64, or 71 of 500 // 64 samples.
+    assert preset(2000, rho=1.0, l2=1.5).rounds == 71
     assert preset(2000, rho=1.0, rounds=10).eta_scale == pytest.approx(8 * 0.5)
     # No noise: as many rounds as samples, and the longest steps.
     found = preset(2000, rho=math.inf)
