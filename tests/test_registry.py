@@ -17,6 +17,7 @@ from mu2mpi.registry import find, names, register
 BUILT_IN = {
     "problems": ["huber", "logistic", "poisson", "smoothed-hinge", "softmax", "squared"],
     "methods": [
+        "accelerated-srgd",
         "anytime-sgd", "dp-sgd", "mu2-sgd", "noisy-minibatch-sgd", "parallel-sgd", "snowball-sgd", "storm"
     ],
     "mechanisms": ["gaussian", "last-iterate", "poisson", "replacement"],

@@ -1,5 +1,6 @@
 """Data sets of which every sample is one of two by a coin, as far apart as increments can be."""
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -124,8 +125,9 @@ class Canaries:
         places = [sampling.used(t - 1) for t in self.rounds.tolist()]
         self._rows = dealt[places, self.machines]
         self._labels = np.zeros(dealt.size, np.int32)
+        ends = [sampling.used(t) for t in range(1, schedule.rounds + 1)]
         for place, row in enumerate(dealt):
-            self._labels[row] = case.label(place + 1)
+            self._labels[row] = case.label(place + 1 if sampling.chance else bisect_right(ends, place) + 1)
 
     def __len__(self) -> int:
         return len(self._rows)

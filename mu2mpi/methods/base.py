@@ -37,7 +37,8 @@ class PresetOptions(Options):
     preset: Literal["practical"] | None = Field(
         None,
         description="practical chooses from public facts alone what is not given of normalize, clip-norm, "
-        "diameter and eta-scale, and of dp-sgd's rounds and tail [default: the settings of theory]",
+        "diameter and eta-scale, of dp-sgd's rounds and tail, and of accelerated-srgd's rounds [default: the "
+        "settings of theory]",
     )
 
 

@@ -127,6 +127,15 @@ def test_every_sample_is_a_canary_and_each_changes_its_own_machine_alone(case, s
     assert len(canaries.supply(range(4, 4), none)(1).labels) == 0
 
 
+def test_samples_of_a_batch_are_those_of_their_round():
+    """Or increments of a canary would not be as long as is said: it is the first of its batch."""
+    _, canaries = canaries_of(UNCLIPPED, method="accelerated-srgd", batch=3)
+    none = np.zeros(len(canaries), bool)
+    before, after = (canaries.supply(range(2, 3), kinds)(1).labels for kinds in (none, ~none))
+    assert before.tolist() == [UNCLIPPED.label(t) for t in range(1, 7) for _ in range(3)]
+    assert np.flatnonzero(before != after).tolist() == list(range(0, 18, 3))
+
+
 @pytest.mark.parametrize("normalize", ["none", "unit"])
 @pytest.mark.parametrize("estimator", ["corrected-momentum", "gradient"])
 @pytest.mark.parametrize("case", [CLIPPED, UNCLIPPED])

@@ -165,7 +165,7 @@ def test_options_are_one_list_with_those_of_methods_behind_the_method():
     # An option that several methods have says what it means to each.
     text = option_fields()["batch"].description
     assert option_fields()["batch"].title.startswith("samples ")
-    assert text.startswith("dp-sgd: ")
+    assert text.startswith("accelerated-srgd: ")
     assert "dp-sgd: samples that are expected" in text
     assert "noisy-minibatch-sgd: samples K" in text
     assert choices(option_fields()["estimator"]) == ("corrected-momentum", "gradient")
@@ -189,11 +189,15 @@ def test_options_of_other_methods_are_none():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"batch": 3}, "batch applies to method = dp-sgd or noisy-minibatch-sgd only, and method is mu2-sgd"),
+        (
+            {"batch": 3},
+            "batch applies to method = accelerated-srgd or dp-sgd or noisy-minibatch-sgd only, and method is "
+            "mu2-sgd",
+        ),
         ({"method": "anytime-sgd", "estimator": "gradient"}, "estimator applies to method = mu2-sgd only"),
         (
             {"method": "anytime-sgd", "preset": "practical"},
-            "preset applies to method = anytime-dp-mf or dp-sgd or mu2-sgd only",
+            "preset applies to method = accelerated-srgd or anytime-dp-mf or dp-sgd or mu2-sgd only",
         ),
         (
             {"method": "dp-sgd", "server": "trusted", "query": "average"},

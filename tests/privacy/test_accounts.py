@@ -15,6 +15,7 @@ from mu2mpi.registry import find, names
 
 SOURCE = random_source(1, 2000, 4, 3)
 ACCOUNTS = {
+    "accelerated-srgd": {"gaussian", "correlated"},
     "mu2-sgd": {"gaussian", "correlated"},
     "storm": {"gaussian", "correlated"},
     "anytime-sgd": {"gaussian", "correlated"},

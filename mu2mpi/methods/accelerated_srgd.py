@@ -1,0 +1,124 @@
+"""Accelerated SRGD: corrected momentum of large batches, and steps that look ahead, in few rounds."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
+from mu2mpi.federation.schedule import Schedule, Sizes, Task
+from mu2mpi.methods.base import CorrelatedOptions, Method, batch_field
+from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.problem.practical import Facts, choices, normalize, rounded
+from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
+    from mu2mpi.federation.iterates import Iterates
+
+LONGEST = 0.5
+"""Of the preset: the longest step in units of 1/L, for which steps on a parabola do not swing at all."""
+
+
+class AcceleratedOptions(CorrelatedOptions):
+    """How many samples share a round, and how noise is correlated."""
+
+    batch: int | None = batch_field("samples K that each machine uses in a round, each once [default: n / T]")
+
+
+@register
+class AcceleratedSrgd(Method):
+    """Optimistic online-to-batch conversion, with private sums of increments over batches.
+
+    Zhang, Tran and Cutkosky, "Differentially private online-to-batch for smooth losses", 2022, with an
+    optimistic learner; and the rounds and batches of Choquette-Choo, Ganesh and Thakurta, "Near-optimal rates
+    for O(1)-smooth DP-SCO with a single epoch and large batches", 2025. The bound is docs/methods.md's own.
+    """
+
+    name, title = "accelerated-srgd", "accelerated SRGD"
+    summary = "corrected momentum of large batches, in few rounds of accelerated steps"
+    options, presets = AcceleratedOptions, ("preset",)
+    estimator, query = CORRECTED_MOMENTUM, AVERAGE
+
+    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
+        """Return the settings of the practical mode: beyond the theorem, from public facts alone.
+
+        With steps of s rho N K / (2 C T) the noise of w_T has the deviation s, as with mu^2-SGD. Rounds are
+        the fewest for which these are short enough: with less noise they are more.
+        """
+        if options.preset is None:
+            return {}
+        if facts is None:
+            open_ones = ("clip_norm", "diameter", "rounds", "eta_scale")
+            return {"normalize": normalize(asked), **dict.fromkeys(open_ones)}
+        M, chosen = asked.machines or 1, choices(asked, facts)
+        n, longest = facts.samples // M, LONGEST / chosen.nearby
+        shared = M if asked.server == "trusted" else math.sqrt(M)
+        path = chosen.noise * asked.rho * shared / (2 * chosen.clip)
+        fewest = math.ceil(min(n, math.sqrt(path * n / longest)))
+        K = options.batch or n // (asked.rounds or fewest) or 1
+        T = asked.rounds or max(1, n // K)
+        return {
+            "normalize": normalize(asked),
+            "clip_norm": chosen.clip_norm,
+            "diameter": chosen.diameter,
+            "rounds": T,
+            "eta_scale": rounded(min(path * K / T, longest) * 8 * chosen.L),
+        }
+
+    def sizes(self, task: Task, rounds: int | None) -> Sizes:
+        """Return about sqrt(n) rounds with as large batches, or (n M)^(1/4) if M passes n: of all samples."""
+        from mu2mpi.federation.sampling import Batches
+
+        n = task.samples
+        fewest = math.ceil(max(math.sqrt(n), (n * task.machines) ** 0.25))
+        batch = task.options.batch or max(1, n // (rounds or fewest))
+        rounds = rounds or max(1, n // batch)
+        return Sizes(rounds, Batches(tuple(range(batch, rounds * batch + 1, batch))), {"batch": batch})
+
+    def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
+        """Return a small batch a round, in which all samples but one are known."""
+        return rounds * (options.batch or 2), {}
+
+    def largest_rate(self, task: Task, sizes: Sizes) -> float:
+        """Return 1 / (8 L): no smaller in more rounds."""
+        return 1 / (8 * task.smoothness)
+
+    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+        """Return min(1 / (8 L), D / sqrt(8 V)), the best rate in the bound of docs/methods.md."""
+        V = self.surprise(task, sizes, mechanism)
+        return min(self.largest_rate(task, sizes), task.diameter / math.sqrt(8 * V))
+
+    def rate(self, eta: float, rounds: int, t: int) -> float:
+        """Return eta: the message of round t is weighted with alpha_t already."""
+        return eta
+
+    def surprise(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+        """Return V: what noise and samples add to all ||q_t - h_t||^2 at most, and half of G^2 for the first.
+
+        A batch of all machines has the error C^2 / (K M) and the noise d sigma^2 / (N K)^2, of which the
+        message of a round has one and the hint from the round before, weighted with t / (t - 1), another.
+        sigma is that of fresh noise, 2 C sqrt(T) / rho: correlated noise moves w about as far.
+        """
+        T, K, C = sizes.rounds, sizes.sampling.most, mechanism.clip_norm
+        of_samples = C**2 / (K * task.machines)
+        of_noise = task.d * T * (2 * C / (task.budget.rho * task.shared * K)) ** 2
+        of_hints = of_samples * (T + math.log(T) + 1) + of_noise * (2 * T + 2 * math.log(T) + 3)
+        return task.G**2 / 2 + of_hints
+
+    def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
+        """Return 2 / (T (T + 1)) times D^2 / (8 eta) + eta V + 2/3 D S (T + 1)^(3/2) / sqrt(K M).
+
+        It does not apply where increments are clipped to less than S, or eta or the mechanism is another.
+        """
+        D, T, S = task.diameter, sizes.rounds, self.increment_bound(task)
+        if mechanism.clip_norm < S or mechanism.name != self.mechanism or not is_own_rate:
+            return math.nan
+        eta, batch = self.base_rate(task, sizes, mechanism), sizes.sampling.most * task.machines
+        regret = D**2 / (8 * eta) + eta * self.surprise(task, sizes, mechanism)
+        late = 2 / 3 * D * S * math.sqrt((T + 1) ** 3 / batch)
+        return 2 / (T * (T + 1)) * (regret + late)
+
+    def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
+        """Return iterates that are averaged a step ahead."""
+        from mu2mpi.federation.optimistic import OptimisticIterates
+
+        return OptimisticIterates(schedule)

@@ -1,0 +1,294 @@
+"""Accelerated SRGD: its steps in plain numpy, the steps of the proof of its bound, rounds and the preset."""
+
+import math
+
+import numpy as np
+import pytest
+import reference as ref
+from arrays import random_source
+from draws import drawn_noise
+from hypothesis import strategies as st
+from relaxed import given
+from schedules import machines_on, make_schedule, make_task, simulation_of
+
+from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.partition import machine_rows
+from mu2mpi.data.sources.population import Population
+from mu2mpi.errors import InputError
+from mu2mpi.execution.evaluation import ExactEvaluator
+from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.progress import Progress
+from mu2mpi.parallel import Communicator
+from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.registry import find
+
+NAME = "accelerated-srgd"
+SOFTMAX = find("problems", "softmax")
+seeds = st.integers(0, 2**31)
+
+
+def plain_rate(C, G, L, D, T, K, M, d, rho, trusted):
+    """Return min(1 / (8 L), D / sqrt(8 V)) of docs/methods.md."""
+    N = M if trusted else math.sqrt(M)
+    noise = d * (2 * C * math.sqrt(T) / (rho * N * K)) ** 2
+    V = G**2 / 2 + C**2 / (K * M) * (T + math.log(T) + 1) + noise * (2 * T + 2 * math.log(T) + 3)
+    return min(1 / (8 * L), D / math.sqrt(8 * V))
+
+
+def plain_run(z, labels, shape, D, eta, C, resolution, noise, l2):
+    """Return x_T and w_T, for samples z of shape (T, M, K, F) and the noise of the sum over machines."""
+    T, M, K, _ = z.shape
+    w, x, x_previous, q = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    for t in range(1, T):
+        for i in range(M):
+            for k in range(K):
+                sample = z[t - 1, i, k], labels[t - 1, i, k]
+                g, before = ref.gradient(x, *sample), ref.gradient(x_previous, *sample)
+                q = q + ref.kept(t * g - (t - 1) * before, C, resolution)
+        step = eta * ((q + noise(t)) / (M * K) + t * l2 * x)
+        w = ref.project(w - step, 0 * w, D / 2)
+        ahead = ref.project(w - (t + 1) / t * step, 0 * w, D / 2)
+        x_previous, x = x, ref.next_query(t, x, ahead)
+    return x, w
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@given(
+    st.tuples(st.integers(1, 4), st.integers(2, 9), st.integers(1, 5)),  # machines, rounds, batch
+    st.sampled_from([0.5, 4.0, 1e6, math.inf]),
+    st.sampled_from([0.1, 5.0]),
+    st.sampled_from([None, 0.3]),
+    st.sampled_from([0.0, 0.5]),
+    seeds,
+    max_examples=20,
+)
+def test_a_run_equals_the_method_in_plain_numpy(server, sizes, rho, diameter, clip_norm, l2, seed):
+    M, T, K = sizes
+    classes, F = 3, 5
+    source = random_source(seed, M * T * K + 2, F - 1, classes, np.float32)
+    experiment = Experiment(
+        method=NAME, server=server, machines=M, rounds=T, batch=K, rho=rho, diameter=diameter,
+        clip_norm=clip_norm, l2=l2 or None, seed=seed,
+    )  # fmt: skip
+    simulation = simulation_of(experiment, source)
+    schedule, result = simulation.schedule, simulation.run(Progress())
+    rows = machine_rows(source.training_samples, M, T * K, derive_key(root_key(seed), "dealing"), range(M))
+    samples = source.training(rows.reshape(T, K, M).transpose(0, 2, 1).ravel())
+    z, labels = ref.add_bias(samples.features).reshape(T, M, K, F), samples.labels.reshape(T, M, K)
+    key, trusted = (
+        key_words(simulation.keys.noise_key(root_key(seed), result.experiment)),
+        server == "trusted",
+    )
+    S, G, L = ref.increment_bound(F, diameter), ref.lipschitz(F), ref.smoothness(F)
+    C = S if clip_norm is None else clip_norm
+    sigma = ref.noise_scale(C, T, rho)
+    eta = plain_rate(C, G, L + l2, diameter, T, K, M, classes * F, rho, trusted)
+
+    def noise(t):
+        if math.isinf(rho):
+            return 0.0
+        who = [(SERVER, 0)] if trusted else [(MACHINE, i) for i in range(M)]
+        return sigma * sum(drawn_noise(schedule, key, *one, t) for one in who)
+
+    resolution = schedule.mechanism.resolution
+    x, w = plain_run(z, labels, (classes, F), diameter, eta, C, resolution, noise, l2)
+    # Numbers that lie in the middle of two multiples of the grid may go to either, and stay in all messages.
+    rounded = 9 * T * eta * resolution / (M * K)
+    for found, expected in ((result.x, x), (result.w, w)):
+        assert np.linalg.norm(found - expected) < 1e-6 * np.linalg.norm(expected) + rounded
+    assert result.history.gradient_evaluations[-1] == 2 * M * T * K
+    assert contradictions(result) == []
+
+
+# --------------------------------------------------------------------------- the bound, step by step
+
+
+def schedule_for(rounds, diameter, rho=math.inf, batch=1, **settings):
+    own = {"machines": 2, "classes": 3, "features": 4, "samples": rounds * batch, "options": {"batch": batch}}
+    return make_schedule(NAME, rounds=rounds, diameter=diameter, rho=rho, **own, **settings)
+
+
+def exact_of(population):
+    return ExactEvaluator(population, Communicator(), SOFTMAX)
+
+
+@given(st.sampled_from([0.1, 20.0]), st.integers(2, 25), seeds, max_examples=25)
+def test_regret_of_optimistic_steps(diameter, rounds, seed):
+    """A_T (f(x_T) - f(u)) is at most what docs/methods.md says of any messages, with f known exactly."""
+    exact, schedule = exact_of(Population(3, 3, 0.7, 0.2, 0.0, 100, seed)), schedule_for(rounds, diameter)
+    rng, iterates, eta = np.random.default_rng(seed), schedule.make_iterates(schedule), schedule.eta
+    unit = schedule.mechanism.resolution / schedule.machines
+    u = rng.standard_normal(iterates.w.shape)
+    u *= schedule.radius * rng.uniform() / np.linalg.norm(u)
+    least, _ = exact.gradient(u)
+    bound, before, hint, x_previous = np.sum(u**2) / (2 * eta), None, 0.0, iterates.x.copy()
+    for t in range(1, rounds + 1):
+        x = iterates.x.copy()
+        loss, gradient = exact.gradient(x)
+        ahead = (
+            x_previous + (x - x_previous) * (t + 1) / 2
+        )  # x_t = (1 - a) x_{t-1} + a v_t with a = 2 / (t + 1)
+        error = rng.standard_normal(x.shape) * rng.choice([0.0, 1.0, t])
+        total = np.rint((t * gradient + error) / unit).astype(np.int64)
+        q = total * unit
+        bound += eta / 2 * np.sum((q - hint) ** 2) - np.vdot(q - t * gradient, ahead - u)
+        if before is not None:
+            # How far f lies above its tangent at x_t, in x_{t-1}.
+            above = before[0] - loss - np.vdot(gradient, x_previous - x)
+            assert above >= np.sum((gradient - before[1]) ** 2) / (2 * schedule.L) - 1e-12
+            bound -= t * (t - 1) / 2 * above
+        assert t * (t + 1) / 2 * (loss - least) <= bound + 1e-9 * (1 + abs(bound))
+        before, hint, x_previous = (loss, gradient), (t + 1) / t * q, x
+        iterates.step(t, total)
+
+
+def test_long_steps_reach_in_few_rounds_what_short_ones_do_not():
+    """Exact gradients keep to 2 (D^2 / (8 eta) + eta G^2 / 2) / (T (T + 1)); eta = 1/(4LT) does not."""
+    exact, rounds, diameter = exact_of(Population(3, 3, 0.7, 0.2, 0.0, 100, 3)), 100, 20.0
+    sizes = {"machines": 1, "classes": 3, "features": 4, "diameter": diameter, "rho": math.inf}
+    ours = make_schedule(NAME, rounds=rounds, **sizes)
+    losses = []
+    for schedule in (ours, make_schedule("mu2-sgd", rounds=rounds, **sizes)):
+        # The largest steps, as there are no errors; of two schedules that differ in nothing else.
+        eta = 1 / (8 * schedule.L) if schedule is ours else 1 / (4 * schedule.L * rounds)
+        iterates = schedule.make_iterates(schedule)
+        for t in range(1, rounds):
+            total = t * exact.gradient(iterates.x)[1] / schedule.mechanism.resolution
+            iterates.move(t, np.rint(total).astype(np.int64), eta * schedule.mechanism.resolution)
+        losses.append(exact.gradient(iterates.x)[0])
+    # Accelerated steps for long: no smaller loss is near.
+    iterates = ours.make_iterates(ours)
+    for t in range(1, 4000):
+        total = t * exact.gradient(iterates.x)[1] / ours.mechanism.resolution
+        iterates.move(t, np.rint(total).astype(np.int64), ours.mechanism.resolution / (8 * ours.L))
+    excess = np.array(losses) - exact.gradient(iterates.x)[0]
+    bound = 2 * (ours.L * diameter**2 + ours.G**2 / (16 * ours.L)) / (rounds * (rounds + 1))
+    assert excess[0] < 0.5 * bound < bound < excess[1]
+
+
+@pytest.mark.parametrize(("batch", "rho"), [(3, 0.5), (3, math.inf)])
+def test_hints_are_off_by_what_the_bound_says(batch, rho):
+    """The sum of E ||q_t - h_t - t (f'(x_t) - f'(x_{t-1}))||^2, with much noise and with none.
+
+    Means over 60 runs with a standard error of some percent. Noise comes close to what the bound allows, and
+    samples differ by a part of what they may at most.
+    """
+    rounds, diameter = 15, 1.0
+    population = Population(3, 3, 0.6, 0.8, 0.0, 100, 7)
+    exact, schedule = exact_of(population), schedule_for(rounds, diameter, rho, batch, server="untrusted")
+    unit = schedule.mechanism.resolution / (schedule.machines * batch)
+    found = 0.0
+    for run in range(60):
+        key = derive_key(bytes(32), str(run))
+        machines, iterates = (
+            machines_on(population, schedule, key, key_words(key)),
+            schedule.make_iterates(schedule),
+        )
+        hint, gradient_before = 0.0, 0.0
+        for t in range(1, rounds + 1):
+            machines.observe(t, iterates.x, iterates.x_previous)
+            total, gradient = machines.noised(t).copy(), exact.gradient(iterates.x)[1]
+            # In the first round there is no hint: the gradient itself is in V.
+            found += np.sum((total * unit - hint - t * gradient + t * gradient_before) ** 2) / 60
+            hint, gradient_before = (t + 1) / t * total * unit, gradient
+            iterates.step(t, total)
+    C, M, d = schedule.S, schedule.machines, schedule.d
+    of_samples = C**2 / (batch * M) * (rounds + math.log(rounds) + 1)
+    of_noise = d * rounds * (2 * C / (rho * math.sqrt(M) * batch)) ** 2
+    bound = of_samples + of_noise * (2 * rounds + 2 * math.log(rounds) + 3)
+    assert found <= bound
+    assert found > (0.75 if math.isfinite(rho) else 0.02) * bound
+
+
+def test_the_bound_is_stated_where_it_holds():
+    """By hand, for a run without noise; and not with clipped increments, another rate or correlated noise."""
+    sizes = {"machines": 2, "classes": 3, "features": 4, "diameter": 0.5, "rho": math.inf}
+    chosen, task = make_task(NAME, samples=60, **sizes)
+    T, K = 10, 6
+    G, L, D = math.sqrt(8), 2.0, 0.5
+    S = G + 2 * L * D
+    V = G**2 / 2 + S**2 / (K * 2) * (T + math.log(T) + 1)
+    eta = min(1 / (8 * L), D / math.sqrt(8 * V))
+    bound = D**2 / (8 * eta) + eta * V + 2 / 3 * D * S * (T + 1) ** 1.5 / math.sqrt(K * 2)
+    schedule = chosen.schedule(task, chosen.sizes(task, T))
+    assert schedule.loss_bound == pytest.approx(2 * bound / (T * (T + 1)))
+    for changed in ({"clip_norm": 1.0}, {"eta_scale": 0.5}):
+        assert math.isnan(make_schedule(NAME, rounds=T, samples=60, **sizes, **changed).loss_bound)
+    correlated = Experiment(method=NAME, machines=2, noise_correlation=0.7, evaluations=1)
+    plan = resolve(correlated, random_source(1, 100, 3, 3), 1)
+    assert plan.schedule.mechanism.name == "correlated"
+    assert math.isnan(plan.schedule.loss_bound)
+
+
+# ------------------------------------------------------------------------------------- rounds and preset
+
+
+@pytest.mark.parametrize(
+    ("samples", "machines", "given", "expected"),
+    [
+        (3600, 10, {}, (60, 60)),
+        (1000, 1, {}, (32, 31)),  # 32 rounds of 31: as near to all as one size of batches comes
+        (100, 10**6, {}, (100, 1)),  # (n M)^(1/4), which is 100
+        (3600, 10, {"rounds": 100}, (100, 36)),
+        (3600, 10, {"batch": 100}, (36, 100)),
+        (3600, 10, {"rounds": 7, "batch": 5}, (7, 5)),
+        (1, 1, {}, (1, 1)),
+    ],
+)
+def test_rounds_and_batches(samples, machines, given, expected):
+    rounds = given.pop("rounds", None)
+    chosen, task = make_task(
+        NAME, machines=machines, classes=2, features=3, samples=samples, diameter=1.0, rho=1.0, options=given
+    )
+    sizes = chosen.sizes(task, rounds)
+    assert (sizes.rounds, sizes.options["batch"]) == expected
+    taken = sizes.sampling.take(bytes(32), range(2), range(1, sizes.rounds + 1))
+    ends = np.cumsum(taken.sizes[:, 0])
+    assert ends[-1] == sizes.sampling.owned == math.prod(expected)
+    # Each sample once, on each machine.
+    first = np.concatenate([np.split(taken.places, 2 * ends)[k][: expected[1]] for k in range(sizes.rounds)])
+    np.testing.assert_array_equal(first, np.arange(ends[-1]))
+
+
+def test_more_than_there_are_samples_is_refused():
+    source = random_source(1, 100, 3, 3)
+    for settings in ({"batch": 51}, {"rounds": 51}, {"rounds": 10, "batch": 6}):
+        with pytest.raises(InputError, match="samples"):
+            resolve(Experiment(method=NAME, machines=2, **settings), source, 1)
+
+
+def preset(n, **settings):
+    source = random_source(1, n, 6, 4)
+    return resolve(Experiment(method=NAME, preset="practical", machines=4, **settings), source, 1).experiment
+
+
+def test_the_preset_takes_the_fewest_rounds_whose_steps_are_short_enough():
+    """By hand: n = 500, s = 1.5, C = 0.75, L = 1/2 and N = 2, so T^2 = s rho N n L / C = 1000 at rho = 1."""
+    found = preset(2000, rho=1.0)
+    assert (found.clip_norm, found.diameter, found.normalize) == (0.75, 200.0, "unit")
+    # 32 rounds would do, 500 // 32 = 15 samples each: 33 rounds use more of all.
+    assert (found.rounds, found.batch) == (33, 15)
+    assert found.eta_scale == pytest.approx(8 * 0.5 * 2 * 15 / 33, rel=1e-3)
+    assert preset(2000, rho=1.0, server="trusted").rounds == 500 // (500 // 45)
+    assert preset(2000, rho=1.0, batch=5).rounds == 100
+    # Four times the smoothness, and twice the rounds: 64, or 71 of 500 // 64 samples.
+    assert preset(2000, rho=1.0, l2=1.5).rounds == 71
+    assert preset(2000, rho=1.0, rounds=10).eta_scale == pytest.approx(8 * 0.5)
+    # No noise: as many rounds as samples, and the longest steps.
+    found = preset(2000, rho=math.inf)
+    assert (found.rounds, found.batch, found.eta_scale) == (500, 1, 4.0)
+
+
+@given(st.sampled_from([0.1, 1.0, 20.0]), st.sampled_from(["untrusted", "trusted"]), max_examples=6)
+def test_the_noise_of_w_is_that_of_the_preset(rho, server):
+    schedule = resolve(
+        Experiment(method=NAME, preset="practical", machines=4, rho=rho, server=server),
+        random_source(1, 2000, 6, 4),
+        1,
+    ).schedule
+    draws = 4 if server == "untrusted" else 1
+    batch = 4 * schedule.sampling.size(1)
+    noise = schedule.eta * schedule.mechanism.sigma * math.sqrt(draws * schedule.rounds) / batch
+    assert noise == pytest.approx(1.5, rel=1e-3)
+    assert schedule.eta <= 0.5 / schedule.L * (1 + 1e-3)
