@@ -9,7 +9,7 @@ from mu2mpi.problem.ball import BLOCK, shrinkage
 
 
 @reduction
-def _descend(w, total, step):  # type: ignore[no-untyped-def]
+def descend(w, total, step):  # type: ignore[no-untyped-def]
     """Subtract ``step * total`` from w and return the squared norm of what results."""
     squared = 0.0
     for j in range(w.size):
@@ -35,7 +35,7 @@ def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-unt
     w, x, x_next, total = w.ravel(), x.ravel(), x_next.ravel(), total.ravel()
     squared = 0.0
     for first in range(0, w.size, BLOCK):
-        squared += _descend(w[first : first + BLOCK], total[first : first + BLOCK], step)
+        squared += descend(w[first : first + BLOCK], total[first : first + BLOCK], step)
     factor = shrinkage(squared, radius)
     for j in range(w.size):
         w[j] *= factor

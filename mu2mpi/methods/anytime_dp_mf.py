@@ -1,14 +1,18 @@
 """Anytime DP-MF: prefix sums of plain gradients at averages, with noise that is correlated over rounds."""
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mu2mpi.federation.estimators import AVERAGE, GRADIENT
-from mu2mpi.federation.schedule import Sizes, Task
+from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    from mu2mpi.federation.iterates import Iterates
 
 
 @register
@@ -42,6 +46,12 @@ class AnytimeDpMf(Method):
         """Return D / sqrt(V T), but at most 1 / (8 L): V T is how far errors move w, in the mean square."""
         error = self.error(task, sizes, mechanism)
         return min(task.diameter / (error * math.sqrt(sizes.rounds)), self.largest_rate(task, sizes))
+
+    def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
+        """Return iterates of which the projection keeps no noise that later rounds would cancel."""
+        from mu2mpi.federation.lazy import LazyIterates
+
+        return LazyIterates(schedule)
 
     def rate(self, eta: float, rounds: int, t: int) -> float:
         """Return eta."""
