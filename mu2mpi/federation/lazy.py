@@ -25,7 +25,7 @@ def take_lazy_step(sum_, w, x, x_next, total, step, radius, weight):  # type: ig
 class LazyIterates(Iterates):
     """Iterates that noise leaves again as it came, also where it had taken them out of the ball.
 
-    If the next step started from the projection, noise that it had taken away would be cancelled all the same:
+    If the next step started from the projection, noise that this took away would still be cancelled later:
     Zinkevich, "Online convex programming and generalized infinitesimal gradient ascent", 2003, has both.
     """
 
