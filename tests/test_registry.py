@@ -17,10 +17,10 @@ from mu2mpi.registry import find, names, register
 BUILT_IN = {
     "problems": ["huber", "logistic", "poisson", "smoothed-hinge", "softmax", "squared"],
     "methods": [
-        "accelerated-srgd",
+        "accelerated-srgd", "anytime-dp-mf",
         "anytime-sgd", "dp-sgd", "mu2-sgd", "noisy-minibatch-sgd", "parallel-sgd", "snowball-sgd", "storm"
     ],
-    "mechanisms": ["gaussian", "last-iterate", "poisson", "replacement"],
+    "mechanisms": ["correlated", "gaussian", "last-iterate", "poisson", "replacement"],
 }  # fmt: skip
 
 

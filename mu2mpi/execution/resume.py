@@ -1,5 +1,6 @@
 """Whether a run may go on from the checkpoint that it finds: rounds may be repeated only to the bit."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -78,11 +79,15 @@ def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
     """Raise InputError unless the state of a checkpoint is one that the run can have come to."""
     schedule = plan.schedule
     shape, counts = (schedule.rows, schedule.features), checkpoint.class_counts
-    expected = schedule.make_iterates(schedule).arrays()
+    iterates = schedule.make_iterates(schedule)
+    expected, beyond = iterates.arrays(), iterates.beyond
     rounds = planned_rounds(plan)
     fitting = {
         "iterates": checkpoint.iterates.keys() == expected.keys()
-        and all(_is_point(array, shape, schedule.radius) for array in checkpoint.iterates.values()),
+        and all(
+            _is_point(array, shape, math.inf if name in beyond else schedule.radius)
+            for name, array in checkpoint.iterates.items()
+        ),
         "q": checkpoint.q.dtype == np.int64
         and checkpoint.q.shape == shape
         and -LARGEST_SUM < checkpoint.q.min() <= checkpoint.q.max() < LARGEST_SUM,
@@ -98,8 +103,8 @@ def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
 
 
 def _is_point(array: NDArray[np.float64], shape: tuple[int, int], radius: float) -> bool:
-    """Return whether this is a model in the ball, but for rounding errors; false for NaN."""
-    if array.dtype != np.float64 or array.shape != shape:
+    """Return whether this is a model in the ball, but for rounding errors; false for what is not finite."""
+    if array.dtype != np.float64 or array.shape != shape or not np.all(np.isfinite(array)):
         return False
     with np.errstate(all="ignore"):
         return bool(np.sum((array / radius) ** 2) <= 1 + 1e-9)

@@ -1,5 +1,7 @@
 """Where the server is: the iterate, the query point, and the step from one round to the next."""
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,6 +56,9 @@ class Iterates:
     direction : ndarray of int64, shape (rows, F), or None
         The noised sum of the last step, in units of the grid, where it is known; valid until the next round.
     """
+
+    beyond: ClassVar[tuple[str, ...]] = ()
+    """Names of arrays of a checkpoint that are no points of the ball."""
 
     def __init__(self, schedule: Schedule) -> None:
         shape = (schedule.rows, schedule.features)

@@ -29,6 +29,8 @@ class LazyIterates(Iterates):
     Zinkevich, "Online convex programming and generalized infinitesimal gradient ascent", 2003, has both.
     """
 
+    beyond = ("sum",)
+
     def __init__(self, schedule: Schedule) -> None:
         super().__init__(schedule)
         self._sum: NDArray[np.float64] = aligned_zeros(self.w.shape, np.float64)

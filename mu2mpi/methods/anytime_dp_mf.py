@@ -8,10 +8,14 @@ import numpy as np
 from mu2mpi.federation.estimators import AVERAGE, GRADIENT
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.methods.base import CorrelatedOptions, Method
+from mu2mpi.privacy.correlation import Correlation
 from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.mechanisms.correlated import BUFFERS, POWER
+from mu2mpi.problem.practical import Facts, choices, normalize, rounded
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
 
 
@@ -29,6 +33,29 @@ class AnytimeDpMf(Method):
     options, presets = CorrelatedOptions, ("preset",)
     estimator, query = GRADIENT, AVERAGE
     mechanism = "correlated"
+
+    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
+        """Return the settings of the practical mode: beyond the theorems, from public facts alone.
+
+        Steps are so long that w_T has the noise that weights may gather; without noise, that all together
+        are no longer than those of mu^2-SGD.
+        """
+        if options.preset is None:
+            return {}
+        if facts is None:
+            return {"normalize": normalize(asked), **dict.fromkeys(("clip_norm", "diameter", "eta_scale"))}
+        M, chosen = asked.machines or 1, choices(asked, facts)
+        rounds = asked.rounds or facts.samples // M
+        own = options.noise_correlation or POWER, options.noise_buffers or BUFFERS
+        gain = Correlation(*own, rounds, normalized=True, lasts=False).gain(np.ones(rounds))
+        shared = M if asked.server == "trusted" else math.sqrt(M)
+        eta = chosen.noise * asked.rho * shared / (2 * chosen.clip * gain)
+        return {
+            "normalize": normalize(asked),
+            "clip_norm": chosen.clip_norm,
+            "diameter": chosen.diameter,
+            "eta_scale": rounded(8 * chosen.L * min(eta, 2 * M / chosen.nearby)),
+        }
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
         """Return 1 / (8 L): the path of all rounds is then as long as that of mu^2-SGD's longest steps."""

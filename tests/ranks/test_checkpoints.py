@@ -29,7 +29,7 @@ from mu2mpi.execution import environment
 from mu2mpi.execution.job import Job
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
-from mu2mpi.execution.resume import find_checkpoint
+from mu2mpi.execution.resume import check_state, find_checkpoint
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.watch import Verdict
 from mu2mpi.files import identity
@@ -106,6 +106,22 @@ def test_other_methods_go_on_to_the_same_bits(server, estimator, query, tmp_path
     unbroken = simulated(experiment, source)
     write_checkpoint(stopped_state(experiment, source, 9), tmp_path / "checkpoint")
     state = read_checkpoint(tmp_path / "checkpoint")
+    assert_same(simulated(experiment, source, state), unbroken)
+
+
+@SERVERS
+@pytest.mark.parametrize("t", [2, 9, 20])
+@pytest.mark.parametrize(
+    "settings", [{"method": "anytime-dp-mf", "diameter": 0.01}, {"noise_correlation": 0.5, "l2": 0.1}]
+)
+def test_correlated_noise_goes_on_to_the_same_bits(server, t, settings, tmp_path):
+    """Also where the sum of all steps has left the ball."""
+    source = random_source(1, 100, 6, 3)
+    experiment = Experiment(server=server, machines=4, rounds=20, seed=9, **settings)
+    unbroken = simulated(experiment, source)
+    write_checkpoint(stopped_state(experiment, source, t), checkpoint_path(tmp_path / "a.h5"))
+    state = found_checkpoint(tmp_path / "a.h5", experiment)
+    check_state(state, resolve(experiment, source, 1), tmp_path / "a.h5")
     assert_same(simulated(experiment, source, state), unbroken)
 
 

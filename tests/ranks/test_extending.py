@@ -195,6 +195,6 @@ def test_without_the_package_a_result_says_what_is_not_known(results):
 def test_what_cannot_be_registered_is_refused():
     with pytest.raises(ValueError, match="has no kind among"):
         register(object())
-    with pytest.raises(InputError, match="there is no 'x' among the methods, which are anytime-sgd"):
+    with pytest.raises(InputError, match="there is no 'x' among the methods, which are accelerated-srgd"):
         find("methods", "x")
     assert "mu2-sgd" in names("methods")
