@@ -3,12 +3,9 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mu2mpi.federation.estimators import AVERAGE, GRADIENT
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.methods.base import CorrelatedOptions, Method
-from mu2mpi.privacy.correlation import Correlation
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.mechanisms.correlated import BUFFERS, POWER
 from mu2mpi.problem.practical import Facts, choices, normalize, rounded
@@ -44,10 +41,12 @@ class AnytimeDpMf(Method):
             return {}
         if facts is None:
             return {"normalize": normalize(asked), **dict.fromkeys(("clip_norm", "diameter", "eta_scale"))}
+        from mu2mpi.privacy.correlation import Correlation
+
         M, chosen = asked.machines or 1, choices(asked, facts)
         rounds = asked.rounds or facts.samples // M
         own = options.noise_correlation or POWER, options.noise_buffers or BUFFERS
-        gain = Correlation(*own, rounds, normalized=True, lasts=False).gain(np.ones(rounds))
+        gain = Correlation(*own, rounds, normalized=True, lasts=False).gain()
         shared = M if asked.server == "trusted" else math.sqrt(M)
         eta = chosen.noise * asked.rho * shared / (2 * chosen.clip * gain)
         return {
@@ -65,7 +64,7 @@ class AnytimeDpMf(Method):
         """Return the root of the mean square error of a round's part in the sum of all."""
         if (correlation := mechanism.correlation) is None:
             return super().error(task, sizes, mechanism)
-        drawn = mechanism.sigma * correlation.gain(np.ones(sizes.rounds)) / math.sqrt(sizes.rounds)
+        drawn = mechanism.sigma * correlation.gain() / math.sqrt(sizes.rounds)
         noise = math.sqrt(task.d) * drawn / task.shared
         return math.hypot(mechanism.clip_norm / math.sqrt(task.machines), noise)
 

@@ -109,17 +109,17 @@ class Correlation:
         messages[...] = np.where(lag >= 0, c[np.maximum(lag, 0)], 0.0) @ messages
         return messages
 
-    def gain(self, steps: Array) -> float:
-        """Return the deviation of the sum over rounds of steps, shape (T,), times g_t + y_t, for normals z.
+    def gain(self) -> float:
+        """Return the deviation of the sum over all rounds of g_t + y_t, for normals z.
 
-        With C^T r = D v the sum is that of z_t times r_t, and it is known from the last round to the first.
+        With C^T r = D v, v being ones, it is the norm of r, which is known from the last round to the first.
         """
         weights, decays = self.weights.tolist(), self.decays.tolist()
         state, total = [0.0] * len(weights), 0.0
-        if self.normalized:
-            steps = steps * np.sqrt(self.squares(np.arange(len(steps), 0, -1)))
-        for step in steps[::-1].tolist():
-            r = step - sum(w * s for w, s in zip(weights, state, strict=True))
+        lengths = np.arange(1, self.rounds + 1)
+        norms = np.sqrt(self.squares(lengths)) if self.normalized else np.ones(self.rounds)
+        for norm in norms.tolist():
+            r = norm - sum(w * s for w, s in zip(weights, state, strict=True))
             state = [decay * s + r for decay, s in zip(decays, state, strict=True)]
             total += r * r
         return math.sqrt(total)

@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from mu2mpi.errors import InputError
-from mu2mpi.privacy.correlation import Correlation
 from mu2mpi.privacy.grid import choose_resolution
 from mu2mpi.privacy.guarantee import Approximate, Budget, Gaussian, Guarantee, Messages
 from mu2mpi.privacy.sampler import EXACT, RESERVE, Deviation, deviation
+
+if TYPE_CHECKING:
+    from mu2mpi.privacy.correlation import Correlation
 
 SMALLEST, LARGEST = math.ulp(0.0), sys.float_info.max
 """Of the numbers above 0, and of the finite ones."""
@@ -89,7 +91,7 @@ class Mechanism(ABC):
         return self.guarantee().rho if rho is None else rho
 
     @property
-    def correlation(self) -> Correlation | None:
+    def correlation(self) -> "Correlation | None":
         """How the noise of a round follows from that of the rounds before; None if it does not."""
         return None
 

@@ -8,14 +8,16 @@ optimal private linear operators on adaptive streams", 2022. docs/privacy.md has
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from mu2mpi.errors import InputError
-from mu2mpi.privacy.correlation import Correlation
 from mu2mpi.privacy.grid import choose_resolution
 from mu2mpi.privacy.guarantee import Budget, Gaussian, Messages
 from mu2mpi.privacy.mechanisms.base import SMALLEST, Mechanism
 from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    from mu2mpi.privacy.correlation import Correlation
 
 LOWEST, HIGHEST, MOST_BUFFERS = 0.2, 0.9, 8
 """Powers, and numbers of buffers, for which coefficients are known to be those of a power and to fall."""
@@ -79,8 +81,11 @@ class CorrelatedNoise(Mechanism):
         return cls(sigma=sigma, resolution=resolution, rho=budget.rho, **cls.sizes(messages), **own)
 
     @cached_property
-    def correlation(self) -> Correlation:
+    def correlation(self) -> "Correlation":
         """The strategy: columns of norm 1 serve streams better, and their sums a little less well."""
+        # Whoever only wants to know what options there are need not import numpy.
+        from mu2mpi.privacy.correlation import Correlation
+
         return Correlation(self.power, self.buffers, self.rounds, not self.lasts, self.lasts)
 
     @property
