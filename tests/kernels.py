@@ -5,17 +5,16 @@ run side by side. So each kernel is compiled by one process, for all types that 
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from multiprocessing import get_context
 
 import numpy as np
-from schedules import make_messages
+from schedules import make_schedule
 
 from mu2mpi.audit.structure import collect_tail
 from mu2mpi.audit.tails import add_squares
 from mu2mpi.execution.warmup import kernel_calls
 from mu2mpi.federation.draws import draw_independently, draw_uniformly
-from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT, Estimator
-from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.privacy.noise import SERVER, standard_normal
 from mu2mpi.problem.base import Problem
 from mu2mpi.registry import find, names
@@ -24,35 +23,36 @@ FEATURE_TYPES = np.uint8, np.float32, np.float64
 NOISE, MACHINE, LOSS, PRODUCTS, STEP = range(5)
 """Places in the list of `kernel_calls`."""
 
+METHODS = "mu2-sgd", "anytime-dp-mf"
+"""With each estimator, fresh and correlated noise, and steps that are lazy or not."""
+
 
 def _of_run(
     place: int,
-    estimator: Estimator = CORRECTED_MOMENTUM,
+    method: str = "mu2-sgd",
     types: tuple[type, ...] = FEATURE_TYPES,
     loss: str = "softmax",
-    rows: int = 2,
-    mechanism: str = "gaussian",
+    rows: int | None = None,
 ) -> None:
-    problem: Problem = find("problems", loss)
-    noise = find("mechanisms", mechanism).calibrate(Budget(1.0, 1.0, 1e-5), make_messages(1.0, 1.0, 4, 1, 9))
+    schedule = make_schedule(method, rounds=9, machines=1, classes=2, features=2, loss=loss)
     for feature_type in types:
-        kernel_calls(np.dtype(feature_type), estimator, problem, rows, noise)[place]()
+        kernel_calls(np.dtype(feature_type), replace(schedule, rows=rows or schedule.rows))[place]()
 
 
 def _of_loss(loss: str) -> None:
     """Call all that a loss other than softmax has of its own."""
-    for estimator in (CORRECTED_MOMENTUM, GRADIENT):
-        _of_run(MACHINE, estimator, FEATURE_TYPES, loss, 1)
-    _of_run(LOSS, CORRECTED_MOMENTUM, FEATURE_TYPES, loss)
-    _of_run(PRODUCTS, CORRECTED_MOMENTUM, (np.uint8,), loss)
+    for method in METHODS:
+        _of_run(MACHINE, method, FEATURE_TYPES, loss, 1)
+    _of_run(LOSS, "mu2-sgd", FEATURE_TYPES, loss)
+    _of_run(PRODUCTS, "mu2-sgd", (np.uint8,), loss)
 
 
 def _of_any_problem() -> None:
     """Call what losses of which numpy knows nothing more are measured with."""
     problem: Problem = find("problems", "softmax")
     problem.losses_and_residuals(np.zeros((1, 2)), np.zeros(1, np.int32))
-    for estimator in (CORRECTED_MOMENTUM, GRADIENT):
-        _of_run(MACHINE, estimator, (np.uint8,), "softmax", 1)
+    for method in METHODS:
+        _of_run(MACHINE, method, (np.uint8,), "softmax", 1)
 
 
 def _draws() -> None:
@@ -67,18 +67,16 @@ def _of_audit() -> None:
 
 
 PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
-    (_of_run, (NOISE, CORRECTED_MOMENTUM, (np.uint8,))),
-    (_of_run, (NOISE, CORRECTED_MOMENTUM, (np.uint8,), "softmax", 2, "correlated")),
-    (_of_run, (MACHINE, CORRECTED_MOMENTUM)),
-    (_of_run, (MACHINE, GRADIENT)),
+    *((_of_run, (NOISE, method, (np.uint8,))) for method in METHODS),
+    *((_of_run, (MACHINE, method)) for method in METHODS),
     (_draws, ()),
     (standard_normal, (np.zeros(8, np.uint32), SERVER, 0, 1, 1)),
     (_of_run, (LOSS,)),
-    (_of_run, (PRODUCTS, CORRECTED_MOMENTUM, (np.uint8,))),
+    (_of_run, (PRODUCTS, "mu2-sgd", (np.uint8,))),
     (_of_audit, ()),
     (_of_any_problem, ()),
     *((_of_loss, (loss,)) for loss in names("problems") if loss != "softmax"),
-    (_of_run, (STEP, CORRECTED_MOMENTUM, (np.uint8,))),
+    *((_of_run, (STEP, method, (np.uint8,))) for method in METHODS),
 ]
 """Calls of which no two use the same kernel, the slowest first."""
 

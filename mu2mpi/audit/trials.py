@@ -93,8 +93,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
         if not schedule.sampling.chance and schedule.mechanism.shows_messages and math.isfinite(schedule.S):
             plans[UNCLIPPED] = _schedule(experiment, UNCLIPPED)
     start_compiler()
-    kinds = np.dtype(FEATURE_TYPE), schedule.estimator, schedule.problem, schedule.rows, schedule.mechanism
-    communicator.fill_cache(kernel_calls(*kinds))
+    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule))
     attacks = [
         _attack(plan, case, trials, derive_key(root, "case", case.words), experiment.delta, communicator)
         for case, plan in plans.items()

@@ -9,13 +9,10 @@ import numpy as np
 from numba.core.registry import cpu_target
 
 from mu2mpi.execution.plan import Plan
-from mu2mpi.federation.estimators import Estimator
-from mu2mpi.federation.iterates import take_step
+from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.drawing import make_draw
-from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.noise import MACHINE, padded_zeros
-from mu2mpi.problem.base import Problem
 from mu2mpi.problem.linear import sum_losses
 
 
@@ -43,30 +40,23 @@ def start_compiler_without_scipy() -> None:
 def compile_kernels(plan: Plan, communicator: Communicator) -> None:
     """Compile the kernels of a run, each by one rank alone, or load them; all ranks must call this."""
     start_compiler()
-    schedule = plan.schedule
-    kinds = plan.source.feature_type, schedule.estimator, schedule.problem, schedule.rows
-    communicator.fill_cache(kernel_calls(*kinds, schedule.mechanism))
+    communicator.fill_cache(kernel_calls(plan.source.feature_type, plan.schedule))
 
 
-def kernel_calls(
-    feature_type: np.dtype[np.generic],
-    estimator: Estimator,
-    problem: Problem,
-    rows: int,
-    mechanism: Mechanism,
-) -> list[Callable[[], object]]:
+def kernel_calls(feature_type: np.dtype[np.generic], schedule: Schedule) -> list[Callable[[], object]]:
     """Return a call of every kernel of a run on features of this type, the slowest to compile first."""
-    x = np.zeros((2, 2))
+    x, problem = np.zeros((2, 2)), schedule.problem
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     label_type: Any = np.int32 if problem.labels == "classes" else np.float64
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=label_type)
     key, scales = np.zeros(8, dtype=np.uint32), np.ones(1)
-    add, losses = estimator.kernel(problem, rows), problem.kernel(sum_losses)
-    noisy = replace(mechanism, sigma=mechanism.resolution)
+    add, losses = schedule.estimator.kernel(problem, schedule.rows), problem.kernel(sum_losses)
+    mechanism = replace(schedule.mechanism, sigma=schedule.mechanism.resolution)
+    small = replace(schedule, rows=2, features=2)
     return [
-        lambda: make_draw(noisy, key, (MACHINE, 0, 1), 1.0, noised.size)(noised, message, 1),
+        lambda: make_draw(mechanism, key, (MACHINE, 0, 1), 1.0, noised.size)(noised, message, 1),
         lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
         lambda: problem.loss_and_gradient(x, x, np.zeros(2, label_type)),
-        lambda: take_step(x, x, x, q, 1.0, 1.0, 0.5),
+        lambda: schedule.make_iterates(small).step(1, np.zeros_like(q)),
     ]

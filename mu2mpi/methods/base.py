@@ -16,7 +16,7 @@ from mu2mpi.federation.estimators import Estimator, Query
 from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
 from mu2mpi.privacy.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.mechanisms.correlated import BUFFERS, HIGHEST, LOWEST, MOST_BUFFERS
+from mu2mpi.privacy.mechanisms.correlated import BUFFERS, FEWEST_BUFFERS, HIGHEST, LOWEST, MOST_BUFFERS
 from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import find
 
@@ -54,7 +54,7 @@ class CorrelatedOptions(PresetOptions):
     )
     noise_buffers: int | None = Field(
         None,
-        ge=1,
+        ge=FEWEST_BUFFERS,
         le=MOST_BUFFERS,
         description=f"exponentials that stand for it, each an array of each machine [default: {BUFFERS}]",
     )

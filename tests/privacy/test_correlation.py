@@ -9,11 +9,17 @@ from mu2mpi.errors import InputError
 from mu2mpi.privacy.correlation import Correlation, Filter
 from mu2mpi.privacy.drawing import make_draw
 from mu2mpi.privacy.guarantee import Budget
-from mu2mpi.privacy.mechanisms.correlated import HIGHEST, LOWEST, MOST_BUFFERS, CorrelatedNoise
+from mu2mpi.privacy.mechanisms.correlated import (
+    FEWEST_BUFFERS,
+    HIGHEST,
+    LOWEST,
+    MOST_BUFFERS,
+    CorrelatedNoise,
+)
 from mu2mpi.privacy.noise import MACHINE, SERVER, key_words, padded_zeros, standard_normal
 
 KEY = key_words(bytes(range(32)))
-POWERS, BUFFERS = st.floats(LOWEST, HIGHEST), st.integers(1, MOST_BUFFERS)
+POWERS, BUFFERS = st.floats(LOWEST, HIGHEST), st.integers(FEWEST_BUFFERS, MOST_BUFFERS)
 
 
 def power_of_ones(p, T):

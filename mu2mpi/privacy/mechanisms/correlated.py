@@ -19,7 +19,7 @@ from mu2mpi.registry import register
 if TYPE_CHECKING:
     from mu2mpi.privacy.correlation import Correlation
 
-LOWEST, HIGHEST, MOST_BUFFERS = 0.2, 0.9, 8
+LOWEST, HIGHEST, FEWEST_BUFFERS, MOST_BUFFERS = 0.2, 0.9, 2, 8
 """Powers, and numbers of buffers, for which coefficients are known to be those of a power and to fall."""
 
 POWER, BUFFERS = 0.75, 4
@@ -45,7 +45,7 @@ class CorrelatedNoise(Mechanism):
 
     name = "correlated"
     ranges = Mechanism.ranges | {"rounds": (1, MOST_ROUNDS), "rho": (SMALLEST, math.inf)}
-    ranges |= {"power": (LOWEST, HIGHEST), "buffers": (1, MOST_BUFFERS)}
+    ranges |= {"power": (LOWEST, HIGHEST), "buffers": (FEWEST_BUFFERS, MOST_BUFFERS)}
 
     rho: float
     power: float
