@@ -7,6 +7,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field, tail_from
+from mu2mpi.privacy.losses import MOST_ROUNDS
 from mu2mpi.problem.practical import Descent, Facts, descent
 from mu2mpi.registry import register
 
@@ -20,7 +21,7 @@ SHARE, FEWEST = 100, 256
 """A batch is expected to have a hundredth of all samples, but at least so many: noise is shared by a batch,
 and beyond some hundred samples larger batches are worth little more than they cost."""
 
-MOST_ROUNDS, MOST_PASSES = 10**6, 10**4
+MOST_PASSES = 10**4
 """With noise: to account for more would take gigabytes."""
 
 SHORTEST, LONGEST, TAIL = 100, 20_000, 0.5
