@@ -107,7 +107,7 @@ class DpGd(Method):
         return (1 - (task.options.momentum or 0)) / (task.smoothness + slack)
 
     def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
-        """Return D^2 / (8 eta R) + V / (2 (1 / eta - L)) after R = T - 1 steps, which docs/methods.md derives.
+        """Return D^2 / (8 eta R) + V / (2 (1 / eta - L)) for R = T - 1 steps: see docs/methods.md.
 
         V is the square of the error. It holds of full batches and plain steps, where nothing is clipped.
         """
@@ -123,6 +123,6 @@ class DpGd(Method):
         """Return iterates with momentum, if there is any."""
         from mu2mpi.federation.heavy_ball import HeavyBall
 
-        return (
-            HeavyBall(schedule, options.momentum) if options.momentum else super().iterates(schedule, options)
-        )
+        if options.momentum:
+            return HeavyBall(schedule, options.momentum)
+        return super().iterates(schedule, options)

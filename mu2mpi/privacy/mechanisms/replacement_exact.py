@@ -61,7 +61,7 @@ def hockey_stick(epsilons: Array, multiplier: float, samples: int, drawn: int) -
     for b_j, s_j in zip(b, s, strict=True):
         u = np.minimum(low + s_j, s_j / 2 - epsilons / s_j)
         total += b_j * (ndtr(u) - np.exp(epsilons + log_ndtr(u - s_j)))
-    return np.clip(total, 0.0, 1.0)
+    return np.asarray(np.clip(total, 0.0, 1.0), np.float64)
 
 
 @lru_cache(maxsize=4)
@@ -75,7 +75,7 @@ def _losses(multiplier: float, samples: int, drawn: int, rounds: int) -> Any:
     while far < FARTHEST and hockey_stick(np.array([far]), multiplier, samples, drawn)[0] > NEGLIGIBLE:
         far = min(1.25 * far, FARTHEST)
     most = math.ceil(far / step)
-    epsilons = step * np.arange(most + 1)
+    epsilons: Array = step * np.arange(most + 1, dtype=np.float64)
     deltas = hockey_stick(epsilons, multiplier, samples, drawn)
     below = 1 - np.exp(-epsilons[:0:-1]) * (1 - deltas[:0:-1])
     curve = np.minimum.accumulate(np.concatenate([below, deltas]))
