@@ -100,9 +100,9 @@ def _shares(canaries: Canaries) -> Array:
     if not schedule.mechanism.shows_messages:
         return np.ones(len(canaries))
     share = schedule.mechanism.share
-    if schedule.estimator.lasts:
-        return np.array([reach(schedule, t) * share(t, canaries.last) for t in canaries.rounds.tolist()])
-    return np.array([math.hypot(*(reach(schedule, t) * share(t, t) for t in uses)) for uses in canaries.uses])
+    if canaries.stays:
+        return np.array([reach(schedule, of[0]) * share(of[0], of[-1]) for of in canaries.messages])
+    return np.array([math.hypot(*(reach(schedule, t) * share(t, t) for t in of)) for of in canaries.messages])
 
 
 def _groups(canaries: Canaries) -> tuple[list[str], Array]:

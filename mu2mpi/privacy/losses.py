@@ -33,7 +33,7 @@ MOST_ROUNDS = 10**6
 def losses_library() -> Any:
     """Return dp-accounting's package of distributions of the loss; InputError if it is not installed."""
     try:
-        from dp_accounting import pld
+        import dp_accounting.pld as pld
     except ImportError:
         raise InputError(
             "the noise for samples drawn at random is computed by dp-accounting, which is not installed: "

@@ -99,7 +99,9 @@ def test_lists_of_options_of_a_method():
     sweep = Sweep({"method": "dp-sgd", "server": "trusted", "batch": [8, 16]})
     assert [experiment.batch for experiment in sweep.experiments] == [8, 16]
     assert [sweep.file_name(experiment) for experiment in sweep.experiments] == ["batch-8.h5", "batch-16.h5"]
-    with pytest.raises(InputError, match=r"a\.toml: batch applies to method = dp-sgd or noisy-minibatch-sgd"):
+    with pytest.raises(
+        InputError, match=r"a\.toml: batch applies to method = dp-gd or dp-sgd or noisy-minibatch-sgd"
+    ):
         Sweep({"batch": [8, 16]}, "a.toml")
 
 

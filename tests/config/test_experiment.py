@@ -189,7 +189,10 @@ def test_options_of_other_methods_are_none():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"batch": 3}, "batch applies to method = dp-sgd or noisy-minibatch-sgd only, and method is mu2-sgd"),
+        (
+            {"batch": 3},
+            "batch applies to method = dp-gd or dp-sgd or noisy-minibatch-sgd only, and method is mu2-sgd",
+        ),
         ({"method": "anytime-sgd", "estimator": "gradient"}, "estimator applies to method = mu2-sgd only"),
         (
             {"method": "anytime-sgd", "preset": "practical"},
