@@ -48,11 +48,15 @@ def interval(rounds: int) -> float:
 
 
 def least_multiplier(
-    epsilon_of: Callable[[float, float], float], epsilon: float, delta: float, reserve: float
+    epsilon_of: Callable[[float, float], float],
+    epsilon: float,
+    delta: float,
+    reserve: float,
+    start: float = 1.0,
 ) -> float:
     """Return noise in units of C that keeps to epsilon at delta, where a share of 10^-4 less is too little.
 
-    `epsilon_of` takes noise and a delta. A share of epsilon and delta may be left as a reserve. With small
+    `epsilon_of` takes noise and a delta, and is faster for more noise, with which to `start`. A share of epsilon and delta may be left as a reserve. With small
     epsilon and many rounds, the rounding of losses alone asks for some percent of it or more. Raises
     InputError if delta is too small.
     """
@@ -66,7 +70,7 @@ def least_multiplier(
     def suffices(multiplier: float) -> bool:
         return epsilon_of(multiplier, left * delta) <= left * epsilon
 
-    high = 1.0
+    high = 2.0 ** math.ceil(math.log2(start))
     while not suffices(high):
         high *= 2
     while high > LEAST and suffices(high / 2):

@@ -17,6 +17,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.privacy import losses
 from mu2mpi.privacy.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Subsampled
+from mu2mpi.privacy.mechanisms.replacement import with_replacement_epsilon
 from mu2mpi.registry import register
 
 Array = NDArray[np.float64]
@@ -107,7 +108,9 @@ def replacement_sigma(
     def epsilon_of(multiplier: float, delta: float) -> float:
         return replacement_epsilon(1.0, samples, drawn, rounds, multiplier, delta)
 
-    return C * losses.least_multiplier(epsilon_of, epsilon, delta, reserve)
+    # That of the theorem is far too much, and soon computed with.
+    start = with_replacement_epsilon(1.0, samples, drawn, rounds, epsilon, delta) if epsilon else 1.0
+    return C * losses.least_multiplier(epsilon_of, epsilon, delta, reserve, min(start, losses.LARGEST))
 
 
 @register
