@@ -97,10 +97,10 @@ def labels_of(classes: NDArray[np.int32], schedule: Schedule) -> Labels:
 class Canaries:
     """Where the samples are that an audit attacks, and what machines get.
 
-    Of each canary, `machines` says whose it is, from 0, `rounds` the round in which it is spent, from 1, and
-    `last_rounds` whose messages, of those that are seen, tell of it at last. Where samples are drawn again
-    and again there is one canary, and the round means nothing. The 32 bytes of `dealing` decide which
-    machine gets which sample, and when.
+    Of each canary, `machines` says whose it is, from 0, `rounds` the round in which it is used first, from 1,
+    and `messages` the rounds of all messages that are seen and tell of it: if it `stays`, of all from then
+    on. Where samples are drawn at random there is one canary, and rounds mean nothing. The 32 bytes of
+    `dealing` decide which machine gets which sample, and when.
     """
 
     def __init__(self, schedule: Schedule, case: WorstCase, dealing: bytes) -> None:
@@ -119,10 +119,14 @@ class Canaries:
             spent = [t for t in range(1, last + 1) if sampling.used(t) > sampling.used(t - 1)]
             self.machines = np.tile(np.arange(count), len(spent))
             self.rounds = np.repeat(np.array(spent), count)
-        # Noise that is correlated tells of a sample also in rounds after its own.
-        tells = schedule.estimator.lasts or schedule.mechanism.correlation is not None
-        self.last_rounds = np.full_like(self.rounds, last) if tells else self.rounds
         places = [sampling.used(t - 1) for t in self.rounds.tolist()]
+        taken = sampling.take(bytes(32), range(1), range(1, last + 1))
+        used_in = np.repeat(np.arange(1, last + 1), taken.sizes[:, 0])
+        self.messages = [used_in[taken.places == place].tolist() for place in places]
+        # Noise that is correlated tells of a sample also in rounds after its own.
+        self.stays = schedule.estimator.lasts or schedule.mechanism.correlation is not None
+        if self.stays:
+            self.messages = [list(range(t, last + 1)) for t in self.rounds.tolist()]
         self._rows = dealt[places, self.machines]
         self._labels = np.zeros(dealt.size, np.int32)
         ends = [sampling.used(t) for t in range(1, schedule.rounds + 1)]

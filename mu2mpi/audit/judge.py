@@ -1,5 +1,6 @@
 """What an adversary makes of many runs: who tells which samples apart, and how well."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -98,8 +99,10 @@ def _shares(canaries: Canaries) -> Array:
     schedule, reach = canaries.schedule, canaries.case.reach
     if not schedule.mechanism.shows_messages:
         return np.ones(len(canaries))
-    rounds = zip(canaries.rounds.tolist(), canaries.last_rounds.tolist(), strict=True)
-    return np.array([reach(schedule, t) * schedule.mechanism.share(t, last) for t, last in rounds])
+    share = schedule.mechanism.share
+    if canaries.stays:
+        return np.array([reach(schedule, of[0]) * share(of[0], of[-1]) for of in canaries.messages])
+    return np.array([math.hypot(*(reach(schedule, t) * share(t, t) for t in of)) for of in canaries.messages])
 
 
 def _groups(canaries: Canaries) -> tuple[list[str], Array]:

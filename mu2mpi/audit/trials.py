@@ -90,7 +90,8 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
         _check_size(schedule, trials)
         plans = {CLIPPED: schedule}
         # Where samples are in many roles, or iterates hidden, increments have to be the same everywhere.
-        if not schedule.sampling.chance and schedule.mechanism.shows_messages and math.isfinite(schedule.S):
+        is_once = schedule.sampling.touches(schedule.rounds) == 1
+        if is_once and schedule.mechanism.shows_messages and math.isfinite(schedule.S):
             plans[UNCLIPPED] = _schedule(experiment, UNCLIPPED)
     start_compiler()
     communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule))

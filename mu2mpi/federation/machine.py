@@ -18,7 +18,10 @@ from mu2mpi.problem.linear import BATCH
 
 @dataclass(frozen=True)
 class HostedSamples:
-    """What the machines of one rank use in consecutive rounds: round by round, and in each by machine."""
+    """What the machines of one rank use in consecutive rounds: round by round, and in each by machine.
+
+    Where there are fewer samples than the rounds use, each round uses all of them.
+    """
 
     features: NDArray[np.generic]  # in the stored type, shape (samples, F - 1)
     labels: Labels  # shape (samples,)
@@ -37,8 +40,15 @@ class HostedSamples:
         # Python's own numbers, which are at hand faster than those of an array.
         return [0, *np.cumsum(self.sizes.sum(axis=1)).tolist()]
 
+    @property
+    def are_same(self) -> bool:
+        """Whether each round uses all of them."""
+        return self._ends[-1] > len(self.labels)
+
     def of(self, t: int) -> tuple[int, int]:
         """Return the numbers of the first sample of one of the rounds, and of the one after its last."""
+        if self.are_same:
+            return 0, len(self.labels)
         return self._ends[t - self.first_round], self._ends[t - self.first_round + 1]
 
 
@@ -124,10 +134,13 @@ class Machines:
         counts = self._class_counts
         if counts.size == 0:
             return counts
-        machines = users(self.samples.sizes[: max(0, t + 1 - self.samples.first_round)])
+        rounds, times = max(0, t + 1 - self.samples.first_round), 1
+        if rounds and self.samples.are_same:
+            rounds, times = 1, rounds
+        machines = users(self.samples.sizes[:rounds])
         labels = classes_of(self.samples.labels[: len(machines)], counts.shape[1])
         places = machines * counts.shape[1] + labels
-        return counts + np.bincount(places, minlength=counts.size).reshape(counts.shape)
+        return counts + times * np.bincount(places, minlength=counts.size).reshape(counts.shape)
 
     def observe(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:
         """Use each machine's samples z_{t,i}: q_{t,i} = q_{t-1,i} + s_{t,i}, or their gradients alone."""

@@ -51,10 +51,13 @@ def make_supply(
     def supply(t: int) -> HostedSamples:
         before, later = sampling.drawn(t - 1), range(t, rounds + 1)
         count = bisect_right(later, at_once, key=lambda last: sampling.drawn(last) - before)
-        taken = sampling.take(sampling_key, hosted, later[: max(1, count)])
+        taken = sampling.take(sampling_key, hosted, later[: 1 if sampling.is_same else max(1, count)])
         samples = read(taken.places, users(taken.sizes))
         scales = schedule.scaling.factors(samples.features, source.scale)
-        return HostedSamples(samples.features, samples.labels, scales, taken.sizes, t, schedule.scaling.bias)
+        sizes = taken.sizes
+        if sampling.is_same:
+            sizes = np.broadcast_to(sizes, (len(later), len(hosted)))
+        return HostedSamples(samples.features, samples.labels, scales, sizes, t, schedule.scaling.bias)
 
     return supply
 

@@ -31,12 +31,14 @@ class Sampling(ABC):
     """How the samples of a machine are spread over the rounds; the same for every machine.
 
     It needs to have `owned` samples, n, and can use `most` of them in one round. `chance` says how they are
-    drawn at random; it is empty if each is used once, in a round that is known.
+    drawn at random; it is empty if it is known in which rounds each is used. `is_same` says whether each
+    round uses what the one before did.
     """
 
     owned: int
     most: int
     chance: ClassVar[str] = ""
+    is_same: bool = False
 
     @property
     def words(self) -> str:
@@ -54,6 +56,10 @@ class Sampling(ABC):
     def drawn(self, t: int) -> float:
         """Return how many it is expected to use in rounds 1 .. t, each as often as it is used."""
         return self.size(t) * t if self.chance else self.used(t)
+
+    def touches(self, t: int) -> int:
+        """Return in how many of rounds 1 .. t one sample can be: once, if that is not left to chance."""
+        return t if self.chance else 1
 
     @abstractmethod
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
@@ -115,6 +121,42 @@ class Batches(Sampling):
         places = np.concatenate([np.empty(0, np.int64), *(np.tile(b, len(machines)) for b in batches)])
         sizes = np.array([len(b) for b in batches], np.int64)
         return Taken(places, np.repeat(sizes[:, np.newaxis], len(machines), axis=1))
+
+
+@dataclass(frozen=True)
+class Cyclic(Sampling):
+    """K samples in each round (`most`), pass after pass over all n that the machine has (`owned`)."""
+
+    owned: int
+    most: int
+
+    @property
+    def is_same(self) -> bool:  # type: ignore[override]
+        """Whether each round uses all of them."""
+        return self.most == self.owned
+
+    def size(self, t: int) -> float:
+        """Return K."""
+        return self.most
+
+    def used(self, t: int) -> int:
+        """Return K t, or n where that is less."""
+        return min(self.owned, self.most * t)
+
+    def drawn(self, t: int) -> int:
+        """Return K t."""
+        return self.most * t
+
+    def touches(self, t: int) -> int:
+        """Return K t / n, rounded up: in no round is one twice, as K is at most n."""
+        return -(-self.most * t // self.owned)
+
+    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
+        """Return the K samples behind those of the round before, the first behind the last."""
+        places = np.arange(self.most * (rounds.start - 1), self.most * (rounds.stop - 1)) % self.owned
+        sizes = np.full((len(rounds), len(machines)), self.most, np.int64)
+        of_rounds = places.reshape(len(rounds), 1, self.most)
+        return Taken(np.tile(of_rounds, (1, len(machines), 1)).ravel(), sizes)
 
 
 @dataclass(frozen=True)

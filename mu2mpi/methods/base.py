@@ -37,7 +37,7 @@ class PresetOptions(Options):
     preset: Literal["practical"] | None = Field(
         None,
         description="practical chooses from public facts alone what is not given of normalize, clip-norm, "
-        "diameter and eta-scale, of dp-sgd's rounds and tail, and of accelerated-srgd's rounds [default: the "
+        "diameter and eta-scale, and of rounds, tail and momentum of methods that have a choice [default: the "
         "settings of theory]",
     )
 
@@ -63,6 +63,17 @@ class CorrelatedOptions(PresetOptions):
 def batch_field(description: str) -> Any:
     """Return the option of a method that draws batches, which it describes: how many samples in each."""
     return Field(None, ge=1, lt=2**32, description=description)
+
+
+def tail_field(default: str) -> Any:
+    """Return the option of a method that can put out a mean, and else puts out what is said here."""
+    words = "share of the rounds, the last ones, of whose query points the output is the mean"
+    return Field(None, gt=0, le=1, description=f"{words} [default: {default}]")
+
+
+def tail_from(rounds: int, tail: float) -> int:
+    """Return the first round of that share of the rounds."""
+    return rounds - math.ceil(tail * rounds) + 1
 
 
 class Method(ABC):
@@ -167,7 +178,7 @@ class Method(ABC):
             parameters=task.d,
             clip_norm=self.clip_norm(task),
             gradient_norm=task.G,
-            touched=T if lasts or sampling.chance else 1,
+            touched=T if lasts else sampling.touches(T),
             summed=sampling.most * (T if lasts else 1),
             samples=sampling.owned,
             drawn=float(sampling.size(1)),

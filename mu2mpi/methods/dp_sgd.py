@@ -3,13 +3,12 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
-from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch
-from mu2mpi.problem.practical import Facts, choices, normalize, rounded
+from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field, tail_from
+from mu2mpi.privacy.losses import MOST_ROUNDS
+from mu2mpi.problem.practical import Descent, Facts, descent
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
@@ -22,12 +21,11 @@ SHARE, FEWEST = 100, 256
 """A batch is expected to have a hundredth of all samples, but at least so many: noise is shared by a batch,
 and beyond some hundred samples larger batches are worth little more than they cost."""
 
-MOST_ROUNDS, MOST_PASSES = 10**6, 10**4
+MOST_PASSES = 10**4
 """With noise: to account for more would take gigabytes."""
 
-STEP, SHORTEST, LONGEST, TAIL = 1.8, 100, 20_000, 0.5
-"""Of the preset: the step in units of 1/L, where 2 is the longest that goes down; the range of rounds; and of
-which share of them the output is the mean: it holds less noise than the last iterate, and hardly lags."""
+SHORTEST, LONGEST, TAIL = 100, 20_000, 0.5
+"""Of the preset: the range of rounds, and of which share of them the output is the mean."""
 
 
 class DpSgdOptions(PresetOptions):
@@ -36,13 +34,7 @@ class DpSgdOptions(PresetOptions):
     batch: int | None = batch_field(
         "samples that are expected in a round of all machines [default: a hundredth of all, but at least 256]"
     )
-    tail: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="share of the rounds, the last ones, of whose query points the output is the mean "
-        "[default: the last alone]",
-    )
+    tail: float | None = tail_field("the last alone")
 
 
 @register
@@ -68,33 +60,17 @@ class DpSgd(Method):
         return 1, {} if options.batch else {"batch": max(1, round(machines / 3))}
 
     def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return the settings of the practical mode: beyond the theorems, from public facts alone.
-
-        Noise adds up to what each weight may gather, whatever the number of rounds, where all steps together
-        are rho n / (2 C) times that. These are as long as smoothness allows, or there would be more of them.
-        """
+        """Return the settings of the practical mode: beyond the theorems, from public facts alone."""
         if options.preset is None:
             return {}
         if facts is None:
-            open_ones = ("clip_norm", "diameter", "rounds", "tail", "eta_scale")
-            return {"normalize": normalize(asked), **dict.fromkeys(open_ones)}
-        chosen = choices(asked, facts)
-        step = STEP / chosen.nearby
-        path = chosen.noise * asked.rho * facts.samples / (2 * min(chosen.clip, chosen.G))
+            return descent(asked, None)
         longest = min(LONGEST, most_rounds(facts.samples, options.batch or usual_batch(facts.samples)))
-        rounds = math.ceil(min(max(path / step, SHORTEST), longest))
-        return {
-            "normalize": normalize(asked),
-            "clip_norm": chosen.clip_norm,
-            "diameter": chosen.diameter,
-            "rounds": rounds,
-            "tail": TAIL,
-            "eta_scale": rounded(chosen.L * min(step, path / (asked.rounds or rounds))),
-        }
+        return descent(asked, facts, Descent(facts.samples, SHORTEST, longest, TAIL))
 
     def mean_from(self, rounds: int, options: Any) -> int | None:
         """Return where the tail begins, if there is one."""
-        return None if options.tail is None else rounds - math.ceil(options.tail * rounds) + 1
+        return None if options.tail is None else tail_from(rounds, options.tail)
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
         """Return 20 passes, with a hundredth of all samples in each batch."""

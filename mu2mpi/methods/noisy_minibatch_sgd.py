@@ -30,13 +30,16 @@ class NoisyMinibatchSgd(Method):
     takes_mean = True
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
-        """Return the rounds of Theorem D.2, and the fewest samples for which its noise suffices."""
+        """Return the rounds of Theorem D.2, and the fewest samples for which its noise suffices.
+
+        Another mechanism takes any others.
+        """
         from mu2mpi.federation.sampling import WithReplacement
         from mu2mpi.privacy.mechanisms.replacement import check_epsilon, fewest_drawn
 
         budget, wanted = task.budget, 1
         is_noisy = math.isfinite(budget.rho)
-        if is_noisy:
+        if is_noisy and task.mechanism == self.mechanism:
             check_epsilon(budget.epsilon, budget.delta)
         rounds = rounds or theorem_rounds(task, self.clip_norm(task))
         if is_noisy:

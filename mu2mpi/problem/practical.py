@@ -1,7 +1,7 @@
 """The practical presets: settings beyond the theorems, from public facts alone (docs/practical.md)."""
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mu2mpi.registry import find
 
@@ -60,6 +60,48 @@ class Choices(NamedTuple):
     G: float
     L: float
     nearby: float
+
+
+class Descent(NamedTuple):
+    """What the presets of methods differ in that go over the samples again and again.
+
+    The noise of the average gradient, over all rounds, is that of one sum over `hidden` samples. There are
+    from `fewest` to `most` rounds, and the output is the mean of a `tail` of them: it holds less noise than
+    the last iterate. With momentum each step is `times` as long in the end.
+    """
+
+    hidden: float
+    fewest: int
+    most: int
+    tail: float
+    times: float = 1.0
+
+
+STEP = 1.8
+"""Of presets with many passes, in units of 1/L, where 2 is the longest that goes down."""
+
+
+def descent(asked: "Experiment", facts: Facts | None, plan: Descent | None = None) -> dict[str, Any]:
+    """Return what presets choose that go over the samples again and again; without facts, what is open.
+
+    Noise adds up to what each weight may gather, whatever the number of rounds, where all steps together
+    are rho n / (2 C) times that. These are as long as smoothness allows, or there would be more of them.
+    """
+    if facts is None or plan is None:
+        open_ones = ("clip_norm", "diameter", "rounds", "tail", "eta_scale")
+        return {"normalize": normalize(asked), **dict.fromkeys(open_ones)}
+    chosen = choices(asked, facts)
+    step = STEP / chosen.nearby
+    path = chosen.noise * asked.rho * plan.hidden / (2 * min(chosen.clip, chosen.G)) / plan.times
+    rounds = math.ceil(min(max(path / step, plan.fewest), plan.most))
+    return {
+        "normalize": normalize(asked),
+        "clip_norm": chosen.clip_norm,
+        "diameter": chosen.diameter,
+        "rounds": rounds,
+        "tail": plan.tail,
+        "eta_scale": rounded(chosen.L * min(step, path / (asked.rounds or rounds))),
+    }
 
 
 def normalize(asked: "Experiment") -> str:

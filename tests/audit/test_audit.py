@@ -97,6 +97,20 @@ def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, s
     assert "mu of" not in finding.describe()
 
 
+@pytest.mark.parametrize(("server", "batch"), [("untrusted", None), ("trusted", 2), *slow(("untrusted", 2))])
+def test_passes_over_samples_keep_their_claim_and_reach_it(monkeypatch, server, batch):
+    """With noise for a sample that is in one message alone they do not."""
+    claim = {"method": "dp-gd", "rho": 4.0, "batch": batch}
+    finding = found(server, 200, rounds=6, **claim)
+    assert finding.complaints == []
+    assert 0.9 < finding.attacks[0].judgement.overall.share.estimate < 1.1
+    # A sample is in all of 6 messages, or in 2 K = 4 of 6 with n = 3.
+    change_sigma(
+        monkeypatch, lambda schedule: schedule.mechanism.sigma / math.sqrt(6 if batch is None else 4)
+    )
+    assert len(found(server, 200, rounds=6, **claim).refutations) >= 1
+
+
 def canaries_of(case, server="untrusted", **settings):
     known = {"server": server, "machines": 4, "rounds": 6, "rho": 1.0, "seed": 1, **settings}
     schedule = trials_module._schedule(Experiment(**known), case)
@@ -168,7 +182,7 @@ def test_a_canary_changes_every_sum_by_what_is_said(loss, case, estimator, norma
         expected[t - 1 : t - 1 + messages] = case.reach(schedule, t)
         # Clipping leaves half a per cent of the norm for rounding.
         np.testing.assert_allclose(norms, expected, rtol=5e-3)
-        assert canaries.last_rounds[k] - t + 1 == messages
+        assert len(canaries.messages[k]) == messages
     assert case is not CLIPPED or case.reach(schedule, t) == pytest.approx(1)
     if normalize == "none" and estimator == "corrected-momentum":
         assert schedule.S > 1.9 * schedule.G or case is CLIPPED or loss == "logistic"

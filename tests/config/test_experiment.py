@@ -191,8 +191,8 @@ def test_options_of_other_methods_are_none():
     [
         (
             {"batch": 3},
-            "batch applies to method = accelerated-srgd or dp-sgd or noisy-minibatch-sgd only, and method is "
-            "mu2-sgd",
+            "batch applies to method = accelerated-srgd or dp-gd or dp-sgd or noisy-minibatch-sgd only, and "
+            "method is mu2-sgd",
         ),
         ({"method": "anytime-sgd", "estimator": "gradient"}, "estimator applies to method = mu2-sgd only"),
         (

@@ -18,13 +18,16 @@ from mu2mpi.errors import InputError
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
-from mu2mpi.federation.sampling import Batches, Fresh, Poisson, WithReplacement
+from mu2mpi.federation.sampling import Batches, Cyclic, Fresh, Poisson, WithReplacement
 from mu2mpi.privacy.accountant import epsilon_exact
 from mu2mpi.privacy.mechanisms.poisson import poisson_epsilon
 from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
 
 KEY = bytes(range(32))
-SAMPLINGS = [Fresh(12), Batches((1, 1, 4, 9)), WithReplacement(7, 5), Poisson(40, 0.3), Poisson(5, 1.0)]
+SAMPLINGS = [
+    Fresh(12), Batches((1, 1, 4, 9)), WithReplacement(7, 5), Poisson(40, 0.3), Poisson(5, 1.0), Cyclic(7, 3),
+    Cyclic(4, 4),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=repr)
@@ -206,7 +209,7 @@ def test_another_epsilon_or_delta_means_other_draws_and_noise():
     ("settings", "words"),
     [
         ({"method": "dp-sgd"}, r"method = dp-sgd needs server = trusted"),
-        ({"batch": 3}, r"batch applies to method = dp-sgd or noisy-minibatch-sgd only, and method is"),
+        ({"batch": 3}, r"batch applies to method = dp-gd or dp-sgd or noisy-minibatch-sgd only, and"),
         ({"method": "noisy-minibatch-sgd", "estimator": "gradient"}, r"estimator applies .* only.* leave"),
         ({"method": "noisy-minibatch-sgd", "preset": "practical"}, r"preset applies .* mu2-sgd only"),
         ({"method": "nosuch"}, r"method = 'nosuch' should be"),

@@ -11,6 +11,8 @@ from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator
+from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
 from mu2mpi.registry import find, names
 
 SOURCE = random_source(1, 2000, 4, 3)
@@ -23,20 +25,23 @@ ACCOUNTS = {
     "parallel-sgd": {"gaussian", "correlated"},
     # A sample is drawn at most once a round, so to be in all of them is the worst that can be.
     "dp-sgd": {"gaussian", "poisson"},
-    "noisy-minibatch-sgd": {"replacement"},
+    "dp-gd": {"gaussian"},
+    "noisy-minibatch-sgd": {"replacement", "replacement-exact"},
     "snowball-sgd": {"gaussian", "last-iterate"},
 }
 """Whose account holds for which method; that of messages also where nobody sees them."""
 
 
-@pytest.mark.parametrize("mechanism", names("mechanisms"))
+@pytest.mark.parametrize(
+    "mechanism", ["gaussian", "last-iterate", "poisson", "replacement", "replacement-exact"]
+)
 @pytest.mark.parametrize("method", ACCOUNTS)
 def test_only_an_account_that_holds_is_taken(method, mechanism):
     experiment = Experiment(
         method=method, mechanism=mechanism, server="trusted", machines=2, rounds=9, rho=1.0,
         evaluations=1,
         clip_norm=1.0 if method == "storm" else None,
-        batch={"dp-sgd": 40, "noisy-minibatch-sgd": 500}.get(method),
+        batch={"dp-gd": 600, "dp-sgd": 40, "noisy-minibatch-sgd": 5 if "exact" in mechanism else 500}.get(method),
     )  # fmt: skip
     if mechanism in ACCOUNTS[method]:
         plan = resolve(experiment, SOURCE, 1)
@@ -73,3 +78,18 @@ def test_noise_in_every_message_costs_the_last_iterate_more_than_noise_of_its_ow
     assert own.mechanism.sigma < other.mechanism.sigma
     assert not own.mechanism.shows_messages
     assert other.mechanism.shows_messages
+
+
+class Plain(GaussianReleases):
+    """Holds for what a mechanism holds for that does not say."""
+
+    accounts_for = classmethod(Mechanism.accounts_for.__func__)
+
+
+@pytest.mark.parametrize(("batch", "holds"), [(None, True), (600, False), (100, True)])
+def test_by_default_the_messages_of_a_sample_follow_each_other(batch, holds):
+    """As those of full batches do, and of one pass; not those of several."""
+    method, task = make_task(
+        "dp-gd", machines=2, classes=3, features=5, samples=1000, rho=1.0, options={"batch": batch}
+    )
+    assert Plain.accounts_for(method.messages(task, method.sizes(task, 9))) == holds

@@ -15,6 +15,7 @@ from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
 from mu2mpi.privacy.mechanisms.last_iterate import LastIterate, growth_of
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
 from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases
+from mu2mpi.privacy.mechanisms.replacement_exact import ExactReplacement
 from mu2mpi.privacy.statement import PrivacyStatement, size_concerns
 
 
@@ -173,6 +174,7 @@ MECHANISMS = [
     LastIterate(rho=4.0, sigma=0.5, growth=growth_of(3, 40, 4.0), samples=20, drawn=1.0, **COMMON),
     PoissonReleases(sigma=5.0, samples=100, drawn=10.0, **COMMON),
     ReplacementReleases(sigma=500.0, samples=100, drawn=90.0, **COMMON),
+    ExactReplacement(sigma=5.0, samples=100, drawn=3.0, **COMMON),
 ]
 
 

@@ -56,8 +56,12 @@ class Mechanism(ABC):
 
     @classmethod
     def accounts_for(cls, messages: Messages) -> bool:
-        """Return whether its account holds for such messages: by default if each sample is used once."""
-        return messages.chance == ""
+        """Return whether its account holds for such messages.
+
+        By default if it is known which samples they hold, and those of each follow each other: it is in one,
+        or from some one on in all.
+        """
+        return messages.chance == "" and messages.touched in (1, messages.rounds)
 
     @classmethod
     @abstractmethod

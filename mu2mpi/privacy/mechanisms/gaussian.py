@@ -17,7 +17,8 @@ class GaussianReleases(Mechanism):
 
     A sample is in one term, of norm at most C, and moves every sum in which that is by at most 2 C. Given the
     messages before it, any other is the same whatever the sample is, and tells nothing of it. So one sample
-    changes `touched` messages: all T if it stays in what is sent, as in the theorems, else 1.
+    changes `touched` messages: all T if it stays in what is sent, as in the theorems, or if each is of all n
+    samples; 1 if it is used once; and T K / n, rounded up, in passes over all of them by K a round.
     """
 
     name = "gaussian"
@@ -40,7 +41,7 @@ class GaussianReleases(Mechanism):
 
     def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian:
         """Return the rho of all messages, or of the first, for the sample of which they tell most."""
-        number = min(self.rounds if rounds is None else rounds, self.touched)
+        number = self.touched_by(self.rounds if rounds is None else rounds)
         if number == 0:
             return Gaussian(0.0)
         releases = Releases(2 * self.clip_norm, self.sigma, number)
@@ -48,7 +49,16 @@ class GaussianReleases(Mechanism):
 
     def rho_spent(self, rounds: int) -> float:
         """Return the rho of the first rounds, for the sample of which they tell most."""
-        return self.rho * self.share(1, min(rounds, self.touched)) if rounds else 0.0
+        return self.rho * self.share(1, self.touched_by(rounds)) if rounds else 0.0
+
+    def touched_by(self, rounds: int) -> int:
+        """Return how many of the first messages one sample can change."""
+        if self.touched in (1, self.rounds):
+            return min(rounds, self.touched)
+        return self._in_passes(rounds)
+
+    def _in_passes(self, rounds: int) -> int:
+        return -(-rounds * round(self.drawn) // self.samples)
 
     def share(self, first: int, last: int) -> float:
         """Return the root of the share of messages, as rho^2 is in proportion to their number."""
@@ -57,6 +67,7 @@ class GaussianReleases(Mechanism):
     def faults(self, delta: float) -> list[str]:
         """Say which of its numbers cannot be."""
         found = super().faults(delta)
-        if self.touched not in (1, self.rounds):
-            found.append(f"touched is {self.touched}, and there is only 1 and {self.rounds}")
+        known = sorted({1, self._in_passes(self.rounds), self.rounds})
+        if self.touched not in known:
+            found.append(f"touched is {self.touched}, and there is only {' and '.join(map(str, known))}")
         return found

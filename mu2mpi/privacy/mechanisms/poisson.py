@@ -4,38 +4,20 @@ Who is often left out is hidden better: Abadi et al., "Deep learning with differ
 releases are no Gaussian mechanisms: epsilon at a delta follows from the distribution of the privacy loss.
 """
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from mu2mpi.errors import InputError
+from mu2mpi.privacy import losses
 from mu2mpi.privacy.mechanisms.base import Subsampled
 from mu2mpi.registry import register
-
-COARSEST, FINENESS = 1e-3, 0.02
-"""Privacy losses are rounded to multiples of the one, or of the other over sqrt(T) if that is less, such that
-nothing looks more private than it is. What T rounds add to epsilon grows with T times the square of that."""
-
-ENOUGH, DIGITS = 1e-4, 6
-"""How much more noise is added at most, as a share, than losses that are so rounded need; and to how many
-digits noise is rounded up: fewer than those in which processors and libraries differ."""
-
-LEAST_DELTA, LEAST = 1e-12, 2.0**-4
-"""Below this delta, what dp-accounting cuts off and its rounding errors count beside it. With less noise, in
-units of C, losses would be too many to be listed, and hardly anything private."""
-
-LARGEST = 2.0**100
-"""Of it: with more, squares leave the range of floating-point numbers."""
 
 
 def poisson_epsilon(C: float, samples: int, drawn: float, rounds: int, sigma: float, delta: float) -> float:
     """Return an epsilon of a sum in each round, of n terms of norm at most C, each there with a chance K / n.
 
     The privacy loss of all rounds together exceeds it as delta allows; it is rounded up. InputError says that
-    dp-accounting, which computes it, is not installed. After Koskela, Jälkö and Honkela, "Computing tight
-    differential privacy guarantees using FFT", 2020, and Doroshenko et al., "Connect the dots: tighter
-    discrete approximations of privacy loss distributions", 2022.
+    dp-accounting, which computes it, is not installed.
     """
     return float(_poisson_losses(sigma / C, drawn / samples, rounds).get_epsilon_for_delta(delta))
 
@@ -43,17 +25,12 @@ def poisson_epsilon(C: float, samples: int, drawn: float, rounds: int, sigma: fl
 @lru_cache(maxsize=4)
 def _poisson_losses(multiplier: float, probability: float, rounds: int) -> Any:
     """Return the distribution of the privacy loss of all rounds, `multiplier` being sigma / C."""
-    try:
-        from dp_accounting.pld import privacy_loss_distribution as pld
-        from dp_accounting.privacy_accountant import NeighboringRelation
-    except ImportError:
-        raise InputError(
-            "the noise for samples drawn at random is computed by dp-accounting, which is not installed: "
-            "pip install 'mu2mpi[accounting]'"
-        ) from None
+    pld = losses.losses_library().privacy_loss_distribution
+    from dp_accounting.privacy_accountant import NeighboringRelation
+
     one = pld.from_gaussian_mechanism(
         multiplier,
-        value_discretization_interval=min(COARSEST, FINENESS / math.sqrt(rounds)),
+        value_discretization_interval=losses.interval(rounds),
         sampling_prob=probability,
         neighboring_relation=NeighboringRelation.REPLACE_ONE,
     )
@@ -64,41 +41,12 @@ def _poisson_losses(multiplier: float, probability: float, rounds: int) -> Any:
 def poisson_sigma(
     C: float, samples: int, drawn: float, rounds: int, epsilon: float, delta: float, reserve: float = 0.0
 ) -> float:
-    """Return noise with which `poisson_epsilon` is at most epsilon, and a share of 10^-4 less is too little.
+    """Return noise with which `poisson_epsilon` is at most epsilon: see `losses.least_multiplier`."""
 
-    A share of epsilon and delta may be left as a reserve. With small epsilon and many rounds, the rounding of
-    losses alone asks for some percent of it or more. Raises InputError if delta is too small.
-    """
-    if delta < LEAST_DELTA:
-        raise InputError(
-            f"delta = {delta:g} is too small for the distribution of the privacy loss to be computed; give "
-            f"at least delta = {LEAST_DELTA:g}"
-        )
-    left = 1 - reserve
+    def epsilon_of(multiplier: float, delta: float) -> float:
+        return poisson_epsilon(1.0, samples, drawn, rounds, multiplier, delta)
 
-    def suffices(multiplier: float) -> bool:
-        return poisson_epsilon(1.0, samples, drawn, rounds, multiplier, left * delta) <= left * epsilon
-
-    high = 1.0
-    while not suffices(high):
-        high *= 2
-    while high > LEAST and suffices(high / 2):
-        high /= 2
-    low = high / 2 if high > LEAST else high
-    while high > low * (1 + ENOUGH):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if suffices(middle) else (middle, high)
-    multiplier = _rounded_up(high)
-    # What rounding of losses costs is no smooth function of the noise: a little more can do a little worse.
-    while not suffices(multiplier):
-        multiplier = _rounded_up(multiplier * (1 + ENOUGH))
-    return C * multiplier
-
-
-def _rounded_up(value: float) -> float:
-    """Return a number of few digits that is no smaller."""
-    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - DIGITS)
-    return math.ceil(value / unit) * unit
+    return C * losses.least_multiplier(epsilon_of, epsilon, delta, reserve)
 
 
 @register
@@ -114,8 +62,4 @@ class PoissonReleases(Subsampled):
         found = super().out_of_range()
         if self.drawn > self.samples:
             found.append(f"drawn = {self.drawn!r} is more than samples = {self.samples:,}")
-        if self.is_noisy and not LEAST * self.clip_norm <= self.sigma <= LARGEST * self.clip_norm:
-            found.append(
-                f"no epsilon is computed for sigma = {self.sigma!r} beside clip_norm = {self.clip_norm!r}"
-            )
-        return found
+        return found + losses.out_of_range(self.sigma, self.clip_norm)

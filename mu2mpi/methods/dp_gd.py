@@ -1,0 +1,128 @@
+"""DP-GD: gradient descent, each step with all samples or with the next of passes over them."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from mu2mpi.federation.estimators import GRADIENT, ITERATE
+from mu2mpi.federation.schedule import Schedule, Sizes, Task
+from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field, tail_from
+from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.problem.practical import Descent, Facts, descent
+from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
+    from mu2mpi.federation.iterates import Iterates
+
+MOST_ROUNDS = 10_000
+"""Of theory: with so many passes the error of optimisation is far below the others."""
+
+SHORTEST, LONGEST, TAIL, MOMENTUM = 20, 400, 0.25, 0.9
+"""Of the preset: the range of rounds, each of which reads all samples; the share of them of which the output
+is the mean; and the momentum, with which a tenth of the rounds does."""
+
+
+class DpGdOptions(PresetOptions):
+    """How many samples are in a round, and what becomes of steps and iterates."""
+
+    batch: int | None = batch_field(
+        "samples of each machine in a round, in passes over all that it has [default: all, in each round]"
+    )
+    tail: float | None = tail_field("the mean of all but the first")
+    momentum: float | None = Field(
+        None, ge=0, lt=1, description="share of a step that goes on into the next [default: none]"
+    )
+
+
+@register
+class DpGd(Method):
+    """Bassily, Smith and Thakurta, "Private empirical risk minimization", 2014, with steps of full length."""
+
+    name, title = "dp-gd", "DP-GD"
+    summary = "gradients of all samples in each round, or of passes over them"
+    options, presets = DpGdOptions, ("preset",)
+    estimator, query = GRADIENT, ITERATE
+
+    def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
+        """Return two samples in each round, or so few that the first of a batch soon comes again."""
+        return (math.ceil(1.5 * options.batch) if options.batch else 2), {}
+
+    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
+        """Return the settings of the practical mode: beyond the theorems, from public facts alone.
+
+        The noise of the sum is 2 C sqrt(T K / n) / rho, so that of the average gradients of T rounds adds up
+        to that of one with sqrt(n K) samples of each machine.
+        """
+        if options.preset is None:
+            return {}
+        if facts is None:
+            return {**descent(asked, None), "momentum": None}
+        M = asked.machines or 1
+        n = facts.samples / M
+        K = min(n, options.batch or n)
+        momentum = MOMENTUM if options.momentum is None else options.momentum
+        hidden = math.sqrt(n * K) * (M if asked.server == "trusted" else math.sqrt(M))
+        most = round(LONGEST * n / K)
+        plan = Descent(hidden, SHORTEST, most, TAIL, times=1 / (1 - momentum))
+        return {**descent(asked, facts, plan), "momentum": momentum}
+
+    def mean_from(self, rounds: int, options: Any) -> int | None:
+        """Return the second round: the first query point is where no step has been taken; or the tail's."""
+        return 2 if options.tail is None else tail_from(rounds, options.tail)
+
+    def sizes(self, task: Task, rounds: int | None) -> Sizes:
+        """Return as many rounds as make the error of optimisation no larger than all others, in whole passes.
+
+        After R steps it is L D^2 / (8 R), and the others are D e / 2: see `loss_bound`.
+        """
+        from mu2mpi.federation.sampling import Cyclic
+
+        n, C = task.samples, self.clip_norm(task)
+        K = task.options.batch or n
+        check_batch(K, n, "a machine")
+        if rounds is None:
+            noise = 2 * math.sqrt(task.d) / (task.budget.rho * task.shared * math.sqrt(n * K))
+            e = C * math.hypot(noise, math.sqrt(2 / (n * task.machines)))
+            steps = math.ceil(min(task.smoothness * task.diameter / (4 * e), MOST_ROUNDS))
+            rounds = math.ceil((steps + 1) * K / n) * n // K
+        return Sizes(rounds, Cyclic(n, K))
+
+    def error(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+        """Return the error of a gradient, with what it costs others to use the same samples again.
+
+        A batch of K is less than all n; what that costs is known of batches that are drawn at random.
+        """
+        T, n, K, M = sizes.rounds, task.samples, sizes.sampling.size(1), task.machines
+        noise = math.sqrt(task.d) * mechanism.sigma / (task.shared * K)
+        return math.hypot(noise, mechanism.clip_norm * math.sqrt((1 / K - 1 / n + 2 * T / n) / M))
+
+    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+        """Return 1 / (L + b) with b = 2 sqrt(V T) / D, V being the square of the error; of momentum b, 1 - b.
+
+        It is the step for which `loss_bound` is least.
+        """
+        slack = 2 * self.error(task, sizes, mechanism) * math.sqrt(sizes.rounds) / task.diameter
+        return (1 - (task.options.momentum or 0)) / (task.smoothness + slack)
+
+    def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
+        """Return D^2 / (8 eta R) + V / (2 (1 / eta - L)) for R = T - 1 steps: see docs/methods.md.
+
+        V is the square of the error. It holds of full batches and plain steps, where nothing is clipped.
+        """
+        R, own = sizes.rounds - 1, task.options
+        is_plain = sizes.sampling.is_same and own.tail is None and not own.momentum and R > 0
+        is_whole = mechanism.clip_norm >= task.G and mechanism.name == self.mechanism
+        if not (is_plain and is_whole and is_own_rate):
+            return math.nan
+        V, inverse = self.error(task, sizes, mechanism) ** 2, 1 / self.base_rate(task, sizes, mechanism)
+        return task.diameter**2 * inverse / (8 * R) + V / (2 * (inverse - task.smoothness))
+
+    def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
+        """Return iterates with momentum, if there is any."""
+        from mu2mpi.federation.heavy_ball import HeavyBall
+
+        if options.momentum:
+            return HeavyBall(schedule, options.momentum)
+        return super().iterates(schedule, options)

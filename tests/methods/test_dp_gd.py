@@ -1,0 +1,200 @@
+"""Gradient descent with full batches or passes over all samples: against plain numpy, and what is proved."""
+
+import math
+
+import numpy as np
+import pytest
+import reference as ref
+from arrays import ArraySource, random_source
+from draws import drawn_noise
+from hypothesis import strategies as st
+from relaxed import given
+from schedules import simulation_of
+
+from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.partition import machine_rows
+from mu2mpi.errors import InputError
+from mu2mpi.execution.job import run
+from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.progress import Progress
+from mu2mpi.federation.sampling import Cyclic
+from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.results.checkpoint import write_checkpoint
+from mu2mpi.results.schema import checkpoint_path
+
+
+def by_hand(simulation, source, K, momentum, tail):
+    """Return the output and the last iterate of the same run, one gradient after the other, and its V."""
+    experiment, schedule = simulation.experiment, simulation.schedule
+    M, n, T, D = schedule.machines, schedule.sampling.owned, schedule.rounds, 2 * schedule.radius
+    root = root_key(experiment.seed)
+    rows = machine_rows(source.training_samples, M, n, derive_key(root, "dealing"), range(M)).T
+    stored, key = source.training(rows.ravel()), key_words(Keys.noise_key(root, experiment))
+    z = ref.samples(stored.features.astype(float) * source.scale, experiment.normalize == "unit")
+    z, labels = z.reshape(M, n, -1), stored.labels.reshape(M, n)
+    who = [(SERVER, 0)] if schedule.server == "trusted" else [(MACHINE, i) for i in range(M)]
+    F = 1 if experiment.normalize == "unit" else z.shape[2]
+    L, C = ref.smoothness(F), min(ref.lipschitz(F), experiment.clip_norm or math.inf)
+    sigma = 2 * C * math.sqrt(math.ceil(T * K / n)) / experiment.rho
+    N = M if schedule.server == "trusted" else math.sqrt(M)
+    d = schedule.classes * z.shape[2]
+    V = d * (sigma / (K * N)) ** 2 + C**2 * (1 / K - 1 / n) / M + 2 * C**2 * T / (n * M)
+    eta = (1 - momentum) / (L + 2 * math.sqrt(V * T) / D)
+    w, resolution = [np.zeros((schedule.classes, z.shape[2]))] * 2, schedule.mechanism.resolution
+    for t in range(1, T):
+        places = [p % n for p in range((t - 1) * K, t * K)]
+        both = [(z[i, p], int(labels[i, p])) for i in range(M) for p in places]
+        total = sum(ref.kept(ref.gradient(w[-1], *one), C, resolution) for one in both)
+        if sigma > 0:
+            total = total + sigma * sum(drawn_noise(schedule, key, *one, t) for one in who)
+        step = momentum * (w[-1] - w[-2]) - eta * total / (K * M)
+        w.append(ref.project(w[-1] + step, np.zeros(w[0].shape), D / 2))
+    counted = w[2:] if tail is None else w[1:][-math.ceil(tail * T) :]
+    return np.mean(counted, axis=0), w[-1], V
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@given(
+    st.sampled_from([None, 3, 5]), st.sampled_from([None, 0.8]), st.sampled_from([None, 0.4]),
+    st.integers(1, 3),
+    st.sampled_from([1.0, math.inf]), st.sampled_from([None, 0.3]), st.sampled_from(["none", "unit"]),
+    st.sampled_from([0.1, 5.0]), st.integers(0, 2**31), max_examples=12,
+)  # fmt: skip
+def test_runs_are_those_of_plain_numpy(
+    server, batch, momentum, tail, machines, rho, clip, normalize, D, seed
+):
+    source = random_source(seed, 7 * machines, 4, 3, np.float32)
+    experiment = Experiment(
+        method="dp-gd", server=server, machines=machines, rounds=9, batch=batch, momentum=momentum, tail=tail,
+        rho=rho, clip_norm=clip, normalize=normalize, diameter=D, seed=seed, evaluations=9,
+    )  # fmt: skip
+    simulation = simulation_of(experiment, source)
+    result, K = simulation.run(Progress()), batch or 7
+    output, w, _ = by_hand(simulation, source, K, momentum or 0.0, tail)
+    assert np.linalg.norm(result.x - output) < 1e-6 * max(np.linalg.norm(output), 1e-6)
+    assert np.linalg.norm(result.w - w) < 1e-6 * max(np.linalg.norm(w), 1e-6)
+    assert contradictions(result) == []
+    t, touched = result.history.round, math.ceil(9 * K / 7)
+    np.testing.assert_array_equal(result.history.gradient_evaluations, machines * K * t)
+    spent = rho * np.sqrt(np.ceil(t * K / 7) / touched)
+    np.testing.assert_allclose(result.history.rho_spent, spent, rtol=1e-12)
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 30), max_examples=50)
+def test_no_sample_is_in_more_messages_than_is_said(n, K, T):
+    K = min(n, K)
+    sampling = Cyclic(n, K)
+    counts = np.zeros(n, int)
+    for t in range(1, T + 1):
+        taken = sampling.take(bytes(32), range(3, 5), range(t, t + 1))
+        of_machines = taken.places.reshape(2, K)
+        np.testing.assert_array_equal(*of_machines)
+        assert len(set(of_machines[0])) == K
+        counts[of_machines[0]] += 1
+        assert sampling.touches(t) == counts.max() == counts[0]
+        assert sampling.used(t) == np.count_nonzero(counts)
+        assert sampling.drawn(t) == counts.sum()
+
+
+class Watched(ArraySource):
+    """Counts the training rows that are read."""
+
+    read = 0
+
+    def training(self, rows):
+        self.read += len(rows)
+        return super().training(rows)
+
+
+def test_full_batches_are_read_once_and_counted_in_each_round():
+    source = random_source(1, 60, 4, 3)
+    source.__class__ = Watched
+    simulation = simulation_of(Experiment(method="dp-gd", machines=3, rounds=7, seed=1), source)
+    result = simulation.run(Progress())
+    assert source.read == 60
+    classes = np.bincount(source._training.labels, minlength=3)
+    np.testing.assert_array_equal(result.class_counts.sum(axis=0), 7 * classes)
+
+
+@pytest.mark.parametrize("batch", [None, 50])
+def test_a_run_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, batch):
+    from mu2mpi.data.sources.digits import Digits
+
+    settings = {"method": "dp-gd", "machines": 3, "rounds": 12, "batch": batch, "momentum": 0.9, "seed": 1}
+    experiment = Experiment(**settings, evaluations=1)
+    whole = run(experiment)
+    half = simulation_of(experiment, Digits())
+    for t in range(1, 6):
+        half.server.iterates.visit(t)
+        half.server.round(t, half.machines, half.clock)
+        half.rounds_done = t
+    write_checkpoint(half.state(), checkpoint_path(tmp_path / "a.h5"))
+    again = run(experiment, output=tmp_path / "a.h5")
+    assert again.x.tobytes() == whole.x.tobytes()
+    np.testing.assert_array_equal(again.class_counts, whole.class_counts)
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_default_rounds_make_the_proved_bound_about_twice_what_noise_and_stability_cost(server):
+    """D e / 2 in all, e = C sqrt(4 d / (rho n N)^2 + 2 / (n M)), and the excess loss keeps to the bound."""
+    settings = {"data": "population", "samples": 3000, "features": 3, "machines": 3, "normalize": "unit"}
+    for rho, D in ((2.0, 8.0), (math.inf, 8.0), (0.5, 40.0)):
+        experiment = Experiment(method="dp-gd", server=server, rho=rho, diameter=D, seed=3, **settings)
+        result = run(experiment.having(evaluations=1))
+        N = 3 if server == "trusted" else math.sqrt(3)
+        C, d = math.sqrt(2), result.x.size
+        e = C * math.sqrt(4 * d / (rho * 1000 * N) ** 2 + 2 / 3000)
+        T = result.experiment.rounds
+        assert math.ceil(0.5 * D / (4 * e)) + 1 == T
+        # T messages for T - 1 steps, whose number is rounded up.
+        assert result.theory.excess_loss_bound == pytest.approx(D * e, rel=1.5 / (T - 1))
+        assert result.theory.excess_loss < result.theory.excess_loss_bound
+
+
+def test_the_bound_is_that_of_full_plain_steps():
+    source = random_source(1, 60, 4, 3)
+    common = {"method": "dp-gd", "machines": 3, "rho": 1.0}
+    assert resolve(Experiment(**common), source, 1).schedule.loss_bound > 0
+    for other in ({"batch": 7}, {"momentum": 0.5}, {"tail": 0.5}, {"clip_norm": 0.1}, {"eta_scale": 1.0}):
+        assert math.isnan(resolve(Experiment(**common, **other), source, 1).schedule.loss_bound)
+    with pytest.raises(InputError, match="batch = 21 is more than the 20 samples of a machine"):
+        resolve(Experiment(**common, batch=21), source, 1)
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@given(st.integers(1, 50), st.floats(0.1, 100), st.none() | st.integers(1, 8), max_examples=25)
+def test_the_preset_gives_each_weight_the_noise_that_it_may_gather(server, machines, rho, batch):
+    """Every step counts 1 / (1 - 0.9) times; where rounds are too few for that, steps are not longer."""
+    source = random_source(1, 400, 6, 4)
+    plan = resolve(
+        Experiment(
+            method="dp-gd", preset="practical", server=server, machines=machines, rho=rho, batch=batch
+        ), source, 1,
+    )  # fmt: skip
+    schedule, n = plan.schedule, 400 // machines
+    K, T = batch or n, schedule.rounds
+    draws = machines if server == "untrusted" else 1
+    noise = 10 * schedule.eta * schedule.mechanism.sigma / (K * machines) * math.sqrt(draws * T)
+    assert noise <= 1.5 * 1.001 * math.sqrt(math.ceil(T * K / n) / (T * K / n))
+    assert schedule.eta <= 1.8 / 0.5 * 1.001
+    assert noise >= 1.5 * 0.97 or (round(400 * n / K) == T and schedule.eta >= 1.8 / 0.5 * 0.999)
+    assert (plan.experiment.momentum, plan.experiment.tail) == (0.9, 0.25)
+
+
+def test_the_preset_learns_digits():
+    """With the mean over three seeds, 94.3 and 94.4 %, whose standard error is about half a point."""
+    for server, machines, rho in (("untrusted", 4, 4.0), ("trusted", 10, 2.0)):
+        settings = {
+            "method": "dp-gd",
+            "preset": "practical",
+            "server": server,
+            "machines": machines,
+            "rho": rho,
+        }
+        accuracies = [
+            run(Experiment(**settings, seed=seed, evaluations=1)).history.test_accuracy[-1]
+            for seed in range(3)
+        ]
+        assert np.mean(accuracies) > 0.92
