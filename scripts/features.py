@@ -1,6 +1,6 @@
 """Write features of images that need no training into HDF5 files, for training and for testing.
 
-    pip install kymatio scipy
+    pip install "mu2mpi[features]"
     python scripts/features.py FOLDER                              mnist.h5 and mnist-test.h5
     python scripts/features.py FOLDER --data digits --samples 60000
 
