@@ -70,7 +70,7 @@ def test_the_package_reads_what_the_script_writes(tmp_path, monkeypatch):
 
 
 def test_the_benchmark_has_a_run_for_each_method_budget_and_seed():
-    """Trusted: 4 methods; untrusted: 3, on 10 and 100 machines; five epsilon and five seeds; 2 without noise."""
+    """Trusted 4 methods, untrusted 3 on 10 and 100 machines; five epsilon and five seeds; 2 without noise."""
     experiments = Sweep(read_toml(PROJECT / "jobs" / "benchmark.toml")).experiments
     assert len(experiments) == 25 * (4 + 3 * 2) + 2 * 5
     budgets = {experiment.epsilon for experiment in experiments}
