@@ -1,0 +1,79 @@
+"""Features that need no training: each sample's depend on that sample alone."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.sweep import Sweep
+from mu2mpi.data.opening import open_source
+from mu2mpi.data.sources.digits import Digits
+from mu2mpi.toml import read_toml
+
+PROJECT = Path(__file__).parents[2]
+specification = importlib.util.spec_from_file_location("features", PROJECT / "scripts" / "features.py")
+features = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(features)
+
+SINGLES = features.SCALES * features.ORIENTATIONS
+CHANNELS = 1 + SINGLES + features.ORIENTATIONS**2
+
+
+def scattered(n, seed=0):
+    """Return what could be the scattering of images: numbers that are no less than zero."""
+    return np.random.default_rng(seed).exponential(size=(n, CHANNELS, 7, 7)).astype(np.float32)
+
+
+def test_features_of_a_sample_depend_on_it_alone():
+    """Without the others, or in another order, they have the same bits."""
+    samples = scattered(20)
+    found = features.contrasts(samples)
+    order = np.random.default_rng(1).permutation(20)
+    np.testing.assert_array_equal(features.contrasts(samples[order]), found[order])
+    np.testing.assert_array_equal(features.contrasts(samples[7:8]), found[7:8])
+
+
+def test_what_all_orientations_and_all_places_share_is_left_out():
+    """The plain sums, channel by channel; a brighter image has the same features, a black one has none."""
+    samples = scattered(5)
+    found = features.contrasts(samples).astype(np.float64)
+    widths = [features.ORIENTATIONS] * features.SCALES + [features.ORIENTATIONS**2]
+    for width in widths:
+        part, found = found[:, : width * 49].reshape(5, width, 49), found[:, width * 49 :]
+        np.testing.assert_allclose(part.sum(axis=1), 0, atol=1e-6)
+        np.testing.assert_allclose((part**2).sum(axis=(1, 2)), 1, rtol=1e-5)
+    for rows in (1, features.SCALES, 1):
+        part, found = found[:, : rows * 49].reshape(5, rows, 49), found[:, rows * 49 :]
+        np.testing.assert_allclose(part.sum(axis=2), 0, atol=1e-6)
+        np.testing.assert_allclose((part**2).sum(axis=(1, 2)), features.COMMON**2, rtol=1e-5)
+    assert found.shape == (5, 0)
+    np.testing.assert_allclose(features.contrasts(3 * samples), features.contrasts(samples), atol=1e-6)
+    assert not features.contrasts(0 * samples).any()
+
+
+def test_the_package_reads_what_the_script_writes(tmp_path, monkeypatch):
+    """In two parts of unequal size, with samples repeated: those of a sample are the same every time."""
+    pytest.importorskip("kymatio")
+    monkeypatch.setattr(features, "AT_ONCE", 20)
+    digits, rows, path = Digits(), np.resize(np.arange(15), 47), tmp_path / "digits.h5"
+    features.write(path, digits, "training", rows)
+    features.write(tmp_path / "test.h5", digits, "test", np.arange(30))
+    source = open_source(Experiment(data=str(path), test=str(tmp_path / "test.h5"), normalize="unit"))
+    assert (source.training_samples, source.test_samples, source.classes) == (len(rows), 30, 10)
+    found, originals = source.training(np.arange(len(rows))), digits.training(rows)
+    np.testing.assert_array_equal(found.labels, originals.labels)
+    np.testing.assert_array_equal(found.features, found.features[rows])
+    images = originals.features[:3].reshape(3, 8, 8) / np.float32(16)
+    np.testing.assert_array_equal(found.features[:3], features.features(features.enlarged(images)))
+
+
+def test_the_benchmark_has_a_run_for_each_method_budget_and_seed():
+    """Trusted 4 methods, untrusted 3 on 10 and 100 machines; five epsilon and five seeds; 2 without noise."""
+    experiments = Sweep(read_toml(PROJECT / "jobs" / "benchmark.toml")).experiments
+    assert len(experiments) == 25 * (4 + 3 * 2) + 2 * 5
+    budgets = {experiment.epsilon for experiment in experiments}
+    assert budgets == {0.5, 1.0, 2.0, 3.0, 8.0, None}
+    assert {experiment.preset for experiment in experiments} == {"practical"}
+    assert {experiment.delta for experiment in experiments} == {1e-5}
