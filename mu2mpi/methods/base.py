@@ -37,7 +37,7 @@ class PresetOptions(Options):
     preset: Literal["practical"] | None = Field(
         None,
         description="practical chooses from public facts alone what is not given of normalize, clip-norm, "
-        "diameter and eta-scale, and of rounds, tail and momentum of methods that have a choice [default: the "
+        "diameter and eta-scale, and of rounds, tail and momentum of methods with a choice [default: the "
         "settings of theory]",
     )
 

@@ -56,9 +56,9 @@ def least_multiplier(
 ) -> float:
     """Return noise in units of C that keeps to epsilon at delta, where a share of 10^-4 less is too little.
 
-    `epsilon_of` takes noise and a delta, and is faster for more noise, with which to `start`. A share of epsilon and delta may be left as a reserve. With small
-    epsilon and many rounds, the rounding of losses alone asks for some percent of it or more. Raises
-    InputError if delta is too small.
+    `epsilon_of` takes noise and a delta, and is faster for more noise, with which to `start`. A share of
+    epsilon and delta may be left as a reserve. With small epsilon and many rounds, the rounding of losses
+    alone asks for some percent of it or more. Raises InputError if delta is too small.
     """
     if delta < LEAST_DELTA:
         raise InputError(

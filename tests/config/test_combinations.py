@@ -101,7 +101,7 @@ def test_lists_of_options_of_a_method():
     assert [sweep.file_name(experiment) for experiment in sweep.experiments] == ["batch-8.h5", "batch-16.h5"]
     with pytest.raises(
         InputError,
-        match=r"a\.toml: batch applies to method = accelerated-srgd or dp-gd or dp-sgd or noisy-minibatch-sgd",
+        match=r"a\.toml: batch applies to method = accelerated-srgd or dp-gd or dp-sgd or noisy-minibatch",
     ):
         Sweep({"batch": [8, 16]}, "a.toml")
 

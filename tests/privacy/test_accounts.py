@@ -37,11 +37,12 @@ ACCOUNTS = {
 )
 @pytest.mark.parametrize("method", ACCOUNTS)
 def test_only_an_account_that_holds_is_taken(method, mechanism):
+    batches = {"dp-gd": 600, "dp-sgd": 40, "noisy-minibatch-sgd": 5 if "exact" in mechanism else 500}
     experiment = Experiment(
         method=method, mechanism=mechanism, server="trusted", machines=2, rounds=9, rho=1.0,
         evaluations=1,
         clip_norm=1.0 if method == "storm" else None,
-        batch={"dp-gd": 600, "dp-sgd": 40, "noisy-minibatch-sgd": 5 if "exact" in mechanism else 500}.get(method),
+        batch=batches.get(method),
     )  # fmt: skip
     if mechanism in ACCOUNTS[method]:
         plan = resolve(experiment, SOURCE, 1)
