@@ -46,7 +46,7 @@ def _add_round(carried, fresh, buffers, offsets, spreads, norm, weights, decays)
 
 
 @kernel
-def add_correlated(carried, buffers, key, who, first, t, scale, norm, weights, decays):  # type: ignore[no-untyped-def]
+def add_correlated(carried, buffers, key, who, first, t, scale, finest, norm, weights, decays):  # type: ignore[no-untyped-def]
     """Add the rounded noise of some machines, or of the server, in round t to what is `carried`.
 
     Parameters
@@ -57,14 +57,15 @@ def add_correlated(carried, buffers, key, who, first, t, scale, norm, weights, d
         What was drawn before, in units of the grid, of machines ``first ..``; brought up to date.
     key, who, first, t
         As in `add_noise`.
-    scale, norm : float
-        Standard deviation of the fresh draw, in units of the grid, and d_t, which is part of it.
+    scale, finest, norm : float
+        Standard deviation of the fresh draw, in units of the grid; beyond which draws are spread, as in
+        `add_noise`; and d_t, which is part of the scale.
     weights, decays : ndarray of float64, shape (k,)
         Those of a `Correlation`.
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
-    fresh, bits = scratch(CHUNK), spreading_bits(scale)
+    fresh, bits = scratch(CHUNK), spreading_bits(scale, finest)
     for chunk in range(carried.size // CHUNK):
         part = carried[chunk * CHUNK : (chunk + 1) * CHUNK]
         for i in range(buffers.shape[0]):
@@ -90,6 +91,7 @@ class CorrelatedDraws:
         self._of, self._key, self._done = correlation, key, 0
         self._who, self._first, machines = who
         self._unit = factor * mechanism.sigma / mechanism.resolution
+        self._finest = mechanism.finest
         self._carried = aligned_zeros((size,), np.int64)
         shape = (machines, size // CHUNK, len(correlation.weights), CHUNK)
         self._buffers: Array = aligned_zeros(shape, np.float64)
@@ -108,7 +110,8 @@ class CorrelatedDraws:
         if not correlation.lasts:
             self._carried[:] = 0
         where = self._carried, self._buffers, self._key, self._who, self._first, t
-        add_correlated(*where, norm * self._unit, norm, correlation.weights, correlation.decays)
+        scales = norm * self._unit, self._finest, norm
+        add_correlated(*where, *scales, correlation.weights, correlation.decays)
 
 
 def make_draw(

@@ -96,9 +96,9 @@ def _redo_small(squares, values, words, further, level):  # type: ignore[no-unty
 
 
 @inline
-def spreading_bits(scale):  # type: ignore[no-untyped-def]
+def spreading_bits(scale, finest):  # type: ignore[no-untyped-def]
     """Return over 2^(bits + 1) units of the grid a draw of this deviation is spread, or -1 for none."""
-    return math.frexp(scale)[1] - SPREAD_BITS - 2 if scale > FINEST else -1
+    return math.frexp(scale)[1] - SPREAD_BITS - 2 if scale > finest else -1
 
 
 @inline
@@ -158,7 +158,7 @@ def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignor
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
-    bits = spreading_bits(scale)
+    bits = spreading_bits(scale, FINEST)
     for chunk in range(message.size // CHUNK):
         part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
         for machine in range(first, first + count):

@@ -54,15 +54,16 @@ EXACT = Deviation(0.0, 0.0)
 """That of no draws at all."""
 
 
-def deviation(d: int, messages: int, smallest: float, largest: float) -> Deviation:
+def deviation(d: int, messages: int, smallest: float, largest: float, finest: float = FINEST) -> Deviation:
     """Return how far the noise is from exact of so many messages of d coordinates that tell of one sample.
 
-    The smallest and the largest standard deviation of their noise are in units of the grid.
+    The smallest and the largest standard deviation of their noise are in units of the grid; draws with more
+    than the `finest` are spread.
     """
     if smallest < COARSEST:
         return Deviation(math.inf, math.inf)
     # An integer stands for an interval of one unit, or if draws are spread, of 2^-(SPREAD_BITS + 1) or more.
-    width = 1 / min(largest, FINEST) if smallest <= FINEST else 2.0 ** -(SPREAD_BITS + 1)
+    width = 1 / min(largest, finest) if smallest <= finest else 2.0 ** -(SPREAD_BITS + 1)
     # No more pairs than coordinates.
     return Deviation(messages * d * (6.5 * ERROR / width) ** 2, 2.0**-41 / width + 2.0**-60 / width**2)
 

@@ -76,7 +76,7 @@ def rounded_before(values, past, norm, is_drawn):
 @pytest.mark.parametrize("is_drawn", [False, True])
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_noise_that_is_rounded_before_the_buffers_is_refuted(monkeypatch, server, is_drawn):
-    def add(carried, buffers, key, who, first, t, scale, norm, weights, decays):
+    def add(carried, buffers, key, who, first, t, scale, finest, norm, weights, decays):
         for i in range(len(buffers)):
             for chunk, state in enumerate(buffers[i]):
                 part = slice(chunk * drawing.CHUNK, (chunk + 1) * drawing.CHUNK)

@@ -70,9 +70,9 @@ def test_the_package_reads_what_the_script_writes(tmp_path, monkeypatch):
 
 
 def test_the_benchmark_has_a_run_for_each_method_budget_and_seed():
-    """Trusted 4 methods, untrusted 3 on 10 and 100 machines; five epsilon and five seeds; 2 without noise."""
+    """Trusted 5 methods, untrusted 4 on 10 and 100 machines; five epsilon and five seeds; 3 without noise."""
     experiments = Sweep(read_toml(PROJECT / "jobs" / "benchmark.toml")).experiments
-    assert len(experiments) == 25 * (4 + 3 * 2) + 2 * 5
+    assert len(experiments) == 25 * (5 + 4 * 2) + 3 * 5
     budgets = {experiment.epsilon for experiment in experiments}
     assert budgets == {0.5, 1.0, 2.0, 3.0, 8.0, None}
     assert {experiment.preset for experiment in experiments} == {"practical"}

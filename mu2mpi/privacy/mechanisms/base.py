@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution
 from mu2mpi.privacy.guarantee import Approximate, Budget, Gaussian, Guarantee, Messages
-from mu2mpi.privacy.sampler import EXACT, RESERVE, Deviation, deviation
+from mu2mpi.privacy.sampler import EXACT, FINEST, RESERVE, Deviation, deviation
 
 if TYPE_CHECKING:
     from mu2mpi.privacy.correlation import Correlation
@@ -122,7 +122,12 @@ class Mechanism(ABC):
         if not self.is_noisy:
             return EXACT
         unit = self.sigma / self.resolution * math.sqrt(draws)
-        return deviation(self.parameters, messages, unit * smallest, unit * largest)
+        return deviation(self.parameters, messages, unit * smallest, unit * largest, self.finest)
+
+    @property
+    def finest(self) -> float:
+        """Of how many units of the grid the standard deviation is beyond which draws are spread."""
+        return FINEST
 
     @property
     def samples_used(self) -> int:

@@ -14,6 +14,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution
 from mu2mpi.privacy.guarantee import Budget, Gaussian, Messages
 from mu2mpi.privacy.mechanisms.base import SMALLEST, Mechanism
+from mu2mpi.privacy.sampler import COARSEST, FINEST
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ MOST_ROUNDS = 10**6
 
 ARITHMETIC = 2.0**-14
 """Share of rho for errors of floating-point numbers in buffers."""
+
+ALLOWED = 2.0**33
+"""Of rho, over the root of the number of draws: twice what the bound of `mu2mpi.privacy.sampler` asks for."""
 
 SPREAD = 4.0
 """By what noise that is summed up over rounds, or a buffer, may exceed what a power says of it."""
@@ -104,6 +108,12 @@ class CorrelatedNoise(Mechanism):
         """The norm of all errors of floating-point numbers, in units of sigma: docs/privacy.md."""
         draws = math.sqrt(self.rounds) * (math.sqrt(self.parameters) + math.sqrt(1400))
         return 2 * 4 * 2.0**-53 * self.correlation.lengths * SPREAD * self._growth * draws
+
+    @property
+    def finest(self) -> float:
+        """So many that the errors of all draws, which tell of one sample, take a small share of epsilon."""
+        draws = math.sqrt(self.rounds * self.parameters)
+        return min(FINEST, max(COARSEST, 2.0 ** math.floor(math.log2(ALLOWED * self.rho / draws))))
 
     def sigma_of(self, t: int) -> float:
         """Return the noise that is drawn for round t, to which that of rounds before is added."""
