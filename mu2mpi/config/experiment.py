@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from mu2mpi.config.options import choices, explained, option_fields, options_for
+from mu2mpi.config.options import choices, explained, option_fields, options_for, preset_method
 from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_partition, is_file
 from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method
@@ -173,7 +173,8 @@ class Experiment(BaseModel):
     if not TYPE_CHECKING:  # type checkers know the fields better than this signature tells
 
         def __init__(self, **settings: Any) -> None:
-            own = {name: value for name, value in settings.items() if name in type(self).model_fields}
+            chosen = {**preset_method(settings), **settings}
+            own = {name: value for name, value in chosen.items() if name in type(self).model_fields}
             others = {name: value for name, value in settings.items() if name not in own}
             if own.get("rho") is not None and own.get("epsilon") is not None:
                 raise InputError("rho and epsilon are both given, and either determines the other; give one")

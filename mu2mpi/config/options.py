@@ -62,6 +62,19 @@ def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:
     return FieldInfo(annotation=reduce(or_, kinds), default=None, description=text, title=title)
 
 
+def preset_method(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the method that a preset takes if none is named, if it has all options that are given.
+
+    Which one is best was found on data that are not those of users: docs/practical.md.
+    """
+    given = {name for name, value in settings.items() if value is not None}
+    if "preset" not in given or given & {"method", "mechanism"}:
+        return {}
+    of_methods = _options_of(_owners()["method"])
+    best = next(name for name in names("methods") if find("methods", name).is_practical)
+    return {"method": best} if all(best in of_methods[name] for name in given & of_methods.keys()) else {}
+
+
 def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, BaseModel]:
     """Return the options of the source and the method that were chosen, from settings that only some have.
 

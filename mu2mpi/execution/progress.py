@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any, TextIO
 
 from mu2mpi.execution.plan import Plan
+from mu2mpi.registry import default
 
 REFRESH_SECONDS = 0.2
 """How often a bar is drawn again at most."""
@@ -34,6 +35,7 @@ class Progress:
 def headline(plan: Plan, rounds_done: int) -> str:
     """Say in a line what is about to run."""
     experiment, schedule = plan.experiment, plan.schedule
+    method = "" if experiment.method == default("methods") else f", by {experiment.method}"
     going_on = f"; going on after round {rounds_done}" if rounds_done else ""
     noise = f"rho = {experiment.rho:g}" if schedule.mechanism.is_noisy else "no noise"
     if schedule.mechanism.is_noisy and schedule.mechanism.spends != "rho":
@@ -42,7 +44,7 @@ def headline(plan: Plan, rounds_done: int) -> str:
         noise += f" (epsilon = {experiment.epsilon:g}, delta = {experiment.delta:g})"
     return (
         f"{experiment.data}, {schedule.server} server, {noise}: M = {schedule.machines} machines, "
-        f"T = {schedule.rounds} rounds, d = {schedule.d}{going_on}"
+        f"T = {schedule.rounds} rounds, d = {schedule.d}{method}{going_on}"
     )
 
 

@@ -37,8 +37,8 @@ class PresetOptions(Options):
     preset: Literal["practical"] | None = Field(
         None,
         description="practical chooses from public facts alone what is not given of normalize, clip-norm, "
-        "diameter and eta-scale, and of rounds, tail and momentum of methods with a choice [default: the "
-        "settings of theory]",
+        "diameter and eta-scale, of rounds, tail and momentum of methods with a choice, and of methods dp-gd "
+        "[default: the settings of theory]",
     )
 
 
@@ -92,8 +92,9 @@ class Method(ABC):
         What machines send, and where they take gradients.
     mechanism : str
         The name of the mechanism that hides what they send, unless the user names another.
-    takes_mean, is_default : bool
-        Whether the output is the mean of all query points, or the last; whether who names none gets it.
+    takes_mean, is_default, is_practical : bool
+        Whether the output is the mean of all query points, or the last; whether who names none gets it; and
+        whether who names none does, but asks for a preset.
     is_switched : bool
         Whether it may also be chosen by the names of its estimator and query point, as a part of another.
     hides_iterates : bool
@@ -111,6 +112,7 @@ class Method(ABC):
     presets: ClassVar[tuple[str, ...]] = ()
     takes_mean: ClassVar[bool] = False
     is_default: ClassVar[bool] = False
+    is_practical: ClassVar[bool] = False
     is_switched: ClassVar[bool] = False
     hides_iterates: ClassVar[bool] = False
 

@@ -43,6 +43,7 @@ class DpGd(Method):
     name, title = "dp-gd", "DP-GD"
     summary = "gradients of all samples in each round, or of passes over them"
     options, presets = DpGdOptions, ("preset",)
+    is_practical = True
     estimator, query = GRADIENT, ITERATE
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
