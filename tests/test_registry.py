@@ -17,10 +17,10 @@ from mu2mpi.registry import find, names, register
 BUILT_IN = {
     "problems": ["huber", "logistic", "poisson", "smoothed-hinge", "softmax", "squared"],
     "methods": [
-        "accelerated-srgd", "anytime-dp-mf",
-        "anytime-sgd", "dp-sgd", "mu2-sgd", "noisy-minibatch-sgd", "parallel-sgd", "snowball-sgd", "storm"
+        "accelerated-srgd", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-sgd",
+        "mu2-sgd", "noisy-minibatch-sgd", "parallel-sgd", "snowball-sgd", "storm"
     ],
-    "mechanisms": ["correlated", "gaussian", "last-iterate", "poisson", "replacement"],
+    "mechanisms": ["correlated", "gaussian", "last-iterate", "poisson", "replacement", "replacement-exact"],
 }  # fmt: skip
 
 

@@ -37,7 +37,7 @@ ACCOUNTS = {
 )
 @pytest.mark.parametrize("method", ACCOUNTS)
 def test_only_an_account_that_holds_is_taken(method, mechanism):
-    batches = {"dp-gd": 600, "dp-sgd": 40, "noisy-minibatch-sgd": 5 if "exact" in mechanism else 500}
+    batches = {"dp-gd": 600, "dp-sgd": 40, "noisy-minibatch-sgd": 1 if "exact" in mechanism else 500}
     experiment = Experiment(
         method=method, mechanism=mechanism, server="trusted", machines=2, rounds=9, rho=1.0,
         evaluations=1,

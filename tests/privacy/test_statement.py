@@ -228,7 +228,7 @@ def test_what_no_mechanism_is_or_protects_is_refused():
     with pytest.raises(InputError, match="'gaussian' does not protect 'last iterate'"):
         changed(STATEMENT, protects="last iterate")
     drawn = PrivacyStatement.of(MECHANISMS[-1], 1e-5, server="trusted", S=1.5)
-    with pytest.raises(InputError, match=r"rho = 1\.0 is claimed, and no rho describes 'replacement'"):
+    with pytest.raises(InputError, match=r"rho = 1\.0 is claimed, and no rho describes 'replacement-exact'"):
         changed(drawn, rho=1.0)
     with pytest.raises(AttributeError, match="growth"):
         STATEMENT.growth  # noqa: B018

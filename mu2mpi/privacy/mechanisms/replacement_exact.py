@@ -17,7 +17,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.privacy import losses
 from mu2mpi.privacy.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Subsampled
-from mu2mpi.privacy.mechanisms.replacement import with_replacement_epsilon
+from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases, with_replacement_epsilon
 from mu2mpi.registry import register
 
 Array = NDArray[np.float64]
@@ -120,6 +120,7 @@ class ExactReplacement(Subsampled):
 
     name, account = "replacement-exact", "the distribution of the privacy loss, which dp-accounting computes"
     least_sigma, epsilon_by = staticmethod(replacement_sigma), staticmethod(replacement_epsilon)
+    samples_used = ReplacementReleases.samples_used
 
     @classmethod
     def accounts_for(cls, messages: Messages) -> bool:
