@@ -11,6 +11,7 @@ from mu2mpi.analysis.show import TEST_SHARE, in_numbers, lists_tests, rounded_up
 from mu2mpi.analysis.together import Release, together
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.mechanisms.base import agree
+from mu2mpi.privacy.mechanisms.correlated import CorrelatedNoise
 from mu2mpi.privacy.statement import ADJACENCY, UNIT
 from mu2mpi.results.collection import list_files, names_of, shown
 from mu2mpi.results.reader import read_result
@@ -79,6 +80,8 @@ def _sizes(result: Result) -> list[str]:
         return [f"mechanism = {mechanism.name} does not account for method = {method.name}"]
     names = ("rounds", "machines", "samples", "drawn", "touched", "parameters", "clip_norm")
     pairs = {name: (getattr(mechanism, name, None), getattr(asked, name)) for name in names}
+    if isinstance(mechanism, CorrelatedNoise):
+        pairs |= {name: (getattr(mechanism, name), value) for name, value in mechanism.own(asked).items()}
     pairs["S"] = privacy.S, method.increment_bound(task)
     found = [
         f"{name} is {ours} in /privacy and {theirs} in the experiment"

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
 
+WIDER = 3.0
+"""Of the preset: on their way iterates have several times the noise of the last, and need that much room."""
+
 
 @register
 class AnytimeDpMf(Method):
@@ -43,7 +46,7 @@ class AnytimeDpMf(Method):
             return {"normalize": normalize(asked), **dict.fromkeys(("clip_norm", "diameter", "eta_scale"))}
         from mu2mpi.privacy.correlation import Correlation
 
-        M, chosen = asked.machines or 1, choices(asked, facts)
+        M, chosen = asked.machines or 1, choices(asked, facts, WIDER)
         rounds = asked.rounds or facts.samples // M
         own = options.noise_correlation or POWER, options.noise_buffers or BUFFERS
         gain = Correlation(*own, rounds, normalized=True, lasts=False).gain()

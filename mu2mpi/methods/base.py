@@ -234,11 +234,7 @@ class Method(ABC):
         """Return the constants of a run; or InputError if no noise, grid or finite numbers can be found."""
         from mu2mpi.privacy.noise import check_numbers
 
-        if self.mechanism_by(task.options) not in (self.mechanism, task.mechanism):
-            raise InputError(
-                f"noise_correlation is an option of mechanism = correlated, not of {task.mechanism}; leave "
-                "one of them out"
-            )
+        check_correlation(task)
         messages = self.messages(task, sizes)
         check_numbers(task.d, task.machines, sizes.rounds)
         kind: type[Mechanism] = find("mechanisms", task.mechanism)
@@ -273,6 +269,18 @@ class Method(ABC):
             mean_from=self.mean_from(sizes.rounds, task.options),
             make_iterates=partial(self.iterates, options=task.options),
             loss_bound=self.loss_bound(task, sizes, mechanism, eta == theory),
+        )
+
+
+def check_correlation(task: Task) -> None:
+    """Raise InputError if noise is to be correlated in a way that its mechanism does not know."""
+    own = task.options
+    if task.mechanism == "correlated" or not isinstance(own, CorrelatedOptions):
+        return
+    if (own.noise_correlation or own.noise_buffers) is not None:
+        raise InputError(
+            "noise_correlation and noise_buffers are options of mechanism = correlated, and it is "
+            f"{task.mechanism}; give --noise-correlation alone, or neither"
         )
 
 

@@ -124,6 +124,22 @@ class Correlation:
             total += r * r
         return math.sqrt(total)
 
+    def deviations(self) -> Array:
+        """Return the standard deviation of the noise of each message, shape (T,), for normals z."""
+        weights, decays = self.weights.tolist(), self.decays.tolist()
+        state, inverse, response = [0.0] * len(weights), [], 1.0
+        for _ in range(self.rounds):
+            # C^-1 is Toeplitz, too: its coefficients are the noise after a single draw.
+            y = response - sum(w * s for w, s in zip(weights, state, strict=True))
+            state = [decay * s + y for decay, s in zip(decays, state, strict=True)]
+            inverse.append(y)
+            response = 0.0
+        rows = np.cumsum(inverse) if self.lasts else np.array(inverse)
+        found: Array = np.sqrt(np.cumsum(rows**2))
+        if self.normalized:
+            found *= np.sqrt(self.squares(np.arange(self.rounds, 0, -1)))
+        return found
+
     @property
     def lengths(self) -> float:
         """The sum over buffers of weights times how many rounds they remember."""

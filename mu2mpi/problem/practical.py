@@ -109,10 +109,11 @@ def normalize(asked: "Experiment") -> str:
     return "none" if asked.schema is not None or asked.norm_bound is not None else "unit"
 
 
-def choices(asked: "Experiment", facts: Facts) -> Choices:
+def choices(asked: "Experiment", facts: Facts, wider: float = 1.0) -> Choices:
     """Return what is chosen for samples of which the longest, of length ||z||, is known in public.
 
-    Increments are in proportion to ||z||, and weights to 1 / ||z||, where margins are the same.
+    Increments are in proportion to ||z||, and weights to 1 / ||z||, where margins are the same. The ball is
+    made so many times wider.
     """
     # Whoever only wants to know what options there are need not import numpy.
     from mu2mpi.problem.scaling import Scaling
@@ -121,7 +122,7 @@ def choices(asked: "Experiment", facts: Facts) -> Choices:
     own, l2 = problem.practical, asked.l2 or 0.0
     square = Scaling(asked.scaling == "unit", asked.norm_bound).largest_square(facts.square)
     length = math.sqrt(square)
-    diameter = rounded(2 * own.reach / length)
+    diameter = rounded(wider * 2 * own.reach / length)
     radius = (asked.diameter if "diameter" in asked.given else diameter) / 2
     nearby = problem.constants(square, 1 / length, facts.classes)
     G, L = problem.constants(square, radius, facts.classes)

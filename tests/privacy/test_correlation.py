@@ -1,11 +1,18 @@
 """Strategies of correlated noise, and the noise that is drawn by them, against dense matrices."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from arrays import random_source
 from hypothesis import given, settings, strategies as st
-from schedules import make_messages
+from schedules import make_messages, simulation_of
 
+from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
+from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.progress import Progress
 from mu2mpi.privacy.correlation import Correlation, Filter
 from mu2mpi.privacy.drawing import make_draw
 from mu2mpi.privacy.guarantee import Budget
@@ -17,6 +24,7 @@ from mu2mpi.privacy.mechanisms.correlated import (
     CorrelatedNoise,
 )
 from mu2mpi.privacy.noise import MACHINE, SERVER, key_words, padded_zeros, standard_normal
+from mu2mpi.privacy.statement import PrivacyStatement
 
 KEY = key_words(bytes(range(32)))
 POWERS, BUFFERS = st.floats(LOWEST, HIGHEST), st.integers(FEWEST_BUFFERS, MOST_BUFFERS)
@@ -103,6 +111,7 @@ def test_what_is_made_of_draws_is_what_the_dense_matrix_makes(p, k, lasts):
     made = np.array([noise.add(t, z[t - 1]) for t in range(1, 41)])
     np.testing.assert_allclose(made, dense_noise(correlation) @ z, atol=1e-11)
     np.testing.assert_allclose(correlation.whiten(made.copy()), z, atol=1e-11)
+    np.testing.assert_allclose(correlation.deviations(), np.linalg.norm(dense_noise(correlation), axis=1))
     D, C = np.diag([correlation.norm(t) for t in range(1, 41)]), dense(correlation.coefficients())
     assert correlation.gain() == pytest.approx(np.linalg.norm(np.ones(40) @ D @ np.linalg.inv(C)), rel=1e-9)
 
@@ -211,3 +220,38 @@ def test_what_cannot_be_accounted_for_is_refused():
         mechanism_of(2_000_000, 10)
     with pytest.raises(InputError, match="rounding errors of correlated noise would matter"):
         mechanism_of(900_000, 10**9, rho=0.01)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"noise_buffers": 3},
+        {"noise_correlation": 0.5, "mechanism": "gaussian"},
+        {"method": "anytime-dp-mf", "noise_buffers": 3, "mechanism": "gaussian"},
+    ],
+)
+def test_options_of_noise_that_is_not_correlated_are_refused(settings):
+    with pytest.raises(InputError, match="are options of mechanism = correlated, and it is gaussian"):
+        resolve(Experiment(machines=3, rounds=5, **settings), random_source(1, 30, 4, 3), 1)
+
+
+def test_without_noise_nothing_is_drawn():
+    experiment = Experiment(method="anytime-dp-mf", machines=3, rounds=5, rho=np.inf, seed=1)
+    assert np.any(simulation_of(experiment, random_source(1, 30, 4, 3)).run(Progress()).x)
+
+
+@pytest.mark.parametrize("settings", [{"noise_correlation": 0.5}, {"method": "anytime-dp-mf"}])
+def test_a_file_that_says_another_strategy_than_its_experiment_is_found_out(settings):
+    """Also if its noise and all that it claims fit to that."""
+    source = random_source(1, 90, 4, 3)
+    result = simulation_of(Experiment(machines=3, rounds=30, seed=1, **settings), source).run(Progress())
+    assert contradictions(result) == []
+    honest = result.privacy.mechanism
+    for change in ({"lasts": not honest.lasts}, {"power": 0.6}, {"buffers": 5}):
+        other = replace(honest, **change)
+        sigma = honest.sigma / honest.correlation.sensitivity * other.correlation.sensitivity
+        forged = PrivacyStatement.of(
+            replace(other, sigma=sigma), 1e-5, server="untrusted", S=result.privacy.S, noise_recomputable=True
+        )
+        found = " ".join(contradictions(replace(result, privacy=forged)))
+        assert f"{next(iter(change))} is " in found

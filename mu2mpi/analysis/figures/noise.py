@@ -15,16 +15,24 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures.curves import along_rounds, encode, histories_of, read_histories
 from mu2mpi.analysis.figures.style import Figure, Theme, handle, with_legend
+from mu2mpi.privacy.correlation import Correlation
+from mu2mpi.privacy.mechanisms.correlated import BUFFERS, POWER, CorrelatedNoise
 from mu2mpi.results.reader import Summary
 
 NOISE: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
 
 
-def noise_norm(run: Summary) -> float:
-    """Return sqrt(d) s, the root mean square norm of the noise in q~_t."""
+def noise_norm(run: Summary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return sqrt(d) s_t, the root mean square norm of the noise in q~_t."""
     machines = run.experiment.machines or 1
     draws = 1 if run.experiment.server == "trusted" else machines
-    return run.figures["sigma"] * math.sqrt(run.figures["parameters"] * draws) / machines
+    norm = run.figures["sigma"] * math.sqrt(run.figures["parameters"] * draws) / machines
+    if run.experiment.chosen_mechanism != CorrelatedNoise.name:
+        return np.full(len(rounds), norm)
+    lasts = run.experiment.chosen_method.estimator.lasts
+    power, buffers = run.experiment.noise_correlation or POWER, run.experiment.noise_buffers or BUFFERS
+    strategy = Correlation(power, buffers, run.experiment.rounds or 1, not lasts, lasts)
+    return norm * strategy.deviations()[rounds - 1]
 
 
 def signal_norm(run: Summary, rounds: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -48,9 +56,9 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
         t = np.geomspace(1, max(2, run.experiment.rounds or 1), 50)
         signal = np.mean([signal_norm(run, t) for run in group.runs], axis=0)
         panel.plot(t, signal, **{**look, "marker": ""})
-        noise = noise_norm(run)
-        if noise > 0:
-            panel.plot(t[[0, -1]], [noise, noise], color=look["color"], **NOISE)
+        noise = noise_norm(run, np.unique(t.astype(np.int64)))
+        if noise.any():
+            panel.plot(np.unique(t.astype(np.int64)), noise, color=look["color"], **NOISE)
         at, released = histories_of(group, "round", "message_norm")
         known = np.isfinite(released).all(axis=0)
         measured |= bool(known.any())

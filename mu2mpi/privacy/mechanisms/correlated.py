@@ -48,6 +48,7 @@ class CorrelatedNoise(Mechanism):
     """
 
     name = "correlated"
+    noise_words = " of the strategy, and another in messages, as noise of earlier rounds is cancelled there"
     ranges = Mechanism.ranges | {"rounds": (1, MOST_ROUNDS), "rho": (SMALLEST, math.inf)}
     ranges |= {"power": (LOWEST, HIGHEST), "buffers": (FEWEST_BUFFERS, MOST_BUFFERS)}
 
@@ -64,12 +65,7 @@ class CorrelatedNoise(Mechanism):
     @classmethod
     def calibrate(cls, budget: Budget, messages: Messages) -> Self:
         """Return the mechanism with the least noise, or InputError if there are too many rounds."""
-        power = messages.power or POWER
-        own: dict[str, Any] = {
-            "power": power,
-            "buffers": messages.buffers or BUFFERS,
-            "lasts": messages.lasts,
-        }
+        own = cls.own(messages)
         whole = cls(sigma=0.0, resolution=1.0, rho=budget.rho, **cls.sizes(messages), **own)
         if messages.rounds > MOST_ROUNDS:
             raise InputError(f"mechanism = correlated takes at most {MOST_ROUNDS} rounds; give fewer")
@@ -83,6 +79,12 @@ class CorrelatedNoise(Mechanism):
             return cls.of(messages, sigma)
         resolution = choose_resolution(messages, sigma * whole._largest, smallest=sigma)
         return cls(sigma=sigma, resolution=resolution, rho=budget.rho, **cls.sizes(messages), **own)
+
+    @staticmethod
+    def own(messages: Messages) -> dict[str, Any]:
+        """Return what it states of messages beside what all mechanisms do, with what the user left open."""
+        power, buffers = messages.power or POWER, messages.buffers or BUFFERS
+        return {"power": power, "buffers": buffers, "lasts": messages.lasts}
 
     @cached_property
     def correlation(self) -> "Correlation":
@@ -112,6 +114,8 @@ class CorrelatedNoise(Mechanism):
     @property
     def finest(self) -> float:
         """So many that the errors of all draws, which tell of one sample, take a small share of epsilon."""
+        if not (self.is_noisy and math.isfinite(self.rho)):
+            return FINEST
         draws = math.sqrt(self.rounds * self.parameters)
         return min(FINEST, max(COARSEST, 2.0 ** math.floor(math.log2(ALLOWED * self.rho / draws))))
 
