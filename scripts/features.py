@@ -7,11 +7,12 @@
     mpirun -n 2 mu2mpi run --data FOLDER/mnist.h5 --test FOLDER/mnist-test.h5 --preset practical ...
 
 What becomes of an image depends on that image alone, and nothing is learned from any data: a model of
-features is as private as one of pixels. An image of 28 x 28 pixels becomes its wavelet scattering (Bruna
-and Mallat, 2013) of two scales and four orientations, which is 25 numbers at each of 7 x 7 places. All
-images have much of that in common, and noise is spent on what all have in common as well: so orientations
-are told from their mean over orientations, and that from its mean over places. The digits of scikit-learn,
-other data to choose settings with, are enlarged to 20 x 20 pixels with a margin of 4, as in MNIST.
+features is as private as one of pixels. An image of 28 x 28 pixels is set upright, by its own moments, and
+becomes the logarithm of its wavelet scattering (Bruna and Mallat, 2013) of two scales and four orientations,
+which is 25 numbers at each of 7 x 7 places. All images have much of that in common, and noise is spent on
+what all have in common as well: so orientations are told from their mean over orientations, and that from
+its mean over places. The digits of scikit-learn, other data to choose settings with, are enlarged to 20 x 20
+pixels with a margin of 4, as in MNIST.
 
 MNIST is read from the folder mnist/ of what MU2MPI_DATA_DIR names (`mu2mpi data mnist` gets it); it takes two
 minutes.
@@ -35,6 +36,9 @@ Array = NDArray[np.floating[Any]]
 SIZE, SCALES, ORIENTATIONS = 28, 2, 4
 COMMON = 0.3
 """Norm of each part of what orientations have in common, where a scale's contrasts of orientation have 1."""
+
+FLOOR = 0.01
+"""In units of which scattering is, with 1 added, before the logarithm: it is zero where there is no ink."""
 
 AT_ONCE = 500
 """Images that are transformed together."""
@@ -99,7 +103,25 @@ def features(images: Array) -> Array:
     from kymatio.scattering2d.frontend.numpy_frontend import ScatteringNumPy2D
 
     scattering = ScatteringNumPy2D(J=SCALES, shape=(SIZE, SIZE), L=ORIENTATIONS)
-    return contrasts(scattering(images.astype(np.float32)))
+    return contrasts(scattering(np.stack([upright(image) for image in images]).astype(np.float32)))
+
+
+def upright(image: Array) -> Array:
+    """Return an image whose ink has its center in the middle, and leans to neither side.
+
+    Two moments say how far it is to be moved and slanted, as for LeCun et al., 1998.
+    """
+    from scipy.ndimage import affine_transform
+
+    if not image.any():
+        return image
+    middle = (SIZE - 1) / 2
+    weights, places = image.reshape(-1).astype(np.float64), np.indices(image.shape).reshape(2, -1)
+    center = np.average(places, axis=1, weights=weights)
+    down, right = places - center[:, None]
+    height = weights @ down**2
+    slant = np.array([[1, 0], [weights @ (down * right) / height if height > 0 else 0, 1]])
+    return affine_transform(image, slant, center - slant @ np.full(2, middle), order=1)
 
 
 def contrasts(scattered: Array) -> Array:
@@ -108,7 +130,7 @@ def contrasts(scattered: Array) -> Array:
     Channels are the image averaged, then both scales with their orientations, and pairs of orientations.
     """
     n, singles = len(scattered), 1 + SCALES * ORIENTATIONS
-    channels = scattered.reshape(n, scattered.shape[1], -1)
+    channels = np.log1p(np.maximum(scattered, 0) / FLOOR).reshape(n, scattered.shape[1], -1)
     places = channels.shape[2]
     scales = channels[:, 1:singles].reshape(n, SCALES, ORIENTATIONS, places)
     orders = [scales[:, j] for j in range(SCALES)] + [channels[:, singles:]]

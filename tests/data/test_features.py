@@ -1,6 +1,7 @@
 """Features that need no training: each sample's depend on that sample alone."""
 
 import importlib.util
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -35,22 +36,36 @@ def test_features_of_a_sample_depend_on_it_alone():
     np.testing.assert_array_equal(features.contrasts(samples[7:8]), found[7:8])
 
 
-def test_what_all_orientations_and_all_places_share_is_left_out():
-    """The plain sums, channel by channel; a brighter image has the same features, a black one has none."""
-    samples = scattered(5)
-    found = features.contrasts(samples).astype(np.float64)
-    widths = [features.ORIENTATIONS] * features.SCALES + [features.ORIENTATIONS**2]
-    for width in widths:
-        part, found = found[:, : width * 49].reshape(5, width, 49), found[:, width * 49 :]
-        np.testing.assert_allclose(part.sum(axis=1), 0, atol=1e-6)
-        np.testing.assert_allclose((part**2).sum(axis=(1, 2)), 1, rtol=1e-5)
-    for rows in (1, features.SCALES, 1):
-        part, found = found[:, : rows * 49].reshape(5, rows, 49), found[:, rows * 49 :]
-        np.testing.assert_allclose(part.sum(axis=2), 0, atol=1e-6)
-        np.testing.assert_allclose((part**2).sum(axis=(1, 2)), features.COMMON**2, rtol=1e-5)
-    assert found.shape == (5, 0)
-    np.testing.assert_allclose(features.contrasts(3 * samples), features.contrasts(samples), atol=1e-6)
+def test_orientations_are_told_from_their_mean_and_the_mean_from_that_of_places():
+    """In plain loops, channel by channel."""
+    samples = scattered(3)
+    for sample, found in zip(samples.astype(np.float64), features.contrasts(samples), strict=True):
+        logs = np.log(sample.reshape(CHANNELS, 49) + features.FLOOR)
+        firsts = [1 + j * features.ORIENTATIONS for j in range(features.SCALES)] + [1 + SINGLES, CHANNELS]
+        orders = [logs[first:end] for first, end in pairwise(firsts)]
+        parts = [order - order.mean(axis=0) for order in orders]
+        shared = [logs[:1], np.array([order.mean(axis=0) for order in orders[:-1]]), orders[-1].mean(axis=0)]
+        parts += [mean - mean.mean(axis=-1, keepdims=True) for mean in shared]
+        lengths = [1.0] * len(orders) + [features.COMMON] * len(shared)
+        for part, length in zip(parts, lengths, strict=True):
+            part, found = part.reshape(-1), np.split(found, [part.size])
+            np.testing.assert_allclose(found[0], length * part / np.sqrt(np.sum(part**2)), atol=1e-6)
+            found = found[1]
+        assert found.shape == (0,)
     assert not features.contrasts(0 * samples).any()
+
+
+@pytest.mark.parametrize("lean", [-0.4, 0.0, 0.5])
+def test_a_leaning_stroke_is_set_upright_in_the_middle(lean):
+    """Wherever it was: its columns have the same center in each row; a black image stays as it is."""
+    rows, columns = np.mgrid[:28, :28]
+    image = np.exp(-((columns - 12 - lean * (rows - 15)) ** 2) / 4) * (abs(rows - 15) < 8)
+    found = features.upright(image.astype(np.float32)).astype(np.float64)
+    inked = found[found.sum(axis=1) > 1]
+    assert len(inked) >= 14
+    np.testing.assert_allclose((inked @ np.arange(28) / inked.sum(axis=1))[1:-1], 13.5, atol=0.05)
+    np.testing.assert_allclose(found.sum(axis=1) @ np.arange(28) / found.sum(), 13.5, atol=0.1)
+    assert not features.upright(np.zeros((28, 28))).any()
 
 
 def test_the_package_reads_what_the_script_writes(tmp_path, monkeypatch):
