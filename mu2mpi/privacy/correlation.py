@@ -70,13 +70,23 @@ class Correlation:
 
     def squares(self, number: Any) -> Any:
         """Return the sum of the squares of the first coefficients, at least one, for one number or many."""
-        products = np.multiply.outer(self.decays, self.decays)
-        sums = -np.expm1(np.multiply.outer(np.subtract(number, 1), np.log(products))) / (1 - products)
-        return 1.0 + np.einsum("i,j,...ij", self.weights, self.weights, sums)
+        found = 1.0 + np.zeros(np.shape(number))
+        for a, of_a in zip(self.decays, self.weights, strict=True):
+            for b, of_b in zip(self.decays, self.weights, strict=True):
+                found -= of_a * of_b * np.expm1(np.subtract(number, 1) * math.log(a * b)) / (1 - a * b)
+        return found
+
+    @cached_property
+    def norms(self) -> Array:
+        """By what the fresh draw of each round is multiplied, shape (T,): norms of columns of C, or 1."""
+        if not self.normalized:
+            return np.ones(self.rounds)
+        found: Array = np.sqrt(self.squares(np.arange(self.rounds, 0, -1)))
+        return found
 
     def norm(self, t: int) -> float:
-        """Return by what the fresh draw of round t is multiplied: the norm of its column of C, or 1."""
-        return math.sqrt(self.squares(self.rounds - t + 1)) if self.normalized else 1.0
+        """Return that of round t."""
+        return float(self.norms[t - 1])
 
     @property
     def largest_norm(self) -> float:
@@ -104,7 +114,7 @@ class Correlation:
         rounds = messages.shape[-2]
         if self.lasts:
             messages[..., 1:, :] -= messages[..., :-1, :].copy()
-        messages /= np.array([self.norm(t) for t in range(1, rounds + 1)])[:, np.newaxis]
+        messages /= self.norms[:rounds, np.newaxis]
         c, lag = self.coefficients(), np.subtract.outer(np.arange(rounds), np.arange(rounds))
         messages[...] = np.where(lag >= 0, c[np.maximum(lag, 0)], 0.0) @ messages
         return messages
@@ -116,9 +126,7 @@ class Correlation:
         """
         weights, decays = self.weights.tolist(), self.decays.tolist()
         state, total = [0.0] * len(weights), 0.0
-        lengths = np.arange(1, self.rounds + 1)
-        norms = np.sqrt(self.squares(lengths)) if self.normalized else np.ones(self.rounds)
-        for norm in norms.tolist():
+        for norm in self.norms[::-1].tolist():
             r = norm - sum(w * s for w, s in zip(weights, state, strict=True))
             state = [decay * s + r for decay, s in zip(decays, state, strict=True)]
             total += r * r
@@ -135,9 +143,7 @@ class Correlation:
             inverse.append(y)
             response = 0.0
         rows = np.cumsum(inverse) if self.lasts else np.array(inverse)
-        found: Array = np.sqrt(np.cumsum(rows**2))
-        if self.normalized:
-            found *= np.sqrt(self.squares(np.arange(self.rounds, 0, -1)))
+        found: Array = np.sqrt(np.cumsum(rows**2)) * self.norms
         return found
 
     @property

@@ -46,13 +46,17 @@ def _add_round(carried, fresh, buffers, offsets, spreads, norm, weights, decays)
 
 
 @kernel
-def add_correlated(carried, buffers, key, who, first, t, scale, finest, norm, weights, decays):  # type: ignore[no-untyped-def]
-    """Add the rounded noise of some machines, or of the server, in round t to what is `carried`.
+def add_correlated(  # type: ignore[no-untyped-def]
+    noised, message, carried, lasts, buffers, key, who, first, t, scale, finest, norm, weights, decays
+):
+    """Set ``noised`` to ``message`` plus the rounded noise of some machines, or of the server, in round t.
 
     Parameters
     ----------
-    carried : ndarray of int64, shape (padded,)
-        As `padded_zeros` makes it.
+    noised, message, carried : ndarray of int64, shape (padded,)
+        As of `add_noise`; and the noise of all rounds before, which is added, too, and brought up to date.
+    lasts : bool
+        Whether it is. If not, nothing is carried.
     buffers : ndarray of float64, shape (machines, chunks, k, CHUNK)
         What was drawn before, in units of the grid, of machines ``first ..``; brought up to date.
     key, who, first, t
@@ -66,14 +70,19 @@ def add_correlated(carried, buffers, key, who, first, t, scale, finest, norm, we
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
     fresh, bits = scratch(CHUNK), spreading_bits(scale, finest)
-    for chunk in range(carried.size // CHUNK):
-        part = carried[chunk * CHUNK : (chunk + 1) * CHUNK]
+    for chunk in range(message.size // CHUNK):
+        place = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+        part = carried[place] if lasts else noised[place]
+        if not lasts:
+            part[:] = message[place]
         for i in range(buffers.shape[0]):
             fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, first + i, t)
             for j in range(PAIRS):
                 g, h = normal_pair(squares[j], words[PAIRS + j])
                 fresh[j], fresh[PAIRS + j] = scale * g, scale * h
             _add_round(part, fresh, buffers[i, chunk], offsets, bits >= 0, norm, weights, decays)
+        if lasts:
+            noised[place] = message[place] + part
 
 
 class CorrelatedDraws:
@@ -92,7 +101,7 @@ class CorrelatedDraws:
         self._who, self._first, machines = who
         self._unit = factor * mechanism.sigma / mechanism.resolution
         self._finest = mechanism.finest
-        self._carried = aligned_zeros((size,), np.int64)
+        self._carried = aligned_zeros((size if correlation.lasts else 0,), np.int64)
         shape = (machines, size // CHUNK, len(correlation.weights), CHUNK)
         self._buffers: Array = aligned_zeros(shape, np.float64)
 
@@ -101,15 +110,13 @@ class CorrelatedDraws:
         if t <= self._done:
             raise ValueError(f"round {t} is over, and its noise is gone")
         for k in range(self._done + 1, t + 1):
-            self._draw(k)
+            self._draw(noised, message, k)
         self._done = t
-        np.add(message, self._carried, out=noised)
 
-    def _draw(self, t: int) -> None:
+    def _draw(self, noised: Integers, message: Integers, t: int) -> None:
         correlation, norm = self._of, self._of.norm(t)
-        if not correlation.lasts:
-            self._carried[:] = 0
-        where = self._carried, self._buffers, self._key, self._who, self._first, t
+        sums = noised, message, self._carried, correlation.lasts, self._buffers
+        where = *sums, self._key, self._who, self._first, t
         scales = norm * self._unit, self._finest, norm
         add_correlated(*where, *scales, correlation.weights, correlation.decays)
 

@@ -161,8 +161,9 @@ def test_noise_norms(runs):
     trusted = next(r for r in runs if r.experiment.server == "trusted" and r.experiment.machines == 10)
     untrusted = next(r for r in runs if r.experiment.server == "untrusted" and r.experiment.machines == 10)
     sigma, d = trusted.figures["sigma"], 650
-    assert noise_norm(trusted) == pytest.approx(sigma * math.sqrt(d) / 10)
-    assert noise_norm(untrusted) == pytest.approx(untrusted.figures["sigma"] * math.sqrt(d / 10))
+    first = np.array([1])
+    assert noise_norm(trusted, first) == pytest.approx(sigma * math.sqrt(d) / 10)
+    assert noise_norm(untrusted, first) == pytest.approx(untrusted.figures["sigma"] * math.sqrt(d / 10))
     theory = read_result(trusted.path).theory
     np.testing.assert_allclose(
         signal_norm(trusted, np.array([1.0, 60.0])), [theory.first_slope, 60 * theory.last_slope]
@@ -170,7 +171,7 @@ def test_noise_norms(runs):
     figure = draw("noise", runs)
     assert legend_labels(figure)[-1] == "released q̃$_t$, measured"
     drawn = [line.get_ydata()[0] for line in lines(figure.axes[1]) if np.ptp(line.get_ydata()) == 0]
-    assert any(np.isclose(y, noise_norm(trusted)) for y in drawn)
+    assert any(np.isclose(y, noise_norm(trusted, first)[0]) for y in drawn)
 
 
 def test_noise_of_runs_without_noise(tmp_path):

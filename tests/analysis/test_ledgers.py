@@ -277,7 +277,7 @@ def test_no_attribute_may_be_another_or_absent(made, tmp_path, name):
     [
         (
             attribute("mechanism", "magic"),
-            "no 'magic' among the mechanisms, which are gaussian, last-iterate",
+            "no 'magic' among the mechanisms, which are correlated, gaussian, ",
         ),
         (attribute("mechanism", 7), "mechanism = 7 in its privacy statement is no text"),
         (attribute("rho", 1.0), "rho = 1.0 is claimed, and no rho describes 'poisson'"),

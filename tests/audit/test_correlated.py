@@ -40,10 +40,10 @@ def test_columns_that_are_not_normalized_are_refuted(monkeypatch, server):
     """As if noise for columns of norm 1 hid those of the power itself."""
     draw = drawing.CorrelatedDraws._draw
 
-    def flawed(self, t):
+    def flawed(self, *message):
         norm = Correlation.norm
         monkeypatch.setattr(Correlation, "norm", lambda self, t: 1.0)
-        draw(self, t)
+        draw(self, *message)
         monkeypatch.setattr(Correlation, "norm", norm)
 
     monkeypatch.setattr(drawing.CorrelatedDraws, "_draw", flawed)
@@ -76,13 +76,16 @@ def rounded_before(values, past, norm, is_drawn):
 @pytest.mark.parametrize("is_drawn", [False, True])
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_noise_that_is_rounded_before_the_buffers_is_refuted(monkeypatch, server, is_drawn):
-    def add(carried, buffers, key, who, first, t, scale, finest, norm, weights, decays):
+    def add(
+        noised, message, carried, lasts, buffers, key, who, first, t, scale, finest, norm, weights, decays
+    ):
+        noised[:] = message
         for i in range(len(buffers)):
             for chunk, state in enumerate(buffers[i]):
                 part = slice(chunk * drawing.CHUNK, (chunk + 1) * drawing.CHUNK)
                 z = scale * np.random.default_rng([*key, first + i, t, chunk]).standard_normal(drawing.CHUNK)
                 sent = rounded_before(z, weights @ state, norm, is_drawn)
-                carried[part] += sent.astype(np.int64)
+                noised[part] += sent.astype(np.int64)
                 state[...] = decays[:, np.newaxis] * state + sent / norm
 
     monkeypatch.setattr(drawing, "add_correlated", add)

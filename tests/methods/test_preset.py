@@ -30,7 +30,31 @@ BY_PRESET = ("normalize", "clip_norm", "diameter", "eta_scale")
 
 
 def completed(**settings):
-    return resolve(Experiment(preset="practical", **settings), SOURCE, ranks=4).experiment
+    chosen = {"preset": "practical", "method": "mu2-sgd", **settings}
+    return resolve(Experiment(**chosen), SOURCE, ranks=4).experiment
+
+
+def test_the_best_method_is_taken_where_the_user_leaves_it_open():
+    """And it is in the file; an option or a mechanism of others leaves it at the default."""
+    assert Experiment(preset="practical").method == "dp-gd"
+    assert 'method = "dp-gd"' in resolve(Experiment(preset="practical"), SOURCE, 4).experiment.to_toml()
+    assert Experiment(preset="practical", batch=5, rounds=7).method == "dp-gd"
+    assert Experiment(preset="practical", method="mu2-sgd").method == "mu2-sgd"
+    assert Experiment(preset="practical", noise_correlation=0.5).method == "mu2-sgd"
+    assert Experiment(preset="practical", mechanism="correlated").method == "mu2-sgd"
+    assert Experiment().method == "mu2-sgd"
+
+
+def test_steps_of_anytime_dp_mf_by_hand():
+    """With which w_T, in a run of noise alone, gathers 1.5 in each weight."""
+    experiment = completed(method="anytime-dp-mf", machines=100, rho=0.5, rounds=8, server="trusted")
+    schedule = resolve(experiment, SOURCE, 1).schedule
+    T, c = 8, schedule.mechanism.correlation.coefficients()
+    C = np.array([[c[i - j] if i >= j else 0.0 for j in range(T)] for i in range(T)])
+    noise = np.linalg.norm(np.linalg.norm(C, axis=0) @ np.linalg.inv(C)) * schedule.mechanism.sigma
+    assert schedule.eta * noise / 100 == pytest.approx(1.5, rel=1e-3)
+    assert (experiment.diameter, experiment.clip_norm) == (600.0, 0.75)
+    assert completed(method="anytime-dp-mf", machines=10, rho=math.inf).eta_scale == 160.0
 
 
 def test_choices_by_hand():
@@ -51,8 +75,9 @@ def test_choices_by_hand():
 )
 def test_step_makes_the_noise_of_every_run_the_same(server, machines, rho, clip_norm):
     experiment = Experiment(
-        preset="practical", server=server, machines=machines, rounds=1, rho=rho, clip_norm=clip_norm
-    )
+        method="mu2-sgd", preset="practical", server=server, machines=machines, rounds=1, rho=rho,
+        clip_norm=clip_norm,
+    )  # fmt: skip
     plan = resolve(experiment, SOURCE, 1)
     schedule = plan.schedule
     draws = machines if server == "untrusted" else 1
@@ -271,7 +296,9 @@ def test_what_a_preset_chose_parts_no_table_and_no_figure():
 
 def test_no_theorem_holds_for_the_preset():
     source = random_source(3, 400, 6, 4)
-    result = simulation_of(Experiment(preset="practical", machines=2, seed=1), source).run(Progress())
+    result = simulation_of(Experiment(method="mu2-sgd", preset="practical", machines=2, seed=1), source).run(
+        Progress()
+    )
     assert math.isnan(result.theory.excess_loss_bound)
     assert result.theory.excess_loss > 0
     assert result.privacy.clip_norm == 0.75
