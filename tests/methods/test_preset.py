@@ -47,9 +47,9 @@ def test_the_best_method_is_taken_where_the_user_leaves_it_open():
 
 def test_steps_of_anytime_dp_mf_by_hand():
     """With which w_T, in a run of noise alone, gathers 1.5 in each weight."""
-    experiment = completed(method="anytime-dp-mf", machines=100, rho=0.5, rounds=8, server="trusted")
+    experiment = completed(method="anytime-dp-mf", machines=100, rho=0.5, rounds=4, server="trusted")
     schedule = resolve(experiment, SOURCE, 1).schedule
-    T, c = 8, schedule.mechanism.correlation.coefficients()
+    T, c = 4, schedule.mechanism.correlation.coefficients()
     C = np.array([[c[i - j] if i >= j else 0.0 for j in range(T)] for i in range(T)])
     noise = np.linalg.norm(np.linalg.norm(C, axis=0) @ np.linalg.inv(C)) * schedule.mechanism.sigma
     assert schedule.eta * noise / 100 == pytest.approx(1.5, rel=1e-3)
