@@ -135,8 +135,19 @@ def test_populations_have_the_bits_of_one_process(communicator, server):
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
-def test_bits_of_the_preset_equal_those_of_one_process(communicator, server):
-    experiment = Experiment(preset="practical", server=server, machines=5, seed=1)
+@pytest.mark.parametrize(
+    "own",
+    [
+        {},
+        {"method": "mu2-sgd"},
+        {"method": "anytime-dp-mf"},
+        {"noise_correlation": 0.5},
+        {"method": "accelerated-srgd", "noise_correlation": 0.9},
+    ],
+)
+def test_bits_of_the_preset_equal_those_of_one_process(communicator, server, own):
+    """Of every method that has one, with noise that is correlated or not."""
+    experiment = Experiment(preset="practical", server=server, machines=5, seed=1, **own)
     source = random_source(5, 100, 13, 5)
     ours = simulation_of(experiment, source, communicator).run(Progress())
     alone = simulation_of(experiment, source, Communicator()).run(Progress())

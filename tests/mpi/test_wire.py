@@ -102,7 +102,7 @@ def test_trusted_no_rank_but_0_receives_a_sum_without_noise(communicator, machin
     if communicator.rank != 0:
         # Nothing that this rank holds could remove the noise, or is a sum of others' increments.
         assert simulation.machines.key is None
-        assert simulation.server._key is None
+        assert simulation.server._draw is None
         assert simulation.server._total is None
         return
     iterates = [received[0] for name, _, received in log if name == "Bcast"]
