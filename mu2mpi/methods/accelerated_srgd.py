@@ -3,6 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
+from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.methods.base import CorrelatedOptions, Method, batch_field
@@ -13,6 +14,9 @@ from mu2mpi.registry import register
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
+
+MOST_ROUNDS = 2**22
+"""To list the batches of more would take gigabytes."""
 
 LONGEST = 0.5
 """Of the preset: the longest step in units of 1/L, for which steps on a parabola do not swing at all."""
@@ -72,6 +76,8 @@ class AcceleratedSrgd(Method):
         fewest = math.ceil(max(math.sqrt(n), (n * task.machines) ** 0.25))
         batch = task.options.batch or max(1, n // (rounds or fewest))
         rounds = rounds or max(1, n // batch)
+        if rounds > MOST_ROUNDS:
+            raise InputError(f"rounds = {rounds} are too many batches; give at most --rounds {MOST_ROUNDS}")
         return Sizes(rounds, Batches(tuple(range(batch, rounds * batch + 1, batch))), {"batch": batch})
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:

@@ -88,7 +88,7 @@ class DpGd(Method):
             e = C * math.hypot(noise, math.sqrt(2 / (n * task.machines)))
             steps = math.ceil(min(task.smoothness * task.diameter / (4 * e), MOST_ROUNDS))
             rounds = math.ceil((steps + 1) * K / n) * n // K
-        return Sizes(rounds, Cyclic(n, K))
+        return Sizes(rounds, Cyclic(min(n, K * rounds), K))
 
     def error(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return the error of a gradient, with what it costs others to use the same samples again.

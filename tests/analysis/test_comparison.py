@@ -24,7 +24,8 @@ COMPARISON = Path(__file__).parents[2] / "jobs" / "comparison.toml"
 
 def test_lines_hold_means_deviations_and_exponents():
     lines = compare(comparison_runs()[::-1])
-    assert [line.name for line in lines] == [find("methods", name).title for name in names("methods")]
+    titles = [find("methods", name).title for name in names("methods")]
+    assert [line.name for line in lines] == [title for title in titles if title in METHODS]
     assert {line.name for line in lines} == set(METHODS)
     for line in lines:
         _, factor, exponent = METHODS[line.name]

@@ -81,7 +81,7 @@ def test_methods_that_draw_their_samples_settle_batches(settings, rounds, batch)
 
 
 def test_a_preset_is_filled_in_once_machines_are_known():
-    experiment = Experiment(preset="practical", rho=1.0, diameter=3.0)
+    experiment = Experiment(method="mu2-sgd", preset="practical", rho=1.0, diameter=3.0)
     plan = resolve(experiment, SOURCE, 4)
     found = plan.experiment
     assert (found.normalize, found.clip_norm, found.diameter, found.eta_scale) == ("unit", 0.75, 3.0, 4.0)

@@ -227,7 +227,7 @@ def test_the_same_seed_does_not_give_the_same_noise_to_different_experiments():
     ):
         keys.add(Keys.noise_key(root, experiment.having(**changed)))
     assert len(keys) == 8
-    for unsent in ({"delta": 1e-6}, {"evaluations": 3}, {"preset": "practical"}):
+    for unsent in ({"delta": 1e-6}, {"evaluations": 3}, {"method": "mu2-sgd", "preset": "practical"}):
         assert Keys.noise_key(root, experiment.having(**unsent)) in keys
 
 

@@ -25,9 +25,12 @@ Array = NDArray[np.float64]
 NEGLIGIBLE = 1e-20
 """Probability of losses beyond those that are listed, which counts as if all were lost."""
 
-HALVINGS, FARTHEST = 30, 700.0
-"""By which thresholds are found: values are largest there, and change with the square of the error. And the
-largest loss that is listed, whose power of e is a number."""
+MOST_LOSSES = 8_000
+"""Listed of a single round on either side: where they are large, they may be rounded up by more."""
+
+HALVINGS, FARTHEST, ENDS = 30, 700.0, 31
+"""By which thresholds are found: values are largest there, and change with the square of the error; the
+largest loss that is listed, whose power of e is a number; and how many ends of the list are looked at."""
 
 
 def hockey_stick(epsilons: Array, multiplier: float, samples: int, drawn: int) -> Array:
@@ -72,9 +75,10 @@ def _losses(multiplier: float, samples: int, drawn: int, rounds: int) -> Any:
     Neighbours may be exchanged, so that the delta of one round at -epsilon is 1 - (1 - delta) / e^epsilon.
     """
     pld = losses.losses_library()
-    step, far = losses.interval(rounds), 1.0
-    while far < FARTHEST and hockey_stick(np.array([far]), multiplier, samples, drawn)[0] > NEGLIGIBLE:
-        far = min(1.25 * far, FARTHEST)
+    ends = np.geomspace(1.0, FARTHEST, ENDS)
+    beyond = hockey_stick(ends, multiplier, samples, drawn)
+    far = float(ends[np.argmax(np.append(beyond[:-1] <= NEGLIGIBLE, True))])
+    step = max(losses.interval(rounds), far / (MOST_LOSSES * math.sqrt(rounds)))
     most = math.ceil(far / step)
     epsilons: Array = step * np.arange(most + 1, dtype=np.float64)
     deltas = hockey_stick(epsilons, multiplier, samples, drawn)
