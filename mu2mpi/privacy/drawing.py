@@ -39,10 +39,11 @@ def _add_round(carried, fresh, buffers, offsets, spreads, norm, weights, decays)
             fresh[i] += np.float64(offsets[i])
     for i in range(CHUNK):
         carried[i] += round_to_integer(fresh[i])
+        fresh[i] = fresh[i] / norm
     for k in range(weights.size):
         row = buffers[k]
         for i in range(CHUNK):
-            row[i] = decays[k] * row[i] + fresh[i] / norm
+            row[i] = decays[k] * row[i] + fresh[i]
 
 
 @kernel
@@ -79,7 +80,8 @@ def add_correlated(  # type: ignore[no-untyped-def]
             fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, first + i, t)
             for j in range(PAIRS):
                 g, h = normal_pair(squares[j], words[PAIRS + j])
-                fresh[j], fresh[PAIRS + j] = scale * g, scale * h
+                fresh[j] = scale * g
+                fresh[PAIRS + j] = scale * h
             _add_round(part, fresh, buffers[i, chunk], offsets, bits >= 0, norm, weights, decays)
         if lasts:
             noised[place] = message[place] + part
