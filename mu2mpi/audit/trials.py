@@ -185,11 +185,8 @@ def _attack(
         return None
     seen = [np.vstack(of_machine) for of_machine in zip(*filter(None, everyones), strict=True)]
     found = judge(canaries, seen, kinds, differences, delta, RISK)
-    layout, resumed = (
-        check_layouts(canaries, kinds[few], keys[few]),
-        check_resumption(canaries, kinds[0], keys[0]),
-    )
-    return Attack(case.words, found, layout, resumed)
+    layout = check_layouts(canaries, kinds[few], keys[few])
+    return Attack(case.words, found, layout, check_resumption(canaries, kinds[0], keys[0]))
 
 
 def _kinds(canaries: int, trials: int, key: bytes) -> Kinds:

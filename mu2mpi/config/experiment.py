@@ -34,8 +34,7 @@ class Experiment(BaseModel):
     data: str = Field(
         "digits",
         description="data set: digits (8x8, built in), mnist, a synthetic one, a population of which the "
-        "smallest loss is known, or a file of your own that ends in .h5, .hdf5, .npz, .csv, .svm or .libsvm "
-        "(docs/data.md)",
+        "smallest loss is known, or a file of your own (docs/data.md says which)",
     )
     partition: str | None = Field(
         None,

@@ -117,8 +117,9 @@ class DpGd(Method):
         is_whole = mechanism.clip_norm >= task.G and mechanism.name == self.mechanism
         if not (is_plain and is_whole and is_own_rate):
             return math.nan
-        V, inverse = self.error(task, sizes, mechanism) ** 2, 1 / self.base_rate(task, sizes, mechanism)
-        return task.diameter**2 * inverse / (8 * R) + V / (2 * (inverse - task.smoothness))
+        # With 1 / eta - L = b of `base_rate`, the second part is as follows, which is never 0 / 0.
+        second = task.diameter * self.error(task, sizes, mechanism) / (4 * math.sqrt(sizes.rounds))
+        return task.diameter**2 / (8 * self.base_rate(task, sizes, mechanism) * R) + second
 
     def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
         """Return iterates with momentum, if there is any."""

@@ -124,26 +124,24 @@ class Correlation:
 
         With C^T r = D v, v being ones, it is the norm of r, which is known from the last round to the first.
         """
-        weights, decays = self.weights.tolist(), self.decays.tolist()
-        state, total = [0.0] * len(weights), 0.0
-        for norm in self.norms[::-1].tolist():
-            r = norm - sum(w * s for w, s in zip(weights, state, strict=True))
-            state = [decay * s + r for decay, s in zip(decays, state, strict=True)]
-            total += r * r
-        return math.sqrt(total)
+        return math.sqrt(sum(r * r for r in self._undone(self.norms[::-1].tolist())))
 
     def deviations(self) -> Array:
         """Return the standard deviation of the noise of each message, shape (T,), for normals z."""
-        weights, decays = self.weights.tolist(), self.decays.tolist()
-        state, inverse, response = [0.0] * len(weights), [], 1.0
-        for _ in range(self.rounds):
-            # C^-1 is Toeplitz, too: its coefficients are the noise after a single draw.
-            y = response - sum(w * s for w, s in zip(weights, state, strict=True))
-            state = [decay * s + y for decay, s in zip(decays, state, strict=True)]
-            inverse.append(y)
-            response = 0.0
+        # C^-1 is Toeplitz, too: its coefficients are the noise after a single draw.
+        inverse = self._undone([1.0] + [0.0] * (self.rounds - 1))
         rows = np.cumsum(inverse) if self.lasts else np.array(inverse)
         found: Array = np.sqrt(np.cumsum(rows**2)) * self.norms
+        return found
+
+    def _undone(self, stream: list[float]) -> list[float]:
+        """Return C^-1 times a stream, from the first to the last."""
+        weights, decays = self.weights.tolist(), self.decays.tolist()
+        state, found = [0.0] * len(weights), []
+        for value in stream:
+            y = value - sum(w * s for w, s in zip(weights, state, strict=True))
+            state = [decay * s + y for decay, s in zip(decays, state, strict=True)]
+            found.append(y)
         return found
 
     @property

@@ -56,9 +56,10 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
         t = np.geomspace(1, max(2, run.experiment.rounds or 1), 50)
         signal = np.mean([signal_norm(run, t) for run in group.runs], axis=0)
         panel.plot(t, signal, **{**look, "marker": ""})
-        noise = noise_norm(run, np.unique(t.astype(np.int64)))
+        rounds = np.unique(t.astype(np.int64))
+        noise = noise_norm(run, rounds)
         if noise.any():
-            panel.plot(np.unique(t.astype(np.int64)), noise, color=look["color"], **NOISE)
+            panel.plot(rounds, noise, color=look["color"], **NOISE)
         at, released = histories_of(group, "round", "message_norm")
         known = np.isfinite(released).all(axis=0)
         measured |= bool(known.any())
