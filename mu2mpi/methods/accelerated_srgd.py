@@ -106,7 +106,8 @@ class AcceleratedSrgd(Method):
         """
         T, K, C = sizes.rounds, sizes.sampling.most, mechanism.clip_norm
         of_samples = C**2 / (K * task.machines)
-        of_noise = task.d * T * (2 * C / (task.budget.rho * task.shared * K)) ** 2
+        noise = 2 * C / (task.budget.rho * task.shared * K)
+        of_noise = task.d * T * noise * noise  # may be infinite, where a power would raise
         of_hints = of_samples * (T + math.log(T) + 1) + of_noise * (2 * T + 2 * math.log(T) + 3)
         return task.G**2 / 2 + of_hints
 

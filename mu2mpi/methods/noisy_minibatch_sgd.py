@@ -61,10 +61,11 @@ class NoisyMinibatchSgd(Method):
 def theorem_rounds(task: Task, G: float) -> int:
     """Return the number of rounds R: (L D sqrt(M) / G) min(sqrt(n), e n / sqrt(d)) + min(n M, e^2 n^2 M / d).
 
-    It is rounded up; e is the epsilon of the budget, infinite for no noise, and no gradient's norm passes G.
-    See Lowy and Razaviyayn, 2023, Theorem D.2.
+    It is rounded up, and at least 1; e is the epsilon of the budget, infinite for no noise, and no gradient's
+    norm passes G. See Lowy and Razaviyayn, 2023, Theorem D.2.
     """
     n, M, d, epsilon = task.samples, task.machines, task.d, task.budget.epsilon
     smooth = task.smoothness * task.diameter * math.sqrt(M) / G
     smooth *= min(math.sqrt(n), epsilon * n / math.sqrt(d))
-    return math.ceil(smooth + min(n * M, epsilon**2 * n**2 * M / d))
+    # A square that is written as a product may be infinite, and is then not the smaller.
+    return max(1, math.ceil(smooth + min(n * M, epsilon * epsilon * n**2 * M / d)))

@@ -113,7 +113,10 @@ def is_slow(experiment):
     """Return whether what is asked for takes long by its nature: to account, to read, or to list."""
     everything = experiment.samples or 0
     return (
-        (experiment.method == "dp-sgd" and math.isfinite(experiment.rho))
+        (
+            (experiment.method == "dp-sgd" or experiment.mechanism == "replacement-exact")
+            and math.isfinite(experiment.rho)
+        )
         or (
             (everything > 10**6 or everything * (experiment.classes or 1) > 10**9)
             and experiment.data == "synthetic"
@@ -199,3 +202,18 @@ def test_whatever_is_asked_for_is_done_or_refused_in_words(cases, runs, chance, 
     assert done == runs
     assert cases / 10 < refused < cases * 9 / 10
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < GIBIBYTES << 20
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "dp-gd", "rounds": 2**32 - 1, "l2": 1e100},
+        {"method": "anytime-dp-mf", "rounds": 2**32 - 1, "preset": "practical"},
+        {"method": "noisy-minibatch-sgd", "server": "trusted", "mechanism": "gaussian", "rho": 1e-100},
+        {"method": "noisy-minibatch-sgd", "server": "trusted", "mechanism": "poisson", "rho": 1e100},
+        {"method": "accelerated-srgd", "rho": 1e-100, "diameter": 1e100},
+    ],
+)
+def test_what_leaves_the_range_of_numbers_on_the_way_is_no_crash(settings):
+    with bounded(), suppress(InputError):
+        planned({"data": "synthetic", **settings}, in_any_time=True)
