@@ -24,22 +24,25 @@ Draw = Callable[[Integers, Integers, int], None]
 
 
 @inline
-def _add_round(carried, fresh, buffers, offsets, spreads, norm, weights, decays):  # type: ignore[no-untyped-def]
-    """Add the noise of a chunk to `carried`, given its fresh draw, and have the buffers remember it."""
-    past = scratch(CHUNK)
+def _add_round(noised, message, carried, fresh, past, buffers, offsets, spreads, norm, weights, decays):  # type: ignore[no-untyped-def]
+    """Add a chunk's noise to `carried`, given its fresh draw, and that to the message; buffers remember it.
+
+    `past` is room for the sum of what they remember.
+    """
     past[:] = 0.0
     for k in range(weights.size):
         row = buffers[k]
         for i in range(CHUNK):
             past[i] += weights[k] * row[i]
-    for i in range(CHUNK):
-        fresh[i] = ((fresh[i] - norm * past[i]) + SHIFT) - SHIFT
     if spreads:
         for i in range(CHUNK):
-            fresh[i] += np.float64(offsets[i])
+            fresh[i] = (((fresh[i] - norm * past[i]) + SHIFT) - SHIFT) + np.float64(offsets[i])
+            past[i] = 0.0
     for i in range(CHUNK):
-        carried[i] += round_to_integer(fresh[i])
-        fresh[i] = fresh[i] / norm
+        whole = ((fresh[i] - norm * past[i]) + SHIFT) - SHIFT
+        carried[i] += round_to_integer(whole)
+        noised[i] = message[i] + carried[i]
+        fresh[i] = whole / norm
     for k in range(weights.size):
         row = buffers[k]
         for i in range(CHUNK):
@@ -70,21 +73,20 @@ def add_correlated(  # type: ignore[no-untyped-def]
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
-    fresh, bits = scratch(CHUNK), spreading_bits(scale, finest)
+    fresh, past, alone = scratch(CHUNK), scratch(CHUNK), scratch(CHUNK).view(np.int64)
+    bits = spreading_bits(scale, finest)
     for chunk in range(message.size // CHUNK):
         place = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        part = carried[place] if lasts else noised[place]
-        if not lasts:
-            part[:] = message[place]
+        alone[:] = 0
+        part = carried[place] if lasts else alone
         for i in range(buffers.shape[0]):
             fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, first + i, t)
             for j in range(PAIRS):
                 g, h = normal_pair(squares[j], words[PAIRS + j])
                 fresh[j] = scale * g
                 fresh[PAIRS + j] = scale * h
-            _add_round(part, fresh, buffers[i, chunk], offsets, bits >= 0, norm, weights, decays)
-        if lasts:
-            noised[place] = message[place] + part
+            parts = noised[place], message[place], part, fresh, past, buffers[i, chunk]
+            _add_round(*parts, offsets, bits >= 0, norm, weights, decays)
 
 
 class CorrelatedDraws:
@@ -99,13 +101,13 @@ class CorrelatedDraws:
         factor: float,
         size: int,
     ) -> None:
-        self._of, self._key, self._done = correlation, key, 0
-        self._who, self._first, machines = who
-        self._unit = factor * mechanism.sigma / mechanism.resolution
-        self._finest = mechanism.finest
-        self._carried = aligned_zeros((size if correlation.lasts else 0,), np.int64)
+        self._of, self._done = correlation, 0
+        self._unit, self._finest = factor * mechanism.sigma / mechanism.resolution, mechanism.finest
+        kind, first, machines = who
+        carried = aligned_zeros((size if correlation.lasts else 0,), np.int64)
         shape = (machines, size // CHUNK, len(correlation.weights), CHUNK)
-        self._buffers: Array = aligned_zeros(shape, np.float64)
+        buffers: Array = aligned_zeros(shape, np.float64)
+        self._sums = carried, correlation.lasts, buffers, key, kind, first
 
     def __call__(self, noised: Integers, message: Integers, t: int) -> None:
         """Set ``noised`` to ``message`` plus the noise of round t, which no earlier round may follow."""
@@ -116,11 +118,9 @@ class CorrelatedDraws:
         self._done = t
 
     def _draw(self, noised: Integers, message: Integers, t: int) -> None:
-        correlation, norm = self._of, self._of.norm(t)
-        sums = noised, message, self._carried, correlation.lasts, self._buffers
-        where = *sums, self._key, self._who, self._first, t
+        norm = self._of.norm(t)
         scales = norm * self._unit, self._finest, norm
-        add_correlated(*where, *scales, correlation.weights, correlation.decays)
+        add_correlated(noised, message, *self._sums, t, *scales, self._of.weights, self._of.decays)
 
 
 def make_draw(
