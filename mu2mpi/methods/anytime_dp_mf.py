@@ -7,7 +7,7 @@ from mu2mpi.federation.estimators import AVERAGE, GRADIENT
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.mechanisms.correlated import BUFFERS, MOST_ROUNDS, POWER
+from mu2mpi.privacy.mechanisms.correlated import BUFFERS, POWER, check_rounds
 from mu2mpi.problem.practical import Facts, choices, normalize, rounded
 from mu2mpi.registry import register
 
@@ -47,7 +47,8 @@ class AnytimeDpMf(Method):
         from mu2mpi.privacy.correlation import Correlation
 
         M, chosen = asked.machines or 1, choices(asked, facts, WIDER)
-        rounds = min(asked.rounds or facts.samples // M, MOST_ROUNDS)  # more are refused later, in words
+        rounds = asked.rounds or facts.samples // M
+        check_rounds(rounds)
         own = options.noise_correlation or POWER, options.noise_buffers or BUFFERS
         gain = Correlation(*own, rounds, normalized=True, lasts=False).gain()
         shared = M if asked.server == "trusted" else math.sqrt(M)

@@ -39,6 +39,12 @@ SPREAD = 4.0
 """By what noise that is summed up over rounds, or a buffer, may exceed what a power says of it."""
 
 
+def check_rounds(rounds: int) -> None:
+    """Raise InputError if there are too many rounds to follow the noise through."""
+    if rounds > MOST_ROUNDS:
+        raise InputError(f"correlated noise takes at most {MOST_ROUNDS} rounds; give fewer")
+
+
 @register
 @dataclass(frozen=True, kw_only=True)
 class CorrelatedNoise(Mechanism):
@@ -67,8 +73,7 @@ class CorrelatedNoise(Mechanism):
         """Return the mechanism with the least noise, or InputError if there are too many rounds."""
         own = cls.own(messages)
         whole = cls(sigma=0.0, resolution=1.0, rho=budget.rho, **cls.sizes(messages), **own)
-        if messages.rounds > MOST_ROUNDS:
-            raise InputError(f"mechanism = correlated takes at most {MOST_ROUNDS} rounds; give fewer")
+        check_rounds(messages.rounds)
         if math.isfinite(budget.rho) and whole._arithmetic > ARITHMETIC * budget.rho:
             raise InputError(
                 f"rounding errors of correlated noise would matter in {messages.rounds} rounds of "
