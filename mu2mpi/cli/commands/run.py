@@ -31,18 +31,20 @@ def outputs(arguments: Namespace, ranks: int) -> list[Path]:
 
 def execute(arguments: Namespace) -> None:
     """Run the experiment, and say how good the model is and what is guaranteed."""
+    from mu2mpi.parallel import world
+
+    communicator = world()
+    with communicator.together():
+        experiment = _experiment(arguments)
+    # What takes long to import waits until there is something to run.
     from mu2mpi.analysis.show import in_brief
     from mu2mpi.cli.options import RUNNING
     from mu2mpi.execution.job import run
     from mu2mpi.execution.progress import for_standard_error
     from mu2mpi.execution.warmup import start_compiler_without_scipy
-    from mu2mpi.parallel import world
 
-    communicator = world()
     start_compiler_without_scipy()
     warn_of_kernels(communicator)
-    with communicator.together():
-        experiment = _experiment(arguments)
     output = _output(arguments, experiment, communicator.size)
     asked = {name: getattr(arguments, name) for name in RUNNING}
     result = run(experiment, output=output, progress=for_standard_error(), **asked)
