@@ -58,9 +58,9 @@ def add_correlated(  # type: ignore[no-untyped-def]
     Parameters
     ----------
     noised, message, carried : ndarray of int64, shape (padded,)
-        As of `add_noise`; and the noise of all rounds before, which is added, too, and brought up to date.
+        As of `add_noise`; and the noise of all rounds before, which is brought up to date.
     lasts : bool
-        Whether it is. If not, nothing is carried.
+        Whether that is added, too. If not, it is forgotten.
     buffers : ndarray of float64, shape (machines, chunks, k, CHUNK)
         What was drawn before, in units of the grid, of machines ``first ..``; brought up to date.
     key, who, first, t
@@ -73,12 +73,12 @@ def add_correlated(  # type: ignore[no-untyped-def]
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
-    fresh, past, alone = scratch(CHUNK), scratch(CHUNK), scratch(CHUNK).view(np.int64)
-    bits = spreading_bits(scale, finest)
+    fresh, past, bits = scratch(CHUNK), scratch(CHUNK), spreading_bits(scale, finest)
     for chunk in range(message.size // CHUNK):
         place = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        alone[:] = 0
-        part = carried[place] if lasts else alone
+        part = carried[place]
+        if not lasts:
+            part[:] = 0
         for i in range(buffers.shape[0]):
             fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, first + i, t)
             for j in range(PAIRS):
@@ -104,7 +104,7 @@ class CorrelatedDraws:
         self._of, self._done = correlation, 0
         self._unit, self._finest = factor * mechanism.sigma / mechanism.resolution, mechanism.finest
         kind, first, machines = who
-        carried = aligned_zeros((size if correlation.lasts else 0,), np.int64)
+        carried = aligned_zeros((size,), np.int64)
         shape = (machines, size // CHUNK, len(correlation.weights), CHUNK)
         buffers: Array = aligned_zeros(shape, np.float64)
         self._sums = carried, correlation.lasts, buffers, key, kind, first

@@ -474,7 +474,6 @@ PRINT_BUILDS = """
 from mu2mpi.execution.environment import builds
 from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator
-from mu2mpi.privacy import drawing
 print(*builds(Communicator()))
 """
 
@@ -573,7 +572,6 @@ import os, sys
 from pathlib import Path
 from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator
-from mu2mpi.privacy import drawing
 from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.job import Job
 from mu2mpi.config.experiment import Experiment

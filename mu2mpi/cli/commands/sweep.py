@@ -48,9 +48,6 @@ def outputs(arguments: Namespace, ranks: int) -> list[Path]:
 
 def execute(arguments: Namespace) -> None:
     """List the combinations, or run those that are not finished."""
-    from mu2mpi.cli.options import RUNNING
-    from mu2mpi.execution.sweep import run_sweep
-    from mu2mpi.execution.warmup import start_compiler_without_scipy
     from mu2mpi.parallel import world
 
     communicator = world()
@@ -61,6 +58,11 @@ def execute(arguments: Namespace) -> None:
             for index, experiment in chosen:
                 print(index, sweep.file_name(experiment))
         return
+    # What takes long to import waits until there is something to run.
+    from mu2mpi.cli.options import RUNNING
+    from mu2mpi.execution.sweep import run_sweep
+    from mu2mpi.execution.warmup import start_compiler_without_scipy
+
     start_compiler_without_scipy()
     warn_of_kernels(communicator)
     asked = {name: getattr(arguments, name) for name in RUNNING}
