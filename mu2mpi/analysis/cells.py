@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.identity import sent
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -152,7 +153,7 @@ def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summar
     first: dict[Key, Summary] = {}
     notes = []
     for run in runs:
-        trained = run.experiment.seed, run.experiment.sent()
+        trained = run.experiment.seed, sent(run.experiment)
         # Without a seed every run is a new one, and only a copy of its file agrees in all of these.
         copied = () if run.experiment.seed is not None else (run.created, str(run.test_loss))
         measured = tuple(map(run.row.get, columns))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mu2mpi.analysis.show import rounded_up
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.identity import sent
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.collection import names_of
 from mu2mpi.results.schema import Result
@@ -96,7 +97,7 @@ def _one_noise(runs: Sequence[Release]) -> list[Path]:
     by_noise: dict[tuple[int, Experiment], list[Path]] = {}
     for run in runs:
         if run.experiment.seed is not None:
-            by_noise.setdefault((run.experiment.seed, run.experiment.sent()), []).append(run.path)
+            by_noise.setdefault((run.experiment.seed, sent(run.experiment)), []).append(run.path)
     return next((paths for paths in by_noise.values() if len(paths) > 1), [])
 
 

@@ -8,7 +8,16 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from mu2mpi.config.options import choices, explained, option_fields, options_for, preset_method
-from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_partition, is_file
+from mu2mpi.config.together import check_together
+from mu2mpi.data.options import (
+    FILE,
+    LEAST,
+    MOST,
+    check_data,
+    check_participation,
+    check_partition,
+    is_file,
+)
 from mu2mpi.errors import InputError
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accountant import SMALLEST_DELTA, epsilon_exact
@@ -63,6 +72,22 @@ class Experiment(BaseModel):
     )
     machines: int | None = Field(
         None, ge=1, lt=2**32, description="number of machines M [default: one a rank]"
+    )
+    participation: str | None = Field(
+        None,
+        description="who takes part in which round: all, uniform:m of them, each with bernoulli:p, by-size "
+        "(in a round for each sample), or as in trace:FILE (docs/federations.md) [default: all]",
+    )
+    participation_seed: int | None = Field(
+        None, ge=0, lt=2**63, description="public seed of who takes part when [default: the seed, or 0]"
+    )
+    objective: Literal["machines", "samples"] | None = Field(
+        None,
+        description="what is minimised: the mean of the machines' losses, or that over all their samples "
+        "[default: machines, or with by-size samples]",
+    )
+    budgets: str | None = Field(
+        None, description="file with the rho or epsilon of each machine or owner [default: all have the same]"
     )
     rounds: int | None = Field(
         None,
@@ -147,6 +172,11 @@ class Experiment(BaseModel):
     def _check_partition(cls, value: str | None) -> str | None:
         return value if value is None else check_partition(value)
 
+    @field_validator("participation")
+    @classmethod
+    def _check_participation(cls, value: str | None) -> str | None:
+        return value if value is None else check_participation(value)
+
     @field_validator("loss", "method", "mechanism")
     @classmethod
     def _check_known(cls, value: str | None, info: ValidationInfo) -> str | None:
@@ -183,24 +213,11 @@ class Experiment(BaseModel):
                 raise InputError(explained(error)) from None
             source = FILE if self.on_file else self.data
             self._parts = options_for({"data": source, "method": self.method}, others)
-            self._check_together()
+            check_together(self)
             try:
                 self._named_method.check(self, self.options)
             except ValueError as error:
                 raise InputError(str(error)) from None
-
-    def _check_together(self) -> None:
-        """Raise InputError for settings that do not go together."""
-        if self.data == "population" and self.partition is not None:
-            raise InputError("partition deals out given samples, and machines draw their own of a population")
-        if self.schema is not None and self.normalize == "box":
-            raise InputError("schema declares the range of each column; leave out normalize = box")
-        if (self.normalize == "box") != (self.feature_bound is not None):
-            raise InputError("normalize = box and feature_bound need each other: features are divided by it")
-        if self.norm_bound is not None and self.normalize == "unit":
-            raise InputError("norm_bound bounds samples of which normalize = unit makes the norm 1; give one")
-        if self.noise == "aggregate" and self.server == "trusted":
-            raise InputError("noise = aggregate is for server = untrusted: a trusted server draws but one")
 
     def __getattr__(self, name: str) -> Any:
         """Return an option of the method or the source, or None if it is one of another's."""
@@ -313,18 +330,6 @@ class Experiment(BaseModel):
         follows = () if self.epsilon is None else ("rho",)
         return tomli_w.dumps({k: v for k, v in self.settings().items() if k not in follows})
 
-    def sent(self) -> Self:
-        """Return the experiment without what changes nothing in what a completed run sends.
-
-        With the same seed, runs that agree in this draw the same noise, and on the same data send the same
-        messages. Where noise is scaled to rho, that speaks for itself, and without a preset what it chose.
-        """
-        unsent = "seed", "evaluations", "strict", "data_is_public", *self._named_method.presets
-        changes: dict[str, Any] = dict.fromkeys(unsent)
-        if find("mechanisms", self.chosen_mechanism).spends == "rho":
-            changes |= {"rho": self.rho, "epsilon": None, "delta": None}
-        return self.having(**changes)
-
     @property
     def on_file(self) -> bool:
         """Whether the data are a file of the user's."""
@@ -339,12 +344,3 @@ class Experiment(BaseModel):
         """Return every option that has a value, but for what a preset is still to choose, by name."""
         open_ones = self.by_preset().keys() - self.given
         return {n: v for n in option_fields() if n not in open_ones and (v := getattr(self, n)) is not None}
-
-    def difference(self, other: Self) -> str | None:
-        """Say in words which setting first differs from `other`, or return None if none does."""
-        for name in option_fields():
-            values = getattr(self, name), getattr(other, name)
-            if values[0] != values[1]:
-                mine, theirs = ("unset" if value is None else value for value in values)
-                return f"{name} is {mine} here and {theirs} there"
-        return None

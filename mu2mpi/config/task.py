@@ -1,6 +1,7 @@
 """From what the user said to what the method is to do."""
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.federation.cohort import Cohort
 from mu2mpi.federation.schedule import Task
 from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.problem.base import Problem
@@ -16,12 +17,13 @@ def task_of(
     samples: int,
     most: int | None = None,
     square: float | None = None,
+    cohort: Cohort | None = None,
 ) -> Task:
     """Return what the method of an experiment is to do, once a preset, if any, is filled in.
 
     Each of the M machines has as many samples, of K classes and F features (with the bias), and can use at
     `most` so many of them if there is a limit. No squared norm of features, without the bias, passes the
-    `square`: by default F - 1.
+    `square`: by default F - 1. The `cohort` says in what machines differ, if they do.
     """
     problem: Problem = find("problems", experiment.loss)
     scaling = Scaling(experiment.normalize == "unit", experiment.norm_bound)
@@ -47,4 +49,5 @@ def task_of(
         eta_scale=experiment.eta_scale,
         aggregate_noise=experiment.noise == "aggregate",
         options=experiment.options,
+        cohort=cohort,
     )

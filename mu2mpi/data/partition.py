@@ -134,7 +134,9 @@ def _pooled_rows(
         some = np.flatnonzero(shares[machine])
         stretches = zip(starts[machine, some], shares[machine, some], strict=True)
         own = np.concatenate([grouped[start : start + share] for start, share in stretches])
-        rows[:, column] = own[np.argsort(turn[own])][:rounds]
+        # An owner may have fewer than another uses.
+        own = own[np.argsort(turn[own])][:rounds]
+        rows[: len(own), column] = own
     return rows
 
 

@@ -178,6 +178,11 @@ class Source(ABC):
         return np.bincount(self.training_labels(), minlength=self.classes)
 
     @cached_property
+    def owner_names(self) -> tuple[str, ...]:
+        """What the owners are called, in the order of their names or numbers."""
+        return tuple(map(str, np.unique(self.training_owners()).tolist()))
+
+    @cached_property
     def owner_sizes(self) -> NDArray[np.int64]:
         """Number of training samples of each owner, in the order of their names or numbers."""
         sizes: NDArray[np.int64] = np.unique(self.training_owners(), return_counts=True)[1]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.machines import machine_files
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution import environment
@@ -158,7 +159,7 @@ class Job:
             check_data(source, communicator)
             with communicator.together():
                 if checkpoint is not None:
-                    check_same_data(checkpoint, source, path)
+                    check_same_data(checkpoint, source, machine_files(completed), path)
         plan = plan or _resolved(completed, source, communicator)
         with communicator.together():
             if checkpoint is not None:

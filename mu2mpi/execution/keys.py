@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.identity import sent
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key, key_words, root_key
 
@@ -22,14 +23,14 @@ class Keys:
     noise: NDArray[np.uint32] | None
 
     @staticmethod
-    def noise_key(root: bytes, experiment: Experiment, columns: str | None = None) -> bytes:
-        """Return the key of the noise of a completed experiment, and of what a schema says of its columns.
+    def noise_key(root: bytes, experiment: Experiment, context: str = "") -> bytes:
+        """Return the key of the noise of a completed experiment, in its context as of a `Plan`.
 
         It depends on everything that changes what is sent. If runs with the same secret seed and, say,
         different rho drew the same normals, a difference of their messages would hold no noise. So it would
-        if a schema of the same name declared other ranges.
+        if a schema of the same name declared other ranges, or a file gave machines other budgets.
         """
-        return derive_key(root, "noise", experiment.sent().to_toml() + (columns or ""))
+        return derive_key(root, "noise", sent(experiment).to_toml() + context)
 
     @classmethod
     def draw(
@@ -37,7 +38,7 @@ class Keys:
         experiment: Experiment,
         communicator: Communicator,
         root: bytes | None = None,
-        columns: str | None = None,
+        context: str = "",
     ) -> "Keys":
         """Make the keys of a completed experiment on rank 0, and give the other ranks those that they need.
 
@@ -48,7 +49,7 @@ class Keys:
         if communicator.rank == 0:
             if root is None:
                 root = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
-            noise = cls.noise_key(root, experiment, columns)
+            noise = cls.noise_key(root, experiment, context)
             choices = derive_key(root, "dealing"), derive_key(noise, "sampling")
         dealing, sampling = communicator.share(choices)
         if experiment.server == "untrusted":

@@ -1,9 +1,13 @@
 """What will run: everything that the user left open settled, once, from the data and the number of ranks."""
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.machines import cohort_of, machine_files
 from mu2mpi.config.task import task_of
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
@@ -22,6 +26,23 @@ class Plan:
     partition: str  # how the samples are dealt to the machines, such as "iid"
     facts: Facts  # what presets may use of the data
     schedule: Schedule
+    machine_files: str = ""  # digest of what is read of machines, beside the data
+
+    @property
+    def context(self) -> str:
+        """What beside the experiment decides what is sent, as text."""
+        return (self.source.columns or "") + self.machine_files
+
+    @property
+    def digest(self) -> bytes:
+        """That of all data which decide what is sent."""
+        return digest_with(self.source, self.machine_files)
+
+
+def digest_with(source: Source, machine_files: str) -> bytes:
+    """Return the digest of a source, and of the files of its machines if there are any."""
+    both = source.digest + machine_files.encode()
+    return hashlib.sha256(both).digest() if machine_files else source.digest
 
 
 def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
@@ -42,12 +63,16 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     facts = Facts(source.classes, square, machines * samples)
     experiment = filled(experiment, facts, machines=machines)
     method = experiment.chosen_method
-    task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most, square)
+    by_owner = partition == "owner"
+    each = source.owner_sizes if by_owner else np.full(machines, samples)
+    cohort = cohort_of(experiment, each, source.owner_names if by_owner else None)
+    task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most, square, cohort)
     sizes = method.sizes(task, experiment.rounds)
     if most is not None:
-        check_rounds(most, machines, sizes.rounds, sizes.sampling.owned)
+        check_rounds(sizes.most or most, machines, sizes.rounds, sizes.sampling.owned)
     completed = experiment.having(rounds=sizes.rounds, **sizes.options)
-    return Plan(completed, source, partition, facts, method.schedule(task, sizes))
+    schedule = method.schedule(task, sizes)
+    return Plan(completed, source, partition, facts, schedule, machine_files(experiment))
 
 
 def filled(experiment: Experiment, facts: Facts | None = None, **sizes: Any) -> Experiment:

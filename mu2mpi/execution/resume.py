@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.identity import difference
 from mu2mpi.config.options import method_options
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.evaluation import planned_rounds
-from mu2mpi.execution.plan import Plan, filled
+from mu2mpi.execution.plan import Plan, digest_with, filled
 from mu2mpi.federation.machine import counted_classes
 from mu2mpi.privacy.grid import LARGEST_SUM
 from mu2mpi.privacy.guarantee import Guarantee
@@ -36,10 +37,10 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
     chosen = [name for name in experiment.by_preset() if name not in experiment.given]
     open_ones = [*chosen, *(name for name in sizes if getattr(experiment, name) is None)]
     settled = {name: getattr(checkpoint.experiment, name) for name in open_ones}
-    difference = filled(experiment, **settled).difference(checkpoint.experiment)
-    if difference is not None:
+    different = difference(filled(experiment, **settled), checkpoint.experiment)
+    if different is not None:
         raise InputError(
-            f"the checkpoint {place} is of another experiment: {difference}; repeat the command that wrote "
+            f"the checkpoint {place} is of another experiment: {different}; repeat the command that wrote "
             "it, name another output, or remove the checkpoint"
         )
     if len({*checkpoint.builds, *builds}) == 1:
@@ -55,19 +56,20 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
     return checkpoint
 
 
-def check_same_data(checkpoint: Checkpoint, source: Source, output: Path) -> None:
+def check_same_data(checkpoint: Checkpoint, source: Source, machine_files: str, output: Path) -> None:
     """Raise InputError, with what was spent, unless a run goes on with the data with which it began.
 
     Rounds since the checkpoint are repeated under the same noise. With other data, the difference of what
     is sent then and now would hold no noise at all, and tell who was changed.
     """
-    if source.digest == checkpoint.data:
+    if digest_with(source, machine_files) == checkpoint.data:
         return
     place = checkpoint_path(output)
     another_seed = "" if checkpoint.experiment.seed is None else " with another --seed"
     raise InputError(
         f"the training data of {source.name} are not those with which the run of {output} began: a sample, "
-        "a label, an owner, a type, their number or their order has changed. To go on would send rounds "
+        "a label, an owner, a type, their number or their order has changed, or a file about machines. To go "
+        "on would send rounds "
         "again under the same noise with other content, which tells what was changed.\n"
         f"Put the data back as they were and repeat the command. Or remove {place} to start "
         f"afresh{another_seed} with the data as they are; what that spends is added to what was spent "

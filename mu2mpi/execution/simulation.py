@@ -46,7 +46,7 @@ class Simulation:
         self.experiment, self.source, self.schedule = plan.experiment, plan.source, plan.schedule
         experiment, source, schedule = self.experiment, self.source, self.schedule
         root = checkpoint.key if checkpoint else None
-        keys = self.keys = Keys.draw(experiment, communicator, root, source.columns)
+        keys = self.keys = Keys.draw(experiment, communicator, root, plan.context)
         with communicator.together():
             self.privacy = PrivacyStatement.of(
                 schedule.mechanism,
@@ -89,7 +89,7 @@ class Simulation:
         finally:
             progress.finish()
         largest, clipped, class_counts = self._counts_so_far()
-        drawn = schedule.machines * schedule.sampling.drawn(schedule.rounds)
+        drawn = schedule.summed(schedule.rounds, schedule.sampling.drawn)
         loss = communicator.share(self._rows[-1][1] if self._rows else math.nan)
         theory = assess(schedule, self.source, self.evaluator, iterates.output, loss, communicator)
         # That of rank 0 is of all machines; the others take part, and get it.
@@ -110,6 +110,7 @@ class Simulation:
             scale=self.source.scale,
             facts=self.plan.facts,
             unit=schedule.problem.unit,
+            accounts=None if schedule.members is None else schedule.members.accounts(self.experiment.delta),
             timing=self.clock.by_rank(communicator),
             environment=environment.describe(communicator) | {"ranks_at_work": communicator.size},
         )
@@ -137,19 +138,19 @@ class Simulation:
                     loss, score = measured
                     self._rows.append((*self._row(t, loss, score, perf_counter() - started), error))
                     words = score_text(score, self.schedule.problem.labels)
-                    progress.measured(t, loss, words, self.schedule.mechanism.rho_spent(t))
+                    progress.measured(t, loss, words, self.schedule.rho_spent(t))
             self.rounds_done = t
             progress.advance()
 
     def _row(self, t: int, loss: float, score: float, elapsed: float) -> tuple[float, ...]:
         schedule, sampling, direction = self.schedule, self.schedule.sampling, self.server.iterates.direction
-        samples = schedule.machines * sampling.used(t)
-        gradients = round(schedule.estimator.gradients * schedule.machines * sampling.drawn(t))
-        spent, message = schedule.mechanism.rho_spent(t), math.nan
+        samples = round(schedule.summed(t, sampling.used))
+        gradients = round(schedule.estimator.gradients * schedule.summed(t, sampling.drawn))
+        spent, message = schedule.rho_spent(t), math.nan
         # The guarantee covers the norm of q~_t with either server. But the messages of the last round move
         # nothing, and a trusted server does not even add noise to them.
         if t < schedule.rounds and direction is not None:
-            unit = schedule.mechanism.resolution / (schedule.machines * sampling.size(t))
+            unit = schedule.mechanism.resolution / (schedule.total * sampling.size(t))
             message = norm(direction.astype(np.float64)) * unit
         scores = (score, math.nan) if schedule.problem.labels == "classes" else (math.nan, score)
         return t, loss, *scores, samples, gradients, spent, elapsed, message
@@ -164,7 +165,7 @@ class Simulation:
         if total is None:
             return math.nan
         weight = schedule.estimator.weight(t) * schedule.sampling.size(t)
-        d = total * (schedule.mechanism.resolution / (schedule.machines * weight))
+        d = total * (schedule.mechanism.resolution / (schedule.total * weight))
         return float(np.sum((d - gradient) ** 2))
 
     def state(self, elapsed: float = 0.0) -> Checkpoint | None:
@@ -188,7 +189,7 @@ class Simulation:
             class_counts=class_counts,
             privacy=self.privacy,
             builds=builds,
-            data=self.source.digest,
+            data=self.plan.digest,
         )
 
     def _restore(self, checkpoint: Checkpoint | None) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.identity import difference
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
 from mu2mpi.execution.cost import run_cost
@@ -117,10 +118,10 @@ def unfinished(runs: list[Run], overwrite: bool) -> list[int]:
         if overwrite or not run.path.exists():
             todo.append(number)
             continue
-        difference = run.plan.experiment.difference(read_experiment(run.path))
-        if difference is not None:
+        different = difference(run.plan.experiment, read_experiment(run.path))
+        if different is not None:
             raise InputError(
-                f"{run.path} holds another experiment: {difference}; "
+                f"{run.path} holds another experiment: {different}; "
                 "use another --output, or --overwrite to replace it"
             )
     if todo:

@@ -12,7 +12,7 @@ from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.drawing import make_draw
-from mu2mpi.privacy.noise import MACHINE, padded_zeros
+from mu2mpi.privacy.noise import MACHINE, add_draws, padded_zeros
 from mu2mpi.problem.linear import sum_losses
 
 
@@ -49,12 +49,13 @@ def kernel_calls(feature_type: np.dtype[np.generic], schedule: Schedule) -> list
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     label_type: Any = np.int32 if problem.labels == "classes" else np.float64
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=label_type)
-    key, scales = np.zeros(8, dtype=np.uint32), np.ones(1)
+    key, scales, one = np.zeros(8, dtype=np.uint32), np.ones(1), np.ones(1, np.int64)
     add, losses = schedule.estimator.kernel(problem, schedule.rows), problem.kernel(sum_losses)
     mechanism = replace(schedule.mechanism, sigma=schedule.mechanism.resolution)
     small = replace(schedule, rows=2, features=2)
     return [
         lambda: make_draw(mechanism, key, (MACHINE, 0, 1), 1.0, noised.size)(noised, message, 1),
+        *([] if schedule.members is None else [lambda: add_draws(noised, key, one, one, scales, scales, 1)]),
         lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
         lambda: problem.loss_and_gradient(x, x, np.zeros(2, label_type)),

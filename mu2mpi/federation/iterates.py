@@ -65,7 +65,7 @@ class Iterates:
         self.schedule = schedule
         # At hand, since every round asks for them.
         self._rate, self._resolution = schedule.rate, schedule.mechanism.resolution
-        self._machines, self._size = schedule.machines, schedule.sampling.size
+        self._total, self._size = schedule.total, schedule.sampling.size
         self._l2, self._importance = schedule.l2, schedule.estimator.weight
         self._weight, self._radius = schedule.query.averaging_weight, schedule.radius
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
@@ -94,7 +94,7 @@ class Iterates:
 
     def step_size(self, t: int) -> float:
         """Return by what the integers of the sum of round t are multiplied to make a step."""
-        return self._rate(t) * self._resolution / (self._machines * self._size(t))
+        return self._rate(t) * self._resolution / (self._total * self._size(t))
 
     def step(self, t: int, total: NDArray[np.int64]) -> None:
         """Move from round t to round t + 1 with the noised sum of the machines' messages."""

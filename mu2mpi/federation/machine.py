@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Labels, classes_of
+from mu2mpi.federation.participation import Roll
 from mu2mpi.federation.sampling import users
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.privacy.drawing import make_draw
+from mu2mpi.privacy.drawing import make_draw, make_member_draw
 from mu2mpi.privacy.noise import AGGREGATE, MACHINE, padded_zeros
 from mu2mpi.problem.linear import BATCH
 
@@ -39,6 +40,15 @@ class HostedSamples:
     def _ends(self) -> list[int]:
         # Python's own numbers, which are at hand faster than those of an array.
         return [0, *np.cumsum(self.sizes.sum(axis=1)).tolist()]
+
+    @cached_property
+    def _bounds(self) -> NDArray[np.int64]:
+        return np.append(0, np.cumsum(self.sizes))
+
+    def of_machine(self, t: int, machine: int) -> tuple[int, int]:
+        """Return the same of one of the machines, by its number among these."""
+        place = (t - self.first_round) * self.sizes.shape[1] + machine
+        return int(self._bounds[place]), int(self._bounds[place + 1])
 
     @property
     def are_same(self) -> bool:
@@ -98,7 +108,8 @@ class Machines:
         self.samples = NOTHING
         self._supply = supply
         self._add = schedule.estimator.kernel(schedule.problem, schedule.rows)
-        self._bound, self._resolution = schedule.bound, schedule.mechanism.resolution
+        self._lasts = schedule.estimator.lasts
+        self._clipping = schedule.clipping(hosted)
         # With aggregate noise, the host of the first machine draws for all.
         draws = schedule.mechanism.is_noisy and self.count > 0
         self._draws = draws and not (schedule.aggregate_noise and self.first > 0)
@@ -114,7 +125,12 @@ class Machines:
             together = schedule.aggregate_noise
             who = (AGGREGATE, 0, 1) if together else (MACHINE, self.first, self.count)
             factor = math.sqrt(schedule.machines) if together else 1.0
-            self._draw = make_draw(schedule.mechanism, key, who, factor, self.flat_q.size)
+            if schedule.members is None:
+                self._draw = make_draw(schedule.mechanism, key, who, factor, self.flat_q.size)
+            else:
+                roll = Roll(schedule.members.attendance, hosted)
+                kinds, size = schedule.members.of_machines(hosted), self.flat_q.size
+                self._draw = make_member_draw(kinds, key, hosted.start, roll, self._lasts, size)
 
     def read(self, t: int) -> HostedSamples:
         """Have the samples of round t at hand, and return them with those that were read with them."""
@@ -145,11 +161,14 @@ class Machines:
     def observe(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:
         """Use each machine's samples z_{t,i}: q_{t,i} = q_{t-1,i} + s_{t,i}, or their gradients alone."""
         samples = self.read(t)
-        fresh = samples.features, samples.labels, samples.scales, samples.bias, *samples.of(t)
-        sizes = self._bound, self._resolution, self._batch
-        largest, clipped = self._add(self.q, x, x_previous, *fresh, t, *sizes)
-        self.largest_squared_norm = max(self.largest_squared_norm, largest)
-        self.clipped += clipped
+        fresh = samples.features, samples.labels, samples.scales, samples.bias
+        if not self._lasts:
+            self.q[...] = 0
+        for part, bound, unit in self._clipping:
+            some = samples.of(t) if part is None else samples.of_machine(t, part)
+            largest, clipped = self._add(self.q, x, x_previous, *fresh, *some, t, bound, unit, self._batch)
+            self.largest_squared_norm = max(self.largest_squared_norm, largest)
+            self.clipped += clipped
 
     def noised(self, t: int) -> NDArray[np.int64]:
         """Return the sum of q~_{t,i} = q_{t,i} + Y_{t,i}, in an array that the next call reuses.

@@ -11,7 +11,8 @@ from mu2mpi.data.partition import partition_rows
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.machine import HostedSamples, Supply
-from mu2mpi.federation.sampling import users
+from mu2mpi.federation.participation import AT_ONCE, Attendance
+from mu2mpi.federation.sampling import Sampling, Taken, users
 from mu2mpi.federation.schedule import Schedule
 
 Read = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]
@@ -47,19 +48,52 @@ def make_supply(
     at_once = math.inf
     if hosted:
         at_once = source.at_once(round(len(hosted) * sampling.drawn(rounds))) / len(hosted)
+    is_same = sampling.is_same and schedule.members is None
+
+    def take(later: range) -> Taken:
+        """Return what is used in the first of some rounds: in as many as are read at once."""
+        if schedule.members is not None:
+            return _attended(schedule.members.attendance, sampling, sampling_key, hosted, later, at_once)
+        before = sampling.drawn(later.start - 1)
+        count = bisect_right(later, at_once, key=lambda last: sampling.drawn(last) - before)
+        return sampling.take(sampling_key, hosted, later[: 1 if is_same else max(1, count)])
 
     def supply(t: int) -> HostedSamples:
-        before, later = sampling.drawn(t - 1), range(t, rounds + 1)
-        count = bisect_right(later, at_once, key=lambda last: sampling.drawn(last) - before)
-        taken = sampling.take(sampling_key, hosted, later[: 1 if sampling.is_same else max(1, count)])
+        later = range(t, rounds + 1)
+        taken = take(later)
         samples = read(taken.places, users(taken.sizes))
         scales = schedule.scaling.factors(samples.features, source.scale)
         sizes = taken.sizes
-        if sampling.is_same:
+        if is_same:
             sizes = np.broadcast_to(sizes, (len(later), len(hosted)))
         return HostedSamples(samples.features, samples.labels, scales, sizes, t, schedule.scaling.bias)
 
     return supply
+
+
+def _attended(
+    attendance: Attendance, sampling: Sampling, key: bytes, machines: range, later: range, at_once: float
+) -> Taken:
+    """Return what machines use that are not always there: its k-th samples when one is there the k-th time.
+
+    That is of the first of some rounds, in which each machine uses `at_once` samples at most, on average.
+    """
+    some = later[: max(1, AT_ONCE // max(1, attendance.machines))]
+    present = attendance.present(some, machines)
+    drawn = np.cumsum(present.sum(axis=1)) * sampling.size(1)
+    present = present[: max(1, int(np.searchsorted(drawn, at_once * len(machines), side="right")))]
+    before = attendance.until(later.start - 1)
+    sizes, places, rounds = np.zeros(present.shape, np.int64), [], []
+    for column, machine in enumerate(machines):
+        there, first = np.flatnonzero(present[:, column]), int(before[machine]) + 1
+        own = sampling.take(key, range(machine, machine + 1), range(first, first + len(there)))
+        sizes[there, column] = own.sizes[:, 0]
+        places.append(own.places)
+        rounds.append(np.repeat(there, own.sizes[:, 0]))
+    if not places:
+        return Taken(np.empty(0, np.int64), sizes)
+    order = np.argsort(np.concatenate(rounds), kind="stable")
+    return Taken(np.concatenate(places)[order], sizes)
 
 
 def _reader(source: Source, schedule: Schedule, key: bytes, hosted: range, partition: str) -> Read:

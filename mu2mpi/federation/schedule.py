@@ -12,6 +12,7 @@ from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
+    from mu2mpi.federation.cohort import Cohort, Members
     from mu2mpi.federation.iterates import Iterates
     from mu2mpi.federation.sampling import Sampling
     from mu2mpi.problem.base import Problem
@@ -63,6 +64,17 @@ class Task(Setting):
     clip_norm: float | None = None
     eta_scale: float | None = None
     options: Any = None
+    cohort: "Cohort | None" = None  # where machines differ, or some are away
+    members: "Members | None" = None  # what hides their messages, once that is known
+
+    @property
+    def effective(self) -> float:
+        """Over how many machines samples are averaged."""
+        return self.machines if self.members is None else self.members.effective
+
+    def noise_of(self, mechanism: Mechanism) -> tuple[float, float]:
+        """Return the standard deviation of a draw, and by what the average over machines has less of it."""
+        return (mechanism.sigma, self.shared) if self.members is None else (self.members.noise, 1.0)
 
     @property
     def shared(self) -> float:
@@ -77,6 +89,7 @@ class Sizes:
     rounds: int
     sampling: "Sampling"
     options: dict[str, Any] = field(default_factory=dict)
+    most: int | None = None  # how many samples the largest machine may use, where they use what each has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +107,38 @@ class Schedule(Setting):
     rate: Callable[[int], float]  # by what a step multiplies the message of round t, averaged over samples
     mean_from: int | None  # the output is the mean of the query points from this round on, or the last
     make_iterates: "Callable[[Schedule], Iterates]"  # returns where the server begins, and how it moves
+    members: "Members | None" = None  # what each machine does, where they differ
     loss_bound: float  # on the expected excess loss of the output by theory, in nats; NaN if there is none
+
+    @property
+    def total(self) -> float:
+        """What the weights of the machines of a round are expected to add up to: M if all are there."""
+        return self.machines if self.members is None else self.members.total
+
+    def summed(self, t: int, count: Callable[[int], float]) -> float:
+        """Return the sum over machines of a function of how many of the first t rounds each was in."""
+        return self.machines * count(t) if self.members is None else self.members.summed(t, count)
+
+    def rho_spent(self, t: int) -> float:
+        """Return the rho of the first rounds, for the sample of which they tell most; NaN without one."""
+        return (self.mechanism if self.members is None else self.members).rho_spent(t)
 
     @cached_property
     def bound(self) -> float:
         """Norm to which increments are clipped before they are rounded to the grid."""
         return clipping_bound(self.mechanism.clip_norm, self.mechanism.resolution, self.d)
+
+    def clipping(self, hosted: range) -> list[tuple[int | None, float, float]]:
+        """Return to which norm increments of some machines are clipped, and the grid before their weight.
+
+        Of all together, with None for the first entry, or one by one, by their numbers among these.
+        """
+        resolution = self.mechanism.resolution
+        if self.members is None or self.members.weights.min() == 1:
+            return [(None, self.bound, resolution)]
+        weights, norms = self.members.weights, self.members.clipping()
+        return [
+            (k, clipping_bound(float(norms[i]), resolution, self.d) / weights[i], resolution / weights[i])
+            for k, i in enumerate(hosted)
+            if weights[i] > 0
+        ]

@@ -33,6 +33,7 @@ class AnytimeDpMf(Method):
     options, presets = CorrelatedOptions, ("preset",)
     estimator, query = GRADIENT, AVERAGE
     mechanism = "correlated"
+    takes_absence = True
 
     def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
         """Return the settings of the practical mode: beyond the theorems, from public facts alone.
@@ -68,9 +69,10 @@ class AnytimeDpMf(Method):
         """Return the root of the mean square error of a round's part in the sum of all."""
         if (correlation := mechanism.correlation) is None:
             return super().error(task, sizes, mechanism)
-        drawn = mechanism.sigma * correlation.gain() / math.sqrt(sizes.rounds)
-        noise = math.sqrt(task.d) * drawn / task.shared
-        return math.hypot(mechanism.clip_norm / math.sqrt(task.machines), noise)
+        sigma, shared = task.noise_of(mechanism)
+        drawn = sigma * correlation.gain() / math.sqrt(mechanism.rounds)
+        noise = math.sqrt(task.d) * drawn / shared
+        return math.hypot(self.clip_norm(task) / math.sqrt(task.effective), noise)
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return D / sqrt(V T), but at most 1 / (8 L): V T is how far errors move w, in the mean square."""

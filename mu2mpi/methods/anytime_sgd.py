@@ -11,4 +11,4 @@ class AnytimeSgd(Method):
 
     name, title, summary = "anytime-sgd", "Anytime-SGD", "gradients at averages"
     estimator, query = GRADIENT, AVERAGE
-    is_switched = True
+    is_switched = takes_absence = True

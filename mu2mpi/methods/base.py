@@ -5,7 +5,7 @@ Method modules are imported to list their options, so what is slow to import wai
 
 import math
 from abc import ABC
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -15,7 +15,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import Estimator, Query
 from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
 from mu2mpi.privacy.guarantee import Messages
-from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.mechanisms.base import Mechanism, calibrated
 from mu2mpi.privacy.mechanisms.correlated import BUFFERS, FEWEST_BUFFERS, HIGHEST, LOWEST, MOST_BUFFERS
 from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import find
@@ -99,6 +99,8 @@ class Method(ABC):
         Whether it may also be chosen by the names of its estimator and query point, as a part of another.
     hides_iterates : bool
         Whether nobody sees an iterate before the last, and steps take two of them no farther apart.
+    takes_absence : bool
+        Whether machines may be away, and differ in what they may spend.
     """
 
     kind: ClassVar[str] = "methods"
@@ -115,6 +117,7 @@ class Method(ABC):
     is_practical: ClassVar[bool] = False
     is_switched: ClassVar[bool] = False
     hides_iterates: ClassVar[bool] = False
+    takes_absence: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "title"):
@@ -154,8 +157,14 @@ class Method(ABC):
         """Return how long a run is, by default a fresh sample a round; InputError if there are too few."""
         from mu2mpi.federation.sampling import Fresh
 
-        rounds = rounds or task.samples
-        return Sizes(rounds, Fresh(rounds))
+        if task.cohort is None:
+            rounds = rounds or task.samples
+            return Sizes(rounds, Fresh(rounds))
+        rounds = rounds or task.cohort.longest
+        if task.most is not None:
+            task.cohort.check_samples(rounds)
+        most = int(task.cohort.samples.max())
+        return Sizes(rounds, Fresh(max(1, task.cohort.attendance(rounds).most)), most=most)
 
     def increment_bound(self, task: Task) -> float:
         """Return the norm that what one sample adds to a message never passes (Lemma 4.2)."""
@@ -169,9 +178,13 @@ class Method(ABC):
             raise InputError("increments of this method have no bound, so it needs a clip_norm")
         return clip
 
-    def messages(self, task: Task, sizes: Sizes) -> Messages:
-        """Return what is to be hidden."""
-        sampling, T, lasts = sizes.sampling, sizes.rounds, self.estimator.lasts
+    def messages(self, task: Task, sizes: Sizes, present: int | None = None) -> Messages:
+        """Return what is to be hidden, of a machine that takes part in so many rounds, or in all."""
+        sampling, lasts = sizes.sampling, self.estimator.lasts
+        N = sizes.rounds if present is None else present
+        # A trusted server goes on to release sums, and noise that belongs together, while a machine is away.
+        stays = lasts or find("mechanisms", task.mechanism).stays
+        T = sizes.rounds if task.server == "trusted" and stays else N
         own = task.options
         correlation = own if isinstance(own, CorrelatedOptions) else CorrelatedOptions()
         return Messages(
@@ -180,8 +193,8 @@ class Method(ABC):
             parameters=task.d,
             clip_norm=self.clip_norm(task),
             gradient_norm=task.G,
-            touched=T if lasts else sampling.touches(T),
-            summed=sampling.most * (T if lasts else 1),
+            touched=T if lasts else sampling.touches(N),
+            summed=sampling.most * (N if lasts else 1),
             samples=sampling.owned,
             drawn=float(sampling.size(1)),
             draws=task.machines if task.aggregate_noise else 1,
@@ -191,6 +204,18 @@ class Method(ABC):
             power=correlation.noise_correlation,
             buffers=correlation.noise_buffers,
         )
+
+    def noise_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+        """Return rho D N / (2 C T sqrt(d)) of Theorems 5.2 and 6.2, for messages that are sums.
+
+        It is D / sqrt(d T) over the deviation of the noise of the average message, which is what there is to
+        go by where machines differ.
+        """
+        T, D, C = sizes.rounds, task.diameter, mechanism.clip_norm
+        if task.members is None:
+            return task.budget.rho * D * task.shared / (2 * C * T * math.sqrt(task.d))
+        noise = task.members.noise
+        return D / (noise * math.sqrt(task.d * T)) if noise else math.inf
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
         """Return the learning rate that no noise would make smaller."""
@@ -213,8 +238,9 @@ class Method(ABC):
     def error(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return the root of what the squared error of an average gradient is at most in expectation."""
         size = sizes.sampling.drawn(sizes.rounds) / sizes.rounds
-        noise = math.sqrt(task.d) * mechanism.sigma / (task.shared * size)
-        return math.hypot(mechanism.clip_norm / math.sqrt(task.machines * size), noise)
+        sigma, shared = task.noise_of(mechanism)
+        noise = math.sqrt(task.d) * sigma / (shared * size)
+        return math.hypot(self.clip_norm(task) / math.sqrt(task.effective * size), noise)
 
     def rate(self, eta: float, rounds: int, t: int) -> float:
         """Return by what the averaged message of round t is multiplied: it estimates k_t f'(x_t)."""
@@ -243,11 +269,14 @@ class Method(ABC):
                 f"mechanism = {kind.name} does not account for what method = {self.name} sends; leave "
                 "--mechanism out"
             )
-        mechanism = kind.calibrate(task.budget, messages)
-        if (rho := mechanism.stated_rho) is not None and rho > task.budget.rho * (1 + 1e-9):
-            raise InputError(
-                f"mechanism = {kind.name} spends rho = {rho:g} where {task.budget.rho:g} is asked for"
-            )
+        if task.cohort is None:
+            mechanism = calibrated(kind, task.budget, messages)
+        else:
+            from mu2mpi.federation.cohort import members_of
+
+            sent = partial(self.messages, task, sizes)
+            members = members_of(task, sizes.rounds, kind, sent, self.estimator.lasts)
+            task, mechanism = replace(task, members=members), members.main
         theory = self.base_rate(task, sizes, mechanism)
         eta = theory if task.eta_scale is None else task.eta_scale * self.largest_rate(task, sizes)
         if not (math.isfinite(mechanism.sigma) and eta > 0):
@@ -269,6 +298,7 @@ class Method(ABC):
             mean_from=self.mean_from(sizes.rounds, task.options),
             make_iterates=partial(self.iterates, options=task.options),
             loss_bound=self.loss_bound(task, sizes, mechanism, eta == theory),
+            members=task.members,
         )
 
 

@@ -43,7 +43,7 @@ class DpGd(Method):
     name, title = "dp-gd", "DP-GD"
     summary = "gradients of all samples in each round, or of passes over them"
     options, presets = DpGdOptions, ("preset",)
-    is_practical = True
+    is_practical = takes_absence = True
     estimator, query = GRADIENT, ITERATE
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
@@ -95,9 +95,11 @@ class DpGd(Method):
 
         A batch of K is less than all n; what that costs is known of batches that are drawn at random.
         """
-        T, n, K, M = sizes.rounds, task.samples, sizes.sampling.size(1), task.machines
-        noise = math.sqrt(task.d) * mechanism.sigma / (task.shared * K)
-        return math.hypot(noise, mechanism.clip_norm * math.sqrt((1 / K - 1 / n + 2 * T / n) / M))
+        T, n, K = sizes.rounds, task.samples, sizes.sampling.size(1)
+        sigma, shared = task.noise_of(mechanism)
+        noise = math.sqrt(task.d) * sigma / (shared * K)
+        of_samples = math.sqrt((1 / K - 1 / n + 2 * T / n) / task.effective)
+        return math.hypot(noise, self.clip_norm(task) * of_samples)
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return 1 / (L + b) with b = 2 sqrt(V T) / D, V being the square of the error; of momentum b, 1 - b.
@@ -114,6 +116,7 @@ class DpGd(Method):
         """
         R, own = sizes.rounds - 1, task.options
         is_plain = sizes.sampling.is_same and own.tail is None and not own.momentum and R > 0
+        is_plain = is_plain and task.cohort is None
         is_whole = mechanism.clip_norm >= task.G and mechanism.name == self.mechanism
         if not (is_plain and is_whole and is_own_rate):
             return math.nan

@@ -46,6 +46,7 @@ class DpSgd(Method):
     options, presets = DpSgdOptions, ("preset",)
     estimator, query = GRADIENT, ITERATE
     mechanism = "poisson"
+    takes_absence = True
 
     def check(self, asked: "Experiment", options: Any) -> None:
         """Refuse an untrusted server."""

@@ -42,7 +42,7 @@ class Mu2Sgd(Method):
     name, title = "mu2-sgd", "μ²-SGD"
     summary = "the paper's mu^2-SGD, of which --estimator and --query switch a part off each"
     options, presets = Mu2Options, ("preset",)
-    is_default = True
+    is_default = takes_absence = True
     estimator, query = CORRECTED_MOMENTUM, AVERAGE
 
     def chosen(self, options: Any) -> Method:
@@ -94,9 +94,7 @@ class Mu2Sgd(Method):
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)): Theorems 5.2 and 6.2."""
-        T, D, C = sizes.rounds, task.diameter, mechanism.clip_norm
-        learned = task.budget.rho * D * task.shared / (2 * C * T * math.sqrt(task.d))
-        return min(learned, self.largest_rate(task, sizes))
+        return min(self.noise_rate(task, sizes, mechanism), self.largest_rate(task, sizes))
 
     def rate(self, eta: float, rounds: int, t: int) -> float:
         """Return eta: the message of round t is weighted with alpha_t already."""
@@ -111,7 +109,8 @@ class Mu2Sgd(Method):
         regulariser G* and L are those of the sum, and the noise is that of the loss alone.
         """
         D, M, T, S = task.diameter, task.machines, sizes.rounds, self.increment_bound(task)
-        if mechanism.clip_norm < S or mechanism.name != self.mechanism or not is_own_rate:
+        is_plain = task.cohort is None and mechanism.name == self.mechanism
+        if mechanism.clip_norm < S or not (is_plain and is_own_rate):
             return math.nan
         noise = 2 * S * math.sqrt(task.d) / (task.budget.rho * T * task.shared)
         known = S + task.l2 * (D / 2 + 2 * D)

@@ -27,7 +27,7 @@ class NoisyMinibatchSgd(Method):
     options = MinibatchOptions
     estimator, query = GRADIENT, ITERATE
     mechanism = "replacement"
-    takes_mean = True
+    takes_mean = takes_absence = True
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
         """Return the rounds of Theorem D.2, and the fewest samples for which its noise suffices.

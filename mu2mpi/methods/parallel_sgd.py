@@ -11,5 +11,5 @@ class ParallelSgd(Method):
 
     name, title, summary = "parallel-sgd", "noisy parallel SGD", "gradients at iterates"
     estimator, query = GRADIENT, ITERATE
-    is_switched = True
+    is_switched = takes_absence = True
     takes_mean = True

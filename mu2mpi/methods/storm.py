@@ -19,7 +19,7 @@ class Storm(Method):
 
     name, title, summary = "storm", "STORM", "corrected momentum at iterates"
     estimator, query = CORRECTED_MOMENTUM, ITERATE
-    is_switched = True
+    is_switched = takes_absence = True
 
     def check(self, asked: "Experiment", options: Any) -> None:
         """Ask for a clipping norm."""
@@ -38,6 +38,8 @@ class Storm(Method):
         """Return min(rho D N / (2 C sqrt(d T)), 1 / (9 L)); see docs/methods.md."""
         C, D = mechanism.clip_norm, task.diameter
         learned = task.budget.rho * D * task.shared / (2 * C * math.sqrt(task.d) * math.sqrt(sizes.rounds))
+        if task.members is not None:
+            learned = self.noise_rate(task, sizes, mechanism) * math.sqrt(sizes.rounds)
         return min(learned, self.largest_rate(task, sizes))
 
     def rate(self, eta: float, rounds: int, t: int) -> float:

@@ -1,12 +1,15 @@
 """The noise of some machines, or of the server, round after round: fresh, or correlated with that before.
 
+Where machines are away at times, the number of a draw is that of how often its machine was there.
+
 Correlated noise is in integers on the grid, as it is sent: d_t (s z - sum of weights times buffers), rounded,
 for a fresh draw z of full precision. What buffers hold are sums of these integers over d_t. So given the
 messages before, a message is the strategy's noisy value, shifted by what is known and rounded: nothing is
 rounded before it is hidden.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +18,7 @@ from mu2mpi.kernels import SHIFT, aligned_zeros, inline, kernel, round_to_intege
 from mu2mpi.privacy.box_muller import normal_pair
 from mu2mpi.privacy.correlation import Array, Correlation
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.noise import CHUNK, PAIRS, add_noise, fill_pairs, spreading_bits
+from mu2mpi.privacy.noise import CHUNK, MACHINE, PAIRS, add_draws, add_noise, fill_pairs, spreading_bits
 
 Integers = NDArray[np.int64]
 
@@ -51,9 +54,23 @@ def _add_round(noised, message, carried, fresh, past, buffers, offsets, spreads,
 
 @kernel
 def add_correlated(  # type: ignore[no-untyped-def]
-    noised, message, carried, lasts, buffers, key, who, first, t, scale, finest, norm, weights, decays
+    noised,
+    message,
+    carried,
+    lasts,
+    buffers,
+    key,
+    who,
+    first,
+    there,
+    numbers,
+    scales,
+    finests,
+    norms,
+    weights,
+    decays,
 ):
-    """Set ``noised`` to ``message`` plus the rounded noise of some machines, or of the server, in round t.
+    """Set ``noised`` to ``message`` plus the rounded noise of some machines, or of the server, in a round.
 
     Parameters
     ----------
@@ -63,51 +80,73 @@ def add_correlated(  # type: ignore[no-untyped-def]
         Whether that is added, too. If not, it is forgotten.
     buffers : ndarray of float64, shape (machines, chunks, k, CHUNK)
         What was drawn before, in units of the grid, of machines ``first ..``; brought up to date.
-    key, who, first, t
+    key, who, first
         As in `add_noise`.
-    scale, finest, norm : float
-        Standard deviation of the fresh draw, in units of the grid; beyond which draws are spread, as in
-        `add_noise`; and d_t, which is part of the scale.
+    there, numbers : ndarray of int64, shape (n,)
+        Who draws, as numbers among those from the first on; and for the how-manieth time, from 1.
+    scales, finests, norms : ndarray of float64, shape (n,)
+        Standard deviations of the fresh draws, in units of the grid; beyond which they are spread, as in
+        `add_noise`; and d_t, which is part of each.
     weights, decays : ndarray of float64, shape (k,)
         Those of a `Correlation`.
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
-    fresh, past, bits = scratch(CHUNK), scratch(CHUNK), spreading_bits(scale, finest)
+    fresh, past = scratch(CHUNK), scratch(CHUNK)
     for chunk in range(message.size // CHUNK):
         place = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
         part = carried[place]
         if not lasts:
             part[:] = 0
-        for i in range(buffers.shape[0]):
-            fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, first + i, t)
+        for n in range(there.size):
+            i, scale, bits = there[n], scales[n], spreading_bits(scales[n], finests[n])
+            fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, first + i, numbers[n])
             for j in range(PAIRS):
                 g, h = normal_pair(squares[j], words[PAIRS + j])
                 fresh[j] = scale * g
                 fresh[PAIRS + j] = scale * h
             parts = noised[place], message[place], part, fresh, past, buffers[i, chunk]
-            _add_round(*parts, offsets, bits >= 0, norm, weights, decays)
+            _add_round(*parts, offsets, bits >= 0, norms[n], weights, decays)
+        if there.size == 0:
+            for j in range(CHUNK):
+                noised[place][j] = message[place][j] + part[j]
+
+
+class Register(Protocol):
+    """Who of some machines is there in which round."""
+
+    def call(self, t: int) -> tuple[Integers, Integers]:
+        """Return who is there, as numbers among them, and how often each was by then."""
+
+    def until(self, t: int) -> Integers:
+        """Return how often each was there in the first t rounds."""
 
 
 class CorrelatedDraws:
-    """The noise of consecutive rounds; that of earlier ones is drawn again where a run goes on after them."""
+    """The noise of consecutive rounds; that of earlier ones is drawn again where a run goes on after them.
+
+    `units` are the standard deviations of the strategy's noise of each machine, in units of the grid, and
+    `finests` beyond which draws are spread. All of them draw in each round, or those that a register calls.
+    """
 
     def __init__(
         self,
-        mechanism: Mechanism,
         correlation: Correlation,
         key: NDArray[np.uint32],
-        who: tuple[int, int, int],
-        factor: float,
+        who: int,
+        first: int,
+        units: Array,
+        finests: Array,
         size: int,
+        register: Register | None = None,
     ) -> None:
-        self._of, self._done = correlation, 0
-        self._unit, self._finest = factor * mechanism.sigma / mechanism.resolution, mechanism.finest
-        kind, first, machines = who
+        self._of, self._done, self._register = correlation, 0, register
+        self._units, self._finests = units, finests
+        self._everyone = np.arange(len(units))
         carried = aligned_zeros((size,), np.int64)
-        shape = (machines, size // CHUNK, len(correlation.weights), CHUNK)
+        shape = (len(units), size // CHUNK, len(correlation.weights), CHUNK)
         buffers: Array = aligned_zeros(shape, np.float64)
-        self._sums = carried, correlation.lasts, buffers, key, kind, first
+        self._sums = carried, correlation.lasts, buffers, key, who, first
 
     def __call__(self, noised: Integers, message: Integers, t: int) -> None:
         """Set ``noised`` to ``message`` plus the noise of round t, which no earlier round may follow."""
@@ -118,9 +157,13 @@ class CorrelatedDraws:
         self._done = t
 
     def _draw(self, noised: Integers, message: Integers, t: int) -> None:
-        norm = self._of.norm(t)
-        scales = norm * self._unit, self._finest, norm
-        add_correlated(noised, message, *self._sums, t, *scales, self._of.weights, self._of.decays)
+        there, numbers = self._everyone, np.full(len(self._everyone), t)
+        if self._register is not None:
+            there, numbers = self._register.call(t)
+        norms = self._of.norms[numbers - 1]
+        scales = norms * self._units[there], self._finests[there], norms
+        draws = there, numbers, *scales, self._of.weights, self._of.decays
+        add_correlated(noised, message, *self._sums, *draws)
 
 
 def make_draw(
@@ -131,9 +174,73 @@ def make_draw(
     The standard deviation of a draw is multiplied by a factor; `size` is that of messages, padded.
     """
     if (correlation := mechanism.correlation) is not None:
-        return CorrelatedDraws(mechanism, correlation, key, who, factor, size)
+        kind, first, count = who
+        units = np.full(count, factor * mechanism.sigma / mechanism.resolution)
+        finests = np.full(count, mechanism.finest)
+        return CorrelatedDraws(correlation, key, kind, first, units, finests, size)
 
     def draw(noised: Integers, message: Integers, t: int) -> None:
         add_noise(noised, message, key, *who, t, mechanism.sigma_of(t) / mechanism.resolution * factor)
 
     return draw
+
+
+class MemberDraws:
+    """Fresh noise of machines that are not always there.
+
+    If what they send `lasts`, it stays until its machine is back: the sum of all messages of a machine holds
+    one draw, as each takes back the one before, which is drawn again.
+    """
+
+    def __init__(
+        self,
+        key: NDArray[np.uint32],
+        first: int,
+        units: Array,
+        finests: Array,
+        size: int,
+        register: Register,
+        lasts: bool,
+    ) -> None:
+        self._key, self._first, self._units, self._finests = key, first, units, finests
+        self._register, self._lasts = register, lasts
+        self._noise, self._done = aligned_zeros((size,), np.int64), 0
+
+    def __call__(self, noised: Integers, message: Integers, t: int) -> None:
+        """Set ``noised`` to ``message`` plus the noise that is in what was sent by the end of round t."""
+        there, numbers = self._register.call(t)
+        if not self._lasts:
+            self._noise[:] = 0
+        elif t == self._done + 1:
+            back = numbers > 1
+            self._add(there[back], numbers[back] - 1, -1)
+        else:
+            # Rounds before were taken by another process, or are taken again.
+            self._noise[:] = 0
+            numbers = self._register.until(t)
+            there = np.flatnonzero(numbers)
+            numbers = numbers[there]
+        self._add(there, numbers, 1)
+        self._done = t
+        np.add(message, self._noise, out=noised)
+
+    def _add(self, there: Integers, numbers: Integers, sign: int) -> None:
+        draws = there + self._first, numbers, self._units[there], self._finests[there]
+        add_draws(self._noise, self._key, *draws, sign)
+
+
+def make_member_draw(
+    kinds: Sequence[Mechanism | None],
+    key: NDArray[np.uint32],
+    first: int,
+    register: Register,
+    lasts: bool,
+    size: int,
+) -> Draw:
+    """Return what draws the noise of consecutive machines, each by its own mechanism; None never draws."""
+    there = [kind for kind in kinds if kind is not None]
+    units = np.array([kind.sigma / kind.resolution if kind else 0.0 for kind in kinds])
+    finests = np.array([kind.finest if kind else 1.0 for kind in kinds])
+    if there and (correlation := there[0].correlation) is not None:
+        return CorrelatedDraws(correlation, key, MACHINE, first, units, finests, size, register)
+    return MemberDraws(key, first, units, finests, size, register, lasts)

@@ -30,24 +30,39 @@ def choose_resolution(
     and coarser where a number, or the sum of all machines' messages, could otherwise leave its integers.
     `sigma` is the standard deviation of each draw, or 0; `smallest` is that of any round, if they differ.
     """
-    C, machines, terms = messages.clip_norm, messages.machines, messages.summed
+    C = messages.clip_norm
     scale = (smallest or sigma) if sigma > 0 else min(C, messages.gradient_norm)
     bits = noisy_bits if sigma > 0 else NOISELESS_BITS
     wanted = min(scale * 2.0**-bits, 2 * CLIPPING_SHARE * C / math.sqrt(messages.parameters))
+    exponent = max(math.floor(math.log2(wanted)), _least_exponent(messages, sigma))
+    if exponent > math.floor(math.log2(scale)) - FEWEST_BITS:
+        raise _no_room(messages)
+    return float(2.0**exponent)
+
+
+def check_room(messages: Messages, sigma: float, resolution: float) -> None:
+    """Raise InputError if a grid is too fine for the largest messages."""
+    if math.log2(resolution) < _least_exponent(messages, sigma):
+        raise _no_room(messages)
+
+
+def _least_exponent(messages: Messages, sigma: float) -> float:
+    """Return the exponent of the finest grid on which all messages and their sum are 64-bit integers."""
+    machines, terms, C = messages.machines, messages.summed, messages.clip_norm
     # A message holds these increments and one draw of noise; each is rounded by at most half a unit.
     largest = machines * (terms * C + MAX_NORMAL * sigma)
     room = LARGEST_SUM - machines * (terms + 1.0)
     needed = math.ceil(math.log2(largest / room)) if room > 0 else math.inf
     drawn = MAX_NORMAL * math.sqrt(messages.draws) * sigma
-    holds = math.ceil(math.log2(max(C, drawn))) - LARGEST_UNITS_BITS
-    exponent = max(math.floor(math.log2(wanted)), needed, holds)
-    if exponent > math.floor(math.log2(scale)) - FEWEST_BITS:
-        raise InputError(
-            f"the messages of {machines} machines, sums of {terms} increments each, do not fit into 64-bit "
-            "integers on a grid that is fine enough; use fewer machines or rounds, a smaller diameter, or a "
-            "smaller rho (or rho = inf)"
-        )
-    return 2.0**exponent
+    return max(float(needed), math.ceil(math.log2(max(C, drawn))) - LARGEST_UNITS_BITS)
+
+
+def _no_room(messages: Messages) -> InputError:
+    return InputError(
+        f"the messages of {messages.machines} machines, sums of {messages.summed} increments each, do not "
+        "fit into 64-bit integers on a grid that is fine enough; use fewer machines or rounds, a smaller "
+        "diameter, or a smaller rho (or rho = inf)"
+    )
 
 
 def clipping_bound(clip_norm: float, resolution: float, d: int) -> float:

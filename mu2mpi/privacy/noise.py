@@ -172,6 +172,38 @@ def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignor
 
 
 @kernel
+def add_draws(noise, key, machines, numbers, scales, finests, sign):  # type: ignore[no-untyped-def]
+    """Add some draws of machines to ``noise``, each rounded by itself as in `add_noise`, or take them away.
+
+    Parameters
+    ----------
+    noise : ndarray of int64, shape (padded,)
+        In units of the grid; brought up to date.
+    key : ndarray of uint32, shape (8,)
+    machines, numbers : ndarray of int64, shape (n,)
+        Whose draws, and which of each: its number stands where that of the round does in `add_noise`.
+    scales, finests : ndarray of float64, shape (n,)
+        Standard deviations, in units of the grid, and beyond which of them a draw is spread.
+    sign : {1, -1}
+        Whether they are added or taken away.
+    """
+    words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
+    squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
+    for chunk in range(noise.size // CHUNK):
+        part = noise[chunk * CHUNK : (chunk + 1) * CHUNK]
+        for n in range(machines.size):
+            bits = spreading_bits(scales[n], finests[n])
+            fill_pairs(
+                words, further, squares, values, offsets, bits, key, chunk, MACHINE, machines[n], numbers[n]
+            )
+            # Rounding is to the nearest even number, which knows no sign.
+            _add_another_draw(part, squares, words, sign * scales[n])
+            if bits >= 0:
+                for i in range(CHUNK):
+                    part[i] += sign * offsets[i]
+
+
+@kernel
 def _fill_normals(out, key, who, number, t):  # type: ignore[no-untyped-def]
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values = scratch(PAIRS), scratch(PAIRS)

@@ -18,6 +18,7 @@ from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 from mu2mpi.hdf5 import open_to_read
+from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.practical import Facts
 from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Result, Theory
@@ -111,6 +112,7 @@ def read_result(path: Path) -> Result:
             w=_matrix(file, "w"),
             history=stored_history(file),
             privacy=stored_privacy(file, path),
+            accounts=_accounts(file),
             theory=_record(Theory, file, "theory"),
             diagnostics=_record(Diagnostics, file, "diagnostics"),
             class_counts=_array(file, counts) if counts in file else None,
@@ -264,6 +266,19 @@ def _pair(file: h5py.File, name: str) -> tuple[float, float] | None:
     """Return two numbers of the model, if they are there."""
     found = file["model"].attrs.get(name)
     return None if found is None else (float(found[0]), float(found[1]))
+
+
+def _accounts(file: h5py.File) -> Accounts | None:
+    """Return what each machine does and spends, if it is there."""
+    group = "privacy/machines"
+    if group not in file:
+        return None
+    there = f"{group}/present" in file
+    return Accounts(
+        **{name: _array(file, f"{group}/{name}") for name in Accounts.columns()},
+        owners=_names(file, f"{group}/owner"),
+        present=_array(file, f"{group}/present").astype(bool) if there else None,
+    )
 
 
 def _facts(file: h5py.File) -> Facts | None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.practical import Facts
 
@@ -180,6 +181,8 @@ class Result:
         What is public of the data, and presets may use.
     unit : str
         That of losses: ``nat``, or ``1`` for those that are no likelihoods.
+    accounts : Accounts or None
+        What each machine does and spends, where they differ or some are away.
     """
 
     experiment: Experiment
@@ -200,6 +203,7 @@ class Result:
     scale: float = 1.0
     facts: Facts | None = None
     unit: str = "nat"
+    accounts: Accounts | None = None
 
     @property
     def labels(self) -> str:

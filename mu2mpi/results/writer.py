@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import unfinished, write_whole
+from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.results.schema import SCHEMA, SCORES, History, Result, metadata_of
 from mu2mpi.results.seal import seal_of
 
@@ -86,7 +87,9 @@ def file_image(result: Result) -> memoryview:
                 continue
             said = metadata_of(column, result.unit)
             _put(history, column.name, getattr(result.history, column.name), **said, scales=scales)
-        _group(file, "privacy", result.privacy.attributes())
+        privacy = _group(file, "privacy", result.privacy.attributes())
+        if result.accounts is not None:
+            _write_accounts(privacy, result.accounts)
         if result.theory is not None:
             _group(file, "theory", {**asdict(result.theory), "units": result.unit})
         if result.metrics:
@@ -132,6 +135,20 @@ def _write_model(group: h5py.Group, result: Result) -> None:
     if result.feature_names is not None:
         _put_names(group, "feature_name", (*result.feature_names, "(bias)"), "name of the feature", scales[1])
     _put(group, "w", np.asarray(result.w, np.float64), "last iterate w_T", scales=scales)
+
+
+def _write_accounts(privacy: h5py.Group, accounts: Accounts) -> None:
+    """Write what each machine does and spends."""
+    group = privacy.create_group("machines", track_order=True)
+    machines = _put(group, "machine", np.arange(len(accounts.samples)), "machine")
+    if accounts.owners is not None:
+        _put_names(group, "owner", accounts.owners, "owner of the machine", machines)
+    for name, said in Accounts.columns().items():
+        _put(group, name, getattr(accounts, name), **said, scales=[machines])
+    if accounts.present is not None:
+        rounds = _put(group, "round", np.arange(1, len(accounts.present) + 1), "round t")
+        text = "1 if the machine takes part in the round"
+        _put(group, "present", accounts.present.astype(np.uint8), text, scales=[rounds, machines])
 
 
 def _put_names(

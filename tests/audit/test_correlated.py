@@ -41,10 +41,10 @@ def test_columns_that_are_not_normalized_are_refuted(monkeypatch, server):
     draw = drawing.CorrelatedDraws._draw
 
     def flawed(self, *message):
-        norm = Correlation.norm
-        monkeypatch.setattr(Correlation, "norm", lambda self, t: 1.0)
+        norms = self._of.norms
+        self._of.__dict__["norms"] = np.ones_like(norms)
         draw(self, *message)
-        monkeypatch.setattr(Correlation, "norm", norm)
+        self._of.__dict__["norms"] = norms
 
     monkeypatch.setattr(drawing.CorrelatedDraws, "_draw", flawed)
     assert found(server, 200, method="anytime-dp-mf", rounds=5).refutations
@@ -76,11 +76,10 @@ def rounded_before(values, past, norm, is_drawn):
 @pytest.mark.parametrize("is_drawn", [False, True])
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_noise_that_is_rounded_before_the_buffers_is_refuted(monkeypatch, server, is_drawn):
-    def add(
-        noised, message, carried, lasts, buffers, key, who, first, t, scale, finest, norm, weights, decays
-    ):
+    def add(noised, message, carried, lasts, buffers, key, who, first, *draws):
+        *of_machines, weights, decays = draws
         noised[:] = message
-        for i in range(len(buffers)):
+        for i, t, scale, _, norm in zip(*of_machines, strict=True):
             for chunk, state in enumerate(buffers[i]):
                 part = slice(chunk * drawing.CHUNK, (chunk + 1) * drawing.CHUNK)
                 z = scale * np.random.default_rng([*key, first + i, t, chunk]).standard_normal(drawing.CHUNK)

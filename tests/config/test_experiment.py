@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.identity import difference
 from mu2mpi.config.options import choices, method_options, option_fields
 from mu2mpi.config.sweep import result_name
 from mu2mpi.errors import InputError
@@ -123,7 +124,7 @@ def test_epsilon_is_what_is_kept_and_rho_follows():
     assert (
         len({experiment, Experiment(epsilon=2.0, delta=1e-6, seed=1), Experiment(epsilon=2.0, seed=1)}) == 2
     )
-    assert experiment.difference(Experiment(rho=experiment.rho, delta=1e-6, seed=1)) == (
+    assert difference(experiment, Experiment(rho=experiment.rho, delta=1e-6, seed=1)) == (
         "epsilon is 2.0 here and unset there"
     )
 
@@ -276,9 +277,9 @@ def test_experiments_cannot_be_changed():
 
 
 def test_first_difference_is_named():
-    assert Experiment(rho=4).difference(Experiment(rho=4)) is None
-    assert Experiment(rho=4).difference(Experiment(rho=8)) == "rho is 4.0 here and 8.0 there"
-    assert "unset" in str(Experiment().difference(Experiment(seed=1)))
+    assert difference(Experiment(rho=4), Experiment(rho=4)) is None
+    assert difference(Experiment(rho=4), Experiment(rho=8)) == "rho is 4.0 here and 8.0 there"
+    assert "unset" in str(difference(Experiment(), Experiment(seed=1)))
 
 
 def test_default_name():

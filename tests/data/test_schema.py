@@ -13,6 +13,7 @@ from schemas import FEATURES, FORMATS, SCHEMA, expected, table, written
 
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.identity import sent
 from mu2mpi.data.cells import Cells
 from mu2mpi.data.encoding import encode, encoded_labels
 from mu2mpi.data.formats.by_suffix import column_names
@@ -483,7 +484,7 @@ def test_flags_are_true_or_not_there(tmp_path):
     both = Experiment(data="a.csv", schema="a.toml", strict=True, data_is_public=True)
     assert tomllib.loads(both.to_toml())["strict"] is True
     # They change nothing in what is sent, so the noise of a seed is the same.
-    assert both.sent() == plain.sent()
+    assert sent(both) == sent(plain)
 
 
 @pytest.mark.slow

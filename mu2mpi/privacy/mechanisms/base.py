@@ -4,7 +4,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -37,6 +37,8 @@ class Mechanism(ABC):
     spends: ClassVar[str] = "rho"  # or "epsilon": to which of a budget noise is scaled
     shows_messages: ClassVar[bool] = True  # or the guarantee is for the output alone
     noise_words: ClassVar[str] = ""  # what else the noise is in proportion to
+    by_machine: ClassVar[bool] = False  # whether who is there in fewer rounds needs less noise
+    stays: ClassVar[bool] = False  # whether messages tell of samples of earlier rounds, too
     ranges: ClassVar[dict[str, tuple[float, float]]] = {
         **dict.fromkeys(("rounds", "machines"), (1, 2**32 - 1)),
         **dict.fromkeys(("parameters", "samples"), (1, math.inf)),
@@ -86,6 +88,14 @@ class Mechanism(ABC):
         names = ("clip_norm", "rounds", "machines", "parameters", "samples", "drawn")
         return {name: getattr(messages, name) for name in names}
 
+    def having(self, sigma: float, resolution: float) -> Self:
+        """Return the mechanism with more noise than it needs, or as much, on another grid."""
+        if sigma == self.sigma:
+            return replace(self, resolution=resolution)
+        more: Any = replace(self, sigma=sigma, resolution=resolution)
+        found: Self = replace(more, rho=more.guarantee().rho) if hasattr(self, "rho") else more
+        return found
+
     @property
     def stated_rho(self) -> float | None:
         """The rho of all messages, as it was asked for; None where no rho describes them."""
@@ -103,6 +113,16 @@ class Mechanism(ABC):
     def is_noisy(self) -> bool:
         """Whether there is noise at all."""
         return self.sigma > 0
+
+    @property
+    def largest_noise(self) -> float:
+        """The standard deviation of the noise of a message, or more."""
+        return self.sigma
+
+    @property
+    def fresh_sigma(self) -> float:
+        """That of noise which is drawn anew in each message, and moves the sum of all about as far."""
+        return self.sigma
 
     def sigma_of(self, t: int) -> float:
         """Return the standard deviation of each draw of noise of round t."""
@@ -169,6 +189,14 @@ class Mechanism(ABC):
     def concerns(self) -> list[Concern]:
         """Say what is not protected that a reader may expect to be."""
         return []
+
+
+def calibrated(kind: type[Mechanism], budget: Budget, messages: Messages) -> Mechanism:
+    """Return a mechanism that keeps to a budget; or InputError, also if by its own account it does not."""
+    mechanism = kind.calibrate(budget, messages)
+    if (rho := mechanism.stated_rho) is not None and rho > budget.rho * (1 + 1e-9):
+        raise InputError(f"mechanism = {kind.name} spends rho = {rho:g} where {budget.rho:g} is asked for")
+    return mechanism
 
 
 WHO = {

@@ -54,6 +54,7 @@ class CorrelatedNoise(Mechanism):
     """
 
     name = "correlated"
+    stays = True
     noise_words = " of the strategy, and another in messages, as noise of earlier rounds is cancelled there"
     ranges = Mechanism.ranges | {"rounds": (1, MOST_ROUNDS), "rho": (SMALLEST, math.inf)}
     ranges |= {"power": (LOWEST, HIGHEST), "buffers": (FEWEST_BUFFERS, MOST_BUFFERS)}
@@ -109,6 +110,16 @@ class CorrelatedNoise(Mechanism):
         """What no noise of a message passes, in units of the largest of sigma's draws: sums of |c^-1|."""
         sums = self.rounds ** (1 - self.power) if self.lasts else self.correlation.largest_norm
         return SPREAD * sums
+
+    @property
+    def largest_noise(self) -> float:
+        """The standard deviation of the noise of a message, or more."""
+        return self.sigma * self._largest
+
+    @property
+    def fresh_sigma(self) -> float:
+        """That of fresh noise in messages that are sums; of gradients, that of the strategy."""
+        return 2 * self.clip_norm * math.sqrt(self.rounds) / self.rho if self.lasts else self.sigma
 
     @property
     def _arithmetic(self) -> float:

@@ -22,6 +22,7 @@ class GaussianReleases(Mechanism):
     """
 
     name = "gaussian"
+    by_machine = True
 
     ranges = Mechanism.ranges | {"touched": (1, math.inf)}
 

@@ -1,0 +1,31 @@
+"""In what two experiments are the same, and where they differ."""
+
+from typing import Any
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.options import option_fields
+from mu2mpi.registry import find
+
+
+def sent(experiment: Experiment) -> Experiment:
+    """Return an experiment without what changes nothing in what a completed run sends.
+
+    With the same seed, runs that agree in this draw the same noise, and on the same data send the same
+    messages. Where noise is scaled to rho, that speaks for itself, and without a preset what it chose.
+    """
+    presets = find("methods", experiment.method).presets
+    unsent = "seed", "evaluations", "strict", "data_is_public", *presets
+    changes: dict[str, Any] = dict.fromkeys(unsent)
+    if find("mechanisms", experiment.chosen_mechanism).spends == "rho":
+        changes |= {"rho": experiment.rho, "epsilon": None, "delta": None}
+    return experiment.having(**changes)
+
+
+def difference(one: Experiment, other: Experiment) -> str | None:
+    """Say in words which setting differs first, or return None if none does."""
+    for name in option_fields():
+        values = getattr(one, name), getattr(other, name)
+        if values[0] != values[1]:
+            mine, theirs = ("unset" if value is None else value for value in values)
+            return f"{name} is {mine} here and {theirs} there"
+    return None

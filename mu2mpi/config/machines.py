@@ -1,0 +1,82 @@
+"""From what the user said of machines that differ to what they are."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.together import OF_MACHINES
+from mu2mpi.data.machine_files import files_digest, read_budgets, read_trace
+from mu2mpi.errors import InputError
+from mu2mpi.federation.cohort import Cohort
+from mu2mpi.federation.participation import Bernoulli, BySize, Everybody, Participation, Trace, Uniform
+from mu2mpi.privacy.accountant import epsilon_exact
+from mu2mpi.privacy.accounts import Accounts
+from mu2mpi.privacy.guarantee import Budget, affordable_rho
+
+
+def cohort_of(
+    experiment: Experiment,
+    samples: NDArray[np.int64],
+    owners: tuple[str, ...] | None,
+    known: Accounts | None = None,
+) -> Cohort | None:
+    """Return the machines of an experiment; None if they do not differ, and all take part in all rounds.
+
+    They have so many samples each, and are called as their owners are, or by their numbers from 0. Files of
+    budgets and presence are read, unless what they say is known. Raises InputError if one cannot be used.
+    """
+    if all(getattr(experiment, name) is None for name in OF_MACHINES):
+        return None
+    names = owners or tuple(map(str, range(len(samples))))
+    objective = experiment.objective or ("samples" if experiment.participation == "by-size" else "machines")
+    budgets: dict[int, tuple[str, float]] = {}
+    if known is not None:
+        budgets = {i: ("rho", rho) for i, rho in enumerate(known.rho_allowed.tolist())}
+    elif experiment.budgets is not None:
+        budgets = read_budgets(Path(experiment.budgets).expanduser(), names)
+    return Cohort(
+        participation=_participation(experiment, samples, names, known),
+        samples=samples,
+        by_samples=objective == "samples",
+        budgets={i: _budget(experiment.delta, *stated) for i, stated in budgets.items()},
+        owners=owners,
+    )
+
+
+def machine_files(experiment: Experiment) -> str:
+    """Return a digest of the files that an experiment names of its machines; empty if it names none."""
+    trace = (experiment.participation or "").removeprefix("trace:")
+    named = [experiment.budgets, trace if trace != experiment.participation else None]
+    paths = [Path(name).expanduser() for name in named if name]
+    return files_digest(paths) if paths else ""
+
+
+def _budget(delta: float, kind: str, value: float) -> Budget:
+    if kind == "rho":
+        return Budget(value, epsilon_exact(value, delta), delta)
+    return Budget(affordable_rho(value, delta), value, delta)
+
+
+def _participation(
+    experiment: Experiment, samples: NDArray[np.int64], names: Sequence[str], known: Accounts | None
+) -> Participation:
+    kind, _, value = (experiment.participation or "all").partition(":")
+    machines, seed = len(samples), experiment.participation_seed
+    seed = (experiment.seed or 0) if seed is None else seed
+    match kind:
+        case "uniform":
+            if (number := int(value)) > machines:
+                raise InputError(f"participation = uniform:{number} is more than the {machines} machines")
+            return Uniform(machines, number, seed)
+        case "bernoulli":
+            return Bernoulli(machines, float(value), seed)
+        case "by-size":
+            return BySize(samples, seed)
+        case "trace" if known is not None and known.present is not None:
+            return Trace(known.present)
+        case "trace":
+            return Trace(read_trace(Path(value).expanduser(), names))
+    return Everybody(machines)

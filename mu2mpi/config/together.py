@@ -1,0 +1,54 @@
+"""Which settings do not go together, whatever the method."""
+
+from typing import TYPE_CHECKING, Any
+
+from mu2mpi.errors import InputError
+from mu2mpi.registry import find
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
+
+OF_MACHINES = ("participation", "objective", "budgets")
+"""Options by which machines differ, or are away."""
+
+
+def check_together(asked: "Experiment") -> None:
+    """Raise InputError for settings that do not go together; the message says what would."""
+    if asked.data == "population" and asked.partition is not None:
+        raise InputError("partition deals out given samples, and machines draw their own of a population")
+    if asked.schema is not None and asked.normalize == "box":
+        raise InputError("schema declares the range of each column; leave out normalize = box")
+    if (asked.normalize == "box") != (asked.feature_bound is not None):
+        raise InputError("normalize = box and feature_bound need each other: features are divided by it")
+    if asked.norm_bound is not None and asked.normalize == "unit":
+        raise InputError("norm_bound bounds samples of which normalize = unit makes the norm 1; give one")
+    if asked.noise == "aggregate" and asked.server == "trusted":
+        raise InputError("noise = aggregate is for server = untrusted: a trusted server draws but one")
+    if given := [name for name in OF_MACHINES if getattr(asked, name) is not None]:
+        _check_machines(asked, given[0])
+    elif asked.participation_seed is not None:
+        raise InputError("participation_seed decides which machines are away; give it with --participation")
+
+
+def _check_machines(asked: "Experiment", name: str) -> None:
+    """Refuse what machines that differ, by one of the options, cannot have."""
+    what = f"{name} = {getattr(asked, name)}"
+    method, kind = asked.chosen_method, find("mechanisms", asked.chosen_mechanism)
+    preset: Any = asked.preset
+    if not method.takes_absence:
+        raise InputError(
+            f"{what}: method = {method.name} does not say what becomes of machines that are away or "
+            "differ; choose another method (docs/federations.md), or leave it out"
+        )
+    if asked.noise == "aggregate":
+        raise InputError(f"{what} and noise = aggregate: one draw for all is for machines that are the same")
+    if preset is not None:
+        raise InputError(
+            f"{what} and preset = {preset}: its steps are for machines that are the same, and all there; "
+            "give --clip-norm, --diameter and --eta-scale, or leave them to theory"
+        )
+    if asked.budgets is not None and (kind.spends != "rho" or not kind.shows_messages):
+        raise InputError(
+            f"{what}: mechanism = {kind.name} has one account for all machines; leave budgets out, or choose "
+            "a method with gaussian or correlated noise"
+        )

@@ -1,0 +1,227 @@
+"""Machines that differ: in how many samples they have, in what they may spend, and in when they are there."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.errors import InputError
+from mu2mpi.federation.participation import Attendance, Integers, Participation
+from mu2mpi.privacy.accounts import Accounts
+from mu2mpi.privacy.grid import check_room
+from mu2mpi.privacy.guarantee import Budget, Messages
+from mu2mpi.privacy.mechanisms.base import Mechanism, calibrated
+
+if TYPE_CHECKING:
+    from mu2mpi.federation.schedule import Task
+
+Floats = NDArray[np.float64]
+
+MOST_KEPT = 10**7
+"""Machines times rounds up to which a result says who was there when."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """What is known of M machines before anything is decided.
+
+    Attributes
+    ----------
+    participation : Participation
+        Who takes part when.
+    samples : ndarray of int64, shape (machines,)
+        How many each has.
+    by_samples : bool
+        Whether the objective is the mean over samples, sum of n_i f_i / n, or over machines, sum of f_i / M.
+    budgets : dict of int to Budget
+        What machines may spend that have a budget of their own.
+    owners : tuple of str or None
+        What the machines are called, if by anything but their numbers.
+    """
+
+    participation: Participation
+    samples: Integers
+    by_samples: bool
+    budgets: dict[int, Budget] = field(default_factory=dict)
+    owners: tuple[str, ...] | None = None
+
+    @cached_property
+    def longest(self) -> int:
+        """In how many rounds nobody uses more than its samples, one a round."""
+        if rounds := self.participation.longest(self.samples):
+            return rounds
+        raise InputError("a machine without samples is there in the first round; give other --participation")
+
+    @cached_property
+    def _attendances(self) -> dict[int, Attendance]:
+        return {}
+
+    def attendance(self, rounds: int) -> Attendance:
+        """Return who takes part in each of so many rounds."""
+        if rounds not in self._attendances:
+            self._attendances[rounds] = Attendance(self.participation, rounds)
+        return self._attendances[rounds]
+
+    def check_samples(self, rounds: int) -> None:
+        """Raise InputError if in so many rounds a machine would need more samples than it has."""
+        attended = self.attendance(rounds).attended
+        if (poor := np.flatnonzero(attended > self.samples)).size:
+            who = self.owners[poor[0]] if self.owners else poor[0]
+            raise InputError(
+                f"in {rounds} rounds machine {who} takes part {attended[poor[0]]} times, with a fresh sample "
+                f"each, and has {self.samples[poor[0]]}; give at most --rounds {self.longest}"
+            )
+
+    def weights(self, attendance: Attendance) -> Floats:
+        """Return by what messages are multiplied so that on average they estimate the objective.
+
+        They are in proportion to the machine's part in the objective over how often it is expected; the
+        largest is 1, and 0 that of a machine which is never there.
+        """
+        parts = self.samples.astype(np.float64) if self.by_samples else np.ones(len(self.samples))
+        expected = self.participation.expected(attendance.attended, attendance.rounds)
+        found = np.divide(parts, expected, out=np.zeros_like(parts), where=attendance.attended > 0)
+        weights: Floats = found / found.max()
+        return weights
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """What each machine of a cohort does and spends in a run.
+
+    Attributes
+    ----------
+    cohort, attendance : Cohort, Attendance
+        The machines, and when they are there.
+    budget : Budget
+        What those may spend that have no budget of their own.
+    weights : ndarray of float64, shape (machines,)
+        By what the increments of each are multiplied, at most 1.
+    kinds, of : tuple of Mechanism, ndarray of int64, shape (machines,)
+        What hides the messages of each, among those that differ; -1 for a machine that is never there.
+    stays : bool
+        Whether a trusted server's releases tell of a sample also while its machine is away.
+    total : float
+        What the weights of a round are expected to add up to.
+    effective : float
+        How many machines of equal weights, all there, would average samples as well.
+    noise : float
+        Standard deviation of what is drawn for the average message of a round: of noise that stays until a
+        machine is back, as if drawn anew in each round, what moves the sum of all rounds as far.
+    """
+
+    cohort: Cohort
+    budget: Budget
+    attendance: Attendance
+    weights: Floats
+    kinds: tuple[Mechanism, ...]
+    of: Integers
+    stays: bool
+    total: float
+    effective: float
+    noise: float
+
+    @cached_property
+    def main(self) -> Mechanism:
+        """That of the machine about which most is told; of those with the same rho, which is there most."""
+        return max(self.kinds, key=lambda kind: (kind.stated_rho or 0.0, kind.rounds))
+
+    def accounts(self, delta: float) -> Accounts:
+        """Return what each machine does and spends."""
+        allowed = np.full(len(self.of), self.budget.rho)
+        for i, budget in self.cohort.budgets.items():
+            allowed[i] = budget.rho
+        small = self.attendance.rounds * len(self.of) <= MOST_KEPT
+        return Accounts(
+            samples=self.cohort.samples,
+            rounds=self.attendance.attended,
+            weight=self.weights,
+            clip_norm=self.clipping(),
+            sigma=self.per_machine(lambda kind: kind.sigma),
+            rho_allowed=allowed,
+            rho=self.per_machine(lambda kind: math.nan if (rho := kind.stated_rho) is None else rho),
+            epsilon=self.per_machine(lambda kind: kind.guarantee().epsilon(delta)),
+            owners=self.cohort.owners,
+            present=self.attendance.present(self.attendance.every, range(len(self.of))) if small else None,
+        )
+
+    def per_machine(self, value: Callable[[Mechanism], float], absent: float = 0.0) -> Floats:
+        """Return a number of each machine's mechanism, shape (machines,); another for who is never there."""
+        return np.array([*map(value, self.kinds), absent])[self.of]
+
+    def summed(self, t: int, count: Callable[[int], float]) -> float:
+        """Return the sum over machines of a function of how many of the first t rounds each was in."""
+        numbers, machines = np.unique(self.attendance.until(t), return_counts=True)
+        return math.fsum(m * count(k) for k, m in zip(numbers.tolist(), machines.tolist(), strict=True))
+
+    def rho_spent(self, rounds: int) -> float:
+        """Return what the first rounds tell at most of any one sample; NaN where no rho describes that."""
+        counts = self.attendance.until(rounds)
+        found = [0.0]
+        for number, kind in enumerate(self.kinds):
+            most = int(counts[self.of == number].max())
+            found.append(kind.rho_spent(rounds if self.stays and most else most))
+        return float(np.max(found))
+
+    def of_machines(self, machines: range) -> list[Mechanism | None]:
+        """Return what hides the messages of some machines; None of one that is never there."""
+        return [self.kinds[k] if k >= 0 else None for k in self.of[machines.start : machines.stop].tolist()]
+
+    def clipping(self) -> Floats:
+        """Return the norm to which each machine's increments are clipped once they are weighted."""
+        return self.per_machine(lambda kind: kind.clip_norm)
+
+
+def members_of(
+    task: "Task", rounds: int, kind: type[Mechanism], messages_of: Callable[[int], Messages], lasts: bool
+) -> Members:
+    """Return what hides the messages of each machine: noise for its own rounds, weight and budget.
+
+    `messages_of` takes in how many rounds a machine takes part. With a trusted server the same noise hides
+    them all: the most that any of them needs.
+    """
+    cohort, is_trusted = task.cohort, task.server == "trusted"
+    if cohort is None:
+        raise ValueError("these machines do not differ")
+    attendance = cohort.attendance(rounds)
+    attended, weights = attendance.attended, cohort.weights(attendance)
+    stays = is_trusted and (lasts or kind.stays)
+    counts = attended if kind.by_machine and not stays else np.where(attended > 0, attendance.most, 0)
+    labels: dict[tuple[int, float, Budget], int] = {}
+    of = np.full(len(counts), -1)
+    for i in np.flatnonzero(counts).tolist():
+        facts = int(counts[i]), float(weights[i]), cohort.budgets.get(i, task.budget)
+        of[i] = labels.setdefault(facts, len(labels))
+    if not labels:
+        raise InputError("no machine ever takes part; give other --participation, or more --rounds")
+    kinds = []
+    for count, weight, budget in labels:
+        whole = messages_of(count)
+        scaled = {name: weight * getattr(whole, name) for name in ("clip_norm", "gradient_norm")}
+        kinds.append(calibrated(kind, budget, replace(whole, **scaled)))
+    resolution = min(one.resolution for one in kinds)
+    whole = messages_of(attendance.most)
+    check_room(whole, max(one.largest_noise for one in kinds), resolution)
+    sigma = max(one.sigma for one in kinds)
+    kinds = [one.having(sigma if is_trusted else one.sigma, resolution) for one in kinds]
+    drawn = np.array([*(one.fresh_sigma for one in kinds), 0.0])[of]
+    persists = attendance.squares if lasts else attended
+    part = cohort.participation.expected(attended, rounds) / rounds
+    total = float(np.sum(weights * part))
+    square = float(drawn.max()) ** 2 if is_trusted else float(np.sum(drawn**2 * persists)) / rounds
+    return Members(
+        cohort=cohort,
+        budget=task.budget,
+        attendance=attendance,
+        weights=weights,
+        kinds=tuple(kinds),
+        of=of,
+        stays=stays,
+        total=total,
+        effective=total**2 / float(np.sum(weights**2 * attended / rounds)),
+        noise=float(np.sqrt(square)) / total,
+    )

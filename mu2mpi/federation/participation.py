@@ -1,0 +1,258 @@
+"""Which machines take part in which round: by public randomness, by size, or as it was measured.
+
+Nothing here depends on what samples hold, so that everybody may know who was there when.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.data.streams import SeedStream
+from mu2mpi.errors import InputError
+
+Integers = NDArray[np.int64]
+Present = NDArray[np.bool_]
+
+STREAM = 0x70617274
+"""Of the public seed, unlike those of made-up data."""
+
+AT_ONCE, MOST = 1 << 20, 1 << 32
+"""Machines times rounds that are looked at in one go, and at all: the latter takes minutes."""
+
+
+def check_size(machines: int, rounds: int) -> None:
+    """Raise InputError if it would take too long to see who is there when."""
+    if machines * rounds > MOST:
+        raise InputError(
+            f"{machines:,} machines in {rounds:,} rounds are too many to know who is there when; give fewer, "
+            "or leave out --participation and --budgets"
+        )
+
+
+class Participation(ABC):
+    """Who is there in which of any number of rounds."""
+
+    machines: int
+
+    @abstractmethod
+    def present(self, rounds: range, of: int) -> Present:
+        """Return who takes part in some of so many rounds, numbered from 1: shape (rounds, machines)."""
+
+    def longest(self, samples: Integers) -> int:
+        """Return for how many rounds nobody needs more than its samples, one a round: shape (machines,)."""
+        done, used = 0, np.zeros(self.machines, np.int64)
+        each = max(1, AT_ONCE // self.machines)
+        most = self.most_rounds(samples)
+        while done < most:
+            check_size(self.machines, done)
+            block = range(done + 1, min(done + each, most) + 1)
+            counts = used + np.cumsum(self.present(block, most), axis=0)
+            enough = np.all(counts <= samples, axis=1)
+            if not enough.all():
+                return done + int(np.argmin(enough))
+            done, used = block[-1], counts[-1]
+        return done
+
+    def most_rounds(self, samples: Integers) -> int:
+        """Return how many rounds there are at most where samples allow more."""
+        return 2**32 - 1
+
+    def expected(self, attended: Integers, rounds: int) -> NDArray[np.float64]:
+        """Return in how many rounds each is expected; if nothing is drawn, in how many it is there."""
+        return attended.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Everybody(Participation):
+    """All machines in each round."""
+
+    machines: int
+
+    def present(self, rounds: range, of: int) -> Present:
+        """Return that all are there."""
+        return np.ones((len(rounds), self.machines), bool)
+
+
+@dataclass(frozen=True)
+class Uniform(Participation):
+    """A number of machines in each round, any as likely as the others."""
+
+    machines: int
+    number: int
+    seed: int
+
+    def present(self, rounds: range, of: int) -> Present:
+        """Return those with the smallest of random words."""
+        found, stream = np.zeros((len(rounds), self.machines), bool), SeedStream(self.seed, STREAM)
+        for row, t in zip(found, rounds, strict=True):
+            row[np.argpartition(stream.words(t, self.machines), self.number - 1)[: self.number]] = True
+        return found
+
+    def expected(self, attended: Integers, rounds: int) -> NDArray[np.float64]:
+        """Return T m / M."""
+        return np.full(self.machines, rounds * self.number / self.machines)
+
+
+@dataclass(frozen=True)
+class Bernoulli(Participation):
+    """Each machine in each round with the same probability, whatever the others do."""
+
+    machines: int
+    probability: float
+    seed: int
+
+    def present(self, rounds: range, of: int) -> Present:
+        """Return those of which the random number is small enough."""
+        threshold, stream = np.ldexp(self.probability, 53), SeedStream(self.seed, STREAM)
+        words = np.array([stream.words(t, self.machines) for t in rounds], np.uint64)
+        found: Present = (words.reshape(len(rounds), self.machines) >> np.uint64(11)) < threshold
+        return found
+
+    def expected(self, attended: Integers, rounds: int) -> NDArray[np.float64]:
+        """Return T p."""
+        return np.full(self.machines, rounds * self.probability)
+
+
+@dataclass(frozen=True, eq=False)
+class BySize(Participation):
+    """Each machine in as many rounds as it has samples, evenly spread, and the largest in all of them.
+
+    In fewer rounds than that all are there proportionally less often, but once at least. Where the first is,
+    differs from machine to machine.
+    """
+
+    sizes: Integers
+    seed: int
+
+    @property
+    def machines(self) -> int:  # type: ignore[override]
+        """One a size."""
+        return len(self.sizes)
+
+    def present(self, rounds: range, of: int) -> Present:
+        """Return whose count goes up: the whole part of (t N_i + shift) / T."""
+        largest = int(self.sizes.max())
+        times = np.minimum(self.sizes, -(-self.sizes * of // max(of, largest)))
+        words = SeedStream(self.seed, STREAM).words(0, self.machines)
+        shifts = (words % np.uint64(of)).astype(np.int64)
+        t = np.arange(rounds.start - 1, rounds.stop)[:, np.newaxis]
+        return np.diff((t * times + shifts) // of, axis=0) > 0
+
+    def most_rounds(self, samples: Integers) -> int:
+        """Return the largest size."""
+        return int(self.sizes.max())
+
+
+@dataclass(frozen=True, eq=False)
+class Trace(Participation):
+    """As it was measured: `seen`, of shape (rounds, machines)."""
+
+    seen: Present
+
+    @property
+    def machines(self) -> int:  # type: ignore[override]
+        """One a column."""
+        return int(self.seen.shape[1])
+
+    def present(self, rounds: range, of: int) -> Present:
+        """Return the rows of these rounds; InputError if there are more than were measured."""
+        if of > len(self.seen):
+            raise InputError(f"the trace has {len(self.seen)} rounds; give at most --rounds {len(self.seen)}")
+        return self.seen[rounds.start - 1 : rounds.stop - 1]
+
+    def most_rounds(self, samples: Integers) -> int:
+        """Return how many were measured."""
+        return len(self.seen)
+
+
+class Attendance:
+    """Who takes part in each of T rounds, and how often until then.
+
+    Attributes
+    ----------
+    rounds, machines : int
+        T and M.
+    attended : ndarray of int64, shape (machines,)
+        N_i, in how many rounds each takes part.
+    squares : ndarray of int64, shape (machines,)
+        Sum of the squares of how many rounds pass from each time that a machine takes part to its next, or
+        to the end.
+    """
+
+    def __init__(self, participation: Participation, rounds: int) -> None:
+        check_size(participation.machines, rounds)
+        self.participation, self.rounds, self.machines = participation, rounds, participation.machines
+        self._each = max(1, AT_ONCE // self.machines)
+        self._before = [np.zeros(self.machines, np.int64)]
+        last, self.squares = np.zeros(self.machines, np.int64), np.zeros(self.machines, np.int64)
+        for block, present in self._blocks():
+            self._before.append(self._before[-1] + present.sum(axis=0))
+            # By machine, and in each by round.
+            machine, place = np.nonzero(present.T)
+            t = place + block.start
+            is_first = np.diff(machine, prepend=-1) > 0
+            gaps = t - np.where(is_first, last[machine], np.roll(t, 1))
+            gaps[is_first & (last[machine] == 0)] = 0
+            np.add.at(self.squares, machine, gaps**2)
+            np.maximum.at(last, machine, t)
+        self.squares += np.where(last > 0, rounds + 1 - last, 0) ** 2
+        self.attended = self._before[-1]
+
+    @property
+    def every(self) -> range:
+        """The numbers of all rounds."""
+        return range(1, self.rounds + 1)
+
+    def _blocks(self) -> Iterator[tuple[range, Present]]:
+        for start in range(1, self.rounds + 1, self._each):
+            block = range(start, min(start + self._each, self.rounds + 1))
+            yield block, self.participation.present(block, self.rounds)
+
+    def present(self, rounds: range, machines: range) -> Present:
+        """Return who of some machines takes part in some rounds: shape (rounds, machines)."""
+        return self.participation.present(rounds, self.rounds)[:, machines.start : machines.stop]
+
+    def until(self, t: int) -> Integers:
+        """Return in how many of the first t rounds each machine takes part, shape (machines,)."""
+        block, rest = divmod(t, self._each)
+        counts = self._before[block]
+        if not rest:
+            return counts
+        some = self.participation.present(range(block * self._each + 1, t + 1), self.rounds)
+        after: Integers = counts + some.sum(axis=0)
+        return after
+
+    @cached_property
+    def most(self) -> int:
+        """In how many rounds the machine takes part that does so most often."""
+        return int(self.attended.max())
+
+
+class Roll:
+    """Who of some machines is there round after round, and for the how-manieth time.
+
+    Some rounds at a time are at hand; they may be asked for in any order.
+    """
+
+    def __init__(self, attendance: Attendance, machines: range) -> None:
+        self._attendance, self._machines = attendance, machines
+        self._each = max(1, min(4096, AT_ONCE // max(1, attendance.machines)))
+        self._block = range(0)
+
+    def until(self, t: int) -> Integers:
+        """Return how often each of these machines was there in the first t rounds."""
+        return self._attendance.until(t)[self._machines.start : self._machines.stop]
+
+    def call(self, t: int) -> tuple[Integers, Integers]:
+        """Return who is there in round t, as numbers among these machines, and how often it was by then."""
+        if t not in self._block:
+            start = t - (t - 1) % self._each
+            self._block = range(start, min(start + self._each, self._attendance.rounds + 1))
+            self._present = self._attendance.present(self._block, self._machines)
+            self._counts = self.until(start - 1) + np.cumsum(self._present, axis=0)
+        there = np.flatnonzero(self._present[t - self._block.start])
+        return there, self._counts[t - self._block.start, there]
