@@ -1,9 +1,10 @@
-"""Grids of text as aligned text, markdown, CSV and LaTeX, and paragraphs; knows nothing of what they say."""
+"""Text as aligned columns, markdown, CSV, LaTeX and paragraphs, and rounded numbers; not what they say."""
 
 import csv
 import io
 import textwrap
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 Row = Sequence[str]
 Block = Sequence[Row]
@@ -60,3 +61,17 @@ def as_latex(header: Row, blocks: Sequence[Block], caption: str) -> str:
 
 def _latex_row(row: Row) -> str:
     return " & ".join(cell.translate(LATEX) for cell in row) + r" \\"
+
+
+def rounded_up(value: float) -> str:
+    """Return four significant digits, rounded up: a guarantee must not look stronger than it is."""
+    return _rounded(value, ROUND_CEILING)
+
+
+def rounded_down(value: float) -> str:
+    """Return four significant digits, rounded down: a demand must not look weaker than it is."""
+    return _rounded(value, ROUND_FLOOR)
+
+
+def _rounded(value: float, rounding: str) -> str:
+    return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(value))):.10g}"

@@ -1,27 +1,36 @@
 """The ledgers of results: every claim of privacy computed again, and what is not private about it."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text
-from mu2mpi.analysis.show import TEST_SHARE, in_numbers, lists_tests, rounded_up
+from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text, rounded_up
+from mu2mpi.analysis.machines import by_epsilon
+from mu2mpi.analysis.show import TEST_SHARE, in_numbers, lists_tests
 from mu2mpi.analysis.together import Release, together
+from mu2mpi.config.together import differing
+from mu2mpi.data.options import LEAST
 from mu2mpi.errors import InputError
+from mu2mpi.federation.schedule import Schedule
 from mu2mpi.privacy.mechanisms.base import agree
 from mu2mpi.privacy.mechanisms.correlated import CorrelatedNoise
 from mu2mpi.privacy.statement import ADJACENCY, UNIT
 from mu2mpi.results.collection import list_files, names_of, shown
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.repetition import task_of_result
+from mu2mpi.results.repetition import schedule_of_result, task_of_result
 from mu2mpi.results.schema import Result
 
 MEANING = (
     "Claims were computed again from the clipping norm, the noise and the rounds that a file states, and "
     "compared with its experiment and history."
 )
+
+MOST_SAMPLES = 2**31
+"""Of a machine, with which integers of 64 bits can be computed."""
 
 NOT_COVERED = (
     "The guarantee does not cover /diagnostics and the times of a file: `mu2mpi publish` writes one without."
@@ -41,6 +50,10 @@ def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
         problems += [f"{path}: {problem}" for problem in found]
         server, sees = privacy.server.capitalize(), privacy.mechanism.who_sees(privacy.server)
         learn.append(f"{server} server: {sees} learns at most this about {UNIT} ({ADJACENCY}).")
+        if (accounts := result.accounts) is not None:
+            most = accounts.names[by_epsilon(accounts)[0]]
+            about = "" if len(results) == 1 else f" of {path}"
+            learn.append(f"Machines{about} differ; most is told about samples of machine {most}.")
         account, holds = privacy.mechanism.name, "MISMATCH" if found else "agrees"
         rho, *epsilons = in_numbers(privacy.rho, privacy.epsilon_exact, privacy.epsilon, account)
         rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, holds])
@@ -57,25 +70,76 @@ def contradictions(result: Result) -> list[str]:
     The claims are computed again from clipping norm, noise and rounds, and these are compared with the
     experiment, the model and the history of the same file.
     """
-    privacy = result.privacy
-    if found := privacy.out_of_range():
+    privacy, experiment = result.privacy, result.experiment
+    if found := [*privacy.out_of_range(), *_machines(result)]:
         return found
-    found = [*_sizes(result), *_claims(result)]
+    spent: Callable[[int], float] = privacy.mechanism.rho_spent
+    rounds, found = experiment.rounds, _claims(result)
+    try:
+        if result.accounts is None:
+            found = [*_sizes(result), *found]
+        else:
+            schedule = schedule_of_result(result)
+            rounds, spent = schedule.mechanism.rounds, schedule.rho_spent
+            found = [*_of_members(result, schedule), *found]
+    except InputError as error:
+        found = [f"there is no run of its experiment: {error}", *found]
     # How long a run is decides how long it takes to compute with.
-    if privacy.mechanism.rounds == result.experiment.rounds:
-        found = [*privacy.mismatches(), *found, *_with_history(result)]
+    if privacy.mechanism.rounds == rounds:
+        found = [*privacy.mismatches(), *found, *_with_history(result, spent)]
     return found
+
+
+def _machines(result: Result) -> list[str]:
+    """Say why nothing can be computed with what is stated of single machines; empty if all can be."""
+    experiment, accounts = result.experiment, result.accounts
+    if differing(experiment) != (accounts is not None):
+        there = "lacks" if accounts is None else "has"
+        return [f"the file {there} /privacy/machines, which goes with machines that differ by its experiment"]
+    if accounts is None:
+        return []
+    if result.history.round[-1:].tolist() != [experiment.rounds]:
+        return [_no_end(experiment.rounds)]
+    if len(accounts.samples) != experiment.machines:
+        return [
+            f"{len(accounts.samples)} machines are in /privacy/machines, and {experiment.machines} in all"
+        ]
+    if accounts.present is not None and accounts.present.shape != (experiment.rounds, experiment.machines):
+        return [f"present in /privacy/machines has the shape {accounts.present.shape}"]
+    possible = {
+        "samples": (accounts.samples >= 0) & (accounts.samples < MOST_SAMPLES),
+        "rho_allowed": (accounts.rho_allowed >= LEAST) & (accounts.rho_allowed <= math.inf),
+    }
+    return [
+        f"{name} of machine {accounts.names[np.argmin(good)]} is out of range"
+        for name, good in possible.items()
+        if not good.all()
+    ]
+
+
+def _of_members(result: Result, schedule: Schedule) -> list[str]:
+    """Compare what is stated of machines that differ with what the experiment makes of them."""
+    members, accounts, T = schedule.members, result.accounts, schedule.rounds
+    if members is None or accounts is None:
+        raise ValueError("these machines do not differ")
+    pairs = {name: (getattr(result.privacy, name, None), v) for name, v in asdict(members.main).items()}
+    pairs["S"] = result.privacy.S, schedule.S
+    used = round(schedule.summed(T, schedule.sampling.used))
+    return [
+        *_unlike(pairs),
+        *(
+            f"in /privacy/machines {text}"
+            for text in accounts.differences(members.accounts(result.privacy.delta))
+        ),
+        *_samples(result, used),
+    ]
 
 
 def _sizes(result: Result) -> list[str]:
     """Compare what the mechanism was to hide with the experiment, the model and the history."""
-    privacy, experiment, history = result.privacy, result.experiment, result.history
-    mechanism, method = privacy.mechanism, result.experiment.chosen_method
-    try:
-        task = task_of_result(result)
-        asked = method.messages(task, method.sizes(task, experiment.rounds))
-    except InputError as error:
-        return [f"there is no run of its experiment: {error}"]
+    privacy, mechanism, method = result.privacy, result.privacy.mechanism, result.experiment.chosen_method
+    task = task_of_result(result)
+    asked = method.messages(task, method.sizes(task, result.experiment.rounds))
     if not mechanism.accounts_for(asked):
         return [f"mechanism = {mechanism.name} does not account for method = {method.name}"]
     names = ("rounds", "machines", "samples", "drawn", "touched", "parameters", "clip_norm")
@@ -83,15 +147,21 @@ def _sizes(result: Result) -> list[str]:
     if isinstance(mechanism, CorrelatedNoise):
         pairs |= {name: (getattr(mechanism, name), value) for name, value in mechanism.own(asked).items()}
     pairs["S"] = privacy.S, method.increment_bound(task)
-    found = [
+    return [*_unlike(pairs), *_samples(result, mechanism.samples_used)]
+
+
+def _unlike(pairs: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    return [
         f"{name} is {ours} in /privacy and {theirs} in the experiment"
         for name, (ours, theirs) in pairs.items()
         if ours is not None and not agree(ours, theirs)
     ]
-    ours, theirs = mechanism.samples_used, int(history.samples[-1]) if len(history) else 0
-    if ours != theirs:
-        found.append(f"{theirs:,} samples were used by /history, and {ours:,} by /privacy")
-    return found
+
+
+def _samples(result: Result, ours: int) -> list[str]:
+    history = result.history
+    theirs = int(history.samples[-1]) if len(history) else 0
+    return [f"{theirs:,} samples were used by /history, and {ours:,} by /privacy"] * (ours != theirs)
 
 
 def _claims(result: Result) -> list[str]:
@@ -105,7 +175,9 @@ def _claims(result: Result) -> list[str]:
         ("noise_recomputable", privacy.noise_recomputable, experiment.seed is not None),
     ]
     promised = experiment.promised_epsilon
-    if privacy.rho is not None and experiment.epsilon is None:
+    if experiment.budgets is not None:
+        pass  # What each machine may spend is in its row.
+    elif privacy.rho is not None and experiment.epsilon is None:
         if not agree(privacy.rho, experiment.rho):
             stated.append(("rho", privacy.rho, experiment.rho))
     elif not privacy.epsilon_exact <= promised:
@@ -117,25 +189,31 @@ def _claims(result: Result) -> list[str]:
     ]
 
 
-def _with_history(result: Result) -> list[str]:
+def _with_history(result: Result, spent: Callable[[int], float]) -> list[str]:
     """Return the first round by which less rho is said to be spent than was, or more."""
-    mechanism, history = result.privacy.mechanism, result.history
+    history, rounds = result.history, result.experiment.rounds
     t = history.round
-    if not (t.size and t[0] > 0 and t[-1] == mechanism.rounds and np.all(np.diff(t) > 0)):
-        return [f"the rounds of /history do not end with the {mechanism.rounds:,} of /privacy"]
+    if not (t.size and t[0] > 0 and t[-1] == rounds and np.all(np.diff(t) > 0)):
+        return [_no_end(rounds)]
     for t, stated in zip(history.round.tolist(), history.rho_spent.tolist(), strict=True):
-        rho = mechanism.guarantee(t).rho
-        if not agree(None if math.isnan(stated) else stated, rho):
-            text = "none" if rho is None else f"{rho:.10g}"
+        rho = spent(t)
+        if not (agree(stated, rho) or (math.isnan(stated) and math.isnan(rho))):
+            text = "none" if math.isnan(rho) else f"{rho:.10g}"
             return [f"rho_spent by round {t} is {stated:.10g} in /history, and {text} by the noise"]
     return []
+
+
+def _no_end(rounds: int | None) -> str:
+    return f"the rounds of /history do not end with the {rounds:,} of the experiment"
 
 
 def _remarks(results: Sequence[tuple[Path, Result]]) -> list[str]:
     """Return each concern once, with the files that it is about where it is not about all."""
     about: dict[str, list[Path]] = {}
     for path, result in results:
-        texts = [concern.full for concern in result.privacy.concerns()] + [TEST_SHARE] * lists_tests(result)
+        samples = None if result.accounts is None else result.accounts.all_samples
+        texts = [concern.full for concern in result.privacy.concerns(samples)]
+        texts += [TEST_SHARE] * lists_tests(result)
         if result.diagnostics is not None or result.timing:
             texts.append(NOT_COVERED)
         for text in texts:

@@ -48,7 +48,9 @@ def publish(
     for path in shown(list(targets), "writing"):
         result = _published(read_result(path), with_test_results)
         write_result(result, targets[path], overwrite)
-        lines.append(f"{targets[path]}: {result.environment['published']}\n{in_brief(result.privacy)}")
+        lines.append(
+            f"{targets[path]}: {result.environment['published']}\n{in_brief(result.privacy, result.accounts)}"
+        )
     return lines
 
 
@@ -86,8 +88,10 @@ def _published(result: Result, with_test_results: bool) -> Result:
     # Named one by one, so that no fact of the machine that a later version adds gets out.
     environment = {n: v for n, v in result.environment.items() if n == "ranks" or n.endswith("_version")}
     # Of the user's files, the names without the folders.
-    names = ("data", "test", "schema")
+    names = ("data", "test", "schema", "budgets")
     files = {n: Path(v).name for n in names if isinstance(v := getattr(result.experiment, n), str)}
+    if (participation := result.experiment.participation or "").startswith("trace:"):
+        files["participation"] = f"trace:{Path(participation.removeprefix('trace:')).name}"
     return replace(
         result,
         experiment=result.experiment.having(**files),

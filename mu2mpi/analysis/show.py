@@ -3,13 +3,14 @@
 import math
 import textwrap
 from collections.abc import Collection, Iterable, Mapping
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 
 import numpy as np
 
 from mu2mpi.analysis.cells import number_text
-from mu2mpi.analysis.formats import as_paragraph, as_text
+from mu2mpi.analysis.formats import as_paragraph, as_text, rounded_up
+from mu2mpi.analysis.machines import describe_machines
+from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Result, Theory
 
@@ -37,7 +38,7 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
     sections = {
         "Experiment": _experiment(result),
         "History": _history(result.history, result.labels),
-        "Privacy": describe_privacy(result.privacy) + test_warning * lists_tests(result),
+        "Privacy": describe_privacy(result.privacy, result.accounts) + test_warning * lists_tests(result),
         "Theory": _theory(result.theory, " (nats)" * (result.unit == "nat")),
         "Diagnostics": _diagnostics(result.diagnostics, path, diagnostics),
         "Time in seconds": _timing(result),
@@ -80,9 +81,13 @@ def _titled(path: Path, sections: Mapping[str, str]) -> str:
     return "\n\n".join([str(path), *said])
 
 
-def describe_privacy(privacy: PrivacyStatement) -> str:
-    """Say in sentences what the released messages of a run reveal at most, and to whom."""
-    warnings, mechanism = [concern.full for concern in privacy.concerns()], privacy.mechanism
+def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None) -> str:
+    """Say in sentences what the released messages of a run reveal at most, and to whom.
+
+    Also what is told of single machines, where accounts say that they differ.
+    """
+    mechanism, samples = privacy.mechanism, None if accounts is None else accounts.all_samples
+    warnings = [concern.full for concern in privacy.concerns(samples)]
     if not privacy.is_noisy:
         return as_paragraph(" ".join(warnings))
     exactly = rounded_up(privacy.epsilon_exact)
@@ -105,12 +110,14 @@ def describe_privacy(privacy: PrivacyStatement) -> str:
         f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} is for draws that are not quite exact.",
     ]
     paragraphs += [f"WARNING: {warning}" for warning in warnings]
-    return "\n".join(as_paragraph(paragraph) for paragraph in paragraphs)
+    machines = [] if accounts is None else [describe_machines(accounts)]
+    return "\n".join([*map(as_paragraph, paragraphs), *machines])
 
 
-def in_brief(privacy: PrivacyStatement) -> str:
+def in_brief(privacy: PrivacyStatement, accounts: Accounts | None = None) -> str:
     """Say in a line what a run guarantees, and why that may be less than it looks."""
-    but = "; ".join(concern.brief for concern in privacy.concerns())
+    samples = None if accounts is None else accounts.all_samples
+    but = "; ".join(concern.brief for concern in privacy.concerns(samples))
     if not privacy.is_noisy:
         return f"privacy: none ({but})"
     rho = "" if privacy.rho is None else f", rho = {rounded_up(privacy.rho)}"
@@ -246,17 +253,3 @@ def _repeat(result: Result) -> str:
 def _pairs(facts: Collection[tuple[str, object]]) -> str:
     width = max((len(name) for name, _ in facts), default=0)
     return "\n".join(f"{name.ljust(width)}  {' '.join(number_text(value).split())}" for name, value in facts)
-
-
-def rounded_up(value: float) -> str:
-    """Return four significant digits, rounded up: a guarantee must not look stronger than it is."""
-    return _rounded(value, ROUND_CEILING)
-
-
-def rounded_down(value: float) -> str:
-    """Return four significant digits, rounded down: a demand must not look weaker than it is."""
-    return _rounded(value, ROUND_FLOOR)
-
-
-def _rounded(value: float, rounding: str) -> str:
-    return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(value))):.10g}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
-from mu2mpi.analysis.show import rounded_up
+from mu2mpi.analysis.formats import rounded_up
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import sent
 from mu2mpi.privacy.statement import PrivacyStatement

@@ -1,5 +1,6 @@
 """From what the user said of machines that differ to what they are."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.together import OF_MACHINES
+from mu2mpi.config.together import differing
 from mu2mpi.data.machine_files import files_digest, read_budgets, read_trace
 from mu2mpi.errors import InputError
 from mu2mpi.federation.cohort import Cohort
 from mu2mpi.federation.participation import Bernoulli, BySize, Everybody, Participation, Trace, Uniform
-from mu2mpi.privacy.accountant import epsilon_exact
 from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.guarantee import Budget, affordable_rho
 
@@ -28,15 +28,14 @@ def cohort_of(
     They have so many samples each, and are called as their owners are, or by their numbers from 0. Files of
     budgets and presence are read, unless what they say is known. Raises InputError if one cannot be used.
     """
-    if all(getattr(experiment, name) is None for name in OF_MACHINES):
+    if not differing(experiment):
         return None
     names = owners or tuple(map(str, range(len(samples))))
     objective = experiment.objective or ("samples" if experiment.participation == "by-size" else "machines")
     budgets: dict[int, tuple[str, float]] = {}
-    if known is not None:
-        budgets = {i: ("rho", rho) for i, rho in enumerate(known.rho_allowed.tolist())}
-    elif experiment.budgets is not None:
-        budgets = read_budgets(Path(experiment.budgets).expanduser(), names)
+    if experiment.budgets is not None:
+        path = Path(experiment.budgets).expanduser()
+        budgets = read_budgets(path, names) if known is None else known.budgets
     return Cohort(
         participation=_participation(experiment, samples, names, known),
         samples=samples,
@@ -56,7 +55,8 @@ def machine_files(experiment: Experiment) -> str:
 
 def _budget(delta: float, kind: str, value: float) -> Budget:
     if kind == "rho":
-        return Budget(value, epsilon_exact(value, delta), delta)
+        # Whoever asks for a rho is promised no epsilon.
+        return Budget(value, math.inf, delta)
     return Budget(affordable_rho(value, delta), value, delta)
 
 

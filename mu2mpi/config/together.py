@@ -12,6 +12,11 @@ OF_MACHINES = ("participation", "objective", "budgets")
 """Options by which machines differ, or are away."""
 
 
+def differing(asked: "Experiment") -> bool:
+    """Return whether machines differ, or are away, by any of these options."""
+    return any(getattr(asked, name) is not None for name in OF_MACHINES)
+
+
 def check_together(asked: "Experiment") -> None:
     """Raise InputError for settings that do not go together; the message says what would."""
     if asked.data == "population" and asked.partition is not None:

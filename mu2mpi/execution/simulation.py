@@ -1,6 +1,7 @@
 """The loop over rounds: machines, server, evaluation, and the state that a checkpoint holds."""
 
 import math
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -48,15 +49,17 @@ class Simulation:
         root = checkpoint.key if checkpoint else None
         keys = self.keys = Keys.draw(experiment, communicator, root, plan.context)
         with communicator.together():
-            self.privacy = PrivacyStatement.of(
-                schedule.mechanism,
+            stated = partial(
+                PrivacyStatement.of,
                 delta=experiment.delta,
                 noise=experiment.noise or "protocol",
                 server=schedule.server,
                 S=schedule.S,
                 noise_recomputable=experiment.seed is not None,
             )
-            self.privacy.check_sampler(experiment.promised_epsilon)
+            self.privacy = stated(schedule.mechanism)
+            for mechanism, promised in schedule.promises(experiment.promised_epsilon):
+                stated(mechanism).check_sampler(promised)
             hosted = block(schedule.machines, communicator.size, communicator.rank)
             supply = make_supply(source, schedule, keys.dealing, hosted, plan.partition, keys.sampling)
             self.machines, self.server = machines_and_server(

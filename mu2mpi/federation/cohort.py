@@ -160,12 +160,19 @@ class Members:
 
     def rho_spent(self, rounds: int) -> float:
         """Return what the first rounds tell at most of any one sample; NaN where no rho describes that."""
-        counts = self.attendance.until(rounds)
-        found = [0.0]
-        for number, kind in enumerate(self.kinds):
-            most = int(counts[self.of == number].max())
-            found.append(kind.rho_spent(rounds if self.stays and most else most))
-        return float(np.max(found))
+        there = self.of >= 0
+        most = np.zeros(len(self.kinds), np.int64)
+        np.maximum.at(most, self.of[there], self.attendance.until(rounds)[there])
+        counts = np.where(self.stays & (most > 0), rounds, most).tolist()
+        return float(np.max([kind.rho_spent(n) for kind, n in zip(self.kinds, counts, strict=True)]))
+
+    def promises(self, epsilon: float) -> list[tuple[Mechanism, float]]:
+        """Return which epsilon each mechanism keeps to, given that of machines without a budget."""
+        least = np.full(len(self.kinds), np.inf)
+        for i in np.flatnonzero(self.of >= 0).tolist():
+            budget = self.cohort.budgets.get(i)
+            least[self.of[i]] = min(least[self.of[i]], epsilon if budget is None else budget.epsilon)
+        return list(zip(self.kinds, least.tolist(), strict=True))
 
     def of_machines(self, machines: range) -> list[Mechanism | None]:
         """Return what hides the messages of some machines; None of one that is never there."""

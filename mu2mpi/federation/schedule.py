@@ -123,6 +123,10 @@ class Schedule(Setting):
         """Return the rho of the first rounds, for the sample of which they tell most; NaN without one."""
         return (self.mechanism if self.members is None else self.members).rho_spent(t)
 
+    def promises(self, epsilon: float) -> list[tuple[Mechanism, float]]:
+        """Return which epsilon each mechanism keeps to, given that of the whole experiment."""
+        return [(self.mechanism, epsilon)] if self.members is None else self.members.promises(epsilon)
+
     @cached_property
     def bound(self) -> float:
         """Norm to which increments are clipped before they are rounded to the grid."""

@@ -44,6 +44,16 @@ class Accounts:
         """What the machines are called."""
         return self.owners or tuple(map(str, range(len(self.samples))))
 
+    @property
+    def all_samples(self) -> int:
+        """How many all machines have together."""
+        return int(self.samples.sum())
+
+    @property
+    def budgets(self) -> dict[int, tuple[str, float]]:
+        """What each may spend, as files of budgets say it."""
+        return {i: ("rho", rho) for i, rho in enumerate(self.rho_allowed.tolist())}
+
     def differences(self, other: "Accounts") -> list[str]:
         """Say what of another's rows is not what these say: for each column the first machine."""
         found = []
@@ -58,6 +68,7 @@ class Accounts:
                     f"{name} of machine {self.names[i]} is {ours[i]:.10g}, and {theirs[i]:.10g} by its "
                     "rounds, its weight and what it may spend"
                 )
-        if self.present is not None and not np.array_equal(self.present.sum(axis=0), other.rounds):
-            found.append("who is present when does not agree with how often each machine takes part")
+        present, expected = (np.empty(0) if one.present is None else one.present for one in (self, other))
+        if not np.array_equal(present, expected):
+            found.append("who is present when is not what the experiment says")
         return found

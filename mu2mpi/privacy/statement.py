@@ -134,8 +134,11 @@ class PrivacyStatement:
                 f"drawn, but {self.epsilon_exact:.6g}; give a {side} epsilon or rho, or a larger delta"
             )
 
-    def concerns(self) -> list[Concern]:
-        """Say what is not private about a run, or would not be."""
+    def concerns(self, samples: int | None = None) -> list[Concern]:
+        """Say what is not private about a run, or would not be.
+
+        Machines have so many `samples` together, if they do not all have as many.
+        """
         mechanism = self.mechanism
         if not mechanism.is_noisy:
             return [Concern("no noise", "No noise was added: there is no privacy guarantee at all.")]
@@ -151,7 +154,9 @@ class PrivacyStatement:
         )
         found = [*([seed] if self.noise_recomputable else []), *mechanism.concerns()]
         found += [noise] if self.noise == "aggregate" else []
-        return found + size_concerns(self.epsilon_exact, self.delta, mechanism.machines * mechanism.samples)
+        return found + size_concerns(
+            self.epsilon_exact, self.delta, samples or mechanism.machines * mechanism.samples
+        )
 
 
 def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import h5py
 import numpy as np
@@ -273,12 +273,21 @@ def _accounts(file: h5py.File) -> Accounts | None:
     group = "privacy/machines"
     if group not in file:
         return None
-    there = f"{group}/present" in file
-    return Accounts(
-        **{name: _array(file, f"{group}/{name}") for name in Accounts.columns()},
-        owners=_names(file, f"{group}/owner"),
-        present=_array(file, f"{group}/present").astype(bool) if there else None,
-    )
+    types = get_type_hints(Accounts)
+    columns = {name: _array(file, f"{group}/{name}") for name in Accounts.columns()}
+    owners, present = _names(file, f"{group}/owner"), None
+    shapes = {values.shape for values in columns.values()} | ({(len(owners),)} if owners else set())
+    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+        raise ValueError(f"the columns of /{group} differ in shape: {shapes}")
+    for name, values in columns.items():
+        if values.dtype != (np.int64 if types[name] == NDArray[np.int64] else np.float64):
+            raise ValueError(f"/{group}/{name} has the type {values.dtype}")
+    if f"{group}/present" in file:
+        present = _array(file, f"{group}/present")
+        if present.ndim != 2 or present.dtype != np.uint8:
+            raise ValueError(f"/{group}/present has the type {present.dtype} and shape {present.shape}")
+        present = present.astype(bool)
+    return Accounts(**columns, owners=owners, present=present)
 
 
 def _facts(file: h5py.File) -> Facts | None:

@@ -317,7 +317,7 @@ def no_history(file):
 def test_a_history_that_does_not_end_with_the_run_is_found_out(made, tmp_path, action):
     path = changed(made / "plain.h5", tmp_path / "changed.h5", action)
     found = "\n".join(contradictions(read_result(path)))
-    assert "the rounds of /history do not end with the 20 of /privacy" in found
+    assert "the rounds of /history do not end with the 20 of the experiment" in found
 
 
 def test_several_runs_on_the_same_data_add_up(made, tmp_path):

@@ -51,7 +51,7 @@ def execute(arguments: Namespace) -> None:
     if communicator.rank == 0:
         loss, score = result.history.test_loss[-1], result.final_score
         print(f"{output}: test loss {loss:.4f}, {score}; next: mu2mpi show {output}")
-        print(in_brief(result.privacy))
+        print(in_brief(result.privacy, result.accounts))
         warn_of_tests([result.experiment])
 
 

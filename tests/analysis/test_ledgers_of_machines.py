@@ -1,0 +1,245 @@
+"""What is stated of machines that differ is computed again, shown and published; and what was changed, found."""
+
+import re
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+
+from mu2mpi.analysis.ledgers import check_ledgers, contradictions
+from mu2mpi.analysis.publication import publish
+from mu2mpi.analysis.show import describe, in_brief
+from mu2mpi.cli import main
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.errors import InputError
+from mu2mpi.execution.job import run
+from mu2mpi.results.reader import read_result
+
+OWNERS = {"north": 3, "south": 8, "east": 20, "west": 40}
+BUDGETS = "[rho]\neast = 0.5\n[epsilon]\nwest = 6.0\n"
+
+OWN = {"data": "own.csv", "normalize": "unit", "test": "test.csv", "evaluations": 4}
+MADE = {"data": "synthetic", "samples": 120, "features": 3, "machines": 6, "rounds": 12, "seed": 1}
+RUNS = {
+    "sizes": {"participation": "by-size", "budgets": "budgets.toml", "epsilon": 4.0, **OWN},
+    "trusted": {"participation": "by-size", "budgets": "budgets.toml", "server": "trusted", **OWN},
+    "trace": {"participation": "trace:trace.csv", "objective": "samples", "epsilon": 1.0, **OWN},
+    "uniform": {"participation": "uniform:3", "server": "trusted", "rho": 2.0, **MADE},
+    "gradients": {"participation": "bernoulli:0.4", "estimator": "gradient", "rho": 2.0, **MADE},
+    "correlated": {"method": "anytime-dp-mf", "participation": "uniform:3", "rho": 2.0, **MADE},
+    "passes": {"method": "dp-gd", "batch": 7, "participation": "uniform:3", "rho": 2.0, **MADE},
+    "drawn": {"method": "noisy-minibatch-sgd", "participation": "uniform:3", "epsilon": 1.0, **MADE},
+    "silent": {"participation": "uniform:3", "rho": float("inf"), **MADE},
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a folder with a real result of each kind."""
+    folder, rng = tmp_path_factory.mktemp("machines"), np.random.default_rng(1)
+    owners = [name for name, count in OWNERS.items() for _ in range(count)]
+    samples = pd.DataFrame(rng.uniform(-1, 1, (71, 2)), columns=["a", "b"]).assign(
+        label=rng.integers(2, size=71)
+    )
+    samples.assign(machine=owners).to_csv(folder / "own.csv", index=False)
+    samples.assign(machine=rng.permutation(owners)).to_csv(folder / "test.csv", index=False)
+    (folder / "budgets.toml").write_text(BUDGETS)
+    there = [(t, name) for t in range(1, 9) for name in OWNERS if t < 4 or name != "north"]
+    pd.DataFrame(there[1:], columns=["round", "machine"]).to_csv(folder / "trace.csv", index=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, settings in RUNS.items():
+            run(Experiment(**settings), output=folder / f"{name}.h5")
+        for used in ("budgets.toml", "trace.csv", "own.csv"):
+            Path(used).unlink()
+    return folder
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_a_run_writes_of_machines_holds_without_the_files_that_it_read(made, name):
+    text, problems = check_ledgers([made / f"{name}.h5"])
+    assert problems == []
+    assert "Machines differ; most is told about samples of machine " in " ".join(text.split())
+
+
+def test_each_keeps_to_what_it_may_spend(made):
+    accounts = read_result(made / "sizes.h5").accounts
+    stated = dict(zip(accounts.names, accounts.epsilon, strict=True))
+    assert stated["north"] == pytest.approx(4, rel=1e-2)
+    assert stated["west"] == pytest.approx(6, rel=1e-2)
+    assert max(stated.values()) <= 6
+    assert dict(zip(accounts.names, accounts.rho, strict=True))["east"] == 0.5
+
+
+def changed(source, target, action):
+    """Copy a file and change it as another program would."""
+    target.write_bytes(source.read_bytes())
+    with h5py.File(target, "r+") as file:
+        action(file)
+    return target
+
+
+def cell(name, row, value):
+    def action(file):
+        column = file[f"privacy/machines/{name}"]
+        column[row] = value(column[row]) if callable(value) else value
+
+    return action
+
+
+def swapped(*names):
+    def action(file):
+        for name in names:
+            column = file[f"privacy/machines/{name}"]
+            values = column[()]
+            values[[0, 2]] = values[[2, 0]]
+            column[...] = values
+
+    return action
+
+
+def replaced(name, content):
+    """Return what puts other content in the place of what is there, or nothing."""
+
+    def action(file):
+        there = file[f"privacy/machines/{name}"][()] if f"privacy/machines/{name}" in file else None
+        file.pop(f"privacy/machines/{name}", None)
+        if content is not None:
+            file[f"privacy/machines/{name}"] = content(there) if callable(content) else content
+
+    return action
+
+
+def without_a_row(file):
+    group = file["privacy/machines"]
+    for name in list(group):
+        if group[name].ndim == 1 and name != "round":
+            replaced(name, group[name][1:])(file)
+
+
+def with_experiment(**changes):
+    def action(file):
+        file.attrs["experiment"] = Experiment(**{**RUNS["gradients"], **changes}).to_toml()
+
+    return action
+
+
+def half_spent(file):
+    file["history/rho_spent"][...] /= 2
+
+
+def fewer_used(file):
+    file["history/samples"][...] -= 1
+
+
+def attribute(**values):
+    return lambda file: file["privacy"].attrs.update(values)
+
+
+@pytest.mark.parametrize(
+    ("name", "action", "words"),
+    [
+        ("sizes", cell("sigma", 0, lambda sigma: sigma / 2), "sigma of machine east is "),
+        ("sizes", cell("epsilon", 1, 0.1), "epsilon of machine north is 0.1, and "),
+        ("sizes", cell("rho", 3, 0.1), "rho of machine west is 0.1, and "),
+        ("sizes", cell("rho_allowed", 3, 0.1), "rho of machine west is "),
+        ("sizes", swapped("rho_allowed"), "sigma of machine east is "),
+        ("sizes", swapped("rho_allowed", "rho", "epsilon"), "sigma of machine east is "),
+        ("sizes", cell("samples", 3, 10), "rounds of machine "),
+        ("sizes", cell("samples", 3, -1), "samples of machine west is out of range"),
+        ("sizes", cell("rho_allowed", 0, np.nan), "rho_allowed of machine east is out of range"),
+        ("sizes", cell("sigma", 2, np.nan), "sigma of machine south is nan, and "),
+        ("sizes", cell("present", (0, 2), lambda there: 1 - there), "who is present when is not what"),
+        ("sizes", replaced("present", None), "who is present when is not what"),
+        (
+            "sizes",
+            replaced("present", lambda there: there[:-1]),
+            "present in /privacy/machines has the shape",
+        ),
+        ("sizes", without_a_row, "3 machines are in /privacy/machines, and 4 in all"),
+        ("sizes", lambda file: file.pop("privacy/machines"), "the file lacks /privacy/machines"),
+        ("sizes", attribute(sigma=1.0), "sigma is 1.0 in /privacy and "),
+        ("sizes", attribute(rounds=39), "rounds is 39 in /privacy and 40 in the experiment"),
+        ("sizes", attribute(server="trusted"), "server is trusted"),
+        ("sizes", half_spent, "rho_spent by round "),
+        ("sizes", fewer_used, "70 samples were used by /history, and 71 by /privacy"),
+        ("trusted", cell("rho", 2, 0.1), "rho of machine south is 0.1"),
+        ("trace", cell("weight", 0, 0.7), "weight of machine "),
+        ("trace", cell("rounds", 0, 1), "rounds of machine "),
+        ("trace", cell("rho_allowed", 1, 9.0), "rho_allowed of machine north is 9, and "),
+        ("drawn", cell("epsilon", 0, 0.1), "epsilon of machine 0 is 0.1"),
+        ("drawn", attribute(sigma=1e-3), "sigma is 0.001 in /privacy"),
+        ("gradients", with_experiment(participation="bernoulli:0.5"), "who is present when"),
+        ("gradients", with_experiment(participation_seed=2), "who is present when"),
+        ("gradients", with_experiment(participation=None), "the file has /privacy/machines"),
+        ("gradients", with_experiment(rounds=2**31), "do not end with the 2,147,483,648 of the experiment"),
+        ("gradients", with_experiment(rho=1.0), "rho_allowed of machine 0 is 2, and 1 by"),
+    ],
+)
+def test_a_table_that_was_changed_is_found_out(made, tmp_path, name, action, words):
+    path = changed(made / f"{name}.h5", tmp_path / "changed.h5", action)
+    assert words in "\n".join(contradictions(read_result(path)))
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        (replaced("sigma", lambda there: there[:2]), "differ in shape"),
+        (replaced("sigma", lambda there: there[:, np.newaxis]), "differ in shape"),
+        (replaced("sigma", 1.0), "differ in shape"),
+        (replaced("owner", ["north"]), "differ in shape"),
+        (replaced("sigma", ["a"] * 4), "sigma has the type"),
+        (replaced("rounds", lambda there: there.astype(np.float64)), "rounds has the type float64"),
+        (replaced("sigma", None), "sigma"),
+        (replaced("owner", [1, 2, 3, 4]), "string"),
+        (replaced("present", [1, 0]), "present has the type"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_refused(made, tmp_path, capsys, action, words):
+    path = tmp_path / "changed.h5"
+    changed(made / "sizes.h5", path, action)
+    with pytest.raises(InputError, match=f"{re.escape(str(path))} is damaged or incomplete .*{words}"):
+        read_result(path)
+    assert main(["privacy", str(path)]) == 2
+
+
+def test_what_is_published_holds_and_names_no_folder(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("sizes", "trace"):
+        source = made / f"{name}.h5"
+        settings = (
+            {"budgets": "/home/me/budgets.toml"} if name == "sizes" else {"participation": "trace:/me/t.csv"}
+        )
+        action = lambda file, to=settings, n=name: file.attrs.update(  # noqa: E731
+            experiment=Experiment(
+                **{**RUNS[n], "rounds": 40 if n == "sizes" else 8, "machines": 4, **to}
+            ).to_toml()
+        )
+        publish([changed(source, tmp_path / f"{name}.h5", action)], tmp_path / "public.h5", overwrite=True)
+        result, before = read_result(tmp_path / "public.h5"), read_result(source)
+        assert check_ledgers([tmp_path / "public.h5"])[1] == []
+        assert before.accounts.differences(result.accounts) == []
+        assert result.accounts.owners == tuple(sorted(OWNERS))
+        assert "/me" not in result.experiment.to_toml()
+        assert "/home" not in result.experiment.to_toml()
+
+
+def test_show_says_in_what_machines_differ(made):
+    result = read_result(made / "sizes.h5")
+    text = describe(result, Path("a.h5"))
+    words = " ".join(text.split())
+    assert "There are 4: rounds 3 to 40" in words
+    table = [line.split() for line in text.splitlines() if line.split()[:1] and line.split()[0] in OWNERS]
+    assert table[0][0] == "west"
+    assert sorted(float(row[-1]) for row in table)[::-1] == [float(row[-1]) for row in table]
+    assert {row[0]: int(row[1]) for row in table} == OWNERS
+    many = read_result(made / "uniform.h5")
+    assert "Machines differ" in describe(many, Path("b.h5"))
+
+
+def test_delta_is_judged_by_the_samples_of_all_machines(made):
+    result = read_result(made / "sizes.h5")
+    large = result.privacy.__class__.of(result.privacy.mechanism, 1 / 60, server="untrusted", S=1.0)
+    assert "delta is not below 1/n = 0.014" in in_brief(large, result.accounts)
