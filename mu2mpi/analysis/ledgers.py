@@ -10,6 +10,7 @@ import numpy as np
 
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text, rounded_up
 from mu2mpi.analysis.machines import by_epsilon
+from mu2mpi.analysis.persons import Person, describe_person
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, lists_tests
 from mu2mpi.analysis.together import Release, together
 from mu2mpi.config.together import differing
@@ -37,16 +38,18 @@ NOT_COVERED = (
 )
 
 
-def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
+def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[str, list[str]]:
     """Return a table of what results claim of their privacy, with what is not private about them.
 
-    Also, for each claim that does not hold, a line that begins with the file's name. Raises an InputError if
-    there is nothing to check, or something that cannot be read: nothing is passed over.
+    On request it is said what holds for a person, by files whose claims hold. Also returns, for each claim
+    that does not, a line that begins with the file's name. Raises an InputError if there is nothing to
+    check, or something that cannot be read: nothing is passed over.
     """
     results = [(path, read_result(path)) for path in shown(list_files(paths), "reading")]
-    rows, problems, learn = [], [], []
+    rows, problems, learn, sound = [], [], [], []
     for path, result in results:
         found, privacy = contradictions(result), result.privacy
+        sound += [] if found else [(str(path), result)]
         problems += [f"{path}: {problem}" for problem in found]
         server, sees = privacy.server.capitalize(), privacy.mechanism.who_sees(privacy.server)
         learn.append(f"{server} server: {sees} learns at most this about {UNIT} ({ADJACENCY}).")
@@ -60,7 +63,8 @@ def check_ledgers(paths: Iterable[Path]) -> tuple[str, list[str]]:
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "computed again"]
     said = [] if problems else together(Release.of(path, result) for path, result in results)
     sentences = [*dict.fromkeys(learn), MEANING, *(f"Together: {sentence}" for sentence in said)]
-    parts = [as_text(header, [rows]), *map(as_paragraph, sentences), as_bullets(_remarks(results))]
+    parts = [as_text(header, [rows]), *map(as_paragraph, sentences)]
+    parts += [describe_person(sound, person) if person and sound else "", as_bullets(_remarks(results))]
     return "\n\n".join(part for part in parts if part), problems
 
 

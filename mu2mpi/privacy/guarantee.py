@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
 from functools import partial
 
-from mu2mpi.privacy.accountant import epsilon_exact, epsilon_paper, rho_exact
+from mu2mpi.privacy.accountant import SMALLEST_DELTA, UP, epsilon_exact, epsilon_paper, rho_exact
 from mu2mpi.privacy.sampler import EXACT, RESERVE, Deviation, with_sampler
 
 RHO_DIGITS = 8
 """Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
 mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
+
+
+STEPS, HALVINGS, ROUNDED = 64, 30, 1e-12
+"""By which the delta of each of several samples is found, and what is left to rounding errors of its log."""
 
 
 def affordable_rho(epsilon: float, delta: float) -> float:
@@ -123,6 +127,45 @@ class Several(Guarantee):
     def epsilon(self, delta: float) -> float:
         """Return the sum of their epsilons."""
         return math.fsum(part.epsilon(delta / len(self.parts)) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Grouped(Guarantee):
+    """What is revealed of so many samples together, if `one` holds of each: they are replaced one by one.
+
+    (epsilon', delta') of each is (k epsilon', (1 + e^epsilon' + .. + e^((k - 1) epsilon')) delta') of k.
+    """
+
+    one: Guarantee
+    samples: int
+
+    def exact(self, delta: float) -> float:
+        """Return the smallest k epsilon' that is found with exact noise; infinite if none is."""
+        return self._epsilon(self.one.exact, delta)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest that is found."""
+        return self._epsilon(self.one.epsilon, delta)
+
+    def _epsilon(self, epsilon_of: Callable[[float], float], delta: float) -> float:
+        if self.samples == 1:
+            return epsilon_of(delta)
+        k, least, most = self.samples, -math.log(delta), -math.log(SMALLEST_DELTA)
+
+        def suffices(log_inverse: float) -> bool:
+            epsilon = epsilon_of(math.exp(-log_inverse))
+            terms = k if epsilon == 0 else math.expm1(-k * epsilon) / math.expm1(-epsilon)
+            return (k - 1) * epsilon + math.log(terms) + ROUNDED <= log_inverse - least
+
+        # Larger deltas come first, as epsilon is smaller there; but not every smaller one suffices, too.
+        steps = [least * (most / least) ** (n / STEPS) for n in range(STEPS + 1)]
+        if (found := next((n for n, step in enumerate(steps) if suffices(step)), None)) is None:
+            return math.inf
+        low, high = steps[max(0, found - 1)], steps[found]
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if suffices(middle) else (middle, high)
+        return k * epsilon_of(math.exp(-high)) * UP
 
 
 def _parts(guarantee: Guarantee) -> tuple[Guarantee, ...]:

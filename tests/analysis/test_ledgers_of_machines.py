@@ -1,4 +1,4 @@
-"""What is stated of machines that differ is computed again, shown and published; and what was changed, found."""
+"""What is stated of machines that differ is computed again, shown and published; what was changed, found."""
 
 import re
 from pathlib import Path

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution
-from mu2mpi.privacy.guarantee import Approximate, Budget, Gaussian, Guarantee, Messages
+from mu2mpi.privacy.guarantee import Approximate, Budget, Gaussian, Grouped, Guarantee, Messages
 from mu2mpi.privacy.sampler import EXACT, FINEST, RESERVE, Deviation, deviation
 
 if TYPE_CHECKING:
@@ -73,6 +73,15 @@ class Mechanism(ABC):
     @abstractmethod
     def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee:
         """Return what the messages of the first rounds, or of all, reveal; `draws` is as in `Messages`."""
+
+    def group(self, samples: int, is_apart: bool, draws: int = 1) -> Guarantee:
+        """Return what all messages reveal of several samples of a machine, replaced at once.
+
+        They are apart if no two of them enter in the same round. By default nothing is made of that, and the
+        draws of all messages count already.
+        """
+        one = self.guarantee(draws=draws)
+        return Grouped(one, samples) if one.rho is None else Gaussian(samples * one.rho, one.drawn)
 
     @classmethod
     def of(cls, messages: Messages, sigma: float, smallest: float | None = None, **own: Any) -> Self:

@@ -48,6 +48,23 @@ class GaussianReleases(Mechanism):
         releases = Releases(2 * self.clip_norm, self.sigma, number)
         return Gaussian(rho_of([releases]), self.deviation(number, draws))
 
+    def group(self, samples: int, is_apart: bool, draws: int = 1) -> Gaussian:
+        """Return the rho of several samples of a machine, by how many of them are in each message.
+
+        One by one they are in other messages each, or if they stay, in 1, 2, .. k of the first and in k of
+        all others. Else all may be in the same.
+        """
+        k, T = samples, self.rounds
+        if not is_apart:
+            squares = k * k * self.touched
+        elif self.touched < T:
+            squares = k * self.touched
+        else:
+            k = min(k, T)
+            squares = k * (k + 1) * (2 * k + 1) // 6 + k * k * (T - k)
+        drawn = self.deviation(min(T, k * self.touched), draws)
+        return Gaussian(rho_of([Releases(2 * self.clip_norm, self.sigma, squares)]), drawn)
+
     def rho_spent(self, rounds: int) -> float:
         """Return the rho of the first rounds, for the sample of which they tell most."""
         return self.rho * self.share(1, self.touched_by(rounds)) if rounds else 0.0

@@ -1,0 +1,46 @@
+"""What is revealed of a person with several samples: docs/privacy.md has the proofs."""
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from typing import NamedTuple
+
+from mu2mpi.privacy.guarantee import Gaussian, Grouped, Guarantee
+from mu2mpi.privacy.mechanisms.base import Mechanism
+
+
+class Held(NamedTuple):
+    """A machine, and how many samples of a person's it uses, or draws from."""
+
+    mechanism: Mechanism
+    samples: int
+
+
+def of_person(
+    machines: Sequence[Held], most: int, shares_noise: bool, is_apart: bool, delta: float, draws: int = 1
+) -> Guarantee:
+    """Return what is revealed of a person with samples at as many machines as `most`, at worst.
+
+    Parameters
+    ----------
+    machines : sequence of Held
+        All there are.
+    most : int
+        At how many of them the person is.
+    shares_noise : bool
+        Whether one draw of noise hides all machines.
+    is_apart, draws : bool, int
+        As in `Mechanism.group`.
+    delta : float
+        At which what is revealed by one machine is compared with what is by another.
+    """
+    kinds = {held: held.mechanism.group(held.samples, is_apart, draws) for held in dict.fromkeys(machines)}
+    told = {held: found.epsilon(delta) if found.rho is None else found.rho for held, found in kinds.items()}
+    worst = sorted(machines, key=told.__getitem__, reverse=True)[:most]
+    found = [kinds[held] for held in worst]
+    if not shares_noise:
+        return reduce(add, found)
+    gaussian = [one for one in found if isinstance(one, Gaussian)]
+    if len(gaussian) == len(found):
+        return Gaussian(sum(one.rho for one in gaussian), reduce(add, (one.drawn for one in gaussian)))
+    return Grouped(worst[0].mechanism.guarantee(draws=draws), sum(held.samples for held in worst))
