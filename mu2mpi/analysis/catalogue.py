@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mu2mpi.config.together import differing
 from mu2mpi.errors import InputError
 
 LOSSES, TIMES = ("test_loss", "test loss"), ("elapsed_seconds", "times")
@@ -54,6 +55,10 @@ FIGURES = {
         reported=lambda runs: any(run.experiment.data == "population" for run in runs),
     ),
     "noise": Kind("norms of signal and noise in what is released"),
+    "machines": Kind(
+        "samples, rounds and privacy of each machine, where machines differ or are away",
+        reported=lambda runs: any(differing(run.experiment) for run in runs),
+    ),
     "timing": Kind("where the time goes, by phase and rank", needs=TIMES),
     "scaling": Kind("time per round, efficiency and phases against the number of ranks", needs=TIMES),
     # A diagnostic, which the guarantee does not cover.

@@ -89,4 +89,6 @@ def _setting_text(name: str, value: Any) -> str:
         return str(value)
     if name == "data":
         return Path(value).name
+    if name == "budgets" and value is not None:
+        return f"budgets = {Path(value).name}"
     return f"{SYMBOLS.get(name, name)} = {'∞' if value == math.inf else counted(value)}"

@@ -150,6 +150,34 @@ def test_partition_shows_the_shares_of_classes(folder, tmp_path):
     assert np.all((counts == 9).sum(axis=1) == 1)
 
 
+@pytest.fixture(scope="module")
+def away(tmp_path_factory):
+    """Return a run of machines that are sometimes away, and one with epsilons alone."""
+    folder = tmp_path_factory.mktemp("away")
+    settings = {"data": "synthetic", "machines": 5, "rounds": 9, "seed": 1, "participation": "uniform:2"}
+    mu2mpi.run(Experiment(**settings), output=folder / "a.h5")
+    drawn = Experiment(method="noisy-minibatch-sgd", batch=60, epsilon=1.0, **settings)
+    mu2mpi.run(drawn, output=folder / "b.h5")
+    return mu2mpi.load(folder).summaries
+
+
+def test_machines_are_drawn_from_the_least_to_the_most(away, runs):
+    for run, private in zip(away, ("rho", "epsilon"), strict=True):
+        accounts = read_result(run.path).accounts
+        figure = draw("machines", [*runs, run])
+        above, below = figure.axes
+        samples, rounds = (line.get_ydata() for line in above.get_lines())
+        np.testing.assert_array_equal(samples, np.sort(accounts.samples))
+        np.testing.assert_array_equal(rounds, np.sort(accounts.rounds))
+        np.testing.assert_array_equal(below.get_lines()[-1].get_ydata(), np.sort(getattr(accounts, private)))
+        names = [int(text.get_text()) for text in below.get_xticklabels()]
+        assert accounts.rounds[names].tolist() == rounds.tolist()
+        assert "participation = uniform:2" in figure.get_suptitle()
+        assert FIGURES["machines"].reported([*runs, run])
+    with pytest.raises(InputError, match="in none of these runs machines differ"):
+        draw("machines", runs)
+
+
 def test_weights_that_are_no_image_are_strips(tmp_path):
     path = tmp_path / "a.h5"
     mu2mpi.run(Experiment(data="synthetic", samples=40, features=7, machines=2, seed=1), output=path)
@@ -295,10 +323,10 @@ def test_every_module_that_draws_is_in_the_catalogue():
 
 def test_a_report_leaves_out_what_is_private_or_says_nothing(runs, populations):
     for members, absent in (
-        (runs, {"errors", "partition", "comparison", "coefficients"}),
-        (populations, {"tradeoff", "partition", "coefficients"}),
-        (populations[:2], {"tradeoff", "partition", "comparison", "coefficients"}),
-        ([*runs, *populations], {"partition", "coefficients"}),
+        (runs, {"errors", "machines", "partition", "comparison", "coefficients"}),
+        (populations, {"tradeoff", "machines", "partition", "coefficients"}),
+        (populations[:2], {"tradeoff", "machines", "partition", "comparison", "coefficients"}),
+        ([*runs, *populations], {"machines", "partition", "coefficients"}),
     ):
         assert {kind for kind, facts in FIGURES.items() if not facts.reported(members)} == absent
 
@@ -314,12 +342,13 @@ def test_the_catalogue_costs_little():
 
 @pytest.mark.parametrize("theme", [LIGHT, *slow(DARK)], ids=["light", "dark"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_covers_data_and_nothing_is_cut_off(runs, populations, kind, theme):
+def test_nothing_covers_data_and_nothing_is_cut_off(runs, populations, away, kind, theme):
     others = {
         "scaling": scaling_runs,
         "rates": rate_runs,
         "comparison": comparison_runs,
         "errors": lambda: populations,
+        "machines": lambda: away,
     }
     figure = draw(kind, others[kind]() if kind in others else runs, theme=theme)
     canvas = FigureCanvasAgg(figure)
