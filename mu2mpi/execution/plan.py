@@ -60,12 +60,16 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     most = None if isinstance(source, Population) else most_rounds(source, machines, partition)
     samples = max(1, source.training_samples // machines) if most is None else most
     square = float(source.dimension) if source.square is None else source.square
-    facts = Facts(source.classes, square, machines * samples)
-    experiment = filled(experiment, facts, machines=machines)
-    method = experiment.chosen_method
     by_owner = partition == "owner"
     each = source.owner_sizes if by_owner else np.full(machines, samples)
     cohort = cohort_of(experiment, each, source.owner_names if by_owner else None)
+    facts = Facts(source.classes, square, machines * samples)
+    if cohort is not None:
+        rounds = experiment.rounds or cohort.longest
+        shared, effective = cohort.averaging(rounds, experiment.server, experiment.rho)
+        facts = facts._replace(shared=shared, effective=effective)
+    experiment = filled(experiment, facts, machines=machines)
+    method = experiment.chosen_method
     task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most, square, cohort)
     sizes = method.sizes(task, experiment.rounds)
     if most is not None:

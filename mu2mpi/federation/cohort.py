@@ -88,6 +88,23 @@ class Cohort:
         weights: Floats = found / found.max()
         return weights
 
+    def averaging(self, rounds: int, server: str, rho: float) -> tuple[float, float]:
+        """Return `shared` and `effective` of `Facts`, for messages that are sums of increments.
+
+        The noise of one machine is in proportion to its weight over its rho, and with an untrusted server to
+        the root of how often it is there; it stays until the machine is back.
+        """
+        attendance = self.attendance(rounds)
+        weights, attended = self.weights(attendance), attendance.attended
+        total = float(np.sum(weights * self.participation.expected(attended, rounds))) / rounds
+        drawn = weights * [
+            rho / self.budgets[i].rho if i in self.budgets else 1.0 for i in range(len(weights))
+        ]
+        square = np.sum(drawn**2 * attended * attendance.squares) / rounds**2
+        noise = drawn.max() if server == "trusted" else math.sqrt(square)
+        effective = total**2 / float(np.sum(weights**2 * attended / rounds))
+        return total / float(noise), effective
+
 
 @dataclass(frozen=True, eq=False)
 class Members:
@@ -152,6 +169,14 @@ class Members:
     def per_machine(self, value: Callable[[Mechanism], float], absent: float = 0.0) -> Floats:
         """Return a number of each machine's mechanism, shape (machines,); another for who is never there."""
         return np.array([*map(value, self.kinds), absent])[self.of]
+
+    @property
+    def fresh_deviation(self) -> float:
+        """Standard deviation of noise in the sum of a round's messages that moves the last iterate as far."""
+        drawn = self.noise * self.total
+        if (correlation := self.main.correlation) is None or correlation.lasts:
+            return drawn
+        return drawn * correlation.gain() / math.sqrt(self.main.rounds)
 
     def summed(self, t: int, count: Callable[[int], float]) -> float:
         """Return the sum over machines of a function of how many of the first t rounds each was in."""

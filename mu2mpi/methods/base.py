@@ -99,8 +99,9 @@ class Method(ABC):
         Whether it may also be chosen by the names of its estimator and query point, as a part of another.
     hides_iterates : bool
         Whether nobody sees an iterate before the last, and steps take two of them no farther apart.
-    takes_absence : bool
-        Whether machines may be away, and differ in what they may spend.
+    takes_absence, preset_knows_absence : bool
+        Whether machines may be away, and differ in what they may spend; and whether settings that `preset`
+        chooses are for that, too.
     """
 
     kind: ClassVar[str] = "methods"
@@ -118,6 +119,7 @@ class Method(ABC):
     is_switched: ClassVar[bool] = False
     hides_iterates: ClassVar[bool] = False
     takes_absence: ClassVar[bool] = False
+    preset_knows_absence: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "title"):
