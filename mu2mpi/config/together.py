@@ -12,6 +12,11 @@ OF_MACHINES = ("participation", "objective", "budgets")
 """Options by which machines differ, or are away."""
 
 
+def machines_differ(asked: "Experiment") -> bool:
+    """Return whether machines differ, or may be away, by any option."""
+    return any(getattr(asked, name) is not None for name in OF_MACHINES)
+
+
 def check_together(asked: "Experiment") -> None:
     """Raise InputError for settings that do not go together; the message says what would."""
     if asked.data == "population" and asked.partition is not None:

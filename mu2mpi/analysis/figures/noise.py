@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures.curves import along_rounds, encode, histories_of, read_histories
 from mu2mpi.analysis.figures.style import Figure, Theme, handle, with_legend
-from mu2mpi.config.together import OF_MACHINES
+from mu2mpi.config.together import machines_differ
 from mu2mpi.privacy.correlation import Correlation
 from mu2mpi.privacy.mechanisms.correlated import BUFFERS, POWER, CorrelatedNoise
 from mu2mpi.results.reader import Summary
@@ -25,7 +25,7 @@ NOISE: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
 
 def noise_norm(run: Summary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return sqrt(d) s_t, the root mean square norm of the noise in q~_t; NaN where machines differ."""
-    if any(getattr(run.experiment, name) is not None for name in OF_MACHINES):
+    if machines_differ(run.experiment):
         return np.full(len(rounds), np.nan)
     machines = run.experiment.machines or 1
     draws = 1 if run.experiment.server == "trusted" else machines
