@@ -1,7 +1,7 @@
 """Machines that differ: in how many samples they have, in what they may spend, and in when they are there."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ class Cohort:
     by_samples : bool
         Whether the objective is the mean over samples, sum of n_i f_i / n, or over machines, sum of f_i / M.
     budgets : dict of int to Budget
-        What machines may spend that have a budget of their own.
+        What machines may spend that have a budget of their own; its epsilon is infinite if rho was stated.
     owners : tuple of str or None
         What the machines are called, if by anything but their numbers.
     """
@@ -170,6 +170,12 @@ class Members:
         """Return a number of each machine's mechanism, shape (machines,); another for who is never there."""
         return np.array([*map(value, self.kinds), absent])[self.of]
 
+    def promised(self) -> Iterator[tuple[Mechanism, float]]:
+        """Yield what hides the messages of machines of which an epsilon was stated, each once, and that."""
+        stated = {i: budget.epsilon for i, budget in self.cohort.budgets.items() if self.of[i] >= 0}
+        found = {self.kinds[self.of[i]]: epsilon for i, epsilon in stated.items() if epsilon < math.inf}
+        yield from found.items()
+
     @property
     def fresh_deviation(self) -> float:
         """Standard deviation of noise in the sum of a round's messages that moves the last iterate as far."""
@@ -212,6 +218,11 @@ def members_of(
     cohort, is_trusted = task.cohort, task.server == "trusted"
     if cohort is None:
         raise ValueError("these machines do not differ")
+    if kind.sigma_of is not Mechanism.sigma_of and not kind.stays:
+        raise InputError(
+            f"mechanism = {kind.name} has noise that changes from round to round, and is for machines that are "
+            "alike and all there; leave out participation, objective and budgets, or --mechanism"
+        )
     attendance = cohort.attendance(rounds)
     attended, weights = attendance.attended, cohort.weights(attendance)
     stays = is_trusted and (lasts or kind.stays)
