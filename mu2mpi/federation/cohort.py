@@ -220,8 +220,8 @@ def members_of(
         raise ValueError("these machines do not differ")
     if kind.sigma_of is not Mechanism.sigma_of and not kind.stays:
         raise InputError(
-            f"mechanism = {kind.name} has noise that changes from round to round, and is for machines that are "
-            "alike and all there; leave out participation, objective and budgets, or --mechanism"
+            f"mechanism = {kind.name} has noise that changes from round to round, and is for machines that "
+            "are alike and all there; leave out participation, objective and budgets, or --mechanism"
         )
     attendance = cohort.attendance(rounds)
     attended, weights = attendance.attended, cohort.weights(attendance)
