@@ -115,6 +115,12 @@ class Schedule(Setting):
         """What the weights of the machines of a round are expected to add up to: M if all are there."""
         return self.machines if self.members is None else self.members.total
 
+    @property
+    def finest(self) -> float:
+        """Beyond how many units of the grid a server's draws are spread, so that all accounts hold."""
+        kinds = (self.mechanism,) if self.members is None else self.members.kinds
+        return min(kind.finest for kind in kinds)
+
     def summed(self, t: int, count: Callable[[int], float]) -> float:
         """Return the sum over machines of a function of how many of the first t rounds each was in."""
         return self.machines * count(t) if self.members is None else self.members.summed(t, count)
