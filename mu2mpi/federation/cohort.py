@@ -61,9 +61,11 @@ class Cohort:
         return {}
 
     def attendance(self, rounds: int) -> Attendance:
-        """Return who takes part in each of so many rounds."""
+        """Return who takes part in each of so many rounds; InputError if nobody ever does."""
         if rounds not in self._attendances:
             self._attendances[rounds] = Attendance(self.participation, rounds)
+        if self._attendances[rounds].most == 0:
+            raise InputError("no machine ever takes part; give other --participation, or more --rounds")
         return self._attendances[rounds]
 
     def check_samples(self, rounds: int) -> None:
@@ -80,11 +82,11 @@ class Cohort:
         """Return by what messages are multiplied so that on average they estimate the objective.
 
         They are in proportion to the machine's part in the objective over how often it is expected; the
-        largest is 1, and 0 that of a machine which is never there.
+        largest is 1, and 0 that of a machine which is never expected.
         """
         parts = self.samples.astype(np.float64) if self.by_samples else np.ones(len(self.samples))
         expected = self.participation.expected(attendance.attended, attendance.rounds)
-        found = np.divide(parts, expected, out=np.zeros_like(parts), where=attendance.attended > 0)
+        found = np.divide(parts, expected, out=np.zeros_like(parts), where=expected > 0)
         weights: Floats = found / found.max()
         return weights
 
@@ -101,7 +103,7 @@ class Cohort:
             rho / self.budgets[i].rho if i in self.budgets else 1.0 for i in range(len(weights))
         ]
         square = np.sum(drawn**2 * attended * attendance.squares) / rounds**2
-        noise = drawn.max() if server == "trusted" else math.sqrt(square)
+        noise = drawn[attended > 0].max() if server == "trusted" else math.sqrt(square)
         effective = total**2 / float(np.sum(weights**2 * attended / rounds))
         return total / float(noise), effective
 
@@ -146,6 +148,11 @@ class Members:
     def main(self) -> Mechanism:
         """That of the machine about which most is told; of those with the same rho, which is there most."""
         return max(self.kinds, key=lambda kind: (kind.stated_rho or 0.0, kind.rounds))
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether there is noise at any machine: those without a budget may have none."""
+        return any(kind.is_noisy for kind in self.kinds)
 
     def accounts(self, delta: float) -> Accounts:
         """Return what each machine does and spends."""
@@ -232,8 +239,6 @@ def members_of(
     for i in np.flatnonzero(counts).tolist():
         facts = int(counts[i]), float(weights[i]), cohort.budgets.get(i, task.budget)
         of[i] = labels.setdefault(facts, len(labels))
-    if not labels:
-        raise InputError("no machine ever takes part; give other --participation, or more --rounds")
     kinds = []
     for count, weight, budget in labels:
         whole = messages_of(count)

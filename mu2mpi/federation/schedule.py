@@ -146,5 +146,5 @@ class Schedule(Setting):
         return [
             (k, clipping_bound(float(norms[i]), resolution, self.d) / weights[i], resolution / weights[i])
             for k, i in enumerate(hosted)
-            if weights[i] > 0
+            if norms[i] > 0
         ]
