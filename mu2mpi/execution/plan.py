@@ -66,7 +66,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     square = float(source.dimension) if source.square is None else source.square
     cohort = _cohort(experiment, source, partition, np.full(machines, samples))
     facts = Facts(source.classes, square, machines * samples)
-    if cohort is not None:
+    if cohort is not None and experiment.preset is not None:
         rounds = experiment.rounds or cohort.longest
         shared, effective = cohort.averaging(rounds, experiment.server, experiment.rho)
         facts = facts._replace(shared=shared, effective=effective)

@@ -1,7 +1,7 @@
 """Who takes part when: counts against the dense matrix, whatever is looked at at once, and what is drawn."""
 
 import tracemalloc
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def dense(participation, rounds, of=None):
 def squared_gaps(column):
     """Return what `squares` says of one machine, round by round."""
     t = [*(np.flatnonzero(column) + 1), len(column) + 1]
-    return sum((later - earlier) ** 2 for earlier, later in zip(t[:-1], t[1:], strict=True))
+    return sum((later - earlier) ** 2 for earlier, later in pairwise(t))
 
 
 @given(
