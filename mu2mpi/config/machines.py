@@ -30,10 +30,10 @@ def cohort_of(
     names = owners or tuple(map(str, range(len(samples))))
     objective = experiment.objective or ("samples" if experiment.participation == "by-size" else "machines")
     budgets: dict[int, tuple[str, float]] = {}
-    if known is not None:
-        budgets = {i: ("rho", rho) for i, rho in enumerate(known.rho_allowed.tolist())}
-    elif experiment.budgets is not None:
-        budgets = read_budgets(Path(experiment.budgets).expanduser(), names)
+    if experiment.budgets is not None:
+        budgets = (
+            read_budgets(Path(experiment.budgets).expanduser(), names) if known is None else known.budgets
+        )
     return Cohort(
         participation=_participation(experiment, samples, names, known),
         samples=samples,

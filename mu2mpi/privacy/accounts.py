@@ -44,6 +44,11 @@ class Accounts:
         """What the machines are called."""
         return self.owners or tuple(map(str, range(len(self.samples))))
 
+    @property
+    def budgets(self) -> dict[int, tuple[str, float]]:
+        """What each may spend, as files of budgets say it."""
+        return {i: ("rho", rho) for i, rho in enumerate(self.rho_allowed.tolist())}
+
     def differences(self, other: "Accounts") -> list[str]:
         """Say what of another's rows is not what these say: for each column the first machine."""
         found = []

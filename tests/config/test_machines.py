@@ -33,8 +33,8 @@ def test_ways_to_take_part(text):
 
 @pytest.mark.parametrize(
     "text", ["", "some", "uniform", "uniform:0", "uniform:-1", "uniform:1.5", "uniform:9999999999",
-             "bernoulli:0", "bernoulli:1.01", "bernoulli:1e-5", "bernoulli:nan", "bernoulli:", "by-size:2", "trace:",
-             "trace", "ALL", " all", "trace:\ud800.csv", 3, True]
+             "bernoulli:0", "bernoulli:1.01", "bernoulli:1e-5", "bernoulli:nan", "bernoulli:", "by-size:2",
+             "trace:", "trace", "ALL", " all", "trace:\ud800.csv", 3, True]
 )  # fmt: skip
 def test_what_is_no_way_to_take_part(text):
     with pytest.raises(InputError, match="participation"):

@@ -36,7 +36,7 @@ def budgets(tmp_path) -> str:
 
 
 def sensitivities(schedule, accounts):
-    """Return what one sample of each machine moves in a message, at most: twice its clipped, weighted norm."""
+    """Return what one sample of each machine moves in a message, at most: twice its weighted norm."""
     C = schedule.S
     assert accounts.clip_norm == pytest.approx(accounts.weight * C * (accounts.rounds > 0))
     return 2 * accounts.weight * C
@@ -56,14 +56,19 @@ def releases(method, server, accounts, rounds):
 
 
 @SERVERS
-@pytest.mark.parametrize("participation", [*KINDS, None])
+@pytest.mark.parametrize("participation", ["uniform:2", "bernoulli:0.5", None, "by-size"])
 @pytest.mark.parametrize(
-    "method", [{}, {"estimator": "gradient", "query": "average"}, {"method": "dp-gd", "batch": 2, "rounds": 9}]
+    "method",
+    [{}, {"estimator": "gradient", "query": "average"}, {"method": "dp-gd", "batch": 2, "rounds": 9}],
 )
 def test_each_machine_has_the_noise_of_its_own_rounds_weight_and_budget(
     server, participation, method, source, budgets
 ):
     experiment = Experiment(server=server, participation=participation, budgets=budgets, seed=3, **method)
+    if participation == "by-size" and "method" in method:
+        with pytest.raises(InputError, match="for methods that take a fresh sample a round"):
+            resolve(experiment, source, 1)
+        return
     schedule = resolve(experiment, source, 1).schedule
     accounts = schedule.members.accounts(1e-5)
     touched = releases(method, server, accounts, schedule.rounds)
@@ -117,10 +122,13 @@ def test_samples_drawn_at_random_count_as_those_of_who_is_there_most(settings, p
     assert {kind.rounds for kind in members.kinds} == {most}
     batch = schedule.sampling.most if experiment.batch is None else experiment.batch
     own = {k: v for k, v in settings.items() if k != "method"} | {"batch": batch}
-    plain = Experiment(method=settings["method"], epsilon=1.0, rounds=most, machines=4, partition="owner", **own)
+    plain = Experiment(
+        method=settings["method"], epsilon=1.0, rounds=most, machines=4, partition="owner", **own
+    )
     assert schedule.mechanism.sigma == pytest.approx(resolve(plain, source, 1).schedule.mechanism.sigma)
-    assert np.all(np.isnan(accounts.rho))
-    assert np.all(accounts.epsilon[accounts.rounds > 0] <= 1.0)
+    there = accounts.rounds > 0
+    np.testing.assert_array_equal(np.isnan(accounts.rho), there)
+    assert np.all(accounts.epsilon[there] <= 1.0)
 
 
 @SERVERS
@@ -181,32 +189,32 @@ def settings_of(method):
     }.get(method, {})
 
 
-def runs_and_is_found_again(experiment, source, path):
+def runs_and_is_found_again(experiment, path):
     """Run it to a file, from which noise, steps and accounts are found again."""
-    try:
-        result = run(experiment, output=path)
-    except InputError as error:
-        assert "is not installed" not in str(error)
-        raise
+    result = run(experiment, output=path)
     assert np.isfinite(result.x).all()
     found = read_result(path)
     again = schedule_of_result(found)
     assert again.mechanism == found.privacy.mechanism
-    assert again.eta == result_eta(experiment, source)
+    assert again.eta == resolve(experiment, open_source(experiment), 1).schedule.eta
     assert again.members.accounts(found.experiment.delta).differences(found.accounts) == []
     assert found.accounts.differences(result.accounts) == []
 
 
-def result_eta(experiment, source):
-    return resolve(experiment, source, 1).schedule.eta
+QUICK = [name for name in SUPPORTED if name != "dp-sgd"]
+AGAIN = "dp-gd", "noisy-minibatch-sgd"
+"""Methods that use samples again, for which by-size means nothing."""
+
+MATRIX = [(name, "uniform:2") for name in QUICK]
+MATRIX += slow(*((name, kind) for name in QUICK for kind in ("uniform:5", "bernoulli:0.5")))
+MATRIX += slow(*((name, "by-size") for name in QUICK if name not in AGAIN), ("dp-sgd", "bernoulli:0.5"))
 
 
-@pytest.mark.parametrize("participation", KINDS)
-@pytest.mark.parametrize("method", SUPPORTED)
+@pytest.mark.parametrize(("method", "participation"), MATRIX)
 def test_every_method_takes_every_kind(method, participation, tmp_path):
     settings = {"data": "synthetic", "samples": 60, "features": 3, "machines": 5, "rounds": 6, "seed": 2}
     experiment = Experiment(participation=participation, epsilon=2.0, **settings, **settings_of(method))
-    runs_and_is_found_again(experiment, open_source(experiment), tmp_path / "a.h5")
+    runs_and_is_found_again(experiment, tmp_path / "a.h5")
 
 
 @pytest.mark.parametrize("participation", ["uniform:2", *slow("bernoulli:0.5", "by-size")])
@@ -217,13 +225,11 @@ def test_every_method_takes_every_kind(method, participation, tmp_path):
         {"data": "digits", "partition": "dirichlet:0.3", "rounds": 6},
         {"data": "digits", "partition": "labels:2", "rounds": 6, "objective": "samples"},
         {"data": "synthetic", "classes": 2, "loss": "logistic", "l2": 0.1, "rounds": 6, "server": "trusted"},
-        {"data": "synthetic", "classes": 2, "loss": "huber-svm", "rounds": 6, "normalize": "unit"},
+        {"data": "synthetic", "classes": 2, "loss": "smoothed-hinge", "rounds": 6, "normalize": "unit"},
         {"data": "digits", "preset": "practical", "method": "mu2-sgd", "rounds": 6},
     ],
     ids=lambda settings: "-".join(map(str, settings.values())),
 )
 def test_every_source_and_loss_takes_absent_machines(settings, participation, tmp_path):
-    if (loss := settings.get("loss")) and loss not in names("problems"):
-        pytest.fail(f"there is no {loss}")
     experiment = Experiment(machines=3, participation=participation, seed=2, **settings)
-    runs_and_is_found_again(experiment, open_source(experiment), tmp_path / "a.h5")
+    runs_and_is_found_again(experiment, tmp_path / "a.h5")
