@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.machines import cohort_of, machine_files
@@ -16,6 +15,7 @@ from mu2mpi.data.source import Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.errors import InputError
 from mu2mpi.federation.cohort import Cohort
+from mu2mpi.federation.participation import check_size
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import find
@@ -64,7 +64,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     most = None if isinstance(source, Population) else most_rounds(source, machines, partition)
     samples = max(1, source.training_samples // machines) if most is None else most
     square = float(source.dimension) if source.square is None else source.square
-    cohort = _cohort(experiment, source, partition, np.full(machines, samples))
+    cohort = _cohort(experiment, source, partition, machines, samples)
     facts = Facts(source.classes, square, machines * samples)
     if cohort is not None and experiment.preset is not None:
         rounds = experiment.rounds or cohort.longest
@@ -87,14 +87,15 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
 
 
 def _cohort(
-    experiment: Experiment, source: Source, partition: str, equal: NDArray[np.int64]
+    experiment: Experiment, source: Source, partition: str, machines: int, samples: int
 ) -> Cohort | None:
-    """Return the machines where they differ: as large as their owners, or with equally many samples."""
+    """Return the machines where they differ: as large as their owners, or with so many samples each."""
     if not machines_differ(experiment):
         return None
+    check_size(machines, experiment.rounds or 1)
     if partition == "owner":
         return cohort_of(experiment, source.owner_sizes, source.owner_names)
-    return cohort_of(experiment, equal, None)
+    return cohort_of(experiment, np.full(machines, samples), None)
 
 
 def filled(experiment: Experiment, facts: Facts | None = None, **sizes: Any) -> Experiment:

@@ -23,6 +23,9 @@ STREAM = 0x70617274
 AT_ONCE, MOST = 1 << 20, 1 << 32
 """Machines times rounds that are looked at in one go, and at all: the latter takes minutes."""
 
+MOST_MACHINES = 10**6
+"""So many that lists of them are no burden."""
+
 MOST_ROUNDS, MOST_COUNTS = 1 << 12, 1 << 24
 """Rounds that are looked at in one go, and numbers of how often machines were there that are kept."""
 
@@ -34,7 +37,7 @@ def rounds_at_once(machines: int) -> int:
 
 def check_size(machines: int, rounds: int) -> None:
     """Raise InputError if it would take too long to see who is there when."""
-    if machines * rounds > MOST:
+    if machines > MOST_MACHINES or machines * rounds > MOST:
         raise InputError(
             f"{machines:,} machines in {rounds:,} rounds are too many to know who is there when; give fewer, "
             "or leave out --participation and --budgets"
