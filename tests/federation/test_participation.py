@@ -84,7 +84,7 @@ def test_counts_are_those_of_the_dense_matrix_however_they_are_looked_at(drawn, 
     assert np.all(attendance.until(0) == 0)
 
 
-@given(participations(), st.sampled_from([1, 5, 1 << 20]), max_examples=60)
+@given(participations(), st.sampled_from([1, 5, 1 << 20]), max_examples=40)
 def test_a_run_is_as_long_as_the_first_machine_without_samples_allows(drawn, at_once):
     participation, samples, _ = drawn
     with pytest.MonkeyPatch.context() as patch:

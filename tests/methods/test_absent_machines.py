@@ -173,7 +173,7 @@ kinds = st.sampled_from([None, "uniform:2", "uniform:5", "bernoulli:0.4", "by-si
     st.sampled_from([None, "machines", "samples"]),
     st.booleans(),
     st.integers(0, 2**31),
-    max_examples=12,
+    max_examples=9,
 )
 def test_run_equals_the_method_in_plain_numpy(
     method, server, tmp_path_factory, kind, partition, objective, has_budgets, seed
