@@ -50,7 +50,7 @@ class CorrelatedOptions(PresetOptions):
         ge=LOWEST,
         le=HIGHEST,
         description="power p of the strategy (1 - x)^-p by which noise is correlated over rounds, so that it "
-        f"cancels in their sum, {LOWEST:g} to {HIGHEST:g} (docs/methods.md)",
+        f"cancels in their sum, up to {HIGHEST:g}, or {LOWEST:g} for noise that does not (docs/methods.md)",
     )
     noise_buffers: int | None = Field(
         None,
@@ -215,7 +215,7 @@ class Method(ABC):
         """
         T, D, C = sizes.rounds, task.diameter, mechanism.clip_norm
         if task.members is None:
-            return task.budget.rho * D * task.shared / (2 * C * T * math.sqrt(task.d))
+            return task.budget.rho * D * task.shared / (2 * C * T * math.sqrt(task.d)) / mechanism.heaping
         noise = task.members.noise
         return D / (noise * math.sqrt(task.d * T)) if noise else math.inf
 
@@ -309,7 +309,7 @@ def check_correlation(task: Task) -> None:
     own = task.options
     if task.mechanism == "correlated" or not isinstance(own, CorrelatedOptions):
         return
-    if (own.noise_correlation or own.noise_buffers) is not None:
+    if (own.noise_correlation, own.noise_buffers) != (None, None):
         raise InputError(
             "noise_correlation and noise_buffers are options of mechanism = correlated, and it is "
             f"{task.mechanism}; give --noise-correlation alone, or neither"

@@ -19,7 +19,6 @@ from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.privacy.mechanisms.correlated import (
     FEWEST_BUFFERS,
     HIGHEST,
-    LOWEST,
     MOST_BUFFERS,
     CorrelatedNoise,
 )
@@ -27,7 +26,7 @@ from mu2mpi.privacy.noise import MACHINE, SERVER, key_words, padded_zeros, stand
 from mu2mpi.privacy.statement import PrivacyStatement
 
 KEY = key_words(bytes(range(32)))
-POWERS, BUFFERS = st.floats(LOWEST, HIGHEST), st.integers(FEWEST_BUFFERS, MOST_BUFFERS)
+POWERS, BUFFERS = st.just(0.0) | st.floats(1e-6, HIGHEST), st.integers(FEWEST_BUFFERS, MOST_BUFFERS)
 
 
 def power_of_ones(p, T):
@@ -62,8 +61,11 @@ def mechanism_of(T, d, lasts=False, rho=1.0, **own):
 def test_norms_are_those_of_the_dense_matrix_and_coefficients_fall(p, k, T, normalized):
     correlation = Correlation(p, k, T, normalized, lasts=False)
     c = correlation.coefficients()
-    assert np.all(c > 0)
-    assert np.all(np.diff(c) < 0)
+    if p:
+        assert np.all(c > 0)
+        assert np.all(np.diff(c) < 0)
+    else:
+        np.testing.assert_array_equal(dense(c), np.eye(T))
     norms = np.linalg.norm(dense(c), axis=0)
     found = [correlation.norm(t) for t in range(1, T + 1)]
     np.testing.assert_allclose(found, norms if normalized else np.ones(T), rtol=1e-9)
@@ -103,7 +105,7 @@ def dense_columns(inverse, norms):
 
 
 @pytest.mark.parametrize("lasts", [False, True])
-@pytest.mark.parametrize(("p", "k"), [(0.5, 8), (0.8, 4)])
+@pytest.mark.parametrize(("p", "k"), [(0.0, 4), (0.5, 8), (0.8, 4)])
 def test_what_is_made_of_draws_is_what_the_dense_matrix_makes(p, k, lasts):
     correlation = Correlation(p, k, 40, not lasts, lasts)
     z = np.random.default_rng(1).standard_normal((40, 7))
@@ -143,10 +145,10 @@ def test_noise_is_rounded_once_and_remembered_as_it_was_sent(lasts, rho, who, ma
             assert 0 < np.abs(difference).max() < 0.01 * s * norms[0] * T
 
 
-@pytest.mark.parametrize("lasts", [False, True])
-def test_noise_has_the_covariance_of_the_dense_matrix(lasts):
+@pytest.mark.parametrize(("lasts", "power"), [(False, None), (True, None), (True, 0.0)])
+def test_noise_has_the_covariance_of_the_dense_matrix(lasts, power):
     T, d = 60, 20_000
-    mechanism = mechanism_of(T, d, lasts)
+    mechanism = mechanism_of(T, d, lasts, power=power)
     (flat, _), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
     draw, seen = make_draw(mechanism, KEY, (MACHINE, 0, 1), 1.0, flat.size), []
     for t in range(1, T + 1):
