@@ -65,6 +65,11 @@ FIGURES = {
         reported=_differ("method", "estimator", "query"),
     ),
     "rates": Kind("excess loss against n, M, d and rho, with exponents beside the theorem's"),
+    "participation": Kind(
+        "loss against the share of machines that takes part, for each method and its noise",
+        needs=LOSSES,
+        reported=_differ("participation"),
+    ),
 }
 """By name, in the order in which the help and a report have them."""
 

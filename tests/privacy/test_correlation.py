@@ -13,8 +13,9 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
+from mu2mpi.federation.participation import Attendance, Roll, Trace
 from mu2mpi.privacy.correlation import Correlation, Filter
-from mu2mpi.privacy.drawing import make_draw
+from mu2mpi.privacy.drawing import make_draw, make_member_draw
 from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.privacy.mechanisms.correlated import (
     FEWEST_BUFFERS,
@@ -257,3 +258,23 @@ def test_a_file_that_says_another_strategy_than_its_experiment_is_found_out(sett
         )
         found = " ".join(contradictions(replace(result, privacy=forged)))
         assert f"{next(iter(change))} is " in found
+
+
+def test_noise_without_cancellation_is_the_sum_of_all_draws_of_who_was_there():
+    """In integers, each draw rounded by itself; and the sum of all messages has the noise that eta is for."""
+    T, d, machines, rng = 12, 300, 5, np.random.default_rng(2)
+    mechanism = mechanism_of(T, d, lasts=True, rho=2.0, power=0.0)
+    assert mechanism.sigma == pytest.approx(2 * mechanism.clip_norm / 2.0, rel=1e-3)
+    moved = mechanism.sigma * np.linalg.norm(np.ones(T) @ dense_noise(mechanism.correlation))
+    assert mechanism.fresh_sigma * np.sqrt(T) == pytest.approx(moved, rel=1e-3)
+    present = rng.random((T, machines)) < 0.4
+    register = Roll(Attendance(Trace(present), T), range(machines))
+    (flat, _), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
+    draw = make_member_draw([mechanism] * machines, KEY, 7, register, True, flat.size)
+    scale, counts, total = mechanism.sigma / mechanism.resolution, np.zeros(machines, int), np.zeros(d)
+    for t in range(1, T + 1):
+        draw(flat_noised, flat, t)
+        for i in np.flatnonzero(present[t - 1]):
+            counts[i] += 1
+            total += np.rint(scale * standard_normal(KEY, MACHINE, 7 + i, counts[i], d))
+        np.testing.assert_array_equal(noised.ravel(), total)
