@@ -20,8 +20,8 @@ def test_lines_are_means_over_seeds_and_numbers_are_their_slopes():
     figure = draw("participation", runs[::-1])
     one, other = figure.axes
     assert [panel.get_title("left") for panel in figure.axes] == [
-        "population, heterogeneity = 0",
-        "population, heterogeneity = 1",
+        "population\nheterogeneity = 0",
+        "population\nheterogeneity = 1",
     ]
     assert [len(lines_of(panel)) for panel in (one, other)] == [1, 2]
     drawn = {round(float(line.get_ydata(orig=False)[-1]), 9): line for line in lines_of(other)}

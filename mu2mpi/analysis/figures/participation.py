@@ -1,5 +1,6 @@
 """Loss against the share of machines that takes part in a round, a line for each method and its noise."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,8 +50,10 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
         for group in here:
             barred |= _draw_line(panel, group, shares, looks[_own(group, own)])
         across = sorted({shares[id(run)] for group in here for run in group.runs})
-        panel.set(xscale="log", xlabel="share of the machines in a round", ylabel=_measured(here)[1])
+        panel.set(xscale="log", xlabel="share of machines there", ylabel=_measured(here)[1])
         plain_log_ticks(panel.xaxis, across)
+        if panel.get_yscale() == "log":
+            plain_log_ticks(panel.yaxis, _round_numbers(*panel.get_ylim()))
     words = {_own(group, own): _words(group.runs[0]) for group in groups}
     lines = [handle(words[key], **look) for key, look in looks.items()]
     exponents = handle("numbers: fitted exponents of the share", linestyle="")
@@ -81,11 +84,13 @@ def _panels(groups: Sequence[Group], names: Sequence[str]) -> dict[str, list[Gro
         data = group.runs[0].experiment.data
         alike = [g for g in groups if g.runs[0].experiment.data == data]
         differ = [name for name in names if len({g.settings[name] for g in alike}) > 1]
-        title = in_words({"data": data, **{name: group.settings[name] for name in differ}})
+        shown = {"data": data, **{name: group.settings[name] for name in differ}}
+        title = "\n".join(in_words({name: value}) for name, value in shown.items())
         found.setdefault(title, []).append(group)
     if len(found) > MOST_PANELS:
+        words = "; ".join(found).replace("\n", ", ")
         raise InputError(
-            f"these runs make {len(found)} panels ({'; '.join(found)}), too many for a figure; choose some, "
+            f"these runs make {len(found)} panels ({words}), too many for a figure; choose some, "
             "for example with --where rho=..."
         )
     return found
@@ -104,8 +109,15 @@ def _words(run: Summary) -> str:
 def _measured(groups: Sequence[Group]) -> tuple[str, str]:
     """Return which loss is known of all runs of a panel, and what its axis says."""
     runs = [run for group in groups for run in group.runs]
-    known = all("excess_loss" in run.figures for run in runs)
+    known = all(math.isfinite(run.figures.get("excess_loss", math.nan)) for run in runs)
     return ("excess_loss", loss_words(runs, "excess loss")) if known else ("test_loss", loss_words(runs))
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Return the numbers of one digit in a range; of a wide one, those that begin with 1, 2, 3 or 5."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    digits = (1, 2, 3, 5) if high > 5 * low else range(1, 10)
+    return [n for k in powers for d in digits if low <= (n := float(f"{d}e{k}")) <= high]
 
 
 def _draw_line(panel: Axes, group: Group, shares: dict[int, float], look: dict[str, Any]) -> bool:
@@ -117,10 +129,11 @@ def _draw_line(panel: Axes, group: Group, shares: dict[int, float], look: dict[s
     across = sorted(points)
     found = [estimate(points[share]) for share in across]
     barred = draw_means(panel, across, found, 1.0, **look)
-    means = np.array([mean for mean, _ in found])
+    means = np.array([point.mean for point in found])
     if name == "excess_loss" and len(across) >= FEWEST and np.all(means > 0):
         panel.set_yscale("log")
         slope = np.polyfit(np.log(across), np.log(means), 1)[0]
-        place = {"xytext": (3, -3), "textcoords": "offset points", "va": "top", "fontsize": 7}
-        panel.annotate(f"{slope:.2f}".replace("-", "−"), (across[0], means[0]), color=look["color"], **place)
+        top = across[0], means[0] + np.nan_to_num(found[0].deviation)
+        place: dict[str, Any] = {"xytext": (-4, 3), "textcoords": "offset points", "fontsize": 7}
+        panel.annotate(f"{slope:.2f}".replace("-", "−"), top, color=look["color"], **place)
     return barred
