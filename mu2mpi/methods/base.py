@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import Estimator, Query
@@ -47,10 +47,10 @@ class CorrelatedOptions(PresetOptions):
 
     noise_correlation: float | None = Field(
         None,
-        ge=LOWEST,
+        ge=0,
         le=HIGHEST,
         description="power p of the strategy (1 - x)^-p by which noise is correlated over rounds, so that it "
-        f"cancels in their sum, up to {HIGHEST:g}, or {LOWEST:g} for noise that does not (docs/methods.md)",
+        f"cancels in their sum, {LOWEST:g} to {HIGHEST:g}, or 0 for noise that does not (docs/methods.md)",
     )
     noise_buffers: int | None = Field(
         None,
@@ -58,6 +58,13 @@ class CorrelatedOptions(PresetOptions):
         le=MOST_BUFFERS,
         description=f"exponentials that stand for it, each an array of each machine [default: {BUFFERS}]",
     )
+
+    @field_validator("noise_correlation")
+    @classmethod
+    def _check_power(cls, value: float | None) -> float | None:
+        if value and value < LOWEST:
+            raise ValueError(f"should be 0, or {LOWEST:g} to {HIGHEST:g}")
+        return value
 
 
 def batch_field(description: str) -> Any:

@@ -20,6 +20,7 @@ from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.privacy.mechanisms.correlated import (
     FEWEST_BUFFERS,
     HIGHEST,
+    LOWEST,
     MOST_BUFFERS,
     CorrelatedNoise,
 )
@@ -27,7 +28,7 @@ from mu2mpi.privacy.noise import MACHINE, SERVER, key_words, padded_zeros, stand
 from mu2mpi.privacy.statement import PrivacyStatement
 
 KEY = key_words(bytes(range(32)))
-POWERS, BUFFERS = st.just(0.0) | st.floats(1e-6, HIGHEST), st.integers(FEWEST_BUFFERS, MOST_BUFFERS)
+POWERS, BUFFERS = st.just(0.0) | st.floats(LOWEST, HIGHEST), st.integers(FEWEST_BUFFERS, MOST_BUFFERS)
 
 
 def power_of_ones(p, T):
@@ -236,6 +237,12 @@ def test_what_cannot_be_accounted_for_is_refused():
 def test_options_of_noise_that_is_not_correlated_are_refused(settings):
     with pytest.raises(InputError, match="are options of mechanism = correlated, and it is gaussian"):
         resolve(Experiment(machines=3, rounds=5, **settings), random_source(1, 30, 4, 3), 1)
+
+
+@pytest.mark.parametrize("power", [-0.1, 5e-324, 0.19, 0.91])
+def test_powers_that_nothing_is_known_of_are_refused(power):
+    with pytest.raises(InputError, match="noise_correlation"):
+        Experiment(noise_correlation=power)
 
 
 def test_without_noise_nothing_is_drawn():

@@ -20,10 +20,10 @@ from mu2mpi.registry import register
 if TYPE_CHECKING:
     from mu2mpi.privacy.correlation import Correlation
 
-LOWEST, HIGHEST, FEWEST_BUFFERS, MOST_BUFFERS = 0.0, 0.9, 2, 8
+LOWEST, HIGHEST, FEWEST_BUFFERS, MOST_BUFFERS = 0.2, 0.9, 2, 8
 """Powers, and numbers of buffers, for which coefficients are known to be those of a power and to fall.
 
-The power 0 is the unit matrix: noise is drawn anew for each element of the stream, and nothing cancels.
+So they are for 0, the unit matrix: noise is drawn anew for each element of the stream, and nothing cancels.
 """
 
 POWER, BUFFERS = 0.75, 4
@@ -65,7 +65,7 @@ class CorrelatedNoise(Mechanism):
     stays = True
     noise_words = " of the strategy, and another in messages, as noise of earlier rounds is cancelled there"
     ranges = Mechanism.ranges | {"rounds": (1, MOST_ROUNDS), "rho": (SMALLEST, math.inf)}
-    ranges |= {"power": (LOWEST, HIGHEST), "buffers": (FEWEST_BUFFERS, MOST_BUFFERS)}
+    ranges |= {"power": (0, HIGHEST), "buffers": (FEWEST_BUFFERS, MOST_BUFFERS)}
 
     rho: float
     power: float
