@@ -15,7 +15,7 @@ from mu2mpi.audit.structure import collect_tail
 from mu2mpi.audit.tails import add_squares
 from mu2mpi.execution.warmup import kernel_calls
 from mu2mpi.federation.draws import draw_independently, draw_uniformly
-from mu2mpi.privacy.noise import SERVER, standard_normal
+from mu2mpi.privacy.noise import CHUNK, SERVER, add_draws, standard_normal
 from mu2mpi.problem.base import Problem
 from mu2mpi.registry import find, names
 
@@ -58,6 +58,8 @@ def _of_any_problem() -> None:
 def _draws() -> None:
     draw_independently(bytes(32), range(1), range(1), 1, 0)
     draw_uniformly(bytes(32), range(1), range(1), 1, 1)
+    one, unit = np.ones(1, np.int64), np.ones(1)
+    add_draws(np.zeros(CHUNK, np.int64), np.zeros(8, np.uint32), one, one, unit, unit, 1)
 
 
 def _of_audit() -> None:

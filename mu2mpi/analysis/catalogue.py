@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mu2mpi.config.together import differing
+from mu2mpi.config.together import machines_differ
 from mu2mpi.errors import InputError
 
 LOSSES, TIMES = ("test_loss", "test loss"), ("elapsed_seconds", "times")
@@ -57,7 +57,7 @@ FIGURES = {
     "noise": Kind("norms of signal and noise in what is released"),
     "machines": Kind(
         "samples, rounds and privacy of each machine, where machines differ or are away",
-        reported=lambda runs: any(differing(run.experiment) for run in runs),
+        reported=lambda runs: any(machines_differ(run.experiment) for run in runs),
     ),
     "timing": Kind("where the time goes, by phase and rank", needs=TIMES),
     "scaling": Kind("time per round, efficiency and phases against the number of ranks", needs=TIMES),
@@ -70,6 +70,11 @@ FIGURES = {
         reported=_differ("method", "estimator", "query"),
     ),
     "rates": Kind("excess loss against n, M, d and rho, with exponents beside the theorem's"),
+    "participation": Kind(
+        "loss against the share of machines that takes part, for each method and its noise",
+        needs=LOSSES,
+        reported=_differ("participation"),
+    ),
 }
 """By name, in the order in which the help and a report have them."""
 

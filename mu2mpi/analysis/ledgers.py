@@ -13,7 +13,7 @@ from mu2mpi.analysis.machines import by_epsilon
 from mu2mpi.analysis.persons import Person, describe_person
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, lists_tests
 from mu2mpi.analysis.together import Release, together
-from mu2mpi.config.together import differing
+from mu2mpi.config.together import machines_differ
 from mu2mpi.data.options import LEAST
 from mu2mpi.errors import InputError
 from mu2mpi.federation.schedule import Schedule
@@ -97,7 +97,7 @@ def contradictions(result: Result) -> list[str]:
 def _machines(result: Result) -> list[str]:
     """Say why nothing can be computed with what is stated of single machines; empty if all can be."""
     experiment, accounts = result.experiment, result.accounts
-    if differing(experiment) != (accounts is not None):
+    if machines_differ(experiment) != (accounts is not None):
         there = "lacks" if accounts is None else "has"
         return [f"the file {there} /privacy/machines, which goes with machines that differ by its experiment"]
     if accounts is None:

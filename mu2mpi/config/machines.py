@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.together import differing
 from mu2mpi.data.machine_files import files_digest, read_budgets, read_trace
 from mu2mpi.errors import InputError
 from mu2mpi.federation.cohort import Cohort
@@ -22,20 +21,19 @@ def cohort_of(
     samples: NDArray[np.int64],
     owners: tuple[str, ...] | None,
     known: Accounts | None = None,
-) -> Cohort | None:
-    """Return the machines of an experiment; None if they do not differ, and all take part in all rounds.
+) -> Cohort:
+    """Return the machines of an experiment that differ, or are away at times.
 
     They have so many samples each, and are called as their owners are, or by their numbers from 0. Files of
     budgets and presence are read, unless what they say is known. Raises InputError if one cannot be used.
     """
-    if not differing(experiment):
-        return None
     names = owners or tuple(map(str, range(len(samples))))
     objective = experiment.objective or ("samples" if experiment.participation == "by-size" else "machines")
     budgets: dict[int, tuple[str, float]] = {}
     if experiment.budgets is not None:
-        path = Path(experiment.budgets).expanduser()
-        budgets = read_budgets(path, names) if known is None else known.budgets
+        budgets = (
+            read_budgets(Path(experiment.budgets).expanduser(), names) if known is None else known.budgets
+        )
     return Cohort(
         participation=_participation(experiment, samples, names, known),
         samples=samples,
@@ -55,7 +53,6 @@ def machine_files(experiment: Experiment) -> str:
 
 def _budget(delta: float, kind: str, value: float) -> Budget:
     if kind == "rho":
-        # Whoever asks for a rho is promised no epsilon.
         return Budget(value, math.inf, delta)
     return Budget(affordable_rho(value, delta), value, delta)
 

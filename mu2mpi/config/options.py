@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from mu2mpi.config.together import OF_MACHINES
 from mu2mpi.data.options import OPTIONS
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
@@ -68,7 +69,8 @@ def preset_method(settings: Mapping[str, Any]) -> dict[str, str]:
     Which one is best was found on data that are not those of users: docs/practical.md.
     """
     given = {name for name, value in settings.items() if value is not None}
-    if "preset" not in given or given & {"method", "mechanism"}:
+    # Which method is best where machines differ is another question.
+    if "preset" not in given or given & {"method", "mechanism", *OF_MACHINES}:
         return {}
     of_methods = _options_of(_owners()["method"])
     best = next(name for name in names("methods") if find("methods", name).is_practical)

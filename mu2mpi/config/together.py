@@ -12,8 +12,8 @@ OF_MACHINES = ("participation", "objective", "budgets")
 """Options by which machines differ, or are away."""
 
 
-def differing(asked: "Experiment") -> bool:
-    """Return whether machines differ, or are away, by any of these options."""
+def machines_differ(asked: "Experiment") -> bool:
+    """Return whether machines differ, or may be away, by any option."""
     return any(getattr(asked, name) is not None for name in OF_MACHINES)
 
 
@@ -47,10 +47,10 @@ def _check_machines(asked: "Experiment", name: str) -> None:
         )
     if asked.noise == "aggregate":
         raise InputError(f"{what} and noise = aggregate: one draw for all is for machines that are the same")
-    if preset is not None:
+    if preset is not None and not method.preset_knows_absence:
         raise InputError(
-            f"{what} and preset = {preset}: its steps are for machines that are the same, and all there; "
-            "give --clip-norm, --diameter and --eta-scale, or leave them to theory"
+            f"{what} and preset = {preset}: the steps of method = {method.name} would be for machines that "
+            "are all there; take method = mu2-sgd, or give --clip-norm, --diameter and --eta-scale"
         )
     if asked.budgets is not None and (kind.spends != "rho" or not kind.shows_messages):
         raise InputError(

@@ -35,8 +35,9 @@ def read_budgets(path: Path, names: Sequence[str]) -> dict[int, tuple[str, float
     if path.suffix.lower() == ".toml":
         stated = _of_toml(path)
     else:
-        kinds = [kind for kind in KINDS if kind in column_names(path)] if _is_table(path) else []
-        if len(kinds) != 1:
+        there = _names(path)
+        kinds = [kind for kind in KINDS if kind in there]
+        if OWNERS not in there or len(kinds) != 1:
             raise InputError(f"{path} needs a column {OWNERS}, and one that is called {' or '.join(KINDS)}")
         kind = kinds[0]
         rows = _columns(path, {OWNERS: "names", kind: "numbers"})
@@ -78,7 +79,7 @@ def read_trace(path: Path, names: Sequence[str]) -> NDArray[np.bool_]:
     The file has columns ``round``, from 1, and ``machine``, and a row for each machine in each round.
     InputError if it cannot be used.
     """
-    if not _is_table(path) or not {ROUND, OWNERS} <= set(column_names(path)):
+    if not {ROUND, OWNERS} <= set(_names(path)):
         raise InputError(f"{path} needs columns {ROUND} and {OWNERS}: a row for each machine in each round")
     rows = _columns(path, {ROUND: "numbers", OWNERS: "names"})
     rounds = rows[ROUND].astype(np.float64)
@@ -95,14 +96,18 @@ def read_trace(path: Path, names: Sequence[str]) -> NDArray[np.bool_]:
     return seen
 
 
-def _is_table(path: Path) -> bool:
-    return is_file(str(path))
+def _names(path: Path) -> list[str]:
+    """Return the names of columns; none of what is no table."""
+    return column_names(path, beside=True) if is_file(str(path)) else []
 
 
 def _columns(path: Path, wanted: dict[str, Kind]) -> dict[str, NDArray[Any]]:
-    columns = open_columns(path, wanted, verify=True)
+    columns = open_columns(path, wanted, verify=True, beside=True)
     return columns.read(list(wanted), np.arange(columns.samples))
 
 
 def _texts(values: NDArray[Any]) -> list[str]:
+    if values.dtype.kind == "f" and np.all(values == np.floor(values)):
+        # As owners of samples are whole numbers, however they are stored.
+        values = values.astype(np.int64)
     return [value.decode() if isinstance(value, bytes) else str(value) for value in values.tolist()]

@@ -9,8 +9,10 @@ PER_ROUND, PER_EVALUATION = 10_000, 100_000
 
 def run_cost(schedule: Schedule) -> float:
     """Return the rough time of all rounds on one core, in nanoseconds, without evaluations."""
-    machine_rounds = schedule.machines * schedule.rounds
-    gradients = schedule.machines * schedule.sampling.drawn(schedule.rounds)
+    machine_rounds = schedule.summed(schedule.rounds, float)
+    # What a machine drew when it was there last is drawn again to take it back.
+    machine_rounds *= 2 if schedule.members is not None and schedule.estimator.lasts else 1
+    gradients = schedule.summed(schedule.rounds, schedule.sampling.drawn)
     separate = schedule.server == "untrusted" and not schedule.aggregate_noise
     draws = machine_rounds if separate else schedule.rounds
     correlation = schedule.mechanism.correlation

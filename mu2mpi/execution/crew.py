@@ -15,6 +15,7 @@ from mu2mpi.execution.evaluation import planned_rounds
 from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.warmup import compile_kernels
 from mu2mpi.federation.machine import HostedSamples
+from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
@@ -50,7 +51,7 @@ def fastest_ranks(plan: Plan, communicator: Communicator) -> range:
     numbers = [most >> k for k in range(most.bit_length())]
     affordable = int(SHARE * schedule.rounds / (TIMES * len(numbers)))
     rounds = min(max(FEWEST_ROUNDS, min(affordable, MOST_ROUNDS)), schedule.rounds - 1)
-    made_up = schedule.machines * schedule.sampling.drawn(schedule.rounds) / schedule.rounds
+    made_up = schedule.machines * _each(schedule)
     if rounds < 1 or rounds * made_up * plan.source.sample_bytes > MOST_BYTES:
         return range(most)
     compile_kernels(plan, communicator)
@@ -77,12 +78,18 @@ def _cores(communicator: Communicator) -> int:
     return len(available)
 
 
+def _each(schedule: Schedule) -> int:
+    """Return how many samples a machine uses in a round in which it is there."""
+    return max(1, round(schedule.sampling.drawn(schedule.rounds) / schedule.rounds))
+
+
 def _seconds_a_round(plan: Plan, crew: Communicator, rounds: int) -> float:
     """Return the median time of a round on a crew, on samples that are made up."""
     schedule = plan.schedule
     hosted = block(schedule.machines, crew.size, crew.rank)
-    each = max(1, round(schedule.sampling.drawn(schedule.rounds) / schedule.rounds))
-    sizes = np.full((rounds, len(hosted)), each)
+    sizes = np.full((rounds, len(hosted)), _each(schedule))
+    if schedule.members is not None:
+        sizes *= schedule.members.attendance.present(range(1, rounds + 1), hosted)
     chance, kind = np.random.default_rng(0), plan.source.feature_type
     features = chance.integers(0, 2, (sizes.sum(), plan.source.dimension), np.int8).astype(kind)
     labels = np.full(len(features), plan.source.values[0])

@@ -9,9 +9,13 @@ import numpy as np
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.machines import cohort_of, machine_files
 from mu2mpi.config.task import task_of
+from mu2mpi.config.together import machines_differ
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
 from mu2mpi.data.sources.population import Population
+from mu2mpi.errors import InputError
+from mu2mpi.federation.cohort import Cohort
+from mu2mpi.federation.participation import check_size
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import find
@@ -60,19 +64,38 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     most = None if isinstance(source, Population) else most_rounds(source, machines, partition)
     samples = max(1, source.training_samples // machines) if most is None else most
     square = float(source.dimension) if source.square is None else source.square
+    cohort = _cohort(experiment, source, partition, machines, samples)
     facts = Facts(source.classes, square, machines * samples)
+    if cohort is not None and experiment.preset is not None:
+        rounds = experiment.rounds or cohort.longest
+        shared, effective = cohort.averaging(rounds, experiment.server, experiment.rho)
+        facts = facts._replace(shared=shared, effective=effective)
     experiment = filled(experiment, facts, machines=machines)
     method = experiment.chosen_method
-    by_owner = partition == "owner"
-    each = source.owner_sizes if by_owner else np.full(machines, samples)
-    cohort = cohort_of(experiment, each, source.owner_names if by_owner else None)
     task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most, square, cohort)
     sizes = method.sizes(task, experiment.rounds)
+    if sizes.most is None and experiment.participation == "by-size":
+        raise InputError(
+            "participation = by-size is for methods that take a fresh sample a round, and method = "
+            f"{method.name} does not; choose uniform:m or bernoulli:p"
+        )
     if most is not None:
         check_rounds(sizes.most or most, machines, sizes.rounds, sizes.sampling.owned)
     completed = experiment.having(rounds=sizes.rounds, **sizes.options)
     schedule = method.schedule(task, sizes)
     return Plan(completed, source, partition, facts, schedule, machine_files(experiment))
+
+
+def _cohort(
+    experiment: Experiment, source: Source, partition: str, machines: int, samples: int
+) -> Cohort | None:
+    """Return the machines where they differ: as large as their owners, or with so many samples each."""
+    if not machines_differ(experiment):
+        return None
+    check_size(machines, experiment.rounds or 1)
+    if partition == "owner":
+        return cohort_of(experiment, source.owner_sizes, source.owner_names)
+    return cohort_of(experiment, np.full(machines, samples), None)
 
 
 def filled(experiment: Experiment, facts: Facts | None = None, **sizes: Any) -> Experiment:

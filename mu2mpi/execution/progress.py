@@ -37,13 +37,14 @@ def headline(plan: Plan, rounds_done: int) -> str:
     experiment, schedule = plan.experiment, plan.schedule
     method = "" if experiment.method == default("methods") else f", by {experiment.method}"
     going_on = f"; going on after round {rounds_done}" if rounds_done else ""
+    who = "" if experiment.participation is None else f" ({experiment.participation})"
     noise = f"rho = {experiment.rho:g}" if schedule.mechanism.is_noisy else "no noise"
     if schedule.mechanism.is_noisy and schedule.mechanism.spends != "rho":
         noise = f"epsilon = {experiment.target_epsilon:.4g} (delta = {experiment.delta:g})"
     elif experiment.epsilon is not None:
         noise += f" (epsilon = {experiment.epsilon:g}, delta = {experiment.delta:g})"
     return (
-        f"{experiment.data}, {schedule.server} server, {noise}: M = {schedule.machines} machines, "
+        f"{experiment.data}, {schedule.server} server, {noise}: M = {schedule.machines} machines{who}, "
         f"T = {schedule.rounds} rounds, d = {schedule.d}{method}{going_on}"
     )
 

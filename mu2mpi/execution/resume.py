@@ -120,7 +120,8 @@ def _spent(checkpoint: Checkpoint) -> str:
         shown = "" if guarantee.rho is None else f"rho = {guarantee.rho:.4g}, "
         return f"{shown}epsilon = {guarantee.epsilon(privacy.delta):.4g} at delta = {privacy.delta:g}"
 
-    spent = privacy.mechanism.guarantee(done)
+    # Who takes part in fewer rounds has at most spent all that it may.
+    spent = privacy.mechanism.guarantee(min(done, privacy.mechanism.rounds))
     return (
         f"When the checkpoint was written, {done} of {checkpoint.experiment.rounds} rounds had been sent "
         f"({cost(spent)}), and more may have been since; all of them spend {cost(privacy.guarantee)}"

@@ -1,7 +1,6 @@
 """The loop over rounds: machines, server, evaluation, and the state that a checkpoint holds."""
 
 import math
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -19,6 +18,7 @@ from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.server import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
+from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.linear import norm
 from mu2mpi.results.schema import COUNTS, Checkpoint, Diagnostics, History, Result, score_text
@@ -49,17 +49,12 @@ class Simulation:
         root = checkpoint.key if checkpoint else None
         keys = self.keys = Keys.draw(experiment, communicator, root, plan.context)
         with communicator.together():
-            stated = partial(
-                PrivacyStatement.of,
-                delta=experiment.delta,
-                noise=experiment.noise or "protocol",
-                server=schedule.server,
-                S=schedule.S,
-                noise_recomputable=experiment.seed is not None,
-            )
-            self.privacy = stated(schedule.mechanism)
-            for mechanism, promised in schedule.promises(experiment.promised_epsilon):
-                stated(mechanism).check_sampler(promised)
+            self.privacy = self._statement(schedule.mechanism)
+            if not experiment.budgets:
+                self.privacy.check_sampler(experiment.promised_epsilon)
+            elif schedule.members is not None:
+                for mechanism, epsilon in schedule.members.promised():
+                    self._statement(mechanism).check_sampler(epsilon)
             hosted = block(schedule.machines, communicator.size, communicator.rank)
             supply = make_supply(source, schedule, keys.dealing, hosted, plan.partition, keys.sampling)
             self.machines, self.server = machines_and_server(
@@ -76,6 +71,17 @@ class Simulation:
         with communicator.together():
             self.machines.read(self.rounds_done + 1)
         compile_kernels(plan, communicator)
+
+    def _statement(self, mechanism: Mechanism) -> PrivacyStatement:
+        """Return what is claimed of the messages that a mechanism hides."""
+        return PrivacyStatement.of(
+            mechanism,
+            delta=self.experiment.delta,
+            noise=self.experiment.noise or "protocol",
+            server=self.schedule.server,
+            S=self.schedule.S,
+            noise_recomputable=self.experiment.seed is not None,
+        )
 
     def run(self, progress: Progress, keeper: Keeper | None = None) -> Result:
         """Take all rounds that are left and return the result, the same on every rank.

@@ -1,7 +1,7 @@
 """Machines that differ: in how many samples they have, in what they may spend, and in when they are there."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ class Cohort:
     by_samples : bool
         Whether the objective is the mean over samples, sum of n_i f_i / n, or over machines, sum of f_i / M.
     budgets : dict of int to Budget
-        What machines may spend that have a budget of their own.
+        What machines may spend that have a budget of their own; its epsilon is infinite if rho was stated.
     owners : tuple of str or None
         What the machines are called, if by anything but their numbers.
     """
@@ -61,9 +61,11 @@ class Cohort:
         return {}
 
     def attendance(self, rounds: int) -> Attendance:
-        """Return who takes part in each of so many rounds."""
+        """Return who takes part in each of so many rounds; InputError if nobody ever does."""
         if rounds not in self._attendances:
             self._attendances[rounds] = Attendance(self.participation, rounds)
+        if self._attendances[rounds].most == 0:
+            raise InputError("no machine ever takes part; give other --participation, or more --rounds")
         return self._attendances[rounds]
 
     def check_samples(self, rounds: int) -> None:
@@ -80,13 +82,30 @@ class Cohort:
         """Return by what messages are multiplied so that on average they estimate the objective.
 
         They are in proportion to the machine's part in the objective over how often it is expected; the
-        largest is 1, and 0 that of a machine which is never there.
+        largest is 1, and 0 that of a machine which is never expected.
         """
         parts = self.samples.astype(np.float64) if self.by_samples else np.ones(len(self.samples))
         expected = self.participation.expected(attendance.attended, attendance.rounds)
-        found = np.divide(parts, expected, out=np.zeros_like(parts), where=attendance.attended > 0)
+        found = np.divide(parts, expected, out=np.zeros_like(parts), where=expected > 0)
         weights: Floats = found / found.max()
         return weights
+
+    def averaging(self, rounds: int, server: str, rho: float) -> tuple[float, float]:
+        """Return `shared` and `effective` of `Facts`, for messages that are sums of increments.
+
+        The noise of one machine is in proportion to its weight over its rho, and with an untrusted server to
+        the root of how often it is there; it stays until the machine is back.
+        """
+        attendance = self.attendance(rounds)
+        weights, attended = self.weights(attendance), attendance.attended
+        total = float(np.sum(weights * self.participation.expected(attended, rounds))) / rounds
+        drawn = weights * [
+            rho / self.budgets[i].rho if i in self.budgets else 1.0 for i in range(len(weights))
+        ]
+        square = np.sum(drawn**2 * attended * attendance.squares) / rounds**2
+        noise = drawn[attended > 0].max() if server == "trusted" else math.sqrt(square)
+        effective = total**2 / float(np.sum(weights**2 * attended / rounds))
+        return total / float(noise), effective
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +149,11 @@ class Members:
         """That of the machine about which most is told; of those with the same rho, which is there most."""
         return max(self.kinds, key=lambda kind: (kind.stated_rho or 0.0, kind.rounds))
 
+    @property
+    def is_noisy(self) -> bool:
+        """Whether there is noise at any machine: those without a budget may have none."""
+        return any(kind.is_noisy for kind in self.kinds)
+
     def accounts(self, delta: float) -> Accounts:
         """Return what each machine does and spends."""
         allowed = np.full(len(self.of), self.budget.rho)
@@ -153,6 +177,20 @@ class Members:
         """Return a number of each machine's mechanism, shape (machines,); another for who is never there."""
         return np.array([*map(value, self.kinds), absent])[self.of]
 
+    def promised(self) -> Iterator[tuple[Mechanism, float]]:
+        """Yield what hides the messages of machines of which an epsilon was stated, each once, and that."""
+        stated = {i: budget.epsilon for i, budget in self.cohort.budgets.items() if self.of[i] >= 0}
+        found = {self.kinds[self.of[i]]: epsilon for i, epsilon in stated.items() if epsilon < math.inf}
+        yield from found.items()
+
+    @property
+    def fresh_deviation(self) -> float:
+        """Standard deviation of noise in the sum of a round's messages that moves the last iterate as far."""
+        drawn = self.noise * self.total
+        if (correlation := self.main.correlation) is None or correlation.lasts:
+            return drawn
+        return drawn * correlation.gain() / math.sqrt(self.main.rounds)
+
     def summed(self, t: int, count: Callable[[int], float]) -> float:
         """Return the sum over machines of a function of how many of the first t rounds each was in."""
         numbers, machines = np.unique(self.attendance.until(t), return_counts=True)
@@ -165,14 +203,6 @@ class Members:
         np.maximum.at(most, self.of[there], self.attendance.until(rounds)[there])
         counts = np.where(self.stays & (most > 0), rounds, most).tolist()
         return float(np.max([kind.rho_spent(n) for kind, n in zip(self.kinds, counts, strict=True)]))
-
-    def promises(self, epsilon: float) -> list[tuple[Mechanism, float]]:
-        """Return which epsilon each mechanism keeps to, given that of machines without a budget."""
-        least = np.full(len(self.kinds), np.inf)
-        for i in np.flatnonzero(self.of >= 0).tolist():
-            budget = self.cohort.budgets.get(i)
-            least[self.of[i]] = min(least[self.of[i]], epsilon if budget is None else budget.epsilon)
-        return list(zip(self.kinds, least.tolist(), strict=True))
 
     def of_machines(self, machines: range) -> list[Mechanism | None]:
         """Return what hides the messages of some machines; None of one that is never there."""
@@ -194,6 +224,11 @@ def members_of(
     cohort, is_trusted = task.cohort, task.server == "trusted"
     if cohort is None:
         raise ValueError("these machines do not differ")
+    if kind.sigma_of is not Mechanism.sigma_of and not kind.stays:
+        raise InputError(
+            f"mechanism = {kind.name} has noise that changes from round to round, and is for machines that "
+            "are alike and all there; leave out participation, objective and budgets, or --mechanism"
+        )
     attendance = cohort.attendance(rounds)
     attended, weights = attendance.attended, cohort.weights(attendance)
     stays = is_trusted and (lasts or kind.stays)
@@ -203,8 +238,6 @@ def members_of(
     for i in np.flatnonzero(counts).tolist():
         facts = int(counts[i]), float(weights[i]), cohort.budgets.get(i, task.budget)
         of[i] = labels.setdefault(facts, len(labels))
-    if not labels:
-        raise InputError("no machine ever takes part; give other --participation, or more --rounds")
     kinds = []
     for count, weight, budget in labels:
         whole = messages_of(count)

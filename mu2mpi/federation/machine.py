@@ -111,7 +111,7 @@ class Machines:
         self._lasts = schedule.estimator.lasts
         self._clipping = schedule.clipping(hosted)
         # With aggregate noise, the host of the first machine draws for all.
-        draws = schedule.mechanism.is_noisy and self.count > 0
+        draws = (schedule.members or schedule.mechanism).is_noisy and self.count > 0
         self._draws = draws and not (schedule.aggregate_noise and self.first > 0)
         self._class_counts = np.zeros((self.count, counted_classes(schedule)), dtype=np.int64)
         # Two machines gain less from sharing a batch than they lose by its empty places.

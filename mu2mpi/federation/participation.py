@@ -23,10 +23,21 @@ STREAM = 0x70617274
 AT_ONCE, MOST = 1 << 20, 1 << 32
 """Machines times rounds that are looked at in one go, and at all: the latter takes minutes."""
 
+MOST_MACHINES = 10**6
+"""So many that lists of them are no burden."""
+
+MOST_ROUNDS, MOST_COUNTS = 1 << 12, 1 << 24
+"""Rounds that are looked at in one go, and numbers of how often machines were there that are kept."""
+
+
+def rounds_at_once(machines: int) -> int:
+    """Return in how many rounds it is looked at in one go who of so many machines is there."""
+    return max(1, min(MOST_ROUNDS, AT_ONCE // max(1, machines)))
+
 
 def check_size(machines: int, rounds: int) -> None:
     """Raise InputError if it would take too long to see who is there when."""
-    if machines * rounds > MOST:
+    if machines > MOST_MACHINES or machines * rounds > MOST:
         raise InputError(
             f"{machines:,} machines in {rounds:,} rounds are too many to know who is there when; give fewer, "
             "or leave out --participation and --budgets"
@@ -45,7 +56,7 @@ class Participation(ABC):
     def longest(self, samples: Integers) -> int:
         """Return for how many rounds nobody needs more than its samples, one a round: shape (machines,)."""
         done, used = 0, np.zeros(self.machines, np.int64)
-        each = max(1, AT_ONCE // self.machines)
+        each = rounds_at_once(self.machines)
         most = self.most_rounds(samples)
         while done < most:
             check_size(self.machines, done)
@@ -186,11 +197,15 @@ class Attendance:
     def __init__(self, participation: Participation, rounds: int) -> None:
         check_size(participation.machines, rounds)
         self.participation, self.rounds, self.machines = participation, rounds, participation.machines
-        self._each = max(1, AT_ONCE // self.machines)
-        self._before = [np.zeros(self.machines, np.int64)]
-        last, self.squares = np.zeros(self.machines, np.int64), np.zeros(self.machines, np.int64)
-        for block, present in self._blocks():
-            self._before.append(self._before[-1] + present.sum(axis=0))
+        each = rounds_at_once(self.machines)
+        # Counts are kept after every so many rounds, and those between counted anew.
+        self._apart = each * -(-rounds * self.machines // (each * MOST_COUNTS))
+        self._kept = []
+        counts, last, self.squares = np.zeros((3, self.machines), np.int64)
+        for block, present in self._blocks(1, rounds):
+            if (block.start - 1) % self._apart == 0:
+                self._kept.append(counts)
+            counts = counts + present.sum(axis=0)
             # By machine, and in each by round.
             machine, place = np.nonzero(present.T)
             t = place + block.start
@@ -200,16 +215,18 @@ class Attendance:
             np.add.at(self.squares, machine, gaps**2)
             np.maximum.at(last, machine, t)
         self.squares += np.where(last > 0, rounds + 1 - last, 0) ** 2
-        self.attended = self._before[-1]
+        self.attended = counts
+        self._last = rounds, counts
 
     @property
     def every(self) -> range:
         """The numbers of all rounds."""
         return range(1, self.rounds + 1)
 
-    def _blocks(self) -> Iterator[tuple[range, Present]]:
-        for start in range(1, self.rounds + 1, self._each):
-            block = range(start, min(start + self._each, self.rounds + 1))
+    def _blocks(self, first: int, last: int) -> Iterator[tuple[range, Present]]:
+        each = rounds_at_once(self.machines)
+        for start in range(first, last + 1, each):
+            block = range(start, min(start + each, last + 1))
             yield block, self.participation.present(block, self.rounds)
 
     def present(self, rounds: range, machines: range) -> Present:
@@ -218,13 +235,13 @@ class Attendance:
 
     def until(self, t: int) -> Integers:
         """Return in how many of the first t rounds each machine takes part, shape (machines,)."""
-        block, rest = divmod(t, self._each)
-        counts = self._before[block]
-        if not rest:
-            return counts
-        some = self.participation.present(range(block * self._each + 1, t + 1), self.rounds)
-        after: Integers = counts + some.sum(axis=0)
-        return after
+        place = min(t // self._apart, len(self._kept) - 1)
+        near = [(place * self._apart, self._kept[place]), self._last]
+        done, counts = max((known for known in near if known[0] <= t), key=lambda known: known[0])
+        for _, present in self._blocks(done + 1, t):
+            counts = counts + present.sum(axis=0)
+        self._last = t, counts
+        return counts
 
     @cached_property
     def most(self) -> int:
@@ -240,8 +257,8 @@ class Roll:
 
     def __init__(self, attendance: Attendance, machines: range) -> None:
         self._attendance, self._machines = attendance, machines
-        self._each = max(1, min(4096, AT_ONCE // max(1, attendance.machines)))
-        self._block = range(0)
+        self._each = rounds_at_once(attendance.machines)
+        self._block, self._counts = range(1, 1), np.zeros((1, len(machines)), np.int64)
 
     def until(self, t: int) -> Integers:
         """Return how often each of these machines was there in the first t rounds."""
@@ -250,9 +267,9 @@ class Roll:
     def call(self, t: int) -> tuple[Integers, Integers]:
         """Return who is there in round t, as numbers among these machines, and how often it was by then."""
         if t not in self._block:
-            start = t - (t - 1) % self._each
-            self._block = range(start, min(start + self._each, self._attendance.rounds + 1))
+            before = self._counts[-1] if t == self._block.stop else self.until(t - 1)
+            self._block = range(t, min(t + self._each, self._attendance.rounds + 1))
             self._present = self._attendance.present(self._block, self._machines)
-            self._counts = self.until(start - 1) + np.cumsum(self._present, axis=0)
+            self._counts = before + np.cumsum(self._present, axis=0)
         there = np.flatnonzero(self._present[t - self._block.start])
         return there, self._counts[t - self._block.start, there]

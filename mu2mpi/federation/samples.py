@@ -11,7 +11,7 @@ from mu2mpi.data.partition import partition_rows
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.machine import HostedSamples, Supply
-from mu2mpi.federation.participation import AT_ONCE, Attendance
+from mu2mpi.federation.participation import Attendance, rounds_at_once
 from mu2mpi.federation.sampling import Sampling, Taken, users
 from mu2mpi.federation.schedule import Schedule
 
@@ -78,7 +78,7 @@ def _attended(
 
     That is of the first of some rounds, in which each machine uses `at_once` samples at most, on average.
     """
-    some = later[: max(1, AT_ONCE // max(1, attendance.machines))]
+    some = later[: rounds_at_once(attendance.machines)]
     present = attendance.present(some, machines)
     drawn = np.cumsum(present.sum(axis=1)) * sampling.size(1)
     present = present[: max(1, int(np.searchsorted(drawn, at_once * len(machines), side="right")))]

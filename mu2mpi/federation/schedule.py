@@ -115,6 +115,12 @@ class Schedule(Setting):
         """What the weights of the machines of a round are expected to add up to: M if all are there."""
         return self.machines if self.members is None else self.members.total
 
+    @property
+    def finest(self) -> float:
+        """Beyond how many units of the grid a server's draws are spread, so that all accounts hold."""
+        kinds = (self.mechanism,) if self.members is None else self.members.kinds
+        return min(kind.finest for kind in kinds)
+
     def summed(self, t: int, count: Callable[[int], float]) -> float:
         """Return the sum over machines of a function of how many of the first t rounds each was in."""
         return self.machines * count(t) if self.members is None else self.members.summed(t, count)
@@ -122,10 +128,6 @@ class Schedule(Setting):
     def rho_spent(self, t: int) -> float:
         """Return the rho of the first rounds, for the sample of which they tell most; NaN without one."""
         return (self.mechanism if self.members is None else self.members).rho_spent(t)
-
-    def promises(self, epsilon: float) -> list[tuple[Mechanism, float]]:
-        """Return which epsilon each mechanism keeps to, given that of the whole experiment."""
-        return [(self.mechanism, epsilon)] if self.members is None else self.members.promises(epsilon)
 
     @cached_property
     def bound(self) -> float:
@@ -144,5 +146,5 @@ class Schedule(Setting):
         return [
             (k, clipping_bound(float(norms[i]), resolution, self.d) / weights[i], resolution / weights[i])
             for k, i in enumerate(hosted)
-            if weights[i] > 0
+            if norms[i] > 0
         ]

@@ -80,7 +80,8 @@ class TrustedServer(Server):
             self._flat_total, self._total = padded_zeros(shape)
             self._flat_message, self._message = padded_zeros(shape)
             if key is not None and schedule.mechanism.is_noisy:
-                self._draw = make_draw(schedule.mechanism, key, (SERVER, 0, 1), 1.0, self._flat_total.size)
+                who, size = (SERVER, 0, 1), self._flat_total.size
+                self._draw = make_draw(schedule.mechanism, key, who, 1.0, size, schedule.finest)
 
     def round(self, t: int, machines: Machines, clock: Stopwatch) -> None:
         """Take round t: Reduce to rank 0, noise and the step there, Bcast of x_{t+1}."""

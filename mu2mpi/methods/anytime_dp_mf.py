@@ -7,7 +7,7 @@ from mu2mpi.federation.estimators import AVERAGE, GRADIENT
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.mechanisms.correlated import BUFFERS, POWER, check_rounds
+from mu2mpi.privacy.mechanisms.correlated import check_rounds, strategy_of
 from mu2mpi.problem.practical import Facts, choices, normalize, rounded
 from mu2mpi.registry import register
 
@@ -50,7 +50,7 @@ class AnytimeDpMf(Method):
         M, chosen = asked.machines or 1, choices(asked, facts, WIDER)
         rounds = asked.rounds or facts.samples // M
         check_rounds(rounds)
-        own = options.noise_correlation or POWER, options.noise_buffers or BUFFERS
+        own = strategy_of(options.noise_correlation, options.noise_buffers)
         gain = Correlation(*own, rounds, normalized=True, lasts=False).gain()
         shared = M if asked.server == "trusted" else math.sqrt(M)
         eta = chosen.noise * asked.rho * shared / (2 * chosen.clip * gain)

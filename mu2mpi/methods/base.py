@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import Estimator, Query
@@ -47,10 +47,10 @@ class CorrelatedOptions(PresetOptions):
 
     noise_correlation: float | None = Field(
         None,
-        ge=LOWEST,
+        ge=0,
         le=HIGHEST,
         description="power p of the strategy (1 - x)^-p by which noise is correlated over rounds, so that it "
-        f"cancels in their sum, {LOWEST:g} to {HIGHEST:g} (docs/methods.md)",
+        f"cancels in their sum, {LOWEST:g} to {HIGHEST:g}, or 0 for noise that does not (docs/methods.md)",
     )
     noise_buffers: int | None = Field(
         None,
@@ -58,6 +58,13 @@ class CorrelatedOptions(PresetOptions):
         le=MOST_BUFFERS,
         description=f"exponentials that stand for it, each an array of each machine [default: {BUFFERS}]",
     )
+
+    @field_validator("noise_correlation")
+    @classmethod
+    def _check_power(cls, value: float | None) -> float | None:
+        if value and value < LOWEST:
+            raise ValueError(f"should be 0, or {LOWEST:g} to {HIGHEST:g}")
+        return value
 
 
 def batch_field(description: str) -> Any:
@@ -99,8 +106,9 @@ class Method(ABC):
         Whether it may also be chosen by the names of its estimator and query point, as a part of another.
     hides_iterates : bool
         Whether nobody sees an iterate before the last, and steps take two of them no farther apart.
-    takes_absence : bool
-        Whether machines may be away, and differ in what they may spend.
+    takes_absence, preset_knows_absence : bool
+        Whether machines may be away, and differ in what they may spend; and whether settings that `preset`
+        chooses are for that, too.
     """
 
     kind: ClassVar[str] = "methods"
@@ -118,6 +126,7 @@ class Method(ABC):
     is_switched: ClassVar[bool] = False
     hides_iterates: ClassVar[bool] = False
     takes_absence: ClassVar[bool] = False
+    preset_knows_absence: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "title"):
@@ -164,7 +173,7 @@ class Method(ABC):
         if task.most is not None:
             task.cohort.check_samples(rounds)
         most = int(task.cohort.samples.max())
-        return Sizes(rounds, Fresh(max(1, task.cohort.attendance(rounds).most)), most=most)
+        return Sizes(rounds, Fresh(task.cohort.attendance(rounds).most), most=most)
 
     def increment_bound(self, task: Task) -> float:
         """Return the norm that what one sample adds to a message never passes (Lemma 4.2)."""
@@ -213,7 +222,7 @@ class Method(ABC):
         """
         T, D, C = sizes.rounds, task.diameter, mechanism.clip_norm
         if task.members is None:
-            return task.budget.rho * D * task.shared / (2 * C * T * math.sqrt(task.d))
+            return task.budget.rho * D * task.shared / (2 * C * T * math.sqrt(task.d)) / mechanism.heaping
         noise = task.members.noise
         return D / (noise * math.sqrt(task.d * T)) if noise else math.inf
 
@@ -307,7 +316,7 @@ def check_correlation(task: Task) -> None:
     own = task.options
     if task.mechanism == "correlated" or not isinstance(own, CorrelatedOptions):
         return
-    if (own.noise_correlation or own.noise_buffers) is not None:
+    if (own.noise_correlation, own.noise_buffers) != (None, None):
         raise InputError(
             "noise_correlation and noise_buffers are options of mechanism = correlated, and it is "
             f"{task.mechanism}; give --noise-correlation alone, or neither"

@@ -42,7 +42,7 @@ class Mu2Sgd(Method):
     name, title = "mu2-sgd", "μ²-SGD"
     summary = "the paper's mu^2-SGD, of which --estimator and --query switch a part off each"
     options, presets = Mu2Options, ("preset",)
-    is_default = takes_absence = True
+    is_default = takes_absence = preset_knows_absence = True
     estimator, query = CORRECTED_MOMENTUM, AVERAGE
 
     def chosen(self, options: Any) -> Method:
@@ -80,10 +80,10 @@ class Mu2Sgd(Method):
         if facts is None:
             return {"normalize": normalize(asked), **dict.fromkeys(("clip_norm", "diameter", "eta_scale"))}
         M, chosen = asked.machines or 1, choices(asked, facts)
-        shared = M if asked.server == "trusted" else math.sqrt(M)
-        most = M
+        shared = facts.shared or (M if asked.server == "trusted" else math.sqrt(M))
+        most = facts.effective or M
         if asked.scaling != "unit" or find("problems", asked.loss).labels == "numbers":
-            most = min(M, asked.rounds or facts.samples // M)
+            most = min(most, asked.rounds or facts.samples // M)
         eta_scale = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
         return {
             "normalize": normalize(asked),

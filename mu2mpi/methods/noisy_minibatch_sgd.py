@@ -43,7 +43,8 @@ class NoisyMinibatchSgd(Method):
             check_epsilon(budget.epsilon, budget.delta)
         rounds = rounds or theorem_rounds(task, self.clip_norm(task))
         if is_noisy:
-            wanted = fewest_drawn(task.samples, rounds, budget.epsilon, budget.delta)
+            attended = rounds if task.cohort is None else task.cohort.attendance(rounds).most
+            wanted = fewest_drawn(task.samples, attended, budget.epsilon, budget.delta)
         batch = task.options.batch or wanted
         check_batch(batch, max(task.samples, wanted), "a machine")
         return Sizes(rounds, WithReplacement(task.samples, batch), {"batch": batch})

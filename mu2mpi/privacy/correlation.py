@@ -45,6 +45,7 @@ class Correlation:
         """Decays of the buffers, shape (k,): their lengths are evenly spread on a logarithmic scale."""
         # Of few rounds more would tell next to nothing apart.
         number = min(self.buffers, (self.rounds - 1).bit_length() * 2 // 3 + 1, self.rounds - 1)
+        number *= self.power > 0
         return np.exp(-1 / _geometric(FASTEST, SLOWEST * self.rounds, number))
 
     @cached_property

@@ -8,6 +8,7 @@ messages before, a message is the strategy's noisy value, shifted by what is kno
 rounded before it is hidden.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -167,16 +168,22 @@ class CorrelatedDraws:
 
 
 def make_draw(
-    mechanism: Mechanism, key: NDArray[np.uint32], who: tuple[int, int, int], factor: float, size: int
+    mechanism: Mechanism,
+    key: NDArray[np.uint32],
+    who: tuple[int, int, int],
+    factor: float,
+    size: int,
+    finest: float = math.inf,
 ) -> Draw:
     """Return what draws noise: of whom, from which machine on and of how many, as in `add_noise`.
 
-    The standard deviation of a draw is multiplied by a factor; `size` is that of messages, padded.
+    The standard deviation of a draw is multiplied by a factor; `size` is that of messages, padded. Correlated
+    noise is spread beyond `finest`, if not earlier: so it is no farther from exact than others account for.
     """
     if (correlation := mechanism.correlation) is not None:
         kind, first, count = who
         units = np.full(count, factor * mechanism.sigma / mechanism.resolution)
-        finests = np.full(count, mechanism.finest)
+        finests = np.full(count, min(finest, mechanism.finest))
         return CorrelatedDraws(correlation, key, kind, first, units, finests, size)
 
     def draw(noised: Integers, message: Integers, t: int) -> None:

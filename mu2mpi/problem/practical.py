@@ -13,12 +13,16 @@ class Facts(NamedTuple):
     """What is public of the data, and presets may use.
 
     The number of `classes` K, what no squared norm of features in [-1, 1] passes, without the bias, and how
-    many `samples` all machines can use together.
+    many `samples` all machines can use together. Where machines differ or some are away: by what the average
+    over them has less noise than a draw that is for all rounds and the rho of the run, and as how many equal
+    machines, all there, they average samples.
     """
 
     classes: int
     square: float
     samples: int
+    shared: float | None = None
+    effective: float | None = None
 
 
 class Practical(NamedTuple):

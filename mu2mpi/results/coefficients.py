@@ -90,12 +90,18 @@ def noise_of_output(schedule: Schedule) -> float:
     iterates = schedule.make_iterates(replace(schedule, rows=1, features=PROBES, radius=radius))
     draw, draws = np.random.default_rng(0), 1 if schedule.server == "trusted" else schedule.machines
     noise = Filter(mechanism.correlation, PROBES) if mechanism.correlation is not None else None
+    deviation = None if schedule.members is None else schedule.members.fresh_deviation
     for t in range(1, rounds):
         iterates.visit(t)
         # Over many rounds, signs are as good as normal numbers, and cheaper.
         signs: Floats = np.asarray(2.0 * draw.integers(0, 2, PROBES) - 1)
-        drawn = mechanism.sigma_of(t) * signs if noise is None else mechanism.sigma * noise.add(t, signs)
-        units = np.rint(math.sqrt(draws) / mechanism.resolution * drawn)
+        if deviation is not None:
+            drawn = deviation * signs
+        elif noise is None:
+            drawn = math.sqrt(draws) * (mechanism.sigma_of(t) * signs)
+        else:
+            drawn = math.sqrt(draws) * (mechanism.sigma * noise.add(t, signs))
+        units = np.rint(drawn / mechanism.resolution)
         iterates.step(t, units[np.newaxis].astype(np.int64))
     return float(np.std(iterates.visit(rounds)))
 

@@ -294,8 +294,9 @@ def _facts(file: h5py.File) -> Facts | None:
     """Return what is public of the data, if it is there."""
     if "square" not in file["model"].attrs:
         return None
-    classes, square, samples = (_number(file, "model", name) for name in Facts._fields)
-    return Facts(int(classes), square, int(samples))
+    numbers = [_number(file, "model", name) for name in Facts._fields if name in file["model"].attrs]
+    classes, square, samples, *averages = numbers
+    return Facts(int(classes), square, int(samples), *averages)
 
 
 def _metrics(file: h5py.File) -> dict[str, float]:

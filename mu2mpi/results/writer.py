@@ -123,7 +123,7 @@ def _write_model(group: h5py.Group, result: Result) -> None:
     ]
     group.attrs["scale"] = result.scale
     if result.facts is not None:
-        group.attrs.update(result.facts._asdict())
+        group.attrs.update({k: v for k, v in result.facts._asdict().items() if v is not None})
     if result.label_range is not None:
         group.attrs["label_range"] = result.label_range
     if result.columns is not None:

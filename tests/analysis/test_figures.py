@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up import comparison_runs, rate_runs
+from made_up import comparison_runs, rate_runs, shared_runs
 from matplotlib import image as pictures
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
@@ -323,10 +323,13 @@ def test_every_module_that_draws_is_in_the_catalogue():
 
 def test_a_report_leaves_out_what_is_private_or_says_nothing(runs, populations):
     for members, absent in (
-        (runs, {"errors", "machines", "partition", "comparison", "coefficients"}),
-        (populations, {"tradeoff", "machines", "partition", "coefficients"}),
-        (populations[:2], {"tradeoff", "machines", "partition", "comparison", "coefficients"}),
-        ([*runs, *populations], {"machines", "partition", "coefficients"}),
+        (runs, {"errors", "partition", "comparison", "coefficients", "participation", "machines"}),
+        (populations, {"tradeoff", "partition", "coefficients", "participation", "machines"}),
+        (
+            populations[:2],
+            {"tradeoff", "partition", "comparison", "coefficients", "participation", "machines"},
+        ),
+        ([*runs, *populations], {"partition", "coefficients", "participation", "machines"}),
     ):
         assert {kind for kind, facts in FIGURES.items() if not facts.reported(members)} == absent
 
@@ -349,6 +352,7 @@ def test_nothing_covers_data_and_nothing_is_cut_off(runs, populations, away, kin
         "comparison": comparison_runs,
         "errors": lambda: populations,
         "machines": lambda: away,
+        "participation": lambda: [*shared_runs(0.5), *shared_runs(0.2, noise_correlation=0.0)],
     }
     figure = draw(kind, others[kind]() if kind in others else runs, theme=theme)
     canvas = FigureCanvasAgg(figure)

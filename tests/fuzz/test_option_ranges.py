@@ -16,14 +16,17 @@ from mu2mpi.analysis.show import describe_privacy, in_brief
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import choices, option_fields
 from mu2mpi.config.sweep import result_name
+from mu2mpi.config.together import machines_differ
 from mu2mpi.data.opening import open_source
 from mu2mpi.data.options import LEAST, MOST, OPTIONS
 from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
+from mu2mpi.federation.participation import MOST_MACHINES
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.registry import find, names
 from mu2mpi.results.reader import read_result
+from mu2mpi.results.repetition import schedule_of_result
 
 SECONDS, GIBIBYTES = 60, 1
 """What one case may take, on a busy machine too, and by how much all together may grow."""
@@ -34,8 +37,22 @@ TYPICAL = {
     "delta": [1e-290, 1e-6, 0.3], "rho": [1e-9, 1e-3, 0.5, 4, 1e4, 1e9, 1e15], "diameter": [1e-9, 1.0, 1e9],
     "clip_norm": [1e-9, 0.75, 1e9], "eta_scale": [1e-9, 0.5, 1.0, 1e9], "seed": [7],
     "evaluations": [1, 3, 1000], "batch": [1, 2, 100], "samples": [60, 1000], "features": [1, 2, 5],
+    "participation": [
+        "all", "uniform:1", "uniform:3", "bernoulli:0.5", "bernoulli:0.01", "bernoulli:1", "by-size",
+        "trace:trace.csv", "trace:nobody.csv",
+    ],
+    "participation_seed": [0, 9],
+    "budgets": ["rho.toml", "epsilon.toml", "ends.toml", "rho.csv", "trace.csv"],
     "classes": [2, 3, 7], "data_seed": [1], "margin": [0.5], "label_noise": [0.1], "heterogeneity": [0.5],
 }  # fmt: skip
+ABOUT_MACHINES = {
+    "rho.toml": "[rho]\n0 = 0.5\n1 = 9.0\n",
+    "epsilon.toml": "[epsilon]\n0 = 1.0\n[rho]\n1 = 1e9\n",
+    "ends.toml": f"[rho]\n0 = {LEAST}\n1 = {MOST}\n[epsilon]\n2 = {MOST}\n",
+    "rho.csv": "machine,rho\n0,3.5\n",
+    "trace.csv": "round,machine\n" + "".join(f"{t},{t % 2}\n" for t in range(1, 21)),
+    "nobody.csv": "round,machine\n",
+}
 ENDS = {"rho": [LEAST, MOST, math.inf], "epsilon": [LEAST, MOST, math.inf]}
 OUTSIDE = {name: [0, LEAST / 2, 2 * MOST, 1e308, 5e-324, math.nan] for name in ENDS}
 WEIRD = [
@@ -74,7 +91,16 @@ def drawn_settings(chance):
     }
     parts = [Experiment, OPTIONS[settings["data"]], find("methods", settings["method"]).options]
     fields = {name: field for part in parts for name, field in part.model_fields.items()}
-    often = {"machines": 0.7, "rounds": 0.7, "seed": 0.5, "rho": 0.4, "clip_norm": 0.3}
+    often = {
+        "participation": 0.2,
+        "budgets": 0.06,
+        "objective": 0.06,
+        "machines": 0.7,
+        "rounds": 0.7,
+        "seed": 0.5,
+        "rho": 0.4,
+        "clip_norm": 0.3,
+    }
     for name, field in fields.items():
         if name not in settings and name != "loss" and chance.random() < often.get(name, 0.12):
             settings[name] = drawn_value(chance, name, field)
@@ -114,6 +140,11 @@ def is_slow(experiment):
     everything = experiment.samples or 0
     return (
         (
+            machines_differ(experiment)
+            and (experiment.machines or 1) <= MOST_MACHINES
+            and max(everything, 10**4, experiment.rounds or 0) * (experiment.machines or 1) > 10**6
+        )
+        or (
             (experiment.method == "dp-sgd" or experiment.mechanism == "replacement-exact")
             and math.isfinite(experiment.rho)
         )
@@ -152,8 +183,13 @@ def planned(settings, in_any_time=False):
     statement.check_sampler(completed.promised_epsilon)
     assert 0 <= statement.epsilon_exact <= completed.promised_epsilon
     assert statement.epsilon_exact <= statement.epsilon
-    assert not statement.is_noisy or completed.rho < math.inf
+    assert not statement.is_noisy or completed.rho < math.inf or completed.budgets
     assert statement.mismatches() == []
+    if schedule.members is not None:
+        accounts = schedule.members.accounts(completed.delta)
+        assert not any(accounts.rho > accounts.rho_allowed * (1 + 1e-9))
+        assert all(accounts.epsilon >= 0)
+        assert 0 < schedule.total < math.inf
     assert "nan" not in f"{describe_privacy(statement)} {in_brief(statement)}".replace("learn", "").split()
     return plan
 
@@ -166,7 +202,11 @@ def runs_and_holds(plan, path):
     assert found.experiment == experiment
     assert found.x.tobytes() == result.x.tobytes()
     assert math.isfinite(abs(found.x).max())
-    assert check_ledgers([path])[1] == []
+    if found.accounts is None:
+        assert check_ledgers([path])[1] == []
+    else:
+        again = schedule_of_result(found).members
+        assert again.accounts(found.experiment.delta).differences(found.accounts) == []
 
 
 @pytest.mark.slow
@@ -183,8 +223,11 @@ def test_noise_for_samples_drawn_at_random_is_found_at_the_ends_too(chance):
 
 
 @pytest.mark.parametrize(("cases", "runs"), [(250, 8), *slow((10_000, 80))])
-def test_whatever_is_asked_for_is_done_or_refused_in_words(cases, runs, chance, tmp_path):
+def test_whatever_is_asked_for_is_done_or_refused_in_words(cases, runs, chance, tmp_path, monkeypatch):
     refused, done = 0, 0
+    monkeypatch.chdir(tmp_path)
+    for name, content in ABOUT_MACHINES.items():
+        (tmp_path / name).write_text(content)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for case in range(cases):
         settings = drawn_settings(chance)

@@ -13,8 +13,9 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
+from mu2mpi.federation.participation import Attendance, Roll, Trace
 from mu2mpi.privacy.correlation import Correlation, Filter
-from mu2mpi.privacy.drawing import make_draw
+from mu2mpi.privacy.drawing import make_draw, make_member_draw
 from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.privacy.mechanisms.correlated import (
     FEWEST_BUFFERS,
@@ -27,7 +28,7 @@ from mu2mpi.privacy.noise import MACHINE, SERVER, key_words, padded_zeros, stand
 from mu2mpi.privacy.statement import PrivacyStatement
 
 KEY = key_words(bytes(range(32)))
-POWERS, BUFFERS = st.floats(LOWEST, HIGHEST), st.integers(FEWEST_BUFFERS, MOST_BUFFERS)
+POWERS, BUFFERS = st.just(0.0) | st.floats(LOWEST, HIGHEST), st.integers(FEWEST_BUFFERS, MOST_BUFFERS)
 
 
 def power_of_ones(p, T):
@@ -62,8 +63,11 @@ def mechanism_of(T, d, lasts=False, rho=1.0, **own):
 def test_norms_are_those_of_the_dense_matrix_and_coefficients_fall(p, k, T, normalized):
     correlation = Correlation(p, k, T, normalized, lasts=False)
     c = correlation.coefficients()
-    assert np.all(c > 0)
-    assert np.all(np.diff(c) < 0)
+    if p:
+        assert np.all(c > 0)
+        assert np.all(np.diff(c) < 0)
+    else:
+        np.testing.assert_array_equal(dense(c), np.eye(T))
     norms = np.linalg.norm(dense(c), axis=0)
     found = [correlation.norm(t) for t in range(1, T + 1)]
     np.testing.assert_allclose(found, norms if normalized else np.ones(T), rtol=1e-9)
@@ -103,7 +107,7 @@ def dense_columns(inverse, norms):
 
 
 @pytest.mark.parametrize("lasts", [False, True])
-@pytest.mark.parametrize(("p", "k"), [(0.5, 8), (0.8, 4)])
+@pytest.mark.parametrize(("p", "k"), [(0.0, 4), (0.5, 8), (0.8, 4)])
 def test_what_is_made_of_draws_is_what_the_dense_matrix_makes(p, k, lasts):
     correlation = Correlation(p, k, 40, not lasts, lasts)
     z = np.random.default_rng(1).standard_normal((40, 7))
@@ -143,10 +147,10 @@ def test_noise_is_rounded_once_and_remembered_as_it_was_sent(lasts, rho, who, ma
             assert 0 < np.abs(difference).max() < 0.01 * s * norms[0] * T
 
 
-@pytest.mark.parametrize("lasts", [False, True])
-def test_noise_has_the_covariance_of_the_dense_matrix(lasts):
+@pytest.mark.parametrize(("lasts", "power"), [(False, None), (True, None), (True, 0.0)])
+def test_noise_has_the_covariance_of_the_dense_matrix(lasts, power):
     T, d = 60, 20_000
-    mechanism = mechanism_of(T, d, lasts)
+    mechanism = mechanism_of(T, d, lasts, power=power)
     (flat, _), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
     draw, seen = make_draw(mechanism, KEY, (MACHINE, 0, 1), 1.0, flat.size), []
     for t in range(1, T + 1):
@@ -235,6 +239,12 @@ def test_options_of_noise_that_is_not_correlated_are_refused(settings):
         resolve(Experiment(machines=3, rounds=5, **settings), random_source(1, 30, 4, 3), 1)
 
 
+@pytest.mark.parametrize("power", [-0.1, 5e-324, 0.19, 0.91])
+def test_powers_that_nothing_is_known_of_are_refused(power):
+    with pytest.raises(InputError, match="noise_correlation"):
+        Experiment(noise_correlation=power)
+
+
 def test_without_noise_nothing_is_drawn():
     experiment = Experiment(method="anytime-dp-mf", machines=3, rounds=5, rho=np.inf, seed=1)
     assert np.any(simulation_of(experiment, random_source(1, 30, 4, 3)).run(Progress()).x)
@@ -255,3 +265,23 @@ def test_a_file_that_says_another_strategy_than_its_experiment_is_found_out(sett
         )
         found = " ".join(contradictions(replace(result, privacy=forged)))
         assert f"{next(iter(change))} is " in found
+
+
+def test_noise_without_cancellation_is_the_sum_of_all_draws_of_who_was_there():
+    """In integers, each draw rounded by itself; and the sum of all messages has the noise that eta is for."""
+    T, d, machines, rng = 12, 300, 5, np.random.default_rng(2)
+    mechanism = mechanism_of(T, d, lasts=True, rho=2.0, power=0.0)
+    assert mechanism.sigma == pytest.approx(2 * mechanism.clip_norm / 2.0, rel=1e-3)
+    moved = mechanism.sigma * np.linalg.norm(np.ones(T) @ dense_noise(mechanism.correlation))
+    assert mechanism.fresh_sigma * np.sqrt(T) == pytest.approx(moved, rel=1e-3)
+    present = rng.random((T, machines)) < 0.4
+    register = Roll(Attendance(Trace(present), T), range(machines))
+    (flat, _), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
+    draw = make_member_draw([mechanism] * machines, KEY, 7, register, True, flat.size)
+    scale, counts, total = mechanism.sigma / mechanism.resolution, np.zeros(machines, int), np.zeros(d)
+    for t in range(1, T + 1):
+        draw(flat_noised, flat, t)
+        for i in np.flatnonzero(present[t - 1]):
+            counts[i] += 1
+            total += np.rint(scale * standard_normal(KEY, MACHINE, 7 + i, counts[i], d))
+        np.testing.assert_array_equal(noised.ravel(), total)

@@ -7,7 +7,7 @@ import numpy as np
 
 from mu2mpi.analysis.figures.style import Figure, Theme, canvas, handle, with_legend
 from mu2mpi.analysis.groups import in_words
-from mu2mpi.config.together import OF_MACHINES, differing
+from mu2mpi.config.together import OF_MACHINES, machines_differ
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_result
 
@@ -26,7 +26,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     may spend, or its epsilon where there is no rho. Of several runs, the first whose machines differ is
     drawn; its settings stand above.
     """
-    run = next((run for run in runs if differing(run.experiment)), None)
+    run = next((run for run in runs if machines_differ(run.experiment)), None)
     accounts = None if run is None else read_result(run.path).accounts
     if run is None or accounts is None:
         raise InputError("in none of these runs machines differ, or are away (docs/federations.md)")

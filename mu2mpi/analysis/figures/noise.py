@@ -15,23 +15,26 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures.curves import along_rounds, encode, histories_of, read_histories
 from mu2mpi.analysis.figures.style import Figure, Theme, handle, with_legend
+from mu2mpi.config.together import machines_differ
 from mu2mpi.privacy.correlation import Correlation
-from mu2mpi.privacy.mechanisms.correlated import BUFFERS, POWER, CorrelatedNoise
+from mu2mpi.privacy.mechanisms.correlated import CorrelatedNoise, strategy_of
 from mu2mpi.results.reader import Summary
 
 NOISE: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
 
 
 def noise_norm(run: Summary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return sqrt(d) s_t, the root mean square norm of the noise in q~_t."""
+    """Return sqrt(d) s_t, the root mean square norm of the noise in q~_t; NaN where machines differ."""
+    if machines_differ(run.experiment):
+        return np.full(len(rounds), np.nan)
     machines = run.experiment.machines or 1
     draws = 1 if run.experiment.server == "trusted" else machines
     norm = run.figures["sigma"] * math.sqrt(run.figures["parameters"] * draws) / machines
     if run.experiment.chosen_mechanism != CorrelatedNoise.name:
         return np.full(len(rounds), norm)
     lasts = run.experiment.chosen_method.estimator.lasts
-    power, buffers = run.experiment.noise_correlation or POWER, run.experiment.noise_buffers or BUFFERS
-    strategy = Correlation(power, buffers, run.experiment.rounds or 1, not lasts, lasts)
+    own = strategy_of(run.experiment.noise_correlation, run.experiment.noise_buffers)
+    strategy = Correlation(*own, run.experiment.rounds or 1, not lasts, lasts)
     return norm * strategy.deviations()[rounds - 1]
 
 

@@ -47,13 +47,16 @@ def open_table(
     return read_hdf5(path, features, labels, verify)
 
 
-def column_names(path: Path, declared: Collection[str] = ()) -> list[str]:
-    """Return the names of all columns of a file; a sparse one may lack the last that are declared."""
+def column_names(path: Path, declared: Collection[str] = (), beside: bool = False) -> list[str]:
+    """Return the names of all columns of a file; a sparse one may lack the last that are declared.
+
+    Where features have no names, these are their numbers; or what stands `beside` them by its own name.
+    """
     match suffix_of(path):
         case ".csv":
             return csv_names(path)
         case ".npz":
-            return npz_names(path)
+            return npz_names(path, beside)
         case ".svm" | ".libsvm":
             return _sparse(path, declared).names
         case ".parquet":
@@ -62,16 +65,16 @@ def column_names(path: Path, declared: Collection[str] = ()) -> list[str]:
             return parquet_names(path)
     from mu2mpi.data.formats.hdf5_columns import hdf5_names
 
-    return hdf5_names(path)
+    return hdf5_names(path, beside)
 
 
-def open_columns(path: Path, wanted: Mapping[str, Kind], verify: bool) -> Columns:
-    """Open columns of a file, which it must have."""
+def open_columns(path: Path, wanted: Mapping[str, Kind], verify: bool, beside: bool = False) -> Columns:
+    """Open columns of a file, which it must have, by names as of `column_names`."""
     match suffix_of(path):
         case ".csv":
             return csv_columns(path, wanted)
         case ".npz":
-            return npz_columns(path, wanted)
+            return npz_columns(path, wanted, beside)
         case ".svm" | ".libsvm":
             return _sparse(path, wanted)
         case ".parquet":
@@ -80,7 +83,7 @@ def open_columns(path: Path, wanted: Mapping[str, Kind], verify: bool) -> Column
             return ParquetColumns(path, wanted)
     from mu2mpi.data.formats.hdf5_columns import hdf5_columns
 
-    return hdf5_columns(path, wanted, verify)
+    return hdf5_columns(path, wanted, verify, beside)
 
 
 def _sparse(path: Path, names: Collection[str]) -> Numbered:

@@ -19,10 +19,10 @@ INDEX = "_i_"  # how the names of what PyTables keeps for itself begin
 BLOCKS = "values_block_", "block0_"  # and those of several columns of pandas that lie in one
 
 
-def hdf5_names(path: Path) -> list[str]:
-    """Return the names of all columns."""
+def hdf5_names(path: Path, beside: bool = False) -> list[str]:
+    """Return the names of all columns, or of those that may stand beside features without names."""
     with reading(path):
-        found = _layout(path)
+        found = _layout(path, beside)
         if found is None:
             return Numbered(read_hdf5(path, None, None, True), 0).names
         names = list(found.dtype.names if isinstance(found, h5py.Dataset) else found)
@@ -34,10 +34,10 @@ def hdf5_names(path: Path) -> list[str]:
         return names
 
 
-def hdf5_columns(path: Path, wanted: Mapping[str, Kind], verify: bool) -> Columns:
+def hdf5_columns(path: Path, wanted: Mapping[str, Kind], verify: bool, beside: bool = False) -> Columns:
     """Open columns; with `verify`, texts are read once by another process."""
     with reading(path):
-        found = _layout(path)
+        found = _layout(path, beside)
         if found is None:
             return Numbered(read_hdf5(path, None, None, verify), 0)
         fields = isinstance(found, h5py.Dataset)
@@ -48,13 +48,17 @@ def hdf5_columns(path: Path, wanted: Mapping[str, Kind], verify: bool) -> Column
     return Together(path, columns[""], wanted) if fields else Apart(path, columns)
 
 
-def _layout(path: Path) -> Any:
-    """Return a dataset with fields, datasets by name, or None if features have no names."""
+def _layout(path: Path, beside: bool) -> Any:
+    """Return a dataset with fields, datasets by name, or None if features have no names.
+
+    Of what is `beside` these features, it returns the datasets by name.
+    """
     if not h5py.is_hdf5(path):
         raise InputError(f"{path} is not an HDF5 file, or its beginning is damaged")
     here: Any = open_to_read(path)
     if _has_features(path, here):
-        return None
+        names = [name for name in here if isinstance(member(path, here, name), h5py.Dataset)]
+        return {name: here[name] for name in names} if beside else None
     for _ in range(MOST_GROUPS):
         found = {name: member(path, here, name) for name in here if not name.startswith(INDEX)}
         table = found.get("table", next(iter(found.values())) if len(found) == 1 else None)

@@ -216,19 +216,19 @@ def read_npz(path: Path, features: str | None, labels: str | None) -> Table:
         return Table(path, *(_array(archive, header) for header in headers))
 
 
-def npz_names(path: Path) -> list[str]:
-    """Return the names of all columns."""
+def npz_names(path: Path, beside: bool = False) -> list[str]:
+    """Return the names of all columns, or of those that may stand beside features without names."""
     with reading(path), zipfile.ZipFile(path) as archive:
-        headers, fields = _layout(path, archive)
+        headers, fields = _layout(path, archive, beside)
         if headers is None:
             return Numbered(read_npz(path, None, None), 0).names
         return list(fields or headers)
 
 
-def npz_columns(path: Path, wanted: Mapping[str, Kind]) -> Columns:
+def npz_columns(path: Path, wanted: Mapping[str, Kind], beside: bool = False) -> Columns:
     """Read the fields of one array, arrays of one axis, or features with their labels."""
     with reading(path), zipfile.ZipFile(path) as archive:
-        headers, fields = _layout(path, archive)
+        headers, fields = _layout(path, archive, beside)
         if headers is None:
             return Numbered(read_npz(path, None, None), 0)
         needed = headers if fields else {name: headers[name] for name in wanted}
@@ -237,11 +237,16 @@ def npz_columns(path: Path, wanted: Mapping[str, Kind]) -> Columns:
         return Together(path, next(iter(arrays.values())), wanted) if fields else Apart(path, arrays)
 
 
-def _layout(path: Path, archive: zipfile.ZipFile) -> "tuple[dict[str, _Header] | None, tuple[str, ...]]":
-    """Return the arrays of an archive, and the fields of the only one; None if features have no names."""
+def _layout(
+    path: Path, archive: zipfile.ZipFile, beside: bool
+) -> "tuple[dict[str, _Header] | None, tuple[str, ...]]":
+    """Return the arrays of an archive, and the fields of the only one; None if features have no names.
+
+    Of what is `beside` these features, it returns the arrays, too.
+    """
     names = [name.removesuffix(".npy") for name in archive.namelist()]
     headers = {name: _header(path, archive, name) for name in names}
-    if any(len(headers[name].shape) > 1 for name in USUAL["features"] if name in headers):
+    if not beside and any(len(headers[name].shape) > 1 for name in USUAL["features"] if name in headers):
         return None, ()
     if not headers:
         raise InputError(f"{path} is empty: it has no arrays")

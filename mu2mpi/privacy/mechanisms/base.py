@@ -133,6 +133,11 @@ class Mechanism(ABC):
         """That of noise which is drawn anew in each message, and moves the sum of all about as far."""
         return self.sigma
 
+    @property
+    def heaping(self) -> float:
+        """How much farther noise moves the sum of all messages than if each took back that of the last."""
+        return 1.0
+
     def sigma_of(self, t: int) -> float:
         """Return the standard deviation of each draw of noise of round t."""
         return self.sigma

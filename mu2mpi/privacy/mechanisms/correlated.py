@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from mu2mpi.privacy.correlation import Correlation
 
 LOWEST, HIGHEST, FEWEST_BUFFERS, MOST_BUFFERS = 0.2, 0.9, 2, 8
-"""Powers, and numbers of buffers, for which coefficients are known to be those of a power and to fall."""
+"""Powers, and numbers of buffers, for which coefficients are known to be those of a power and to fall.
+
+So they are for 0, the unit matrix: noise is drawn anew for each element of the stream, and nothing cancels.
+"""
 
 POWER, BUFFERS = 0.75, 4
 """By default: on digits and synthetic data as good as any."""
@@ -37,6 +40,11 @@ ALLOWED = 2.0**33
 
 SPREAD = 4.0
 """By what noise that is summed up over rounds, or a buffer, may exceed what a power says of it."""
+
+
+def strategy_of(power: float | None, buffers: int | None) -> tuple[float, int]:
+    """Return power and number of buffers, by default where the user left them open."""
+    return POWER if power is None else power, buffers or BUFFERS
 
 
 def check_rounds(rounds: int) -> None:
@@ -57,7 +65,7 @@ class CorrelatedNoise(Mechanism):
     stays = True
     noise_words = " of the strategy, and another in messages, as noise of earlier rounds is cancelled there"
     ranges = Mechanism.ranges | {"rounds": (1, MOST_ROUNDS), "rho": (SMALLEST, math.inf)}
-    ranges |= {"power": (LOWEST, HIGHEST), "buffers": (FEWEST_BUFFERS, MOST_BUFFERS)}
+    ranges |= {"power": (0, HIGHEST), "buffers": (FEWEST_BUFFERS, MOST_BUFFERS)}
 
     rho: float
     power: float
@@ -88,8 +96,8 @@ class CorrelatedNoise(Mechanism):
 
     @staticmethod
     def own(messages: Messages) -> dict[str, Any]:
-        """Return what it states of messages beside what all mechanisms do, with what the user left open."""
-        power, buffers = messages.power or POWER, messages.buffers or BUFFERS
+        """Return what it states of messages beside what all mechanisms do."""
+        power, buffers = strategy_of(messages.power, messages.buffers)
         return {"power": power, "buffers": buffers, "lasts": messages.lasts}
 
     @cached_property
@@ -119,7 +127,17 @@ class CorrelatedNoise(Mechanism):
     @property
     def fresh_sigma(self) -> float:
         """That of fresh noise in messages that are sums; of gradients, that of the strategy."""
-        return 2 * self.clip_norm * math.sqrt(self.rounds) / self.rho if self.lasts else self.sigma
+        fresh = 2 * self.clip_norm * math.sqrt(self.rounds) / self.rho
+        return fresh * self.heaping if self.lasts else self.sigma
+
+    @property
+    def heaping(self) -> float:
+        """How much farther noise moves the sum of all messages than if each took back that of the last.
+
+        About as far, but where none is ever cancelled, and a draw is in all messages from its round on.
+        """
+        T = self.rounds
+        return math.sqrt((T + 1) * (2 * T + 1) / (6 * T)) if self.lasts and not self.power else 1.0
 
     @property
     def _arithmetic(self) -> float:

@@ -1,0 +1,201 @@
+"""Files about machines: what each may spend, and when each was there."""
+
+import csv
+import math
+
+import h5py
+import numpy as np
+import pytest
+from owned import owned_source, write_budgets, write_trace
+from schedules import simulation_of
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.machine_files import read_budgets, read_trace
+from mu2mpi.data.opening import open_source
+from mu2mpi.errors import InputError
+from mu2mpi.execution.plan import resolve
+from mu2mpi.privacy.accountant import epsilon_exact
+
+NAMES = ("clinic", "ü hospital", "10", "9")
+STATED = {"clinic": 0.5, "10": 3.0, "ü hospital": 12.25}
+BY_NUMBER = {0: ("rho", 0.5), 2: ("rho", 3.0), 1: ("rho", 12.25)}
+
+
+def write_table(path, columns):
+    """Write columns by name to a CSV, npz or HDF5 file."""
+    if path.suffix == ".csv":
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+    elif path.suffix == ".npz":
+        np.savez(path, **{name: np.array(column) for name, column in columns.items()})
+    else:
+        with h5py.File(path, "w") as file:
+            for name, column in columns.items():
+                file[name] = column
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["csv", "npz", "h5"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_budgets_are_a_row_a_machine_or_a_row_a_sample(suffix, times, tmp_path):
+    columns = {"machine": list(STATED) * times, "rho": list(STATED.values()) * times}
+    assert read_budgets(write_table(tmp_path / f"a.{suffix}", columns), NAMES) == BY_NUMBER
+
+
+def test_budgets_in_toml_may_mix_rho_and_epsilon(tmp_path):
+    path = tmp_path / "a.toml"
+    write_budgets(path, rho={"clinic": 2, "10": 0.5}, epsilon={"9": 1.5})
+    assert read_budgets(path, NAMES) == {0: ("rho", 2.0), 2: ("rho", 0.5), 3: ("epsilon", 1.5)}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "npz", "h5"])
+def test_machines_may_be_numbers(suffix, tmp_path):
+    path = write_table(tmp_path / f"a.{suffix}", {"machine": [2, 0], "epsilon": [0.5, 2.0]})
+    assert read_budgets(path, ["0", "1", "2"]) == {2: ("epsilon", 0.5), 0: ("epsilon", 2.0)}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "should have tables"),
+        ("rho = 3", "should have tables"),
+        ("[rhoo]\na = 1", "should have tables"),
+        ("[rho]\n[epsilon]\n'clinic' = 'much'", "epsilon of clinic should be a number in 1e-100 .. 1e"),
+        ("[rho]\nclinic = true", "rho of clinic should be a number"),
+        ("[rho]\nclinic = 0", "rho of clinic should be a number"),
+        ("[rho]\nclinic = nan", "rho of clinic should be a number"),
+        ("[rho]\nclinic = inf", "rho of clinic should be a number"),
+        ("[rho]\nclinic = -1", "rho of clinic should be a number"),
+        ("[rho]\nclinic = {a = 1}", "rho of clinic should be a number"),
+        ("[rho]\nnobody = 1", "budget of nobody, and there is no such machine"),
+        ("[rho]\nclinic = 1\n[epsilon]\nclinic = 1", "several budgets of clinic"),
+        ("[rho\n", "a.toml"),
+    ],
+)
+def test_bad_budgets_in_toml(text, words, tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words):
+        read_budgets(path, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "words"),
+    [
+        (
+            "a.csv",
+            {"machine": ["clinic"], "budget": [1]},
+            "needs a column machine, and one that is called rho or e",
+        ),
+        (
+            "a.csv",
+            {"machine": ["clinic"], "rho": [1], "epsilon": [1]},
+            "needs a column machine, and one that",
+        ),
+        ("a.csv", {"who": ["clinic"], "rho": [1]}, "machine"),
+        ("a.csv", {"machine": ["clinic", "clinic"], "rho": [1, 2]}, "several budgets of clinic"),
+        ("a.csv", {"machine": ["nobody"], "rho": [1]}, "there is no such machine"),
+        ("a.csv", {"machine": ["clinic"], "rho": [-1]}, "should be a number"),
+        ("a.csv", {"machine": ["clinic"], "rho": ["lots"]}, "rho"),
+        ("a.npz", {"machine": ["clinic"], "rho": [np.nan]}, None),
+        ("a.h5", {"machine": ["clinic"], "rho": [np.inf]}, None),
+        ("a.csv", {"machine": [], "rho": []}, None),
+        ("a.npz", {"machine": np.array([], "U3"), "rho": np.array([])}, None),
+        ("a.h5", {"machine": np.array([], "S3"), "rho": np.array([])}, None),
+        ("a.txt", None, "needs a column machine"),
+    ],
+)
+def test_bad_tables_of_budgets(name, columns, words, tmp_path):
+    path = tmp_path / name
+    path.write_text("machine rho") if columns is None else write_table(path, columns)
+    with pytest.raises(InputError, match=words):
+        read_budgets(path, NAMES)
+
+
+def test_no_file_at_all(tmp_path):
+    for option in ({"budgets": str(tmp_path / "a.toml")}, {"participation": f"trace:{tmp_path}/a.csv"}):
+        with pytest.raises(InputError, match=r"No such file|does not exist"):
+            resolve(Experiment(machines=2, **option), owned_source(1, [5, 6], 3, 2), 1)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "npz", "h5"])
+def test_a_trace_says_who_was_there_when(suffix, tmp_path):
+    columns = {"round": [3, 1, 1, 3], "machine": ["10", "clinic", "9", "10"]}
+    expected = np.zeros((3, 4), bool)
+    expected[0, [0, 3]] = expected[2, 2] = True
+    np.testing.assert_array_equal(read_trace(write_table(tmp_path / f"a.{suffix}", columns), NAMES), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "words"),
+    [
+        ("a.csv", {"round": [1], "who": ["clinic"]}, "needs columns round and machine"),
+        ("a.toml", None, "needs columns round and machine"),
+        ("a.csv", {"round": [0], "machine": ["clinic"]}, "round should be whole numbers in 1 .. 25000000"),
+        ("a.csv", {"round": [1.5], "machine": ["clinic"]}, "round should be whole numbers"),
+        ("a.npz", {"round": [np.nan], "machine": ["clinic"]}, None),
+        ("a.csv", {"round": [10**9], "machine": ["clinic"]}, "round should be whole numbers"),
+        (
+            "a.csv",
+            {"round": [1, 2], "machine": ["clinic", "nobody"]},
+            "speaks of nobody, and there is no such",
+        ),
+        ("a.npz", {"round": np.array([]), "machine": np.array([], "U3")}, None),
+        ("a.csv", {"round": [], "machine": []}, None),
+    ],
+)
+def test_bad_traces(name, columns, words, tmp_path):
+    path = tmp_path / name
+    path.write_text("round, machine") if columns is None else write_table(path, columns)
+    with pytest.raises(InputError, match=words):
+        read_trace(path, NAMES)
+
+
+@pytest.mark.parametrize("partition", ["owner", "iid"])
+def test_each_machine_gets_the_budget_of_its_owner_or_of_its_number(partition, tmp_path):
+    names = "abc" if partition == "owner" else "012"
+    budgets = write_budgets(tmp_path / "a.toml", rho={names[2]: 0.25}, epsilon={names[0]: 1.0})
+    present = np.array([[1, 1, 0], [1, 0, 1], [1, 0, 1], [0, 0, 1]], bool)
+    trace = write_trace(tmp_path / "a.csv", present, list(names))
+    experiment = Experiment(
+        machines=3, partition=partition, budgets=budgets, participation=trace, rounds=4, rho=2.0
+    )
+    members = simulation_of(experiment, owned_source(2, [6, 8, 4], 3, 2)).schedule.members
+    accounts = members.accounts(1e-5)
+    np.testing.assert_array_equal(accounts.present, present)
+    assert accounts.names == tuple(names)
+    assert accounts.owners == (tuple(names) if partition == "owner" else None)
+    assert accounts.rho_allowed[1:].tolist() == [2.0, 0.25]
+    np.testing.assert_allclose(accounts.rho, accounts.rho_allowed)
+    assert 0.99 < epsilon_exact(accounts.rho[0], 1e-5) <= accounts.epsilon[0] <= 1.0
+
+
+@pytest.mark.parametrize("kind", ["names", "numbers", "floats"])
+@pytest.mark.parametrize("suffix", ["h5", "npz", "csv"])
+def test_a_budget_may_stand_beside_the_samples_of_its_owner(kind, suffix, tmp_path):
+    """The file of budgets is the file of data, with a row a sample."""
+    owners = np.repeat([2, 10, 9], [12, 20, 14])
+    rho = np.select([owners == 2, owners == 10], [0.5, 1.0], 7.0)
+    random = np.random.default_rng(1)
+    column = {"names": [f"clinic {k}" for k in owners], "numbers": owners, "floats": owners.astype(float)}[
+        kind
+    ]
+    features = random.integers(-9, 9, (46, 2)) / 9
+    columns = {"features": features, "labels": random.integers(0, 2, 46), "machine": column, "rho": rho}
+    own = {}
+    if suffix == "csv":
+        del columns["features"]
+        columns |= {"f": features[:, 0]}
+        own = {"features": "f", "labels": "labels"}
+    path = str(write_table(tmp_path / f"a.{suffix}", columns))
+    experiment = Experiment(data=path, budgets=path, participation="by-size", **own)
+    source = open_source(experiment)
+    accounts = resolve(experiment, source, 1).schedule.members.accounts(1e-5)
+    assert accounts.samples.sum() == source.training_samples
+    assert accounts.samples.tolist() == accounts.rounds.tolist()
+    for name, allowed in zip(accounts.names, accounts.rho_allowed, strict=True):
+        assert allowed == {2: 0.5, 10: 1.0, 9: 7.0}[int(float(name.removeprefix("clinic ")))]
+    assert len(set(accounts.rho_allowed)) == 3
+    assert math.isclose(accounts.rho.max(), 7.0)

@@ -1,0 +1,228 @@
+"""Who takes part when: counts against the dense matrix, whatever is looked at at once, and what is drawn."""
+
+import tracemalloc
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from relaxed import given
+from scipy import stats
+
+from mu2mpi.errors import InputError
+from mu2mpi.federation import participation as module
+from mu2mpi.federation.cohort import Cohort
+from mu2mpi.federation.participation import (
+    Attendance,
+    Bernoulli,
+    BySize,
+    Everybody,
+    Roll,
+    Trace,
+    Uniform,
+)
+
+seeds = st.integers(0, 2**63 - 1)
+
+
+@st.composite
+def participations(draw):
+    """Return a participation of any kind, with numbers of samples and of rounds that it can have."""
+    machines, rounds, seed = draw(st.integers(1, 7)), draw(st.integers(1, 40)), draw(seeds)
+    samples = np.array(draw(st.lists(st.integers(1, 12), min_size=machines, max_size=machines)))
+    seen = np.random.default_rng(seed).random((rounds, machines)) < draw(st.sampled_from([0.1, 0.5, 1.0]))
+    kinds = [
+        Everybody(machines),
+        Uniform(machines, draw(st.integers(1, machines)), seed),
+        Bernoulli(machines, draw(st.sampled_from([1e-3, 0.3, 0.9, 1.0])), seed),
+        BySize(samples, seed),
+        Trace(seen),
+    ]
+    return draw(st.sampled_from(kinds)), samples, rounds
+
+
+def dense(participation, rounds, of=None):
+    """Return who is there in the first rounds, each looked at by itself."""
+    rows = [participation.present(range(t, t + 1), of or rounds)[0] for t in range(1, rounds + 1)]
+    return np.array(rows).reshape(rounds, participation.machines)
+
+
+def squared_gaps(column):
+    """Return what `squares` says of one machine, round by round."""
+    t = [*(np.flatnonzero(column) + 1), len(column) + 1]
+    return sum((later - earlier) ** 2 for earlier, later in pairwise(t))
+
+
+@given(
+    participations(),
+    st.sampled_from([1, 3, 10, 1 << 20]),
+    st.sampled_from([1, 8, 1 << 24]),
+    st.data(),
+    max_examples=60,
+)
+def test_counts_are_those_of_the_dense_matrix_however_they_are_looked_at(drawn, at_once, kept, data):
+    participation, _, rounds = drawn
+    present = dense(participation, rounds)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "AT_ONCE", at_once)
+        patch.setattr(module, "MOST_COUNTS", kept)
+        attendance = Attendance(participation, rounds)
+        np.testing.assert_array_equal(attendance.attended, present.sum(axis=0))
+        np.testing.assert_array_equal(attendance.squares, [squared_gaps(column) for column in present.T])
+        assert attendance.most == present.sum(axis=0).max()
+        first = data.draw(st.integers(0, participation.machines))
+        some = range(first, data.draw(st.integers(first, participation.machines)))
+        np.testing.assert_array_equal(attendance.present(attendance.every, some), present[:, some])
+        roll = Roll(attendance, some)
+        order = data.draw(st.permutations(range(1, rounds + 1)) | st.just(range(1, rounds + 1)))
+        for t in order:
+            np.testing.assert_array_equal(attendance.until(t), present[:t].sum(axis=0))
+            there, numbers = roll.call(t)
+            np.testing.assert_array_equal(there, np.flatnonzero(present[t - 1, some]))
+            np.testing.assert_array_equal(numbers, present[:t, some].sum(axis=0)[there])
+            np.testing.assert_array_equal(roll.until(t - 1), present[: t - 1, some].sum(axis=0))
+    assert np.all(attendance.until(0) == 0)
+
+
+@given(participations(), st.sampled_from([1, 5, 1 << 20]), max_examples=40)
+def test_a_run_is_as_long_as_the_first_machine_without_samples_allows(drawn, at_once):
+    participation, samples, _ = drawn
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "AT_ONCE", at_once * participation.machines)
+        if isinstance(participation, Bernoulli) and participation.probability < 0.1:
+            patch.setattr(module, "MOST", 2000)
+            with pytest.raises(InputError, match="too many to know who is there when"):
+                participation.longest(np.full_like(samples, 500))
+            return
+        longest = participation.longest(samples)
+    most = participation.most_rounds(samples)
+    counts = np.cumsum(dense(participation, min(longest + 1, most), most), axis=0)
+    assert np.all(counts[:longest] <= samples)
+    assert longest == most or np.any(counts[longest] > samples)
+    if isinstance(participation, BySize):
+        assert longest == samples.max()
+    if isinstance(participation, Everybody):
+        assert longest == samples.min()
+
+
+def test_few_counts_are_kept_of_many_machines_and_none_is_counted_twice(monkeypatch):
+    """As many as there are rounds would be gigabytes; and a call of each round, in turn, counts on."""
+    asked = []
+
+    class Watched(Uniform):
+        def present(self, rounds, of):
+            asked.append(len(rounds))
+            return super().present(rounds, of)
+
+    monkeypatch.setattr(module, "AT_ONCE", 20_000)
+    monkeypatch.setattr(module, "MOST_COUNTS", 80_000)
+    tracemalloc.start()
+    attendance = Attendance(Watched(20_000, 10, 1), 50)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 10 * 20_000 * 8
+    asked.clear()
+    roll = Roll(attendance, range(5))
+    for t in attendance.every:
+        roll.call(t)
+    assert sum(asked) == 50
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=8), seeds, st.integers(1, 90))
+def test_by_size_is_evenly_spread_and_uses_every_sample(sizes, seed, rounds):
+    sizes = np.array(sizes)
+    participation = BySize(sizes, seed)
+    present = dense(participation, rounds)
+    attended = present.sum(axis=0)
+    if rounds >= sizes.max():
+        np.testing.assert_array_equal(attended, sizes)
+    else:
+        np.testing.assert_array_equal(attended, [-(-n * rounds // sizes.max()) for n in sizes.tolist()])
+    assert present[:, sizes == sizes.max()].all() or rounds > sizes.max()
+    until = np.vstack([np.zeros_like(sizes), np.cumsum(present, axis=0)])
+    for width in range(1, rounds + 1):
+        counts = until[width:] - until[:-width]
+        assert np.abs(counts - width * attended / rounds).max() < 1
+
+
+def test_by_size_does_not_begin_with_everybody_at_once():
+    """Of machines that are there every tenth round, a tenth or so is there in each."""
+    there = BySize(np.append(np.full(200, 10), 100), 5).present(range(1, 101), 100).sum(axis=1)
+    assert 5 < there.min() <= there.max() < 45
+
+
+def test_whoever_gives_another_seed_gets_others():
+    for kind in (lambda seed: Uniform(9, 4, seed), lambda seed: Bernoulli(9, 0.5, seed)):
+        first, again, other = (dense(kind(seed), 20) for seed in (1, 1, 2))
+        np.testing.assert_array_equal(first, again)
+        assert np.mean(first != other) > 0.2
+
+
+@given(st.integers(1, 8), st.data(), seeds)
+def test_uniform_has_so_many_in_each_round(machines, data, seed):
+    number = data.draw(st.integers(1, machines))
+    assert np.all(dense(Uniform(machines, number, seed), 25).sum(axis=1) == number)
+
+
+# Statistics of fixed draws: they pass or fail for good, and with other seeds correct ones would fail each
+# with the probability stated there.
+
+
+def test_of_uniform_any_machines_and_any_pairs_are_as_likely_as_others():
+    """Counts of machines, of pairs, and of who is there in two rounds that follow each other: 1e-5 each."""
+    rounds, M, m = 20_000, 7, 3
+    present = Uniform(M, m, 2024).present(range(1, rounds + 1), rounds).astype(int)
+    share, pair = m / M, m * (m - 1) / (M * (M - 1))
+    for i in range(M):
+        assert stats.binomtest(present[:, i].sum(), rounds, share).pvalue > 1e-5
+        assert stats.binomtest((present[1:, i] & present[:-1, i]).sum(), rounds - 1, share**2).pvalue > 1e-6
+    for i, k in combinations(range(M), 2):
+        assert stats.binomtest((present[:, i] & present[:, k]).sum(), rounds, pair).pvalue > 1e-5
+
+
+@pytest.mark.parametrize("p", [0.02, 0.5, 0.97])
+def test_of_bernoulli_machines_and_rounds_do_not_depend_on_each_other(p):
+    """Counts of machines; numbers of machines in a round; pairs; and rounds in turn: each with 1e-5."""
+    rounds, M = 20_000, 6
+    present = Bernoulli(M, p, 2025).present(range(1, rounds + 1), rounds).astype(int)
+    for i in range(M):
+        assert stats.binomtest(present[:, i].sum(), rounds, p).pvalue > 1e-5
+        assert stats.binomtest((present[1:, i] & present[:-1, i]).sum(), rounds - 1, p**2).pvalue > 1e-6
+    for i, k in combinations(range(M), 2):
+        assert stats.binomtest((present[:, i] & present[:, k]).sum(), rounds, p**2).pvalue > 1e-5
+    counts = np.bincount(present.sum(axis=1), minlength=M + 1)
+    expected = stats.binom.pmf(np.arange(M + 1), M, p) * rounds
+    often = expected > 5
+    assert (
+        stats.chisquare(counts[often], expected[often] * counts[often].sum() / expected[often].sum()).pvalue
+        > 1e-5
+    )
+
+
+def test_with_probability_1_everybody_is_there():
+    assert Bernoulli(5, 1.0, 3).present(range(1, 500), 500).all()
+
+
+def test_a_trace_ends():
+    trace = Trace(np.ones((5, 2), bool))
+    with pytest.raises(InputError, match=r"has 5 rounds; give at most --rounds 5"):
+        Attendance(trace, 6)
+
+
+@given(participations(), st.booleans())
+def test_weighted_messages_estimate_the_objective_on_average(drawn, by_samples):
+    """Also those of the few rounds in which some machine happens never to be drawn."""
+    participation, samples, rounds = drawn
+    attendance, cohort = Attendance(participation, rounds), Cohort(participation, samples, by_samples)
+    if attendance.most == 0:
+        with pytest.raises(InputError, match="no machine ever takes part"):
+            cohort.attendance(rounds)
+        return
+    weights = cohort.weights(attendance)
+    expected = participation.expected(attendance.attended, rounds)
+    wanted = np.where(expected > 0, samples if by_samples else 1.0, 0.0)
+    found = weights * expected
+    np.testing.assert_allclose(found * wanted.sum(), wanted * found.sum(), rtol=1e-12)
+    assert weights.max() == 1
+    if isinstance(participation, Uniform | Bernoulli):
+        assert np.all(weights > 0)

@@ -1,0 +1,248 @@
+"""Whole runs with machines that are away or differ, against the same methods in plain float64 numpy."""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import reference as ref
+from hypothesis import strategies as st
+from owned import owned_source, write_budgets, write_trace
+from relaxed import given
+from schedules import machines_on, simulation_of
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.partition import partition_rows
+from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.progress import Progress
+from mu2mpi.federation.server import TrustedServer, UntrustedServer
+from mu2mpi.federation.stopwatch import Stopwatch
+from mu2mpi.parallel import Communicator
+from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key, standard_normal
+
+SIZES = [7, 12, 3, 9, 5]
+M, DIMENSION, CLASSES = len(SIZES), 4, 3
+F = DIMENSION + 1
+D, RHO = 0.3, 3.0
+
+
+@dataclass
+class Absent:
+    """A run of machines that differ: what is public of it, its samples, and the normals of its noise."""
+
+    present: np.ndarray  # who is there when, shape (T, M)
+    expected: np.ndarray  # in how many rounds each is expected
+    parts: np.ndarray  # of the objective
+    rho: np.ndarray
+    trusted: bool
+    sample: object  # of a machine, and for the how-manieth time: z and its label
+    normals: object  # of a machine or of the server, and for the how-manieth time or round
+    resolution: float
+
+    def __post_init__(self):
+        self.T, self.N = len(self.present), self.present.sum(axis=0)
+        weights = self.parts / np.maximum(self.expected, 1e-300) * (self.expected > 0)
+        self.weights = weights / weights.max()
+        self.total = float(self.weights @ self.expected) / self.T
+        self.d = CLASSES * F
+        self.L = ref.smoothness(F)
+
+    def sigma(self, C, releases):
+        """Return the noise of each machine, or of the server what the most needs that is ever there."""
+        own = np.where(self.N > 0, 2 * self.weights * C * np.sqrt(releases) / self.rho, 0.0)
+        return np.full(M, own.max()) if self.trusted else own
+
+    def deviation(self, sigma, persists):
+        """Return the noise of the average message, if each draw counts for so many rounds, squared."""
+        if self.trusted:
+            return sigma.max() / self.total
+        return math.sqrt(np.sum(sigma**2 * persists) / self.T) / self.total
+
+    def rounded(self, sigma, who, number):
+        units = np.rint(sigma / self.resolution * self.normals(who, number))
+        return units.reshape(CLASSES, F) * self.resolution
+
+    def noise(self, t, sigma, lasts):
+        """Return what is in the sum of messages: of each machine one draw, that of its last time."""
+        if self.trusted:
+            return self.rounded(sigma.max(), None, t)
+        there = self.present[:t].any(axis=0) if lasts else self.present[t - 1]
+        last = [(i, self.present[:t, i].sum()) for i in np.flatnonzero(there)]
+        return sum((self.rounded(sigma[i], i, k) for i, k in last), np.zeros((CLASSES, F)))
+
+    def there(self, t):
+        """Return who is there, with the sample that is used."""
+        return [(i, *self.sample(i, self.present[:t, i].sum())) for i in np.flatnonzero(self.present[t - 1])]
+
+    def kept(self, i, s, C):
+        return ref.kept(self.weights[i] * s, self.weights[i] * C, self.resolution)
+
+
+def mu2_sgd(run):
+    """Algorithms 1 and 2, where a machine's message takes back what it drew when it was there last."""
+    C = ref.increment_bound(F, D)
+    sigma = run.sigma(C, run.T if run.trusted else run.N)
+    gaps = []
+    for column in run.present.T:
+        t = [*(np.flatnonzero(column) + 1), run.T + 1]
+        gaps.append(sum((b - a) ** 2 for a, b in pairwise(t)))
+    noise = run.deviation(sigma, np.array(gaps))
+    eta = min(D / (noise * math.sqrt(run.d * run.T)), 1 / (4 * run.L * run.T))
+    held = np.zeros((CLASSES, F))
+    w, x, x_previous = np.zeros((3, CLASSES, F))
+    for t in range(1, run.T + 1):
+        x_T, w_T = x, w
+        for i, z, label in run.there(t):
+            g, g_previous = ref.gradient(x, z, label), ref.gradient(x_previous, z, label)
+            held = held + run.kept(i, g + (t - 1) * (g - g_previous), C)
+        w = ref.project(
+            w - eta / run.total * (held + run.noise(t, sigma, lasts=True)), np.zeros_like(w), D / 2
+        )
+        x, x_previous = ref.next_query(t, x, w), x
+    return x_T, w_T
+
+
+def anytime_sgd(run):
+    """Cutkosky 2019, with the gradients of those who are there, and noise that is drawn anew."""
+    C = ref.lipschitz(F)
+    sigma = run.sigma(C, 1)
+    effective = run.total**2 / float(np.sum(run.weights**2 * run.N) / run.T)
+    error = math.hypot(C / math.sqrt(effective), math.sqrt(run.d) * run.deviation(sigma, run.N))
+    alphas = np.arange(1.0, run.T + 1)
+    eta = min(D / (error * math.sqrt(np.sum(alphas**2))), 1 / (4 * run.L * run.T))
+    w, x = np.zeros((2, CLASSES, F))
+    for t in range(1, run.T + 1):
+        x_T, w_T = x, w
+        sent = [run.kept(i, ref.gradient(x, z, label), C) for i, z, label in run.there(t)]
+        total = sum(sent, np.zeros((CLASSES, F))) + run.noise(t, sigma, lasts=False)
+        w = ref.project(w - eta * t / run.total * total, np.zeros_like(w), D / 2)
+        x = ref.next_query(t, x, w)
+    return x_T, w_T
+
+
+METHODS = {"mu2-sgd": mu2_sgd, "anytime-sgd": anytime_sgd}
+
+
+def options_of(method):
+    return {} if method == "mu2-sgd" else {"estimator": "gradient", "query": "average"}
+
+
+def expected_of(kind, present):
+    name, _, value = (kind or "all").partition(":")
+    T = len(present)
+    if name == "uniform":
+        return np.full(M, T * int(value) / M)
+    return np.full(M, T * float(value)) if name == "bernoulli" else present.sum(axis=0).astype(float)
+
+
+def reference_of(experiment, source, schedule, rho, kind, by_samples):
+    """Return what the reference needs: samples in the order of their use, and normals."""
+    present = schedule.members.attendance.present(schedule.members.attendance.every, range(M))
+    root = root_key(experiment.seed)
+    plan = resolve(experiment, source, 1)
+    rows = partition_rows(
+        source, plan.partition, M, schedule.sampling.owned, derive_key(root, "dealing"), range(M)
+    )
+    key = key_words(Keys.noise_key(root, plan.experiment, plan.context))
+
+    def sample(i, k):
+        found = source.training(rows(np.array([k - 1]), np.array([i])))
+        return ref.add_bias(found.features * source.scale)[0], int(found.labels[0])
+
+    def normals(who, number):
+        who = (SERVER, 0) if who is None else (MACHINE, who)
+        return standard_normal(key, *who, number, CLASSES * F)
+
+    sizes = source.owner_sizes if plan.partition == "owner" else np.full(M, sum(SIZES) // M)
+    return Absent(
+        present, expected_of(kind, present), sizes if by_samples else np.ones(M), rho,
+        experiment.server == "trusted", sample, normals, schedule.mechanism.resolution,
+    )  # fmt: skip
+
+
+kinds = st.sampled_from([None, "uniform:2", "uniform:5", "bernoulli:0.4", "by-size", "trace"])
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@pytest.mark.parametrize("method", METHODS)
+@given(
+    kinds,
+    st.sampled_from(["owner", "iid"]),
+    st.sampled_from([None, "machines", "samples"]),
+    st.booleans(),
+    st.integers(0, 2**31),
+    max_examples=9,
+)
+def test_run_equals_the_method_in_plain_numpy(
+    method, server, tmp_path_factory, kind, partition, objective, has_budgets, seed
+):
+    folder, source = tmp_path_factory.mktemp("files"), owned_source(seed, SIZES, DIMENSION, CLASSES)
+    rho, budgets, rounds = np.full(M, RHO), None, None
+    names = list("abcde") if partition == "owner" else list("01234")
+    if has_budgets or (kind is None and objective is None):
+        rho[[1, 4]] = 0.5, 40.0
+        budgets = write_budgets(folder / "budgets.toml", rho={names[1]: 0.5, names[4]: 40.0})
+    if kind == "trace":
+        seen = np.random.default_rng(seed).random((8, M)) < 0.5
+        # One is never there, others have few samples, and the last round is not taken.
+        seen[:, 3] = seen[3:, 2] = seen[5:, 4] = False
+        seen[[0, 6], 1] = True
+        kind, rounds = write_trace(folder / "trace.csv", seen, names), 7
+    experiment = Experiment(
+        machines=M, server=server, participation=kind, objective=objective, budgets=budgets, rho=RHO,
+        partition=partition, diameter=D, seed=seed, rounds=rounds, **options_of(method),
+    )  # fmt: skip
+    simulation = simulation_of(experiment, source)
+    result, schedule = simulation.run(Progress()), simulation.schedule
+    by_samples = objective == "samples" or (objective is None and kind == "by-size")
+    run = reference_of(experiment, source, schedule, rho, kind, by_samples)
+    x, w = METHODS[method](run)
+    # As near as three numbers leave it that were rounded to another multiple of the grid.
+    steps = sum(schedule.rate(t) for t in range(1, schedule.rounds))
+    near = 3 * schedule.mechanism.resolution * steps / run.total
+    assert np.linalg.norm(result.x - x) < 1e-9 * np.linalg.norm(x) + near
+    assert np.linalg.norm(result.w - w) < 1e-9 * np.linalg.norm(w) + near
+    accounts = result.accounts
+    np.testing.assert_allclose(accounts.weight, run.weights, rtol=1e-12)
+    np.testing.assert_array_equal(accounts.rounds, run.N)
+    np.testing.assert_array_equal(accounts.present, run.present)
+
+
+def directions(source, server, **settings):
+    """Return the noised sums of all rounds, in units of the grid, under a key that is the same for all."""
+    experiment = Experiment(machines=M, server=server, partition="iid", rho=RHO, diameter=D, **settings)
+    schedule = resolve(experiment, source, 1).schedule
+    key, ranks, clock = key_words(bytes(range(32))), Communicator(), Stopwatch(schedule.rounds)
+    machines = machines_on(source, schedule, noise=None if server == "trusted" else key)
+    taken = UntrustedServer(schedule, ranks) if server == "untrusted" else TrustedServer(schedule, ranks, key)
+    found = []
+    for t in range(1, schedule.rounds):
+        taken.round(t, machines, clock)
+        found.append(taken.iterates.direction.copy())
+    return found, taken.iterates.x.tobytes()
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"noise_correlation": 0.5},
+        {"method": "anytime-dp-mf"},
+        {"estimator": "gradient", "query": "iterate"},
+    ],
+)
+def test_with_everybody_there_all_integers_are_those_of_machines_that_do_not_differ(
+    server, settings, tmp_path
+):
+    """And so are the steps: whether all are drawn, or noise is taken back and drawn anew in each round."""
+    source = owned_source(3, SIZES, DIMENSION, CLASSES)
+    expected, x = directions(source, server, **settings)
+    same = write_budgets(tmp_path / "same.toml", rho={"2": RHO})
+    for differs in ({"participation": "uniform:5"}, {"participation": "bernoulli:1"}, {"budgets": same}):
+        found, x_there = directions(source, server, **settings, **differs)
+        np.testing.assert_array_equal(found, expected)
+        # The learning rate comes to the same in another order of sums.
+        np.testing.assert_allclose(np.frombuffer(x_there), np.frombuffer(x), rtol=1e-12)
