@@ -14,12 +14,15 @@ from mu2mpi.federation.participation import Attendance, Integers, Participation
 from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.grid import check_room
 from mu2mpi.privacy.guarantee import Budget, Messages
-from mu2mpi.privacy.mechanisms.base import Mechanism, calibrated
+from mu2mpi.privacy.mechanisms.base import SMALLEST, Mechanism, calibrated
 
 if TYPE_CHECKING:
     from mu2mpi.federation.schedule import Task
 
 Floats = NDArray[np.float64]
+
+NEARLY = 0.99
+"""Share of the largest rho from which on an epsilon may be as large, by what draws of noise add to it."""
 
 MOST_KEPT = 10**7
 """Machines times rounds up to which a result says who was there when."""
@@ -146,8 +149,15 @@ class Members:
 
     @cached_property
     def main(self) -> Mechanism:
-        """That of the machine about which most is told; of those with the same rho, which is there most."""
-        return max(self.kinds, key=lambda kind: (kind.stated_rho or 0.0, kind.rounds))
+        """That of the machine about which most is told."""
+        rhos = [kind.stated_rho for kind in self.kinds]
+        if None in rhos:
+            # Of samples that are drawn alike, those tell most which noise hides least.
+            return max(self.kinds, key=lambda kind: kind.clip_norm / max(kind.sigma, SMALLEST))
+        # Of nearly the same rho, more draws of noise make the larger epsilon.
+        most, delta = max(rho for rho in rhos if rho is not None), self.budget.delta
+        near = [kind for kind in self.kinds if (kind.stated_rho or 0.0) >= NEARLY * most]
+        return max(near, key=lambda kind: kind.guarantee().epsilon(delta)) if near[1:] else near[0]
 
     @property
     def is_noisy(self) -> bool:
