@@ -1,8 +1,10 @@
 """Data sets of which every sample is one of two by a coin, as far apart as increments can be."""
 
-from bisect import bisect_right
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,8 @@ from mu2mpi.data.source import Labels, Samples, Source, Which
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.schedule import Schedule
+from mu2mpi.privacy.guarantee import Budget
+from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.base import Array
 
 FEATURE_TYPE = np.uint8
@@ -66,6 +70,7 @@ class WorstCase:
 
         Where query points are not chosen, no iterate comes far enough from 0 to matter.
         """
+        C = unweighted_norm(schedule)
         z = schedule.scaling.samples(np.array([[1], [1 - self.chosen]], FEATURE_TYPE), Numbered.scale)
         x, x_previous = (self.query_point(k, schedule.rows) * self.chosen for k in (t, t - 1))
         ends = []
@@ -76,8 +81,8 @@ class WorstCase:
             if schedule.estimator.lasts:
                 c += (t - 1) * (c - c_previous)
             norm = np.linalg.norm(c) * np.linalg.norm(sample)
-            ends.append(np.outer(c, sample) * min(1.0, schedule.mechanism.clip_norm / norm))
-        return float(np.linalg.norm(ends[0] - ends[1]) / (2 * schedule.mechanism.clip_norm))
+            ends.append(np.outer(c, sample) * min(1.0, C / norm))
+        return float(np.linalg.norm(ends[0] - ends[1]) / (2 * C))
 
 
 CLIPPED = WorstCase("with a clipping norm", 0.01, 100.0, 1.0, chosen=False)
@@ -87,6 +92,13 @@ the surface of the ball, and x_t tells the sums of the rounds before exactly."""
 UNCLIPPED = WorstCase("with the default norm", None, 1.0, 1e-3, chosen=True)
 """S = G + 2 L D is larger than G, and by the third round increments between far query points are longer than
 that. The guarantee has to hold for any query points."""
+
+
+def unweighted_norm(schedule: Schedule) -> float:
+    """Return the norm to which increments are clipped before they get the weight of their machine."""
+    # The largest weight is 1.
+    members = schedule.members
+    return schedule.mechanism.clip_norm if members is None else float(members.clipping().max())
 
 
 def labels_of(classes: NDArray[np.int32], schedule: Schedule) -> Labels:
@@ -99,39 +111,74 @@ class Canaries:
 
     Of each canary, `machines` says whose it is, from 0, `rounds` the round in which it is used first, from 1,
     and `messages` the rounds of all messages that are seen and tell of it: if it `stays`, of all from then
-    on. Where samples are drawn at random there is one canary, and rounds mean nothing. The 32 bytes of
-    `dealing` decide which machine gets which sample, and when.
+    on. Where samples are drawn at random there is one canary, and rounds mean nothing. `there` are the rounds
+    in which each machine takes part. The 32 bytes of `dealing` decide which machine gets which sample, and
+    when.
     """
 
     def __init__(self, schedule: Schedule, case: WorstCase, dealing: bytes) -> None:
         self.schedule, self.case = schedule, case
-        count, sampling = schedule.machines, schedule.sampling
+        count, sampling, members = schedule.machines, schedule.sampling, schedule.members
         samples = count * sampling.owned
         # These read the numbers of samples; every run reads the same unless they are drawn.
         self._reader = partial(make_supply, Numbered(samples, samples), schedule, dealing)
         self._fixed_reader = cache(lambda hosted: cache(self._reader(hosted)))
-        # What the machines of a trusted server send in the last round goes nowhere.
-        last = schedule.rounds - (schedule.server == "trusted")
-        dealt = machine_rows(samples, count, sampling.owned, dealing, range(count))
-        if sampling.chance:
-            self.machines, self.rounds = np.array([count - 1]), np.ones(1, np.int64)
-        else:
-            spent = [t for t in range(1, last + 1) if sampling.used(t) > sampling.used(t - 1)]
-            self.machines = np.tile(np.arange(count), len(spent))
-            self.rounds = np.repeat(np.array(spent), count)
-        places = [sampling.used(t - 1) for t in self.rounds.tolist()]
-        taken = sampling.take(bytes(32), range(1), range(1, last + 1))
-        used_in = np.repeat(np.arange(1, last + 1), taken.sizes[:, 0])
-        self.messages = [used_in[taken.places == place].tolist() for place in places]
+        every = range(1, schedule.rounds + 1)
+        present = np.ones((len(every), count), bool)
+        if members is not None:
+            present = members.attendance.present(every, range(count))
+        self.there: list[NDArray[np.int64]] = [np.flatnonzero(of_one) + 1 for of_one in present.T]
         # Noise that is correlated tells of a sample also in rounds after its own.
         self.stays = schedule.estimator.lasts or schedule.mechanism.correlation is not None
-        if self.stays:
-            self.messages = [list(range(t, last + 1)) for t in self.rounds.tolist()]
+        if sampling.chance:
+            weights = np.ones(count) if members is None else members.weights
+            telling = weights * np.sqrt([len(rounds) for rounds in self.there])
+            of_all = [(1, count - 1 - int(telling[::-1].argmax()), 0, [1])]
+        else:
+            of_all = sorted(chain.from_iterable(map(self._of_machine, range(count))))
+        self.rounds, self.machines, places = np.array([of_one[:3] for of_one in of_all]).T
+        self.messages = [messages for *_, messages in of_all]
+        dealt = machine_rows(samples, count, sampling.owned, dealing, range(count))
         self._rows = dealt[places, self.machines]
         self._labels = np.zeros(dealt.size, np.int32)
-        ends = [sampling.used(t) for t in range(1, schedule.rounds + 1)]
-        for place, row in enumerate(dealt):
-            self._labels[row] = case.label(place + 1 if sampling.chance else bisect_right(ends, place) + 1)
+        times = np.searchsorted([sampling.used(t) for t in every], np.arange(sampling.owned), "right")
+        for rows, there in zip(dealt.T, self.there, strict=True):
+            # What is never used is of any class.
+            rounds = np.append(there, np.zeros(len(every) + 1, np.int64))[times]
+            self._labels[rows] = [case.label(t) for t in rounds.tolist()]
+
+    def _of_machine(self, machine: int) -> Iterator[tuple[int, int, int, list[int]]]:
+        """Return the round of each canary of a machine, whose it is, its number there, and its messages."""
+        sampling, is_trusted = self.schedule.sampling, self.schedule.server == "trusted"
+        # What the machines of a trusted server send in the last round goes nowhere.
+        last = self.schedule.rounds - is_trusted
+        there = [t for t in self.there[machine].tolist() if t <= last]
+        taken = sampling.take(bytes(32), range(1), range(1, len(there) + 1))
+        used_in = np.repeat(there, taken.sizes[:, 0])
+        for k, t in enumerate(there):
+            if sampling.used(k + 1) > (place := sampling.used(k)):
+                messages: list[int] = used_in[taken.places == place].tolist()
+                if self.stays:
+                    messages = list(range(t, last + 1)) if is_trusted else there[k:]
+                yield t, machine, place, messages
+
+    def mechanism(self, machine: int) -> Mechanism:
+        """Return what hides the messages of a machine, or if it sends none, those of another."""
+        members = self.schedule.members
+        own = None if members is None else members.of_machines(range(machine, machine + 1))[0]
+        return own or self.schedule.mechanism
+
+    def claims(self, budget: Budget) -> list[Budget]:
+        """Return what is claimed of each canary: by default a budget, or what its machine states if less."""
+        members, found = self.schedule.members, []
+        for machine in self.machines.tolist():
+            own = budget if members is None else members.cohort.budgets.get(machine, budget)
+            mechanism, epsilon = self.mechanism(machine), own.epsilon
+            rho = math.inf if (stated := mechanism.stated_rho) is None else stated
+            if rho < own.rho * (1 - 1e-9) and members is not None:
+                epsilon = min(epsilon, mechanism.guarantee().epsilon(own.delta))
+            found.append(Budget(min(rho, own.rho) if members else rho, epsilon, own.delta))
+        return found
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -38,7 +38,6 @@ class Finding:
     reaches: bool  # whether faithful runs reach all that is claimed
     experiment: Experiment  # what makes the claims, of an epsilon at its delta too
     trials: int  # runs with each sample of either kind
-    rho: float  # the claim: the releases are rho-Gaussian-DP; infinite if epsilon alone is claimed
     attacks: tuple[Attack, ...]
     structure: Structure
 
@@ -46,20 +45,19 @@ class Finding:
     def refutations(self) -> list[str]:
         """What the runs refute, in words; nothing where they agree with the claims."""
         found = []
-        epsilon, delta = self.experiment.target_epsilon, self.experiment.delta
         for attack in self.attacks:
             judgement = attack.judgement
             told = [reading for reading in (judgement.most, judgement.learnt) if reading is not None]
             highest = max(told, key=lambda reading: reading.share.low, default=None)
             if highest is not None and highest.share.low > 1:
                 found.append(
-                    f"mu is at least {highest.share.low * self.rho:.4g} where rho = {self.rho:.4g} is "
-                    f"claimed ({highest.what}, {attack.words})"
+                    f"mu is at least {highest.share.low * highest.claim.rho:.4g} where rho = "
+                    f"{highest.claim.rho:.4g} is claimed ({highest.what}, {attack.words})"
                 )
-            if judgement.epsilon_bound > epsilon:
+            if judgement.epsilon_bound > (claim := judgement.counted).epsilon:
                 found.append(
-                    f"epsilon is at least {judgement.epsilon_bound:.4g} where {epsilon:.4g} is claimed "
-                    f"at delta = {delta:g} ({attack.words})"
+                    f"epsilon is at least {judgement.epsilon_bound:.4g} where {claim.epsilon:.4g} is claimed "
+                    f"at delta = {claim.delta:g} ({attack.words})"
                 )
             if attack.resumed is not None:
                 found.append(f"{attack.resumed} ({attack.words})")
@@ -74,8 +72,9 @@ class Finding:
         for attack in self.attacks:
             least = attack.judgement.least
             if least is not None and self.reaches and least.share.high < LEAST:
+                rho = least.claim.rho
                 found.append(
-                    f"mu is at most {least.share.high * self.rho:.4g} where {LEAST * self.rho:.4g} must be "
+                    f"mu is at most {least.share.high * rho:.4g} where {LEAST * rho:.4g} must be "
                     f"reached ({least.what}, {attack.words})"
                 )
             if attack.layout is not None:
@@ -116,24 +115,24 @@ class Finding:
         """Return what was found in a worst case, under its name."""
         found, delta = attack.judgement, self.experiment.delta
         at_delta = f"epsilon at delta = {delta:g}"
-        rho, epsilon = f"{self.rho:.4g}", f"{self.experiment.target_epsilon:.4g}"
-        least = f"{LEAST * self.rho:.4g}" if self.reaches else ""
         rows = [[attack.words.capitalize(), *[""] * 4]]
         for name, reading, must in (
-            ("mu of all samples", found.overall, least),
-            ("mu of the most telling: {}", found.most, least),
-            ("mu of the least telling: {}", found.least, least),
-            ("mu as learnt: {}", found.learnt, ""),
+            ("mu of all samples", found.overall, self.reaches),
+            ("mu of the most telling: {}", found.most, self.reaches),
+            ("mu of the least telling: {}", found.least, self.reaches),
+            ("mu as learnt: {}", found.learnt, False),
         ):
             if reading is not None:
-                reached = _reached(self.rho * value for value in reading.share)
-                rows.append([name.format(reading.what), rho, must, *reached])
-        if found.overall is not None:
-            mus = (max(self.rho * value, 0.0) for value in found.overall.share)
+                rho = reading.claim.rho
+                least = f"{LEAST * rho:.4g}" if must else ""
+                reached = _reached(rho * value for value in reading.share)
+                rows.append([name.format(reading.what), f"{rho:.4g}", least, *reached])
+        if (overall := found.overall) is not None:
+            mus = (max(overall.claim.rho * value, 0.0) for value in overall.share)
             reached = _reached(epsilon_exact(mu, delta) for mu in mus)
-            rows.append([f"{at_delta}, from mu", epsilon, "", *reached])
+            rows.append([f"{at_delta}, from mu", f"{overall.claim.epsilon:.4g}", "", *reached])
         bound = f"at least {found.epsilon_bound:.4g}"
-        return [*rows, [f"{at_delta}, by counting", epsilon, "", "", bound]]
+        return [*rows, [f"{at_delta}, by counting", f"{found.counted.epsilon:.4g}", "", "", bound]]
 
 
 def _reached(values: Iterable[float]) -> list[str]:

@@ -2,6 +2,8 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from mu2mpi.audit.canaries import Canaries, Kinds
 from mu2mpi.audit.evidence import Interval, Separations, best_statistics, choose_threshold, epsilon_bound
 from mu2mpi.audit.runs import view
+from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.problem.base import Array
 
 COUNTING = 0.25
@@ -16,10 +19,14 @@ COUNTING = 0.25
 
 
 class Reading(NamedTuple):
-    """How well some samples were told apart: which, and mu relative to what the claim allows for them."""
+    """How well some samples were told apart: which, and mu relative to what the claims allow for them.
+
+    The claim is that of the machine about which most may be told.
+    """
 
     what: str
     share: Interval
+    claim: Budget
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,7 @@ class Judgement:
     """What runs on one kind of worst case say."""
 
     epsilon_bound: float  # what epsilon exceeds, by counting alone
+    counted: Budget  # what is claimed where that was counted
     overall: Reading | None = None  # all samples, by the likelihood ratio of the noise that is claimed
     most: Reading | None = None  # those that tell the most in this way: all, of a machine, of a round, or one
     least: Reading | None = None  # those that tell the least
@@ -34,33 +42,36 @@ class Judgement:
 
 
 def judge(
-    canaries: Canaries, seen: list[Array], kinds: Kinds, differences: list[Array], delta: float, risk: float
+    canaries: Canaries, seen: list[Array], kinds: Kinds, differences: list[Array], budget: Budget, risk: float
 ) -> Judgement:
     """Attack every sample, given all the others; all that is found errs with probability `risk` at most.
 
     Of each rank there is what crossed its wire, shape (runs, numbers), and by what each canary moves that,
-    shape (canaries, numbers).
+    shape (canaries, numbers). The budget is that of machines without one of their own.
     """
     # Runs come in pairs of opposite kinds. Of what was learnt, some runs teach, and the others judge.
     taught = len(kinds) // 4 * 2
     scores, learnt_scores = _scores(canaries, seen, kinds, differences, taught)
-    bound = _by_counting(learnt_scores, kinds, taught, delta, COUNTING * risk)
-    mechanism = canaries.schedule.mechanism
+    claims = canaries.claims(budget)
+    counted = _by_counting(learnt_scores, kinds, taught, claims, COUNTING * risk)
     if canaries.schedule.sampling.chance:
-        return Judgement(bound)
+        return Judgement(*counted)
     names, groups = _groups(canaries)
     # Each group has two ends, and each canary one more for what was learnt.
     each = (1 - COUNTING) * risk / (2 * len(groups) + len(canaries))
-    allowed = (mechanism.stated_rho or 0.0) * _shares(canaries)
+    allowed = np.array([claim.rho for claim in claims]) * _shares(canaries)
     weights = groups * allowed / (groups @ allowed**2)[:, np.newaxis]
-    readings = list(map(Reading, names, Separations(scores, kinds).combined(weights, each)))
+    whose = [max(compress(claims, group), key=lambda claim: claim.rho) for group in groups]
+    readings = list(map(Reading, names, Separations(scores, kinds).combined(weights, each), whose))
     learnt = Separations(learnt_scores[taught:], kinds[taught:]).combined(np.diag(1 / allowed), each)
     return Judgement(
-        epsilon_bound=bound,
-        overall=readings[0] if mechanism.shows_messages else None,
+        *counted,
+        overall=readings[0] if canaries.schedule.mechanism.shows_messages else None,
         most=max(readings, key=lambda reading: reading.share.low),
         least=min(readings, key=lambda reading: reading.share.high),
-        learnt=max(map(Reading, names[-len(canaries) :], learnt), key=lambda reading: reading.share.low),
+        learnt=max(
+            map(Reading, names[-len(canaries) :], learnt, claims), key=lambda reading: reading.share.low
+        ),
     )
 
 
@@ -86,23 +97,35 @@ def _scores(
     return told, learnt
 
 
-def _by_counting(scores: Array, kinds: Kinds, taught: int, delta: float, risk: float) -> float:
+def _by_counting(
+    scores: Array, kinds: Kinds, taught: int, claims: list[Budget], risk: float
+) -> tuple[float, Budget]:
     """Return a bound on epsilon, for the canary that tells the most in the runs that are not judged."""
-    k = int(np.argmax(Separations(scores[:taught], kinds[:taught]).mu))
+    claimed = np.array([claim.rho for claim in claims])
+    k = int(np.argmax(Separations(scores[:taught], kinds[:taught]).mu / claimed))
     parts = zip(np.split(scores[:, k], [taught]), np.split(kinds[:, k], [taught]), strict=True)
     known, judged = ((of_runs[~second], of_runs[second]) for of_runs, second in parts)
-    return epsilon_bound(*judged, choose_threshold(*known, delta), delta, risk)
+    delta = claims[k].delta
+    return epsilon_bound(*judged, choose_threshold(*known, delta), delta, risk), claims[k]
 
 
 def _shares(canaries: Canaries) -> Array:
     """Return the share of rho that faithful runs reach for each canary; for hidden iterates just 1."""
-    schedule, reach = canaries.schedule, canaries.case.reach
+    schedule = canaries.schedule
     if not schedule.mechanism.shows_messages:
         return np.ones(len(canaries))
-    share = schedule.mechanism.share
-    if canaries.stays:
-        return np.array([reach(schedule, of[0]) * share(of[0], of[-1]) for of in canaries.messages])
-    return np.array([math.hypot(*(reach(schedule, t) * share(t, t) for t in of)) for of in canaries.messages])
+    reach, found = partial(canaries.case.reach, schedule), []
+    for machine, messages in zip(canaries.machines.tolist(), canaries.messages, strict=True):
+        share, numbers = canaries.mechanism(machine).share, messages
+        if schedule.server == "untrusted":
+            # Its account numbers the rounds in which it is there.
+            numbers = (np.searchsorted(canaries.there[machine], messages) + 1).tolist()
+        if canaries.stays:
+            found.append(reach(messages[0]) * share(numbers[0], numbers[-1]))
+        else:
+            each = zip(messages, numbers, strict=True)
+            found.append(math.hypot(*(reach(t) * share(k, k) for t, k in each)))
+    return np.array(found)
 
 
 def _groups(canaries: Canaries) -> tuple[list[str], Array]:

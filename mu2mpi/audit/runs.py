@@ -14,6 +14,7 @@ from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.server import Server, machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
+from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.noise import derive_key, key_words
 from mu2mpi.problem.base import Array
 
@@ -83,17 +84,25 @@ def see(schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[byt
         sums = [_sums(schedule, canaries, of_rank) for of_rank in seen[1:]]
         return [np.empty((len(keys), 0)), *sums]
     unit = schedule.mechanism.resolution
-    return [_in_deviations(canaries, of_rank * unit) for of_rank in seen]
+    return [_of_machine(canaries, machine, of_rank * unit) for machine, of_rank in enumerate(seen)]
 
 
-def _in_deviations(canaries: Canaries, messages: Array) -> Array:
-    """Return messages of the first rounds, shape (runs, numbers), in units of noise that should be white."""
-    mechanism, d = canaries.schedule.mechanism, canaries.schedule.d
-    by_round = messages.reshape(len(messages), -1, d)
+def _of_machine(canaries: Canaries, machine: int, messages: Array) -> Array:
+    """Return what a machine sends, in deviations of its own noise; while it is away, what is new in that."""
+    mechanism, there = canaries.mechanism(machine), canaries.there[machine] - 1
+    by_round = messages.reshape(len(messages), -1, canaries.schedule.d)
+    lasting = canaries.schedule.estimator.lasts * by_round[:, :-1]
+    new = np.concatenate([by_round[:, :1], by_round[:, 1:] - lasting], axis=1) / mechanism.sigma
+    new[:, there] = _in_deviations(mechanism, by_round[:, there])
+    return new.reshape(messages.shape)
+
+
+def _in_deviations(mechanism: Mechanism, by_round: Array) -> Array:
+    """Return consecutive messages, shape (runs, rounds, d), in units of noise that should be white."""
     if (correlation := mechanism.correlation) is not None:
-        return correlation.whiten(by_round / mechanism.sigma).reshape(messages.shape)
+        return correlation.whiten(by_round / mechanism.sigma)
     units = np.array([mechanism.sigma_of(t) for t in range(1, by_round.shape[1] + 1)])
-    white: Array = (by_round / units[:, np.newaxis]).reshape(messages.shape)
+    white: Array = by_round / units[:, np.newaxis]
     return white
 
 
@@ -108,11 +117,12 @@ def _sums(schedule: Schedule, canaries: Canaries, iterates: Array) -> Array:
             x = np.broadcast_to(case.query_point(t, schedule.rows).ravel(), x.shape)
         weight = schedule.query.averaging_weight(t + 1)
         w_next = (x_next - (1 - weight) * x) / weight
-        step = schedule.rate(t) / (schedule.machines * schedule.sampling.size(t))
+        step = schedule.rate(t) / (schedule.total * schedule.sampling.size(t))
         sums.append((w - w_next) / step)
         w, x = w_next, x_next
     last = mechanism.resolution / mechanism.sigma_of(schedule.rounds)
-    return np.hstack([_in_deviations(canaries, np.hstack(sums)), rest * last])
+    white = _in_deviations(mechanism, np.stack(sums, axis=1)).reshape(runs, -1)
+    return np.hstack([white, rest * last])
 
 
 def view(schedule: Schedule, seen: list[Array], machine: int) -> Array:

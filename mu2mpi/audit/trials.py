@@ -15,11 +15,15 @@ from mu2mpi.audit.resumption import check_resumption
 from mu2mpi.audit.runs import check_layouts, see, tells_sums
 from mu2mpi.audit.tails import attack_structure
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.machines import cohort_of
 from mu2mpi.config.task import task_of
+from mu2mpi.config.together import OF_MACHINES, machines_differ
 from mu2mpi.errors import InputError
 from mu2mpi.execution.warmup import kernel_calls, start_compiler
+from mu2mpi.federation.participation import check_size
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
+from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.privacy.noise import derive_key, root_key
 from mu2mpi.problem.base import Array
 from mu2mpi.registry import find
@@ -95,19 +99,18 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
             plans[UNCLIPPED] = _schedule(experiment, UNCLIPPED)
     start_compiler()
     communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule))
+    budget = Budget(experiment.rho, experiment.target_epsilon, experiment.delta)
     attacks = [
-        _attack(plan, case, trials, derive_key(root, "case", case.words), experiment.delta, communicator)
+        _attack(plan, case, trials, derive_key(root, "case", case.words), budget, communicator)
         for case, plan in plans.items()
     ]
     normals, correlation = trials * NORMALS_A_TRIAL, schedule.mechanism.correlation
     structure = attack_structure(experiment.server, root, normals, RISK, communicator, correlation)
-    rho = schedule.mechanism.stated_rho
     return Finding(
         words=_words(experiment, schedule),
         reaches=tells_sums(schedule),
         experiment=experiment,
         trials=trials,
-        rho=math.inf if rho is None else rho,
         # Rank 0 alone has them.
         **communicator.share({"attacks": tuple(attacks), "structure": structure}),
     )
@@ -129,13 +132,20 @@ def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
     machines, rounds = experiment.machines or 1, experiment.rounds or 1
     method, options = experiment.chosen_method, experiment.options
     samples, own = method.worst_case(machines, rounds, options)
+    cohort = None
+    if machines_differ(experiment):
+        check_size(machines, rounds)
+        # Nobody needs more samples than rounds.
+        cohort = cohort_of(experiment, rounds * np.arange(1, machines + 1), None)
     # Two classes, of one feature and a bias.
-    whole = task_of(experiment.having(diameter=case.diameter), machines, 2, 2, samples or MOST_SAMPLES)
+    sized = experiment.having(diameter=case.diameter)
+    whole = task_of(sized, machines, 2, 2, samples or MOST_SAMPLES, cohort=cohort)
     task = replace(whole, clip_norm=case.clip_norm, options=options.model_copy(update=own))
     sizes = method.sizes(task, rounds)
     if shows_messages and not sizes.sampling.chance:
         # So small, however large the noise, that no iterate comes near the surface of the ball.
-        task = replace(task, eta_scale=case.steps * min(1.0, experiment.rho))
+        budgets = [task.budget] if cohort is None else [task.budget, *cohort.budgets.values()]
+        task = replace(task, eta_scale=case.steps * min(1.0, *(budget.rho for budget in budgets)))
     return method.schedule(task, sizes)
 
 
@@ -152,18 +162,22 @@ def _check_size(schedule: Schedule, trials: int) -> None:
             f"each machine would need {samples:,} samples, and an audit gives it at most {MOST_SAMPLES:,}; "
             "give a larger rho or fewer rounds"
         )
+    members, is_trusted = schedule.members, schedule.server == "trusted"
+    if members is not None and is_trusted and not members.attendance.until(schedule.rounds - 1).any():
+        raise InputError("nobody is there before the last round, whose messages a trusted server never uses")
 
 
 def _words(experiment: Experiment, schedule: Schedule) -> str:
     """Return the method, unless it is the default, what of it is attacked, and how it draws samples."""
     default, name = type(experiment).model_fields["method"].default, experiment.chosen_method.name
     alone = "" if schedule.mechanism.shows_messages else "its output alone"
-    words = ("" if name == default else name, alone, schedule.sampling.words)
+    unequal = (f"{n} = {value}" for n in OF_MACHINES if (value := getattr(experiment, n)) is not None)
+    words = ("" if name == default else name, alone, schedule.sampling.words, *unequal)
     return "".join(f"{word}, " for word in words if word)
 
 
 def _attack(
-    schedule: Schedule, case: WorstCase, trials: int, root: bytes, delta: float, communicator: Communicator
+    schedule: Schedule, case: WorstCase, trials: int, root: bytes, budget: Budget, communicator: Communicator
 ) -> Attack | None:
     """Run and judge one worst case; return what was found on rank 0, and None elsewhere."""
     canaries = Canaries(schedule, case, derive_key(root, "dealing"))
@@ -184,7 +198,7 @@ def _attack(
     if everyones is None:
         return None
     seen = [np.vstack(of_machine) for of_machine in zip(*filter(None, everyones), strict=True)]
-    found = judge(canaries, seen, kinds, differences, delta, RISK)
+    found = judge(canaries, seen, kinds, differences, budget, RISK)
     layout = check_layouts(canaries, kinds[few], keys[few])
     return Attack(case.words, found, layout, check_resumption(canaries, kinds[0], keys[0]))
 
@@ -202,6 +216,9 @@ def _differences(canaries: Canaries, root: bytes) -> list[Array]:
     """Return by what each canary moves what is seen at each rank, shape (canaries, numbers)."""
     schedule, count = canaries.schedule, len(canaries)
     noiseless = replace(schedule, mechanism=replace(schedule.mechanism, sigma=0.0))
+    if (members := schedule.members) is not None:
+        kinds = tuple(replace(kind, sigma=0.0) for kind in members.kinds)
+        noiseless = replace(noiseless, members=replace(members, kinds=kinds))
     keys = [derive_key(root, "noise", str(n)) for n in range(DRAWS if schedule.sampling.chance else 1)]
     one = np.repeat(np.eye(count, dtype=bool), len(keys), axis=0)
     before = see(noiseless, canaries, np.zeros((len(keys), count), bool), keys)

@@ -17,7 +17,9 @@ def sent(experiment: Experiment) -> Experiment:
     unsent = "seed", "evaluations", "strict", "data_is_public", *presets
     changes: dict[str, Any] = dict.fromkeys(unsent)
     if find("mechanisms", experiment.chosen_mechanism).spends == "rho":
-        changes |= {"rho": experiment.rho, "epsilon": None, "delta": None}
+        changes |= {"rho": experiment.rho, "epsilon": None}
+        # Budgets may be stated as epsilons, of which delta makes rhos.
+        changes |= {"delta": None} if experiment.budgets is None else {}
     return experiment.having(**changes)
 
 

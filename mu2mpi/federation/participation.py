@@ -20,8 +20,9 @@ Present = NDArray[np.bool_]
 STREAM = 0x70617274
 """Of the public seed, unlike those of made-up data."""
 
-AT_ONCE, MOST = 1 << 20, 1 << 32
-"""Machines times rounds that are looked at in one go, and at all: the latter takes minutes."""
+AT_ONCE, MOST, FEWEST = 1 << 20, 1 << 32, 64
+"""Machines times rounds that are looked at in one go, and at all: the latter takes minutes. A round takes as
+long as the fewest machines do, if there are not as many."""
 
 MOST_MACHINES = 10**6
 """So many that lists of them are no burden."""
@@ -37,7 +38,7 @@ def rounds_at_once(machines: int) -> int:
 
 def check_size(machines: int, rounds: int) -> None:
     """Raise InputError if it would take too long to see who is there when."""
-    if machines > MOST_MACHINES or machines * rounds > MOST:
+    if machines > MOST_MACHINES or max(machines, FEWEST) * rounds > MOST:
         raise InputError(
             f"{machines:,} machines in {rounds:,} rounds are too many to know who is there when; give fewer, "
             "or leave out --participation and --budgets"

@@ -1,0 +1,284 @@
+"""The audit of machines that differ, or are away: claims are reached, and what breaks them is refuted."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from slowly import slow
+from test_audit import found
+
+from mu2mpi import cli
+from mu2mpi.audit import judge, tails, trials
+from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED, Canaries
+from mu2mpi.audit.runs import view
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.federation.cohort import Members
+from mu2mpi.federation.machine import Machines
+from mu2mpi.federation.participation import Roll
+from mu2mpi.privacy.drawing import MemberDraws
+from mu2mpi.privacy.guarantee import Budget
+from mu2mpi.privacy.mechanisms.base import Mechanism
+
+UNIFORM, BY_SIZE = {"participation": "uniform:2"}, {"participation": "by-size", "objective": "machines"}
+TRACE = "round,machine\n1,0\n2,0\n2,1\n3,1\n1,2\n5,0\n5,3\n6,0\n6,1\n"
+BUDGETS = "[rho]\n0 = 1.0\n1 = 0.5\n2 = 4.0\n[epsilon]\n3 = 2.0\n"
+
+
+@pytest.fixture(autouse=True)
+def few_normals(monkeypatch):
+    monkeypatch.setattr(tails, "MESSAGES", 20)
+    monkeypatch.setattr(trials, "NORMALS_A_TRIAL", 1)
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "trace.csv").write_text(TRACE)
+    (tmp_path / "budgets.toml").write_text(BUDGETS)
+    return {"trace": f"trace:{tmp_path / 'trace.csv'}", "budgets": str(tmp_path / "budgets.toml")}
+
+
+WAYS = [UNIFORM, {"budgets": True, **BY_SIZE}]
+MORE_WAYS = [
+    {"participation": "bernoulli:0.6"},
+    {"participation": "by-size"},
+    {"participation": "trace"},
+    {"budgets": True},
+    {"objective": "samples", "budgets": True, **UNIFORM},
+]
+METHODS = [{}, {"method": "anytime-dp-mf"}]
+MORE_METHODS = [
+    {"method": "anytime-sgd"},
+    {"method": "parallel-sgd"},
+    {"method": "dp-gd"},
+    {"method": "dp-gd", "batch": 2},
+    {"method": "storm", "clip_norm": 0.01},
+    {"noise_correlation": 0.5},
+]
+
+
+def named(way, files):
+    """Return settings with the names of files in place of what stands for them."""
+    return {name: files.get(name if value is True else value, value) for name, value in way.items()}
+
+
+@pytest.mark.parametrize(
+    ("way", "method"),
+    [
+        *zip(WAYS, METHODS, strict=True),
+        *slow(*zip(WAYS, METHODS[::-1], strict=True)),
+        *slow(*((way, method) for way in WAYS for method in MORE_METHODS)),
+        *slow(*((way, method) for way in MORE_WAYS for method in METHODS + MORE_METHODS)),
+    ],
+)
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method, files):
+    """What it moves, over noise that is white of deviation 1, is the mu of all that is seen."""
+    known = {
+        "server": server,
+        "machines": 4,
+        "rounds": 6,
+        "rho": 1.0,
+        "seed": 1,
+        **named(way, files),
+        **method,
+    }
+    experiment = Experiment.make(known)
+    for case in (CLIPPED, UNCLIPPED):
+        if case is UNCLIPPED and method.get("method") in ("dp-gd", "storm"):
+            continue
+        schedule = trials._schedule(experiment, case)
+        canaries = Canaries(schedule, case, bytes(32))
+        present = schedule.members.attendance.present(range(1, 7), range(4))
+        last = 6 if server == "untrusted" else 5
+        assert present[canaries.rounds - 1, canaries.machines].all()
+        if method.get("method") != "dp-gd":
+            assert len(canaries) == present[:last].sum()
+        claims = canaries.claims(Budget(1.0, experiment.target_epsilon, experiment.delta))
+        for machine, claim in zip(canaries.machines, claims, strict=True):
+            assert claim.rho <= schedule.members.accounts(1e-5).rho_allowed[machine]
+        differences = trials._differences(canaries, bytes(32))
+        mu = np.empty(len(canaries))
+        for machine in set(canaries.machines.tolist()):
+            of = canaries.machines == machine
+            mu[of] = np.linalg.norm(view(schedule, differences, machine)[of], axis=1)
+        allowed = np.array([claim.rho for claim in claims]) * judge._shares(canaries)
+        # Clipping leaves half a per cent for rounding.
+        np.testing.assert_allclose(mu, allowed, rtol=6e-3)
+        # What others send depends on the sum so far, if so little.
+        assert np.all(mu <= allowed * 1.001)
+        # Of each machine the first sample is told of most: of an untrusted server all that is claimed.
+        if server == "untrusted" and case is CLIPPED and schedule.mechanism.correlation is None:
+            for machine, claim in dict(zip(canaries.machines.tolist(), claims, strict=True)).items():
+                assert mu[canaries.machines == machine].max() > 0.99 * claim.rho
+
+
+@pytest.mark.parametrize(
+    ("server", "settings"),
+    [
+        ("untrusted", UNIFORM),
+        *slow(
+            ("trusted", UNIFORM),
+            ("untrusted", {"budgets": True, **BY_SIZE}),
+            ("trusted", {"budgets": True, **BY_SIZE}),
+            ("untrusted", {"method": "anytime-dp-mf", "participation": "bernoulli:0.6"}),
+        ),
+    ],
+)
+def test_claims_are_kept_and_reached(server, settings, files):
+    finding = found(server, 150, machines=4, rounds=4, **named({"rho": 8.0, **settings}, files))
+    assert finding.complaints == []
+    for attack in finding.attacks:
+        share = attack.judgement.overall.share
+        assert share.low < 1 < share.high
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dp-sgd", "noisy-minibatch-sgd"])
+def test_methods_that_draw_their_samples_keep_their_claim(method):
+    finding = found("trusted", 300, machines=4, rounds=4, method=method, rho=0.1, **UNIFORM)
+    assert finding.complaints == []
+    assert "participation = uniform:2" in finding.describe()
+
+
+# Ways to break the code.
+
+
+def change_sigma(monkeypatch, change):
+    """Let machines draw with what `change` makes of the mechanisms of all of them, and of their weights."""
+    start = Machines.__init__
+
+    def flawed(self, schedule, *rest):
+        if (members := schedule.members) is not None:
+            kinds = members.of_machines(range(len(members.of)))
+            drawn = zip(kinds, change(kinds, members.weights), strict=True)
+            kinds = tuple(replace(kind, sigma=sigma) for kind, sigma in drawn)
+            members = replace(members, kinds=kinds, of=np.arange(len(kinds)))
+        start(self, replace(schedule, members=members), *rest)
+
+    monkeypatch.setattr(Machines, "__init__", flawed)
+
+
+def change_calls(monkeypatch, change):
+    """Let machines draw at the times, with the numbers, that `change` makes of t and both."""
+    call = Roll.call
+    monkeypatch.setattr(Roll, "call", lambda self, t: change(self, t, *call(self, t)))
+
+
+def change_draws(monkeypatch, change):
+    """Let numbers and signs of draws be what `change` makes of them; None for no draw."""
+    add = MemberDraws._add
+
+    def changed(self, there, numbers, sign):
+        of_all = [change(number, sign) for number in numbers.tolist()]
+        kept = [k for k, number in enumerate(of_all) if number is not None]
+        add(self, there[kept], np.array([of_all[k] for k in kept], np.int64), sign)
+
+    monkeypatch.setattr(MemberDraws, "_add", changed)
+
+
+def no_new_noise(monkeypatch):
+    change_draws(monkeypatch, lambda number, sign: number if sign < 0 or number == 1 else None)
+
+
+def one_draw_for_ever(monkeypatch):
+    change_draws(monkeypatch, lambda number, sign: 1)
+
+
+def a_draw_twice(monkeypatch):
+    change_calls(monkeypatch, lambda roll, t, there, numbers: (there, (numbers + 1) // 2))
+
+
+def noise_while_away(monkeypatch):
+    """A machine that is away hides the same sum with new noise."""
+
+    def everybody(roll, t, there, numbers):
+        return np.arange(len(roll._machines)), np.full(len(roll._machines), t)
+
+    change_calls(monkeypatch, everybody)
+
+
+def noise_of_the_least_present(monkeypatch):
+    def change(kinds, weights):
+        least = min(kind.rounds for kind in kinds)
+        return [kind.sigma * (least / kind.rounds) ** 0.5 for kind in kinds]
+
+    change_sigma(monkeypatch, change)
+
+
+def no_root(monkeypatch):
+    """As if one message told of a sample, not all from its own on."""
+    change_sigma(monkeypatch, lambda kinds, weights: [kind.sigma / kind.rounds**0.5 for kind in kinds])
+
+
+def weights_after_noise(monkeypatch):
+    """Noise of weighted increments, weighted once more."""
+    change_sigma(monkeypatch, lambda kinds, weights: np.array([kind.sigma for kind in kinds]) * weights)
+
+
+def swapped_budgets(monkeypatch):
+    change_sigma(monkeypatch, lambda kinds, weights: [kinds[i].sigma for i in (2, 1, 0, 3)])
+
+
+def swapped_accounts(monkeypatch):
+    """Machines draw, and say that they draw, what is for another's budget."""
+    own = Members.of_machines
+    order = [2, 1, 0, 3]
+    monkeypatch.setattr(
+        Members, "of_machines", lambda self, of: [own(self, range(order[i], order[i] + 1))[0] for i in of]
+    )
+
+
+def noise_of_the_least_private(monkeypatch):
+    """A trusted server draws what is enough for one machine, and all others say what they need."""
+    monkeypatch.setattr(Mechanism, "having", lambda self, sigma, grid: replace(self, resolution=grid))
+
+
+QUICK = [
+    ("untrusted", no_new_noise, UNIFORM),
+    ("untrusted", noise_while_away, {"participation": "trace"}),
+    ("untrusted", swapped_budgets, {"budgets": True}),
+]
+THOROUGH = [
+    ("untrusted", one_draw_for_ever, UNIFORM),
+    ("untrusted", a_draw_twice, UNIFORM),
+    ("untrusted", a_draw_twice, {"method": "anytime-sgd", **UNIFORM}),
+    ("untrusted", a_draw_twice, {"method": "anytime-dp-mf", **UNIFORM}),
+    ("untrusted", noise_of_the_least_present, BY_SIZE),
+    ("untrusted", no_root, BY_SIZE),
+    ("untrusted", weights_after_noise, BY_SIZE),
+    ("untrusted", swapped_accounts, {"budgets": True}),
+    ("trusted", noise_of_the_least_private, {"budgets": True}),
+]
+
+
+@pytest.mark.parametrize(("server", "break_it", "settings"), [*QUICK, *slow(*THOROUGH)])
+def test_the_audit_has_teeth(monkeypatch, server, break_it, settings, files):
+    break_it(monkeypatch)
+    finding = found(server, 130, machines=4, rounds=4, **named({"rho": 8.0, **settings}, files))
+    assert any(words.startswith("mu is at least ") for words in finding.refutations)
+
+
+def test_noise_that_is_not_taken_back_is_seen(monkeypatch):
+    """It hides more than is claimed, and a run that goes on after a kill would draw less: both are said."""
+    change_draws(monkeypatch, lambda number, sign: number if sign > 0 else None)
+    finding = found("untrusted", 130, machines=4, rounds=4, rho=8.0, **UNIFORM)
+    assert any("after a kill sends other messages" in words for words in finding.refutations)
+    assert any(words.startswith("mu is at most ") for words in finding.alarms)
+
+
+def test_what_cannot_be_audited_is_refused_before_the_run(files, tmp_path, capsys):
+    (tmp_path / "last.csv").write_text("round,machine\n6,0\n")
+    (tmp_path / "owners.toml").write_text('[rho]\n"Ward 7" = 1.0\n')
+    for words, problem in (
+        (
+            ["--participation", f"trace:{tmp_path / 'last.csv'}", "--server", "trusted"],
+            "before the last round",
+        ),
+        (["--participation", files["trace"], "--rounds", "7"], "--rounds 6"),
+        (["--participation", "uniform:5"], "more than the 4 machines"),
+        (["--budgets", str(tmp_path / "owners.toml")], "no such machine"),
+        (["--budgets", files["budgets"], "--method", "dp-sgd"], "one account for all machines"),
+        (["--participation", "uniform:2", "--method", "snowball-sgd"], "machines that are away"),
+    ):
+        assert cli.main(["audit", "--machines", "4", "--rounds", "6", *words]) == 2
+        assert problem in capsys.readouterr().err
