@@ -148,10 +148,12 @@ def add_increments(  # type: ignore[no-untyped-def]
 def add_gradients(  # type: ignore[no-untyped-def]
     q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
 ):
-    """Add the gradients g_{t,i} at x_t of some samples to q, clipped and rounded to the grid.
+    """Make q the sum of the gradients g_{t,i} at x_t of some samples, clipped and rounded to the grid.
 
     Parameters and returns are those of `add_increments`, with gradients in place of increments.
     """
+    for row in range(q.shape[0]):
+        q[row] = 0
     classes, width = x.shape
     z = empty_batch(batch, width)
     margins, of_rest = np.empty((batch, classes)), np.empty((batch, (classes + 1) // 2))
@@ -195,6 +197,7 @@ def add_gradients_to_row(  # type: ignore[no-untyped-def]
     q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
 ):
     """Do what `add_gradients` does for a model of one row; the batch does not matter."""
+    q[0] = 0
     r = np.empty(1)
     largest, clipped = 0.0, 0
     for i in range(first, end):

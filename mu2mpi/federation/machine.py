@@ -109,7 +109,8 @@ class Machines:
         self._supply = supply
         self._add = schedule.estimator.kernel(schedule.problem, schedule.rows)
         self._lasts = schedule.estimator.lasts
-        self._clipping = schedule.clipping(hosted)
+        self._bound, self._resolution = schedule.bound, schedule.mechanism.resolution
+        self._apart = schedule.clipping(hosted)
         # With aggregate noise, the host of the first machine draws for all.
         draws = (schedule.members or schedule.mechanism).is_noisy and self.count > 0
         self._draws = draws and not (schedule.aggregate_noise and self.first > 0)
@@ -161,14 +162,25 @@ class Machines:
     def observe(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:
         """Use each machine's samples z_{t,i}: q_{t,i} = q_{t-1,i} + s_{t,i}, or their gradients alone."""
         samples = self.read(t)
-        fresh = samples.features, samples.labels, samples.scales, samples.bias
+        points = x, x_previous, samples.features, samples.labels, samples.scales, samples.bias
+        if self._apart is None:
+            sizes = self._bound, self._resolution, self._batch
+            self._count(*self._add(self.q, *points, *samples.of(t), t, *sizes))
+            return
+        sums = np.zeros_like(self.q)
+        for machine, bound, resolution in self._apart:
+            first, end = samples.of_machine(t, machine)
+            if first < end:
+                sizes = bound, resolution, self._batch
+                self._count(*self._add(self.q, *points, first, end, t, *sizes))
+                # What does not last is made anew by each call.
+                sums += 0 if self._lasts else self.q
         if not self._lasts:
-            self.q[...] = 0
-        for part, bound, unit in self._clipping:
-            some = samples.of(t) if part is None else samples.of_machine(t, part)
-            largest, clipped = self._add(self.q, x, x_previous, *fresh, *some, t, bound, unit, self._batch)
-            self.largest_squared_norm = max(self.largest_squared_norm, largest)
-            self.clipped += clipped
+            np.copyto(self.q, sums)
+
+    def _count(self, largest: float, clipped: int) -> None:
+        self.largest_squared_norm = max(self.largest_squared_norm, largest)
+        self.clipped += clipped
 
     def noised(self, t: int) -> NDArray[np.int64]:
         """Return the sum of q~_{t,i} = q_{t,i} + Y_{t,i}, in an array that the next call reuses.

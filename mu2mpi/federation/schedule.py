@@ -134,14 +134,14 @@ class Schedule(Setting):
         """Norm to which increments are clipped before they are rounded to the grid."""
         return clipping_bound(self.mechanism.clip_norm, self.mechanism.resolution, self.d)
 
-    def clipping(self, hosted: range) -> list[tuple[int | None, float, float]]:
-        """Return to which norm increments of some machines are clipped, and the grid before their weight.
+    def clipping(self, hosted: range) -> list[tuple[int, float, float]] | None:
+        """Return of machines with weights to which norm increments are clipped, and the grid, before these.
 
-        Of all together, with None for the first entry, or one by one, by their numbers among these.
+        They are called by their numbers among some. None says that `bound` and the grid hold for all.
         """
         resolution = self.mechanism.resolution
         if self.members is None or self.members.weights.min() == 1:
-            return [(None, self.bound, resolution)]
+            return None
         weights, norms = self.members.weights, self.members.clipping()
         return [
             (k, clipping_bound(float(norms[i]), resolution, self.d) / weights[i], resolution / weights[i])

@@ -65,7 +65,7 @@ def add_correlated(  # type: ignore[no-untyped-def]
     first,
     there,
     numbers,
-    scales,
+    units,
     finests,
     norms,
     weights,
@@ -85,9 +85,11 @@ def add_correlated(  # type: ignore[no-untyped-def]
         As in `add_noise`.
     there, numbers : ndarray of int64, shape (n,)
         Who draws, as numbers among those from the first on; and for the how-manieth time, from 1.
-    scales, finests, norms : ndarray of float64, shape (n,)
-        Standard deviations of the fresh draws, in units of the grid; beyond which they are spread, as in
-        `add_noise`; and d_t, which is part of each.
+    units, finests : ndarray of float64, shape (machines,)
+        Standard deviations of the strategy's noise, in units of the grid; and beyond which draws are spread,
+        as in `add_noise`.
+    norms : ndarray of float64, shape (T,)
+        d_t, by which a machine's draw of that number is multiplied.
     weights, decays : ndarray of float64, shape (k,)
         Those of a `Correlation`.
     """
@@ -100,14 +102,16 @@ def add_correlated(  # type: ignore[no-untyped-def]
         if not lasts:
             part[:] = 0
         for n in range(there.size):
-            i, scale, bits = there[n], scales[n], spreading_bits(scales[n], finests[n])
+            i, norm = there[n], norms[numbers[n] - 1]
+            scale = norm * units[i]
+            bits = spreading_bits(scale, finests[i])
             fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, first + i, numbers[n])
             for j in range(PAIRS):
                 g, h = normal_pair(squares[j], words[PAIRS + j])
                 fresh[j] = scale * g
                 fresh[PAIRS + j] = scale * h
             parts = noised[place], message[place], part, fresh, past, buffers[i, chunk]
-            _add_round(*parts, offsets, bits >= 0, norms[n], weights, decays)
+            _add_round(*parts, offsets, bits >= 0, norm, weights, decays)
         if there.size == 0:
             for j in range(CHUNK):
                 noised[place][j] = message[place][j] + part[j]
@@ -143,7 +147,8 @@ class CorrelatedDraws:
     ) -> None:
         self._of, self._done, self._register = correlation, 0, register
         self._units, self._finests = units, finests
-        self._everyone = np.arange(len(units))
+        # Of a round in which all draw.
+        self._everyone, self._numbers = np.arange(len(units)), np.empty(len(units), np.int64)
         carried = aligned_zeros((size,), np.int64)
         shape = (len(units), size // CHUNK, len(correlation.weights), CHUNK)
         buffers: Array = aligned_zeros(shape, np.float64)
@@ -158,13 +163,13 @@ class CorrelatedDraws:
         self._done = t
 
     def _draw(self, noised: Integers, message: Integers, t: int) -> None:
-        there, numbers = self._everyone, np.full(len(self._everyone), t)
-        if self._register is not None:
-            there, numbers = self._register.call(t)
-        norms = self._of.norms[numbers - 1]
-        scales = norms * self._units[there], self._finests[there], norms
-        draws = there, numbers, *scales, self._of.weights, self._of.decays
-        add_correlated(noised, message, *self._sums, *draws)
+        if self._register is None:
+            self._numbers.fill(t)
+            draws = self._everyone, self._numbers
+        else:
+            draws = self._register.call(t)
+        of, deviations = self._of, (self._units, self._finests)
+        add_correlated(noised, message, *self._sums, *draws, *deviations, of.norms, of.weights, of.decays)
 
 
 def make_draw(

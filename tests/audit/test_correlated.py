@@ -77,9 +77,11 @@ def rounded_before(values, past, norm, is_drawn):
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_noise_that_is_rounded_before_the_buffers_is_refuted(monkeypatch, server, is_drawn):
     def add(noised, message, carried, lasts, buffers, key, who, first, *draws):
-        *of_machines, weights, decays = draws
+        there, numbers, units, _, norms, weights, decays = draws
         noised[:] = message
-        for i, t, scale, _, norm in zip(*of_machines, strict=True):
+        for i, t in zip(there, numbers, strict=True):
+            norm = norms[t - 1]
+            scale = norm * units[i]
             for chunk, state in enumerate(buffers[i]):
                 part = slice(chunk * drawing.CHUNK, (chunk + 1) * drawing.CHUNK)
                 z = scale * np.random.default_rng([*key, first + i, t, chunk]).standard_normal(drawing.CHUNK)
