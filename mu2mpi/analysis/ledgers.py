@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from mu2mpi.config.together import machines_differ
 from mu2mpi.data.options import LEAST
 from mu2mpi.errors import InputError
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.privacy.mechanisms.base import agree
+from mu2mpi.privacy.mechanisms.base import Mechanism, agree
 from mu2mpi.privacy.mechanisms.correlated import CorrelatedNoise
 from mu2mpi.privacy.statement import ADJACENCY, UNIT
 from mu2mpi.results.collection import list_files, names_of, shown
@@ -77,7 +78,8 @@ def contradictions(result: Result) -> list[str]:
     privacy, experiment = result.privacy, result.experiment
     if found := [*privacy.out_of_range(), *_machines(result)]:
         return found
-    spent: Callable[[int], float] = privacy.mechanism.rho_spent
+    # By the noise that is stated, and not by the rho.
+    spent: Callable[[int], float] = partial(Mechanism.rho_spent, privacy.mechanism)
     rounds, found = experiment.rounds, _claims(result)
     try:
         if result.accounts is None:

@@ -37,16 +37,21 @@ def _poisson_losses(multiplier: float, probability: float, rounds: int) -> Any:
     return one.self_compose(rounds)
 
 
-@lru_cache(maxsize=32)
 def poisson_sigma(
     C: float, samples: int, drawn: float, rounds: int, epsilon: float, delta: float, reserve: float = 0.0
 ) -> float:
     """Return noise with which `poisson_epsilon` is at most epsilon: see `losses.least_multiplier`."""
+    return C * _least_multiplier(samples, drawn, rounds, epsilon, delta, reserve)
 
+
+@lru_cache(maxsize=32)
+def _least_multiplier(
+    samples: int, drawn: float, rounds: int, epsilon: float, delta: float, reserve: float
+) -> float:
     def epsilon_of(multiplier: float, delta: float) -> float:
         return poisson_epsilon(1.0, samples, drawn, rounds, multiplier, delta)
 
-    return C * losses.least_multiplier(epsilon_of, epsilon, delta, reserve)
+    return losses.least_multiplier(epsilon_of, epsilon, delta, reserve)
 
 
 @register

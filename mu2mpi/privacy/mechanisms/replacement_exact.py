@@ -99,11 +99,17 @@ def replacement_epsilon(
     return float(_losses(sigma / C, samples, round(drawn), rounds).get_epsilon_for_delta(delta))
 
 
-@lru_cache(maxsize=32)
 def replacement_sigma(
     C: float, samples: int, drawn: float, rounds: int, epsilon: float, delta: float, reserve: float = 0.0
 ) -> float:
     """Return noise with which `replacement_epsilon` is at most epsilon: see `losses.least_multiplier`."""
+    return C * _least_multiplier(samples, drawn, rounds, epsilon, delta, reserve)
+
+
+@lru_cache(maxsize=32)
+def _least_multiplier(
+    samples: int, drawn: float, rounds: int, epsilon: float, delta: float, reserve: float
+) -> float:
     if rounds > losses.MOST_ROUNDS:
         raise InputError(
             f"{rounds} rounds are too many to be accounted for exactly; give at most "
@@ -115,7 +121,7 @@ def replacement_sigma(
 
     # That of the theorem is far too much, and soon computed with.
     start = with_replacement_epsilon(1.0, samples, drawn, rounds, epsilon, delta) if epsilon else 1.0
-    return C * losses.least_multiplier(epsilon_of, epsilon, delta, reserve, min(start, losses.LARGEST))
+    return losses.least_multiplier(epsilon_of, epsilon, delta, reserve, min(start, losses.LARGEST))
 
 
 @register
