@@ -72,6 +72,11 @@ class Task(Setting):
         """Over how many machines samples are averaged."""
         return self.machines if self.members is None else self.members.effective
 
+    @property
+    def there(self) -> float:
+        """Which share of the machines takes part in a round, on average."""
+        return 1.0 if self.members is None else self.members.attendance.share
+
     def noise_of(self, mechanism: Mechanism) -> tuple[float, float]:
         """Return the standard deviation of a draw, and by what the average over machines has less of it."""
         return (mechanism.sigma, self.shared) if self.members is None else (self.members.noise, 1.0)

@@ -93,8 +93,12 @@ class Mu2Sgd(Method):
         }
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
-        """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)): Theorems 5.2 and 6.2."""
-        return min(self.noise_rate(task, sizes, mechanism), self.largest_rate(task, sizes))
+        """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)): Theorems 5.2 and 6.2.
+
+        Where some are away, all steps are together no longer than of everybody on as many samples: the second
+        term is in proportion to the share of machines that is there.
+        """
+        return min(self.noise_rate(task, sizes, mechanism), task.there * self.largest_rate(task, sizes))
 
     def rate(self, eta: float, rounds: int, t: int) -> float:
         """Return eta: the message of round t is weighted with alpha_t already."""
