@@ -55,9 +55,12 @@ def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[
         server, sees = privacy.server.capitalize(), privacy.mechanism.who_sees(privacy.server)
         learn.append(f"{server} server: {sees} learns at most this about {UNIT} ({ADJACENCY}).")
         if (accounts := result.accounts) is not None:
-            most = accounts.names[by_epsilon(accounts)[0]]
-            about = "" if len(results) == 1 else f" of {path}"
-            learn.append(f"Machines{about} differ; most is told about samples of machine {most}.")
+            order, about = by_epsilon(accounts), "" if len(results) == 1 else f" of {path}"
+            alike = [rounded_up(epsilon) for epsilon in accounts.epsilon[order].tolist()]
+            most = f"machine {accounts.names[order[0]]}"
+            if (number := alike.count(alike[0])) > 1:
+                most = f"{number:,} of the {len(alike):,} machines"
+            learn.append(f"Machines{about} differ; most is told about samples of {most}.")
         account, holds = privacy.mechanism.name, "MISMATCH" if found else "agrees"
         rho, *epsilons = in_numbers(privacy.rho, privacy.epsilon_exact, privacy.epsilon, account)
         rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, holds])

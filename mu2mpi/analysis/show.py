@@ -105,7 +105,7 @@ def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None
         f"{mechanism.who_sees(privacy.server)} learns at most this about any one sample: "
         f"when one sample of one machine is replaced ({privacy.adjacency}), {claim}",
         f"Increments were clipped to norm {mechanism.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
-        f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} for the sum over machines"
+        f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in each draw"
         f"{mechanism.noise_words}, on a grid of {mechanism.resolution:.3g}. "
         f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} is for draws that are not quite exact.",
     ]
@@ -210,8 +210,9 @@ def _theory(theory: Theory | None, unit: str) -> str:
         "The theorem bounds the expected excess loss on fresh samples for every problem with the same "
         "constants."
         if applies
-        else "The theorem says nothing of this run: it is about the paper's method, with increments that are "
-        "not clipped to less than S and the learning rate of the theorem."
+        else "The theorem says nothing of this run: it is about the paper's method with machines that are "
+        "alike and all there, increments that are not clipped to less than S, and the learning rate of the "
+        "theorem."
     )
     note = f"Measured from the smallest test loss in the ball, {theory.minimum_loss:.6f} ({certain}). {scope}"
     return f"{as_text(['', 'measured', 'theorem: at most'], [[row]])}\n{as_paragraph(note)}"

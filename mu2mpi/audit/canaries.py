@@ -175,7 +175,7 @@ class Canaries:
             own = budget if members is None else members.cohort.budgets.get(machine, budget)
             mechanism, epsilon = self.mechanism(machine), own.epsilon
             rho = math.inf if (stated := mechanism.stated_rho) is None else stated
-            if rho < own.rho * (1 - 1e-9) and members is not None:
+            if members is not None and (math.isinf(epsilon) or rho < own.rho * (1 - 1e-9)):
                 epsilon = min(epsilon, mechanism.guarantee().epsilon(own.delta))
             found.append(Budget(min(rho, own.rho) if members else rho, epsilon, own.delta))
         return found

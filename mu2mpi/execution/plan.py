@@ -77,7 +77,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     if sizes.most is None and experiment.participation == "by-size":
         raise InputError(
             "participation = by-size is for methods that take a fresh sample a round, and method = "
-            f"{method.name} does not; choose uniform:m or bernoulli:p"
+            f"{method.name} does not; choose another --participation"
         )
     if most is not None:
         check_rounds(sizes.most or most, machines, sizes.rounds, sizes.sampling.owned)

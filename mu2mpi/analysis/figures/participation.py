@@ -114,7 +114,11 @@ def _measured(groups: Sequence[Group]) -> tuple[str, str]:
 
 
 def _round_numbers(low: float, high: float) -> list[float]:
-    """Return the numbers of one digit in a range; of a wide one, those that begin with 1, 2, 3 or 5."""
+    """Return the numbers of one digit in a range; of a narrow one evenly spread ones, of a wide one fewer."""
+    if high < 2 * low:
+        from matplotlib.ticker import MaxNLocator
+
+        return [n for n in MaxNLocator(5).tick_values(low, high) if low <= n <= high]
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
     digits = (1, 2, 3, 5) if high > 5 * low else range(1, 10)
     return [n for k in powers for d in digits if low <= (n := float(f"{d}e{k}")) <= high]
