@@ -89,7 +89,7 @@ def mu2_sgd(run):
         t = [*(np.flatnonzero(column) + 1), run.T + 1]
         gaps.append(sum((b - a) ** 2 for a, b in pairwise(t)))
     noise = run.deviation(sigma, np.array(gaps))
-    eta = min(D / (noise * math.sqrt(run.d * run.T)), 1 / (4 * run.L * run.T))
+    eta = min(D / (noise * math.sqrt(run.d * run.T)), run.present.mean() / (4 * run.L * run.T))
     held = np.zeros((CLASSES, F))
     w, x, x_previous = np.zeros((3, CLASSES, F))
     for t in range(1, run.T + 1):

@@ -37,7 +37,7 @@ from mu2mpi.parallel import Communicator
 from mu2mpi.privacy import drawing
 from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import SUFFIX, History, checkpoint_path, previous_path
+from mu2mpi.results.schema import SUFFIX, History, checkpoint_path
 
 OTHERS = [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")]
 SERVERS = pytest.mark.parametrize("server", ["untrusted", "trusted"])
@@ -647,7 +647,8 @@ def test_one_killed_rank_ends_the_job_and_any_ranks_go_on(server, tmp_path, unbr
     arguments = ["run", *LONG, "--server", server, "--checkpoint-every", "0.05", "--output", path]
     job = start_ranks(3, "-m", "mu2mpi", *arguments, stderr=subprocess.DEVNULL)
     # The first is of no round yet.
-    wait_for(previous_path(checkpoint_path(path)).exists, 60)
+    place = checkpoint_path(path)
+    wait_for(lambda: place.exists() and read_checkpoint(place).rounds_done > 0, 60)
     time.sleep(moments.random() * 0.2)
     children = subprocess.run(
         ["pgrep", "-f", f"mu2mpi run.*{path}"], capture_output=True, text=True, check=True
