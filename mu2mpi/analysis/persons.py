@@ -22,15 +22,16 @@ class Person:
 
 def guarantee_of(result: Result, person: Person) -> Guarantee:
     """Return what the releases of a run whose claims hold reveal of such a person at most."""
-    privacy, accounts, T = result.privacy, result.accounts, result.experiment.rounds or 0
-    sampling = result.experiment.chosen_method.sizes(task_of_result(result), T).sampling
-    kinds, rounds = [privacy.mechanism] * privacy.mechanism.machines, [T] * privacy.mechanism.machines
-    if accounts is not None and (members := schedule_of_result(result).members) is not None:
-        there = accounts.rounds > 0
-        kinds, rounds = (
-            [members.kinds[k] for k in members.of[there].tolist()],
-            accounts.rounds[there].tolist(),
-        )
+    privacy, T = result.privacy, result.experiment.rounds or 0
+    schedule = None if result.accounts is None else schedule_of_result(result)
+    if schedule is None or schedule.members is None:
+        sampling = result.experiment.chosen_method.sizes(task_of_result(result), T).sampling
+        kinds, rounds = [privacy.mechanism] * privacy.mechanism.machines, [T] * privacy.mechanism.machines
+    else:
+        sampling, members = schedule.sampling, schedule.members
+        there = members.of >= 0
+        kinds = [members.kinds[k] for k in members.of[there].tolist()]
+        rounds = members.attendance.attended[there].tolist()
     # Where chance decides, any of those may be used from which samples are drawn.
     used = [sampling.owned if sampling.chance else sampling.used(n) for n in rounds]
     held = [Held(kind, min(n, person.samples or n)) for kind, n in zip(kinds, used, strict=True)]

@@ -10,9 +10,9 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def described(long_name: str) -> dict[str, str]:
+def described(long_name: str, units: str = "1") -> dict[str, str]:
     """Return what a file says of a column."""
-    return {"long_name": long_name}
+    return {"long_name": long_name, "units": units}
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,8 @@ Draw = Callable[[Integers, Integers, int], None]
 
 
 @inline
-def _add_round(noised, message, carried, fresh, past, buffers, offsets, spreads, norm, weights, decays):  # type: ignore[no-untyped-def]
-    """Add a chunk's noise to `carried`, given its fresh draw, and that to the message; buffers remember it.
+def _add_round(carried, fresh, past, buffers, offsets, spreads, norm, weights, decays):  # type: ignore[no-untyped-def]
+    """Add a chunk's noise to `carried`, given its fresh draw; buffers remember it.
 
     `past` is room for the sum of what they remember.
     """
@@ -45,7 +45,6 @@ def _add_round(noised, message, carried, fresh, past, buffers, offsets, spreads,
     for i in range(CHUNK):
         whole = ((fresh[i] - norm * past[i]) + SHIFT) - SHIFT
         carried[i] += round_to_integer(whole)
-        noised[i] = message[i] + carried[i]
         fresh[i] = whole / norm
     for k in range(weights.size):
         row = buffers[k]
@@ -110,11 +109,10 @@ def add_correlated(  # type: ignore[no-untyped-def]
                 g, h = normal_pair(squares[j], words[PAIRS + j])
                 fresh[j] = scale * g
                 fresh[PAIRS + j] = scale * h
-            parts = noised[place], message[place], part, fresh, past, buffers[i, chunk]
-            _add_round(*parts, offsets, bits >= 0, norm, weights, decays)
-        if there.size == 0:
-            for j in range(CHUNK):
-                noised[place][j] = message[place][j] + part[j]
+            _add_round(part, fresh, past, buffers[i, chunk], offsets, bits >= 0, norm, weights, decays)
+        sent, hidden = noised[place], message[place]
+        for j in range(CHUNK):
+            sent[j] = hidden[j] + part[j]
 
 
 class Register(Protocol):

@@ -102,9 +102,9 @@ def spreading_bits(scale, finest):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _add_offsets(noised, offsets):  # type: ignore[no-untyped-def]
+def _add_offsets(noised, offsets, sign):  # type: ignore[no-untyped-def]
     for i in range(CHUNK):
-        noised[i] += offsets[i]
+        noised[i] += sign * offsets[i]
 
 
 @inline
@@ -168,7 +168,7 @@ def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignor
             else:
                 _add_another_draw(noised[part], squares, words, scale)
             if bits >= 0:
-                _add_offsets(noised[part], offsets)
+                _add_offsets(noised[part], offsets, 1)
 
 
 @kernel
@@ -199,8 +199,7 @@ def add_draws(noise, key, machines, numbers, scales, finests, sign):  # type: ig
             # Rounding is to the nearest even number, which knows no sign.
             _add_another_draw(part, squares, words, sign * scales[n])
             if bits >= 0:
-                for i in range(CHUNK):
-                    part[i] += sign * offsets[i]
+                _add_offsets(part, offsets, sign)
 
 
 @kernel

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.privacy.accounts import Accounts
+from mu2mpi.privacy.accounts import Accounts, Floats, Integers, described
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.practical import Facts
 
@@ -36,14 +36,6 @@ SCORES = {"classes": "test_accuracy", "numbers": "test_r2"}
 
 COUNTS = ("round", "samples", "gradient_evaluations")
 """Columns of the history that are whole numbers."""
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
-
-def described(long_name: str, units: str = "1") -> dict[str, str]:
-    """Return what a file says of a column of the history."""
-    return {"long_name": long_name, "units": units}
 
 
 def metadata_of(column: "Field[Any]", unit: str) -> dict[str, str]:

@@ -95,7 +95,7 @@ def test_a_run_is_as_long_as_the_first_machine_without_samples_allows(drawn, at_
                 participation.longest(np.full_like(samples, 500))
             return
         longest = participation.longest(samples)
-    most = participation.most_rounds(samples)
+    most = participation.most_rounds()
     counts = np.cumsum(dense(participation, min(longest + 1, most), most), axis=0)
     assert np.all(counts[:longest] <= samples)
     assert longest == most or np.any(counts[longest] > samples)

@@ -5,6 +5,7 @@ import importlib
 import numpy as np
 import pytest
 from arrays import random_source
+from same import assert_same
 from schedules import simulation_of
 from slowly import slow
 
@@ -36,12 +37,7 @@ def test_bits_equal_those_of_one_process(communicator, server, machines, dtype, 
     # A source of its own, so that nothing found with ours is used again.
     source = random_source(machines, 20 * machines, 13, 5, dtype)
     alone = simulation_of(experiment, source, Communicator()).run(Progress())
-    assert ours.x.tobytes() == alone.x.tobytes()
-    assert ours.w.tobytes() == alone.w.tobytes()
-    for name in ours.history.columns():
-        if name != "elapsed_seconds":
-            np.testing.assert_array_equal(getattr(ours.history, name), getattr(alone.history, name))
-    assert ours.diagnostics == alone.diagnostics
+    assert_same(ours, alone)
     assert ours.privacy == alone.privacy
     assert ours.theory == alone.theory
     assert ours.timing["compute"].shape == (communicator.size,)

@@ -1,23 +1,19 @@
 """Machines that are away: runs that stop go on to the same bits, with the same files, and on any ranks."""
 
-import os
-import signal
-import subprocess
-import time
-
 import numpy as np
 import pytest
-from launch import mpirun, start_ranks
+from launch import mpirun
 from owned import owned_source, write_budgets
+from same import assert_same
 from slowly import slow
-from test_checkpoints import assert_same, found_checkpoint, simulated, stopped_state, wait_for
+from test_checkpoints import found_checkpoint, kill_a_rank_of, simulated, stopped_state
 
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.opening import open_source
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.resume import check_state
-from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
+from mu2mpi.results.checkpoint import write_checkpoint
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import checkpoint_path
 
@@ -142,15 +138,7 @@ def test_of_ranks_of_which_one_is_killed_others_go_on_to_the_same_bits(words, tm
     output, unbroken = tmp_path / "a.h5", tmp_path / "unbroken.h5"
     assert main(["run", *arguments, "--output", str(unbroken)]) == 0
     slow_run = ["run", *arguments, "--checkpoint-every", "0.05", "--all-ranks", "--output", output]
-    job = start_ranks(3, "-m", "mu2mpi", *slow_run, stderr=subprocess.DEVNULL)
-    place = checkpoint_path(output)
-    wait_for(lambda: place.exists() and read_checkpoint(place).rounds_done > 0, 60)
-    time.sleep(moments.random() * 0.2)
-    found = subprocess.run(
-        ["pgrep", "-f", f"mu2mpi run.*{output}"], capture_output=True, text=True, check=True
-    )
-    os.kill(max(int(pid) for pid in found.stdout.split() if int(pid) != job.pid), signal.SIGKILL)
-    assert job.wait(timeout=20) != 0
+    kill_a_rank_of(slow_run, output, moments)
     resumed = mpirun(2, "-m", "mu2mpi", "run", *arguments, "--all-ranks", "--output", output)
     assert resumed.returncode == 0, resumed.stderr
     assert "going on after round" in resumed.stderr

@@ -17,6 +17,7 @@ import pytest
 from arrays import random_source
 from launch import mpirun, mu2mpi, run_command, start_ranks
 from limits import stretched
+from same import assert_same
 from sealing import editing
 from slowly import slow
 
@@ -55,16 +56,6 @@ class StopAt(Keeper):
     def keep(self, verdict, state):
         self.state = state
         raise Interrupted(state.rounds_done)
-
-
-def assert_same(found, expected):
-    assert found.x.tobytes() == expected.x.tobytes()
-    assert found.w.tobytes() == expected.w.tobytes()
-    assert found.diagnostics == expected.diagnostics
-    np.testing.assert_array_equal(found.class_counts, expected.class_counts)
-    for name in found.history.columns():
-        if name != "elapsed_seconds":
-            np.testing.assert_array_equal(getattr(found.history, name), getattr(expected.history, name))
 
 
 def found_checkpoint(path, experiment):
@@ -645,23 +636,28 @@ def unbroken():
 def test_one_killed_rank_ends_the_job_and_any_ranks_go_on(server, tmp_path, unbroken, moments):
     path = tmp_path / "a.h5"
     arguments = ["run", *LONG, "--server", server, "--checkpoint-every", "0.05", "--output", path]
-    job = start_ranks(3, "-m", "mu2mpi", *arguments, stderr=subprocess.DEVNULL)
-    # The first is of no round yet.
-    place = checkpoint_path(path)
-    wait_for(lambda: place.exists() and read_checkpoint(place).rounds_done > 0, 60)
-    time.sleep(moments.random() * 0.2)
-    children = subprocess.run(
-        ["pgrep", "-f", f"mu2mpi run.*{path}"], capture_output=True, text=True, check=True
-    ).stdout.split()
-    ranks = [int(p) for p in children if int(p) != job.pid]
-    os.kill(max(ranks), signal.SIGKILL)
-    assert job.wait(timeout=20) != 0
+    kill_a_rank_of(arguments, path, moments)
     assert not path.exists()
     assert read_checkpoint(checkpoint_path(path)).rounds_done > 0
     resumed = mpirun(2, "-m", "mu2mpi", "run", *LONG, "--server", server, "--output", path)
     assert resumed.returncode == 0, resumed.stderr
     assert "going on after round" in resumed.stderr
     assert_same(read_result(path), unbroken(server))
+
+
+def kill_a_rank_of(arguments, output, moments):
+    """Start three ranks, and kill one at some moment once they have a checkpoint of some round."""
+    job = start_ranks(3, "-m", "mu2mpi", *arguments, stderr=subprocess.DEVNULL)
+    place = checkpoint_path(output)
+    # The first is of no round yet.
+    wait_for(lambda: place.exists() and read_checkpoint(place).rounds_done > 0, 60)
+    time.sleep(moments.random() * 0.2)
+    children = subprocess.run(
+        ["pgrep", "-f", f"mu2mpi run.*{output}"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    ranks = [int(p) for p in children if int(p) != job.pid]
+    os.kill(max(ranks), signal.SIGKILL)
+    assert job.wait(timeout=20) != 0
 
 
 def wait_for(condition, seconds):
