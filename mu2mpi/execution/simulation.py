@@ -50,11 +50,8 @@ class Simulation:
         keys = self.keys = Keys.draw(experiment, communicator, root, plan.context)
         with communicator.together():
             self.privacy = self._statement(schedule.mechanism)
-            if not experiment.budgets:
-                self.privacy.check_sampler(experiment.promised_epsilon)
-            elif schedule.members is not None:
-                for mechanism, epsilon in schedule.members.promised():
-                    self._statement(mechanism).check_sampler(epsilon)
+            for mechanism, epsilon in schedule.promised(experiment.promised_epsilon):
+                self._statement(mechanism).check_sampler(epsilon)
             hosted = block(schedule.machines, communicator.size, communicator.rank)
             supply = make_supply(source, schedule, keys.dealing, hosted, plan.partition, keys.sampling)
             self.machines, self.server = machines_and_server(

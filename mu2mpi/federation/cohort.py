@@ -93,6 +93,13 @@ class Cohort:
         weights: Floats = found / found.max()
         return weights
 
+    def averages(self, attendance: Attendance, weights: Floats) -> tuple[float, float]:
+        """Return `total` and `effective` of `Members`."""
+        rounds = attendance.rounds
+        part = self.participation.expected(attendance.attended, rounds) / rounds
+        total = float(np.sum(weights * part))
+        return total, total**2 / float(np.sum(weights**2 * attendance.attended / rounds))
+
     def averaging(self, rounds: int, server: str, rho: float) -> tuple[float, float]:
         """Return `shared` and `effective` of `Facts`, for messages that are sums of increments.
 
@@ -101,13 +108,12 @@ class Cohort:
         """
         attendance = self.attendance(rounds)
         weights, attended = self.weights(attendance), attendance.attended
-        total = float(np.sum(weights * self.participation.expected(attended, rounds))) / rounds
+        total, effective = self.averages(attendance, weights)
         drawn = weights * [
             rho / self.budgets[i].rho if i in self.budgets else 1.0 for i in range(len(weights))
         ]
         square = np.sum(drawn**2 * attended * attendance.squares) / rounds**2
         noise = drawn[attended > 0].max() if server == "trusted" else math.sqrt(square)
-        effective = total**2 / float(np.sum(weights**2 * attended / rounds))
         return total / float(noise), effective
 
 
@@ -187,11 +193,17 @@ class Members:
         """Return a number of each machine's mechanism, shape (machines,); another for who is never there."""
         return np.array([*map(value, self.kinds), absent])[self.of]
 
-    def promised(self) -> Iterator[tuple[Mechanism, float]]:
-        """Yield what hides the messages of machines of which an epsilon was stated, each once, and that."""
-        stated = {i: budget.epsilon for i, budget in self.cohort.budgets.items() if self.of[i] >= 0}
-        found = {self.kinds[self.of[i]]: epsilon for i, epsilon in stated.items() if epsilon < math.inf}
-        yield from found.items()
+    def promised(self, epsilon: float) -> Iterator[tuple[Mechanism, float]]:
+        """Yield each of what hides messages, with the least epsilon that its machines were promised.
+
+        Those without a budget of their own were promised `epsilon`.
+        """
+        each, least = np.full(len(self.of), epsilon), np.full(len(self.kinds), math.inf)
+        for i, budget in self.cohort.budgets.items():
+            each[i] = budget.epsilon
+        there = self.of >= 0
+        np.minimum.at(least, self.of[there], each[there])
+        yield from zip(self.kinds, least.tolist(), strict=True)
 
     @property
     def fresh_deviation(self) -> float:
@@ -260,8 +272,7 @@ def members_of(
     kinds = [one.having(sigma if is_trusted else one.sigma, resolution) for one in kinds]
     drawn = np.array([*(one.fresh_sigma for one in kinds), 0.0])[of]
     persists = attendance.squares if lasts else attended
-    part = cohort.participation.expected(attended, rounds) / rounds
-    total = float(np.sum(weights * part))
+    total, effective = cohort.averages(attendance, weights)
     square = float(drawn.max()) ** 2 if is_trusted else float(np.sum(drawn**2 * persists)) / rounds
     return Members(
         cohort=cohort,
@@ -272,6 +283,6 @@ def members_of(
         of=of,
         stays=stays,
         total=total,
-        effective=total**2 / float(np.sum(weights**2 * attended / rounds)),
+        effective=effective,
         noise=float(np.sqrt(square)) / total,
     )

@@ -1,7 +1,7 @@
 """What a run is to do, before its method has chosen noise and steps; and its constants once it has."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -133,6 +133,10 @@ class Schedule(Setting):
     def rho_spent(self, t: int) -> float:
         """Return the rho of the first rounds, for the sample of which they tell most; NaN without one."""
         return (self.mechanism if self.members is None else self.members).rho_spent(t)
+
+    def promised(self, epsilon: float) -> Iterable[tuple[Mechanism, float]]:
+        """Return each of what hides messages with the epsilon it must keep to: this, or its machines' own."""
+        return [(self.mechanism, epsilon)] if self.members is None else self.members.promised(epsilon)
 
     @cached_property
     def bound(self) -> float:

@@ -167,6 +167,18 @@ def test_an_epsilon_that_would_not_hold_is_not_run(settings, words, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("everybody", "one"), [(1e-10, 2.0), (2.0, 1e-10)])
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_no_epsilon_is_run_that_would_not_hold_at_some_machine(server, everybody, one, tmp_path):
+    (tmp_path / "budgets.toml").write_text(f"[epsilon]\n1 = {one}\n")
+    experiment = Experiment(
+        **SETTINGS, server=server, epsilon=everybody, budgets=str(tmp_path / "budgets.toml")
+    )
+    with pytest.raises(InputError, match=r"epsilon = 1e-10 at delta = 1e-05 is not known to hold"):
+        run(experiment, output=tmp_path / "a.h5")
+    assert not (tmp_path / "a.h5").exists()
+
+
 @pytest.mark.parametrize("settings", [{"epsilon": 1e-6}, {"epsilon": 600.0}, {"rho": 1e-10}, {"rho": 100.0}])
 def test_what_is_run_keeps_its_promise(settings, tmp_path):
     run(Experiment(**SETTINGS, **settings), output=tmp_path / "a.h5")
