@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.streams import SeedStream
+from mu2mpi.data.streams import SeedStream, unit_uniforms
 from mu2mpi.errors import InputError
 
 Integers = NDArray[np.int64]
@@ -45,6 +45,12 @@ def check_size(machines: int, rounds: int) -> None:
         )
 
 
+def random_words(seed: int, rounds: range, machines: int) -> NDArray[np.uint64]:
+    """Return a public random word of each machine in each of some rounds: shape (rounds, machines)."""
+    words = SeedStream(seed, STREAM).words(0, len(rounds) * machines, rounds.start * machines)
+    return words.reshape(len(rounds), machines)
+
+
 class Participation(ABC):
     """Who is there in which of any number of rounds."""
 
@@ -58,7 +64,7 @@ class Participation(ABC):
         """Return for how many rounds nobody needs more than its samples, one a round: shape (machines,)."""
         done, used = 0, np.zeros(self.machines, np.int64)
         each = rounds_at_once(self.machines)
-        most = self.most_rounds(samples)
+        most = self.most_rounds()
         while done < most:
             check_size(self.machines, done)
             block = range(done + 1, min(done + each, most) + 1)
@@ -69,7 +75,7 @@ class Participation(ABC):
             done, used = block[-1], counts[-1]
         return done
 
-    def most_rounds(self, samples: Integers) -> int:
+    def most_rounds(self) -> int:
         """Return how many rounds there are at most where samples allow more."""
         return 2**32 - 1
 
@@ -99,9 +105,10 @@ class Uniform(Participation):
 
     def present(self, rounds: range, of: int) -> Present:
         """Return those with the smallest of random words."""
-        found, stream = np.zeros((len(rounds), self.machines), bool), SeedStream(self.seed, STREAM)
-        for row, t in zip(found, rounds, strict=True):
-            row[np.argpartition(stream.words(t, self.machines), self.number - 1)[: self.number]] = True
+        words = random_words(self.seed, rounds, self.machines)
+        found = np.zeros(words.shape, bool)
+        smallest = np.argpartition(words, self.number - 1, axis=1)[:, : self.number]
+        np.put_along_axis(found, smallest, True, axis=1)
         return found
 
     def expected(self, attended: Integers, rounds: int) -> NDArray[np.float64]:
@@ -119,9 +126,7 @@ class Bernoulli(Participation):
 
     def present(self, rounds: range, of: int) -> Present:
         """Return those of which the random number is small enough."""
-        threshold, stream = np.ldexp(self.probability, 53), SeedStream(self.seed, STREAM)
-        words = np.array([stream.words(t, self.machines) for t in rounds], np.uint64)
-        found: Present = (words.reshape(len(rounds), self.machines) >> np.uint64(11)) < threshold
+        found: Present = unit_uniforms(random_words(self.seed, rounds, self.machines)) < self.probability
         return found
 
     def expected(self, attended: Integers, rounds: int) -> NDArray[np.float64]:
@@ -149,12 +154,11 @@ class BySize(Participation):
         """Return whose count goes up: the whole part of (t N_i + shift) / T."""
         largest = int(self.sizes.max())
         times = np.minimum(self.sizes, -(-self.sizes * of // max(of, largest)))
-        words = SeedStream(self.seed, STREAM).words(0, self.machines)
-        shifts = (words % np.uint64(of)).astype(np.int64)
+        shifts = (random_words(self.seed, range(1), self.machines) % np.uint64(of)).astype(np.int64)
         t = np.arange(rounds.start - 1, rounds.stop)[:, np.newaxis]
         return np.diff((t * times + shifts) // of, axis=0) > 0
 
-    def most_rounds(self, samples: Integers) -> int:
+    def most_rounds(self) -> int:
         """Return the largest size."""
         return int(self.sizes.max())
 
@@ -176,7 +180,7 @@ class Trace(Participation):
             raise InputError(f"the trace has {len(self.seen)} rounds; give at most --rounds {len(self.seen)}")
         return self.seen[rounds.start - 1 : rounds.stop - 1]
 
-    def most_rounds(self, samples: Integers) -> int:
+    def most_rounds(self) -> int:
         """Return how many were measured."""
         return len(self.seen)
 
