@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import h5py
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from launch import mpirun, mu2mpi, start_ranks
 from slowly import slow
+from test_checkpoints import wait_for
 
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names, register
@@ -64,6 +64,11 @@ def test_a_run_on_two_ranks_is_what_one_rank_computes(case, server, extras, tmp_
         np.testing.assert_array_equal(one, other)
 
 
+def rounds_in(checkpoint):
+    with h5py.File(checkpoint) as file:
+        return file.attrs["rounds_done"]
+
+
 @pytest.mark.mpi
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -78,13 +83,9 @@ def test_a_killed_run_goes_on_to_the_same_bits(case, server, extras, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", extras["PYTHONPATH"])
         job = start_ranks(2, *command, stderr=subprocess.DEVNULL, start_new_session=True)
-    states = set()
-    # The first holds no round yet.
-    while len(states) < 2:
-        assert job.poll() is None
-        if kept.exists():
-            states.add(kept.stat().st_mtime_ns)
-        time.sleep(0.01)
+    # The first is of no round yet.
+    wait_for(lambda: kept.exists() and rounds_in(kept) > 0, 60)
+    assert job.poll() is None
     os.killpg(job.pid, signal.SIGKILL)
     subprocess.run(["pkill", "-KILL", "-f", str(path)], check=False)
     job.wait(timeout=20)
