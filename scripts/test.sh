@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The tests: every module, and real ranks (1, 2 and 3), in three minutes on two cores.
+# The tests: every module, and real ranks (1, 2 and 3), in five minutes on two cores.
 #
 #   scripts/test.sh                        what a change needs, with MPICH
 #   scripts/test.sh openmpi                the same with Open MPI
-#   scripts/test.sh --all                  all there are, with both MPI libraries; ten minutes and more
+#   scripts/test.sh --all                  all there are, with both MPI libraries; a quarter of an hour
 #   scripts/test.sh --all mpich            all, with one MPI library only
 #   MU2MPI_DATA_DIR=FOLDER scripts/test.sh with the tests on real MNIST (FOLDER/mnist/)
 set -euo pipefail
