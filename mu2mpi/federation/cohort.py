@@ -7,19 +7,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.participation import Attendance, Integers, Participation
-from mu2mpi.privacy.accounts import Accounts
+from mu2mpi.privacy.accounts import Accounts, Floats
 from mu2mpi.privacy.grid import check_room
 from mu2mpi.privacy.guarantee import Budget, Messages
 from mu2mpi.privacy.mechanisms.base import SMALLEST, Mechanism, calibrated
 
 if TYPE_CHECKING:
     from mu2mpi.federation.schedule import Task
-
-Floats = NDArray[np.float64]
 
 NEARLY = 0.99
 """Share of the largest rho from which on an epsilon may be as large, by what draws of noise add to it."""

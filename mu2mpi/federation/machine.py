@@ -167,15 +167,16 @@ class Machines:
             sizes = self._bound, self._resolution, self._batch
             self._count(*self._add(self.q, *points, *samples.of(t), t, *sizes))
             return
-        sums = np.zeros_like(self.q)
+        # What does not last is made anew by each call.
+        sums = None if self._lasts else np.zeros_like(self.q)
         for machine, bound, resolution in self._apart:
             first, end = samples.of_machine(t, machine)
             if first < end:
                 sizes = bound, resolution, self._batch
                 self._count(*self._add(self.q, *points, first, end, t, *sizes))
-                # What does not last is made anew by each call.
-                sums += 0 if self._lasts else self.q
-        if not self._lasts:
+                if sums is not None:
+                    sums += self.q
+        if sums is not None:
             np.copyto(self.q, sums)
 
     def _count(self, largest: float, clipped: int) -> None:

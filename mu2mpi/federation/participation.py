@@ -21,8 +21,8 @@ STREAM = 0x70617274
 """Of the public seed, unlike those of made-up data."""
 
 AT_ONCE, MOST, FEWEST = 1 << 20, 1 << 32, 64
-"""Machines times rounds that are looked at in one go, and at all: the latter takes minutes. A round takes as
-long as the fewest machines do, if there are not as many."""
+"""Machines times rounds that are looked at in one go, and at all: the latter takes minutes. Fewer machines
+than the fewest count as so many: rounds in which hardly anybody is there come to no end."""
 
 MOST_MACHINES = 10**6
 """So many that lists of them are no burden."""

@@ -55,8 +55,10 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     for panel in (above, below):
         _scale(panel)
     below.set_xlabel("machine, from the fewest samples to the most")
-    names = [accounts.names[i] for i in order]
-    below.set_xticks(*((place, names) if len(order) <= MOST_NAMES else ([],)))
+    if len(order) <= MOST_NAMES:
+        below.set_xticks(place, [accounts.names[i] for i in order])
+    else:
+        below.set_xticks([])
     settings = {name: value for name, value in run.experiment.settings().items() if name in SHOWN}
     figure.suptitle(in_words(settings), fontsize=9)
     return with_legend(figure, legend)
