@@ -30,6 +30,7 @@ CALL = 1
 POLL_SECONDS, ABORT_SECONDS = 0.002, 0.5
 
 Thing = TypeVar("Thing")
+Whole = TypeVar("Whole", np.int64, np.uint64)
 
 
 def block(n: int, parts: int, part: int) -> range:
@@ -51,7 +52,7 @@ class Communicator:
     place: int | None = 0
     neighbours = 1
 
-    def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
+    def allreduce(self, send: NDArray[Whole], receive: NDArray[Whole]) -> NDArray[Whole]:
         """Return the sum of all ranks' arrays, on every rank; `receive` may be used to hold it."""
         return send
 
@@ -164,7 +165,7 @@ class MpiCommunicator(Communicator):
         self.neighbours = node.Get_size()
         node.Free()
 
-    def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
+    def allreduce(self, send: NDArray[Whole], receive: NDArray[Whole]) -> NDArray[Whole]:
         """Return the sum of all ranks' arrays, on every rank; that of one array is that array."""
         if self.size == 1:
             return send

@@ -1,4 +1,4 @@
-"""What can be chosen by name - losses, methods, mechanisms, sources - and where it is found.
+"""What can be chosen by name - losses, methods, mechanisms, trust modes, sources - and where it is found.
 
 Built in is what has a module of its name in the folder of its kind. What others wrote is found by the entry
 points of their package, in the group ``mu2mpi.methods``, ``mu2mpi.problems`` and so on, or registered by
@@ -19,10 +19,14 @@ FOLDERS = {
     "problems": "mu2mpi.problem.losses",
     "methods": "mu2mpi.methods",
     "mechanisms": "mu2mpi.privacy.mechanisms",
+    "servers": "mu2mpi.federation.servers",
 }
 """Of each kind, the package that holds a module for everything that is built in, beside its base."""
 
 Thing = TypeVar("Thing")
+
+CLASSES = ("mechanisms", "servers")
+"""Kinds of which runs make objects of their own."""
 
 _registered: dict[str, dict[str, Any]] = {kind: {} for kind in FOLDERS}
 
@@ -37,8 +41,7 @@ def register(thing: Thing) -> Thing:
     kind, name = getattr(thing, "kind", None), getattr(thing, "name", None)
     if kind not in _registered or not isinstance(name, str):
         raise ValueError(f"{thing!r} has no kind among {', '.join(_registered)}, or no name")
-    # Of a mechanism, runs make objects of their own.
-    _registered[kind][name] = thing() if isinstance(thing, type) and kind != "mechanisms" else thing
+    _registered[kind][name] = thing() if isinstance(thing, type) and kind not in CLASSES else thing
     return thing
 
 

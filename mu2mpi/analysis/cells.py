@@ -195,14 +195,18 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def sort_key(key: Key) -> list[tuple[int, Any]]:
-    """Return what sorts keys as tables show them: unset first, numbers in order, untrusted before trusted."""
+    """Return what sorts keys as tables show them: unset first, numbers in order, the trusted server last."""
     return [_order(value) for value in key]
 
 
 def _order(value: Any) -> tuple[int, Any]:
     if value is None:
         return 0, 0
-    return (1, value) if isinstance(value, int | float) else (2, (value == "trusted", value))
+    return (
+        (1, value)
+        if isinstance(value, int | float)
+        else (2, (value == "trusted", value != "untrusted", value))
+    )
 
 
 def _what_ran(settings: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:

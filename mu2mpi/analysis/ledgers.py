@@ -19,7 +19,6 @@ from mu2mpi.data.options import LEAST
 from mu2mpi.errors import InputError
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.privacy.mechanisms.base import Mechanism, agree
-from mu2mpi.privacy.mechanisms.correlated import CorrelatedNoise
 from mu2mpi.privacy.statement import ADJACENCY, UNIT
 from mu2mpi.results.collection import list_files, names_of, shown
 from mu2mpi.results.reader import read_result
@@ -151,10 +150,9 @@ def _sizes(result: Result) -> list[str]:
     asked = method.messages(task, method.sizes(task, result.experiment.rounds))
     if not mechanism.accounts_for(asked):
         return [f"mechanism = {mechanism.name} does not account for method = {method.name}"]
-    names = ("rounds", "machines", "samples", "drawn", "touched", "parameters", "clip_norm")
+    names = ("rounds", "machines", "samples", "drawn", "parts", "touched", "parameters", "clip_norm")
     pairs = {name: (getattr(mechanism, name, None), getattr(asked, name)) for name in names}
-    if isinstance(mechanism, CorrelatedNoise):
-        pairs |= {name: (getattr(mechanism, name), value) for name, value in mechanism.own(asked).items()}
+    pairs |= {name: (getattr(mechanism, name), value) for name, value in mechanism.own(asked).items()}
     pairs["S"] = privacy.S, method.increment_bound(task)
     return [*_unlike(pairs), *_samples(result, mechanism.samples_used)]
 
@@ -180,7 +178,7 @@ def _claims(result: Result) -> list[str]:
         ("server", privacy.server, experiment.server),
         ("mechanism", mechanism.name, experiment.chosen_mechanism),
         ("delta", privacy.delta, experiment.delta),
-        ("noise", privacy.noise, experiment.noise or "protocol"),
+        ("noise", privacy.noise, experiment.simulated),
         ("noise_recomputable", privacy.noise_recomputable, experiment.seed is not None),
     ]
     promised = experiment.promised_epsilon

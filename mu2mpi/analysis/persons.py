@@ -38,7 +38,7 @@ def guarantee_of(result: Result, person: Person) -> Guarantee:
     return of_person(
         held,
         person.machines,
-        shares_noise=privacy.server == "trusted",
+        shares_noise=result.experiment.trust.hides_sums,
         is_apart=sampling.most == 1 and not sampling.chance,
         delta=privacy.delta,
         draws=privacy.mechanism.machines if privacy.noise == "aggregate" else 1,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.cells import POOLED
 from mu2mpi.analysis.groups import Group, grouped
 from mu2mpi.config.options import option_fields
+from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary
 
 PROBLEM = ("margin", "label_noise")
@@ -49,11 +50,9 @@ AXES = (
 )
 
 STATISTICAL = {"n": -1 / 2, "M": -1 / 2, "d": 0.0}
-PRIVATE = {
-    "untrusted": {"n": -1.0, "M": -1 / 2, "d": 1 / 2, "ρ": -1.0},
-    "trusted": {"n": -1.0, "M": -1.0, "d": 1 / 2, "ρ": -1.0},
-}
-"""Exponents of 1/sqrt(nM), of sqrt(d)/(rho n sqrt M) and of sqrt(d)/(rho n M): Theorems 5.2 and 6.2."""
+PRIVATE = {"n": -1.0, "d": 1 / 2, "ρ": -1.0}
+"""Exponents of 1/sqrt(nM), of sqrt(d)/(rho n sqrt M) and of sqrt(d)/(rho n M), where that of M depends on
+whether noise hides sums: Theorems 5.2 and 6.2."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +81,10 @@ class Rate(Group):
     @property
     def theorem(self) -> float:
         """The exponent of the theorem's leading term."""
-        exponents = PRIVATE[self.settings["server"]] if self.is_private else STATISTICAL
-        return exponents[self.axis.symbol]
+        if not self.is_private:
+            return STATISTICAL[self.axis.symbol]
+        hides_sums = find("servers", self.settings["server"]).hides_sums
+        return (PRIVATE | {"M": -1.0 if hides_sums else -1 / 2})[self.axis.symbol]
 
 
 def find_rates(runs: Iterable[Summary]) -> list[Rate]:

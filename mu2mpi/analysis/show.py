@@ -108,6 +108,7 @@ def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None
         f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in each draw"
         f"{mechanism.noise_words}, on a grid of {mechanism.resolution:.3g}. "
         f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} is for draws that are not quite exact.",
+        *filter(None, [mechanism.price]),
     ]
     paragraphs += [f"WARNING: {warning}" for warning in warnings]
     machines = [] if accounts is None else [describe_machines(accounts)]

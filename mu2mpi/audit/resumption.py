@@ -4,7 +4,7 @@ from mu2mpi.audit.canaries import Canaries, Kinds
 from mu2mpi.audit.runs import equal, round_of
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.machine import Machines
-from mu2mpi.federation.server import Server, machines_and_server
+from mu2mpi.federation.servers.base import Server, machines_and_server
 from mu2mpi.parallel import block
 from mu2mpi.privacy.noise import derive_key, key_words
 

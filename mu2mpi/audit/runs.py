@@ -11,7 +11,7 @@ from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.lazy import LazyIterates
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.federation.server import Server, machines_and_server
+from mu2mpi.federation.servers.base import Server, machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.mechanisms.base import Mechanism

@@ -16,7 +16,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.machine import HostedSamples
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.federation.server import machines_and_server
+from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.kernels import kernel
 from mu2mpi.parallel import Communicator, block

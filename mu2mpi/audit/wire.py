@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.parallel import Communicator
+from mu2mpi.parallel import Communicator, Whole
 
 Answer = TypeVar("Answer")
 
@@ -86,7 +86,7 @@ class RecordedRank(Communicator):
         self.received: list[NDArray[Any]] = []
         self._meeting = meeting
 
-    def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
+    def allreduce(self, send: NDArray[Whole], receive: NDArray[Whole]) -> NDArray[Whole]:
         """Return the sum of all ranks' arrays, on every rank."""
         np.sum(self._exchange(send), axis=0, out=receive)
         self.received.append(receive.copy())
@@ -115,7 +115,12 @@ class RecordedRank(Communicator):
     def _refuse(self, *_: object) -> NoReturn:
         raise RuntimeError("the audit does not record what leaves a rank this way")
 
-    share = gather = allgather = wait_for_all = split = call = _refuse  # type: ignore[assignment]
+    def gather(self, thing: NDArray[Any]) -> list[Any] | None:
+        """Return the list of all ranks' arrays on rank 0, and None elsewhere."""
+        everyones = list(self._exchange(thing))
+        return everyones if self.rank == 0 else None
+
+    share = allgather = wait_for_all = split = call = _refuse  # type: ignore[assignment]
 
 
 def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer]:

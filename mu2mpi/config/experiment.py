@@ -25,6 +25,9 @@ from mu2mpi.privacy.guarantee import affordable_rho
 from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import default, find
 
+if TYPE_CHECKING:
+    from mu2mpi.federation.servers.base import Server
+
 
 class Experiment(BaseModel):
     """One run of a method: by default of Algorithm 1 (untrusted) or Algorithm 2 (trusted) of the paper.
@@ -32,8 +35,8 @@ class Experiment(BaseModel):
     The options of every experiment are defined here, and those of a method or a source beside these; the
     command line, the keys of a configuration file, the messages for bad values and the help all come from
     these definitions. To the user they are one flat list, and so are the attributes of an experiment: an
-    option of another method or source is None. An InputError has one line per problem: the option, what is
-    wrong with it, and what is allowed.
+    option of another method, server or source is None. An InputError has one line per problem: the option,
+    what is wrong with it, and what is allowed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
@@ -65,10 +68,10 @@ class Experiment(BaseModel):
         description="how noise hides what machines send [default: the method's own]",
         json_schema_extra={"kind": "mechanisms"},
     )
-    server: Literal["untrusted", "trusted"] = Field(
+    server: str = Field(
         "untrusted",
-        description="who adds the noise: every machine before it sends (untrusted), "
-        "or the server before it broadcasts (trusted)",
+        description="who adds the noise, and who may see what (docs/privacy.md)",
+        json_schema_extra={"kind": "servers"},
     )
     machines: int | None = Field(
         None, ge=1, lt=2**32, description="number of machines M [default: one a rank]"
@@ -177,7 +180,7 @@ class Experiment(BaseModel):
     def _check_participation(cls, value: str | None) -> str | None:
         return value if value is None else check_participation(value)
 
-    @field_validator("loss", "method", "mechanism")
+    @field_validator("loss", "method", "mechanism", "server")
     @classmethod
     def _check_known(cls, value: str | None, info: ValidationInfo) -> str | None:
         known = choices(cls.model_fields[str(info.field_name)]) or ()
@@ -212,7 +215,8 @@ class Experiment(BaseModel):
             except ValidationError as error:
                 raise InputError(explained(error)) from None
             source = FILE if self.on_file else self.data
-            self._parts = options_for({"data": source, "method": self.method}, others)
+            chosen = {"data": source, "method": self.method, "server": self.server}
+            self._parts = options_for(chosen, others)
             check_together(self)
             try:
                 self._named_method.check(self, self.options)
@@ -285,6 +289,28 @@ class Experiment(BaseModel):
         return self._parts["data"]
 
     @property
+    def server_options(self) -> BaseModel:
+        """The options of the server."""
+        return self._parts["server"]
+
+    @property
+    def trust(self) -> "type[Server]":
+        """The trust mode."""
+        trust: type[Server] = find("servers", self.server)
+        return trust
+
+    @property
+    def simulated(self) -> str:
+        """What is sent: the protocol, or what stands for it."""
+        return self.noise or ("unmasked" if self.masks == "none" else "protocol")
+
+    @property
+    def shared(self) -> float:
+        """By what the average over machines has less noise than hides a sample."""
+        machines = self.machines or 1
+        return self.trust.shared(machines, self.trust.parts(self.server_options, machines))
+
+    @property
     def data_key(self) -> tuple[object, ...]:
         """What tells the data set from others."""
         return self.data, self.source_options, self.scaling, find("problems", self.loss).labels
@@ -301,8 +327,9 @@ class Experiment(BaseModel):
 
     @property
     def chosen_mechanism(self) -> str:
-        """The name of the mechanism: the one that is given, or the method's own."""
-        return self.mechanism or self.chosen_method.mechanism_by(self.options)
+        """The name of the mechanism: the one that is given, or the server's or the method's own."""
+        own = self.trust.mechanism or self.chosen_method.mechanism_by(self.options)
+        return self.mechanism or own
 
     @property
     def target_epsilon(self) -> float:

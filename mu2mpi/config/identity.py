@@ -14,7 +14,7 @@ def sent(experiment: Experiment) -> Experiment:
     messages. Where noise is scaled to rho, that speaks for itself, and without a preset what it chose.
     """
     presets = find("methods", experiment.method).presets
-    unsent = "seed", "evaluations", "strict", "data_is_public", *presets
+    unsent = "seed", "evaluations", "strict", "data_is_public", *presets, *experiment.trust.unsent
     changes: dict[str, Any] = dict.fromkeys(unsent)
     if find("mechanisms", experiment.chosen_mechanism).spends == "rho":
         changes |= {"rho": experiment.rho, "epsilon": None}

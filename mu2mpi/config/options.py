@@ -1,4 +1,4 @@
-"""All options, those of every experiment and those of its method and its source, as one flat list."""
+"""All options, those of every experiment and those of its method, server and source, as one flat list."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache, reduce
@@ -15,13 +15,14 @@ from mu2mpi.registry import find, names
 
 
 def option_fields() -> dict[str, FieldInfo]:
-    """Return all options by name, those of methods and sources behind the option that chooses these."""
-    return _option_fields(tuple(_owners()["method"].items()))
+    """Return all options by name, those of methods and so on behind the option that chooses these."""
+    owners = _owners()
+    return _option_fields(tuple((*owners["method"].items(), *owners["server"].items())))
 
 
 @cache
 def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, FieldInfo]:
-    """Return the same while these are the methods."""
+    """Return the same while these are the methods and servers."""
     from mu2mpi.config.experiment import Experiment
 
     fields: dict[str, FieldInfo] = {}
@@ -33,7 +34,9 @@ def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, 
 
 def _owners() -> dict[str, Mapping[str, type[BaseModel]]]:
     """Return, by the option that chooses them, what has options of its own."""
-    return {"data": OPTIONS, "method": {name: find("methods", name).options for name in names("methods")}}
+    kinds = {"method": "methods", "server": "servers"}
+    of_kinds = {k: {name: find(kind, name).options for name in names(kind)} for k, kind in kinds.items()}
+    return {"data": OPTIONS, **of_kinds}
 
 
 def _options_of(models: Mapping[str, type[BaseModel]]) -> dict[str, dict[str, FieldInfo]]:
@@ -78,7 +81,7 @@ def preset_method(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, BaseModel]:
-    """Return the options of the source and the method that were chosen, from settings that only some have.
+    """Return the options of the source and so on that were chosen, from settings that only some have.
 
     Values of None are not set. Raises InputError for options of others, for unknown ones and for bad values.
     """

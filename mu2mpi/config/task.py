@@ -32,6 +32,8 @@ def task_of(
     return Task(
         problem=problem,
         server=experiment.server,
+        server_options=experiment.server_options,
+        parts=experiment.trust.parts(experiment.server_options, machines),
         machines=machines,
         samples=samples,
         most=most,

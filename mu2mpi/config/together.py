@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.errors import InputError
-from mu2mpi.registry import find
+from mu2mpi.registry import find, names
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
@@ -27,8 +27,19 @@ def check_together(asked: "Experiment") -> None:
         raise InputError("normalize = box and feature_bound need each other: features are divided by it")
     if asked.norm_bound is not None and asked.normalize == "unit":
         raise InputError("norm_bound bounds samples of which normalize = unit makes the norm 1; give one")
-    if asked.noise == "aggregate" and asked.server == "trusted":
-        raise InputError("noise = aggregate is for server = untrusted: a trusted server draws but one")
+    if asked.noise == "aggregate" and asked.trust.hides_sums:
+        raise InputError("noise = aggregate is for server = untrusted: others have noise for sums already")
+    if asked.trust.mechanism not in (None, asked.chosen_mechanism):
+        raise InputError(
+            f"mechanism = {asked.chosen_mechanism} is not for server = {asked.server}, which has "
+            f"{asked.trust.mechanism} noise; leave --mechanism out, or choose another server"
+        )
+    if find("mechanisms", asked.chosen_mechanism).belongs and asked.trust.mechanism is None:
+        having = [name for name in names("servers") if find("servers", name).mechanism == asked.mechanism]
+        raise InputError(
+            f"mechanism = {asked.mechanism} belongs to server = {' or '.join(having)}, and the server is "
+            f"{asked.server}; leave it out, or choose another server"
+        )
     if given := [name for name in OF_MACHINES if getattr(asked, name) is not None]:
         _check_machines(asked, given[0])
     elif asked.participation_seed is not None:
@@ -40,6 +51,11 @@ def _check_machines(asked: "Experiment", name: str) -> None:
     what = f"{name} = {getattr(asked, name)}"
     method, kind = asked.chosen_method, find("mechanisms", asked.chosen_mechanism)
     preset: Any = asked.preset
+    if not asked.trust.takes_absence:
+        raise InputError(
+            f"{what}: server = {asked.server} is for machines that are alike and all there, since noise of "
+            "each is a part of that which hides the others; leave it out, or choose another server"
+        )
     if not method.takes_absence:
         raise InputError(
             f"{what}: method = {method.name} does not say what becomes of machines that are away or "

@@ -13,7 +13,7 @@ def run_cost(schedule: Schedule) -> float:
     # What a machine drew when it was there last is drawn again to take it back.
     machine_rounds *= 2 if schedule.members is not None and schedule.estimator.lasts else 1
     gradients = schedule.summed(schedule.rounds, schedule.sampling.drawn)
-    separate = schedule.server == "untrusted" and not schedule.aggregate_noise
+    separate = not (schedule.trust.is_central or schedule.aggregate_noise)
     draws = machine_rounds if separate else schedule.rounds
     correlation = schedule.mechanism.correlation
     per_normal = PER_NORMAL + (PER_BUFFER * correlation.buffers if correlation is not None else 0.0)

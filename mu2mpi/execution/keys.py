@@ -52,6 +52,6 @@ class Keys:
             noise = cls.noise_key(root, experiment, context)
             choices = derive_key(root, "dealing"), derive_key(noise, "sampling")
         dealing, sampling = communicator.share(choices)
-        if experiment.server == "untrusted":
+        if experiment.trust.gives_key(experiment.server_options):
             noise = communicator.share(noise)
         return cls(root, dealing, sampling, key_words(noise) if noise else None)

@@ -68,9 +68,10 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     facts = Facts(source.classes, square, machines * samples)
     if cohort is not None and experiment.preset is not None:
         rounds = experiment.rounds or cohort.longest
-        shared, effective = cohort.averaging(rounds, experiment.server, experiment.rho)
+        shared, effective = cohort.averaging(rounds, experiment.trust.hides_sums, experiment.rho)
         facts = facts._replace(shared=shared, effective=effective)
-    experiment = filled(experiment, facts, machines=machines)
+    trust, own = experiment.trust, experiment.server_options
+    experiment = filled(experiment, facts, machines=machines, **trust.complete(own, machines))
     method = experiment.chosen_method
     task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most, square, cohort)
     sizes = method.sizes(task, experiment.rounds)

@@ -15,7 +15,7 @@ from mu2mpi.execution.theory import assess
 from mu2mpi.execution.warmup import compile_kernels
 from mu2mpi.execution.watch import Verdict
 from mu2mpi.federation.samples import make_supply
-from mu2mpi.federation.server import machines_and_server
+from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.mechanisms.base import Mechanism
@@ -77,7 +77,7 @@ class Simulation:
         return PrivacyStatement.of(
             mechanism,
             delta=self.experiment.delta,
-            noise=self.experiment.noise or "protocol",
+            noise=self.experiment.simulated,
             server=self.schedule.server,
             S=self.schedule.S,
             noise_recomputable=self.experiment.seed is not None,
@@ -216,8 +216,8 @@ class Simulation:
             self._elapsed_before = checkpoint.elapsed_seconds
             self._class_counts_before = checkpoint.class_counts
         if self.rounds_done > 0:
-            is_trusted = self.schedule.server == "trusted"
-            for array in (iterates.public() if is_trusted else iterates.arrays()).values():
+            is_central = self.schedule.trust.is_central
+            for array in (iterates.public() if is_central else iterates.arrays()).values():
                 self.communicator.bcast(array)
 
     def _counts_so_far(self) -> tuple[float, int, NDArray[np.int64]]:

@@ -97,11 +97,11 @@ class Cohort:
         total = float(np.sum(weights * part))
         return total, total**2 / float(np.sum(weights**2 * attendance.attended / rounds))
 
-    def averaging(self, rounds: int, server: str, rho: float) -> tuple[float, float]:
+    def averaging(self, rounds: int, hides_sums: bool, rho: float) -> tuple[float, float]:
         """Return `shared` and `effective` of `Facts`, for messages that are sums of increments.
 
-        The noise of one machine is in proportion to its weight over its rho, and with an untrusted server to
-        the root of how often it is there; it stays until the machine is back.
+        The noise of one machine is in proportion to its weight over its rho, and where it does not hide the
+        sum of all, to the root of how often it is there; it stays until the machine is back.
         """
         attendance = self.attendance(rounds)
         weights, attended = self.weights(attendance), attendance.attended
@@ -110,7 +110,7 @@ class Cohort:
             rho / self.budgets[i].rho if i in self.budgets else 1.0 for i in range(len(weights))
         ]
         square = np.sum(drawn**2 * attended * attendance.squares) / rounds**2
-        noise = drawn[attended > 0].max() if server == "trusted" else math.sqrt(square)
+        noise = drawn[attended > 0].max() if hides_sums else math.sqrt(square)
         return total / float(noise), effective
 
 
@@ -240,7 +240,7 @@ def members_of(
     `messages_of` takes in how many rounds a machine takes part. With a trusted server the same noise hides
     them all: the most that any of them needs.
     """
-    cohort, is_trusted = task.cohort, task.server == "trusted"
+    cohort, is_trusted = task.cohort, task.trust.hides_sums
     if cohort is None:
         raise ValueError("these machines do not differ")
     if kind.sigma_of is not Mechanism.sigma_of and not kind.stays:

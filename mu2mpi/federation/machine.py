@@ -1,6 +1,5 @@
 """What the machines of one rank do in a round: use their samples, keep their sum, hide it."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -125,9 +124,9 @@ class Machines:
         if self._draws and key is not None:
             together = schedule.aggregate_noise
             who = (AGGREGATE, 0, 1) if together else (MACHINE, self.first, self.count)
-            factor = math.sqrt(schedule.machines) if together else 1.0
+            variances = schedule.machines if together else 1 / schedule.parts
             if schedule.members is None:
-                self._draw = make_draw(schedule.mechanism, key, who, factor, self.flat_q.size)
+                self._draw = make_draw(schedule.mechanism, key, who, variances, self.flat_q.size)
             else:
                 roll = Roll(schedule.members.attendance, hosted)
                 kinds, size = schedule.members.of_machines(hosted), self.flat_q.size

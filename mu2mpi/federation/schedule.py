@@ -1,6 +1,5 @@
 """What a run is to do, before its method has chosen noise and steps; and its constants once it has."""
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,11 +9,13 @@ from mu2mpi.federation.estimators import Estimator, Query
 from mu2mpi.privacy.grid import clipping_bound
 from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.registry import find
 
 if TYPE_CHECKING:
     from mu2mpi.federation.cohort import Cohort, Members
     from mu2mpi.federation.iterates import Iterates
     from mu2mpi.federation.sampling import Sampling
+    from mu2mpi.federation.servers.base import Server
     from mu2mpi.problem.base import Problem
     from mu2mpi.problem.scaling import Scaling
 
@@ -24,7 +25,9 @@ class Setting:
     """What is the same whatever a method chooses."""
 
     problem: "Problem"
-    server: str  # "untrusted" (Algorithm 1) or "trusted" (Algorithm 2)
+    server: str  # the trust mode, such as "untrusted" (Algorithm 1) or "trusted" (Algorithm 2)
+    server_options: Any = None  # those of the trust mode
+    parts: int = 1  # draws of as many machines hide a sum together
     machines: int  # M
     classes: int  # K
     rows: int  # of the model: K, or one where that is enough
@@ -39,6 +42,22 @@ class Setting:
     def d(self) -> int:
         """Number of coordinates of the model."""
         return self.rows * self.features
+
+    @property
+    def trust(self) -> "type[Server]":
+        """The trust mode."""
+        trust: type[Server] = find("servers", self.server)
+        return trust
+
+    @property
+    def variances(self) -> float:
+        """The variance of the noise in the sum of a round, in units of sigma^2."""
+        return self.trust.variances(self.machines, self.parts)
+
+    @property
+    def shared(self) -> float:
+        """By what the average over machines has less noise than sigma: sqrt(M) or M, or in between."""
+        return self.trust.shared(self.machines, self.parts)
 
     @property
     def smoothness(self) -> float:
@@ -80,11 +99,6 @@ class Task(Setting):
     def noise_of(self, mechanism: Mechanism) -> tuple[float, float]:
         """Return the standard deviation of a draw, and by what the average over machines has less of it."""
         return (mechanism.sigma, self.shared) if self.members is None else (self.members.noise, 1.0)
-
-    @property
-    def shared(self) -> float:
-        """By what the average over machines has less noise than one draw: sqrt(M) or M."""
-        return self.machines if self.server == "trusted" else math.sqrt(self.machines)
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,7 @@ class AcceleratedSrgd(Method):
             return {"normalize": normalize(asked), **dict.fromkeys(open_ones)}
         M, chosen = asked.machines or 1, choices(asked, facts)
         n, longest = facts.samples // M, LONGEST / chosen.nearby
-        shared = M if asked.server == "trusted" else math.sqrt(M)
-        path = chosen.noise * asked.rho * shared / (2 * chosen.clip)
+        path = chosen.noise * asked.rho * asked.shared / (2 * chosen.clip)
         fewest = math.ceil(min(n, math.sqrt(path * n / longest)))
         K = options.batch or n // (asked.rounds or fewest) or 1
         T = asked.rounds or max(1, n // K)

@@ -52,8 +52,7 @@ class AnytimeDpMf(Method):
         check_rounds(rounds)
         own = strategy_of(options.noise_correlation, options.noise_buffers)
         gain = Correlation(*own, rounds, normalized=True, lasts=False).gain()
-        shared = M if asked.server == "trusted" else math.sqrt(M)
-        eta = chosen.noise * asked.rho * shared / (2 * chosen.clip * gain)
+        eta = chosen.noise * asked.rho * asked.shared / (2 * chosen.clip * gain)
         return {
             "normalize": normalize(asked),
             "clip_norm": chosen.clip_norm,

@@ -9,11 +9,12 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import Estimator, Query
 from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
+from mu2mpi.options import Options
 from mu2mpi.privacy.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism, calibrated
 from mu2mpi.privacy.mechanisms.correlated import BUFFERS, FEWEST_BUFFERS, HIGHEST, LOWEST, MOST_BUFFERS
@@ -23,12 +24,6 @@ from mu2mpi.registry import find
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
-
-
-class Options(BaseModel):
-    """Options that a method has beside those of every experiment; each with a default and a description."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class PresetOptions(Options):
@@ -191,9 +186,9 @@ class Method(ABC):
         """Return what is to be hidden, of a machine that takes part in so many rounds, or in all."""
         sampling, lasts = sizes.sampling, self.estimator.lasts
         N = sizes.rounds if present is None else present
-        # A trusted server goes on to release sums, and noise that belongs together, while a machine is away.
+        # Sums are released, and noise that belongs together, also while a machine is away.
         stays = lasts or find("mechanisms", task.mechanism).stays
-        T = sizes.rounds if task.server == "trusted" and stays else N
+        T = sizes.rounds if task.trust.hides_sums and stays else N
         own = task.options
         correlation = own if isinstance(own, CorrelatedOptions) else CorrelatedOptions()
         return Messages(
@@ -207,6 +202,7 @@ class Method(ABC):
             samples=sampling.owned,
             drawn=float(sampling.size(1)),
             draws=task.machines if task.aggregate_noise else 1,
+            parts=task.parts,
             chance=sampling.chance,
             is_hidden=self.hides_iterates,
             lasts=lasts,

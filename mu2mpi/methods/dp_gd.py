@@ -10,7 +10,7 @@ from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field, tail_from
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.practical import Descent, Facts, descent
-from mu2mpi.registry import register
+from mu2mpi.registry import find, register
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
@@ -64,7 +64,7 @@ class DpGd(Method):
         n = facts.samples / M
         K = min(n, options.batch or n)
         momentum = MOMENTUM if options.momentum is None else options.momentum
-        hidden = math.sqrt(n * K) * (M if asked.server == "trusted" else math.sqrt(M))
+        hidden = math.sqrt(n * K) * asked.shared
         most = round(LONGEST * n / K)
         plan = Descent(hidden, SHORTEST, most, TAIL, times=1 / (1 - momentum))
         return {**descent(asked, facts, plan), "momentum": momentum}
@@ -117,7 +117,7 @@ class DpGd(Method):
         R, own = sizes.rounds - 1, task.options
         is_plain = sizes.sampling.is_same and own.tail is None and not own.momentum and R > 0
         is_plain = is_plain and task.cohort is None
-        is_whole = mechanism.clip_norm >= task.G and mechanism.name == self.mechanism
+        is_whole = mechanism.clip_norm >= task.G and isinstance(mechanism, find("mechanisms", self.mechanism))
         if not (is_plain and is_whole and is_own_rate):
             return math.nan
         # With 1 / eta - L = b of `base_rate`, the second part is as follows, which is never 0 / 0.

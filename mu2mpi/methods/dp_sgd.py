@@ -49,11 +49,11 @@ class DpSgd(Method):
     takes_absence = True
 
     def check(self, asked: "Experiment", options: Any) -> None:
-        """Refuse an untrusted server."""
-        if asked.server != "trusted":
+        """Refuse a server with which each machine hides what it sends by itself."""
+        if not asked.trust.hides_sums:
             raise ValueError(
-                "method = dp-sgd needs server = trusted: its noise is drawn once for the sum over "
-                "all machines; give --server trusted"
+                f"method = dp-sgd has noise for the sum over all machines, and with server = {asked.server} "
+                "each needs its own; give --server trusted or aggregated"
             )
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:

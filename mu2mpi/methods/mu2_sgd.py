@@ -80,7 +80,7 @@ class Mu2Sgd(Method):
         if facts is None:
             return {"normalize": normalize(asked), **dict.fromkeys(("clip_norm", "diameter", "eta_scale"))}
         M, chosen = asked.machines or 1, choices(asked, facts)
-        shared = facts.shared or (M if asked.server == "trusted" else math.sqrt(M))
+        shared = facts.shared or asked.shared
         most = facts.effective or M
         if asked.scaling != "unit" or find("problems", asked.loss).labels == "numbers":
             most = min(most, asked.rounds or facts.samples // M)
@@ -113,7 +113,7 @@ class Mu2Sgd(Method):
         regulariser G* and L are those of the sum, and the noise is that of the loss alone.
         """
         D, M, T, S = task.diameter, task.machines, sizes.rounds, self.increment_bound(task)
-        is_plain = task.cohort is None and mechanism.name == self.mechanism
+        is_plain = task.cohort is None and isinstance(mechanism, find("mechanisms", self.mechanism))
         if mechanism.clip_norm < S or not (is_plain and is_own_rate):
             return math.nan
         noise = 2 * S * math.sqrt(task.d) / (task.budget.rho * T * task.shared)

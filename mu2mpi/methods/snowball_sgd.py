@@ -40,11 +40,11 @@ class SnowballSgd(Method):
 
     def check(self, asked: "Experiment", options: Any) -> None:
         """Make sure that nobody sees an iterate who must not, that steps contract, and what is measured."""
-        if asked.server == "untrusted" and (asked.machines or 1) > 1:
+        if not asked.trust.is_central and (asked.machines or 1) > 1:
             raise ValueError(
                 "method = snowball-sgd protects the last iterate alone, from whoever sees no other, and with "
-                "an untrusted server that server and all machines see the others; give --server trusted, or "
-                "--machines 1"
+                f"server = {asked.server} the server and all machines see the others; give --server trusted, "
+                "or --machines 1"
             )
         if asked.clip_norm is not None:
             raise ValueError(

@@ -174,15 +174,18 @@ def make_draw(
     mechanism: Mechanism,
     key: NDArray[np.uint32],
     who: tuple[int, int, int],
-    factor: float,
+    variances: float,
     size: int,
     finest: float = math.inf,
 ) -> Draw:
     """Return what draws noise: of whom, from which machine on and of how many, as in `add_noise`.
 
-    The standard deviation of a draw is multiplied by a factor; `size` is that of messages, padded. Correlated
+    The variance of a draw is in units of the mechanism's; `size` is that of messages, padded. Correlated
     noise is spread beyond `finest`, if not earlier: so it is no farther from exact than others account for.
     """
+    if (own := mechanism.make_draw(key, who, variances)) is not None:
+        return own
+    factor = math.sqrt(variances)
     if (correlation := mechanism.correlation) is not None:
         kind, first, count = who
         units = np.full(count, factor * mechanism.sigma / mechanism.resolution)

@@ -35,7 +35,7 @@ def choose_resolution(
     bits = noisy_bits if sigma > 0 else NOISELESS_BITS
     wanted = min(scale * 2.0**-bits, 2 * CLIPPING_SHARE * C / math.sqrt(messages.parameters))
     exponent = max(math.floor(math.log2(wanted)), _least_exponent(messages, sigma))
-    if exponent > math.floor(math.log2(scale)) - FEWEST_BITS:
+    if exponent > math.floor(math.log2(scale)) - min(FEWEST_BITS, noisy_bits):
         raise _no_room(messages)
     return float(2.0**exponent)
 

@@ -39,6 +39,7 @@ class Messages:
     samples: int  # that each machine uses, or draws from
     drawn: float  # how many of them are expected in the first round, or any
     draws: int = 1  # over how many machines noise is drawn as one: 1 if each draws its own
+    parts: int = 1  # draws of as many machines hide a sum together: 1 if one does
     chance: str = ""  # what decides which samples are used when: nothing, or "poisson" or "replacement"
     is_hidden: bool = False  # whether nobody sees an iterate before the last, and no step parts two of them
     lasts: bool = False  # whether what a sample adds stays in all later messages, which are sums

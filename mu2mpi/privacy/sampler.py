@@ -22,7 +22,8 @@ COARSEST, FINEST, SPREAD_BITS = 2.0**12, 2.0**21, 9
 are spread over 2^-9 of a standard deviation, or down to half of that: a power of two units of the grid."""
 
 SHARE = 2.0**-11
-"""Of delta that is left to draws that are less likely than all that the bound is about."""
+"""Of delta that is left to draws that are less likely than all that the bound is about, and as much to the
+rest of a `Deviation`."""
 
 RESERVE, SMALL = 2.0**-9, 0.01
 """Share of an epsilon and a delta to be kept to that is left to the sampler; no run may need more. It is a
@@ -40,9 +41,12 @@ class Deviation(NamedTuple):
     """The sum over pairs of the mean square of tau."""
     largest: float
     """The largest tau of any cell."""
+    rest: float = 0.0
+    """The probability with which noise may be anything else: a total variation."""
 
     def __add__(self, other: "Deviation") -> "Deviation":  # type: ignore[override]
-        return Deviation(self.square + other.square, max(self.largest, other.largest))
+        largest = max(self.largest, other.largest)
+        return Deviation(self.square + other.square, largest, self.rest + other.rest)
 
     def loss(self, log_inverse: float) -> float:
         """Return what the sum of |log Q / P| passes with a probability of at most e^-log_inverse."""
@@ -68,6 +72,21 @@ def deviation(d: int, messages: int, smallest: float, largest: float, finest: fl
     return Deviation(messages * d * (6.5 * ERROR / width) ** 2, 2.0**-41 / width + 2.0**-60 / width**2)
 
 
+def sum_of_rounded(numbers: int, parts: int, scale: float) -> Deviation:
+    """Return how far sums of rounded normals are from a normal of their variance, rounded after a shift.
+
+    There are so many sums, of so many parts each, whose standard deviation is `scale` units of the grid, at
+    least 1. The shift is a sum of uniform numbers, independent of all else: so the Gaussian mechanism knows
+    of the one all that it does of the other. docs/privacy.md shows it by Poisson's summation formula.
+    """
+    if parts == 1:
+        return EXACT
+    square = scale * scale
+    of_cell = math.exp(3 * parts * math.exp(-square * math.pi**2 / 4) - math.pi**2 * square * (1 - 1 / parts))
+    tail = 2 * math.exp(-parts * (square - 0.5) ** 2 / (2 * square))
+    return Deviation(0.0, 0.0, numbers * ((parts * square + 1) * of_cell + tail))
+
+
 def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Deviation) -> float:
     """Return the epsilon at delta of releases as they are drawn; `epsilon_at` is that with exact noise.
 
@@ -79,12 +98,13 @@ def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Devi
     if draws == EXACT:
         return exact
     log_inverse = _log_inverse(exact, delta)
-    if log_inverse > RAREST:
+    if log_inverse > RAREST or (draws.rest > 0 and -math.log(draws.rest) < log_inverse):
         return math.inf
+    left = 1 - SHARE * (1 + (draws.rest > 0))
     xi = draws.loss(log_inverse)
     if 2 * xi > _ceiling(exact):
         return math.inf
-    epsilon = epsilon_at(delta * (1 - SHARE) * math.exp(-xi)) + 2 * xi
+    epsilon = epsilon_at(delta * left * math.exp(-xi)) + 2 * xi
     return epsilon if epsilon <= _ceiling(exact) else math.inf
 
 

@@ -11,14 +11,19 @@ from mu2mpi.privacy.accountant import SMALLEST_DELTA
 from mu2mpi.privacy.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.base import Concern, Mechanism, agree
 from mu2mpi.privacy.sampler import is_negligible
-from mu2mpi.registry import find
+from mu2mpi.registry import find, names
 
 ADJACENCY, UNIT = "replace-one", "one sample of one machine"
 """How neighbours differ, and what is replaced."""
 
-KNOWN = {"server": ["untrusted", "trusted"], "noise": ["protocol", "aggregate"]}
-KNOWN |= {"adjacency": [ADJACENCY], "unit": [UNIT]}
-"""What a statement can say."""
+KNOWN = {"noise": ["protocol", "aggregate", "unmasked"], "adjacency": [ADJACENCY], "unit": [UNIT]}
+"""What a statement can say, but for the server."""
+
+SHORTCUTS = {
+    "aggregate": Concern("noise = aggregate", "The noise of all machines is drawn as one"),
+    "unmasked": Concern("masks = none", "No masks hide single messages"),
+}
+"""What is sent in place of what the protocol sends."""
 
 LARGE_EPSILON = 10.0
 """Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample."""
@@ -33,8 +38,8 @@ class PrivacyStatement:
 
     mechanism: Mechanism
     server: str
-    """If untrusted, the guarantee holds for everything that leaves a machine, {q~_{t,i}}; if trusted, for
-    everything that leaves the server, {x_t}. But see what the mechanism protects."""
+    """The trust mode, which says who sees what: if untrusted, all that leaves a machine, {q~_{t,i}}; if
+    trusted, all that leaves the server, {x_t}; and so on. But see what the mechanism protects."""
     delta: float
     epsilon: float
     """(epsilon, delta)-DP by the paper's lemma."""
@@ -45,8 +50,8 @@ class PrivacyStatement:
     S: float
     """The bound on the norm of what a sample adds, such as G + 2LD."""
     noise: str = "protocol"
-    """Or aggregate, if the noise of all machines was drawn as one: then this is the guarantee of the protocol
-    that was simulated, and not of the messages that were sent."""
+    """Or aggregate, if the noise of all machines was drawn as one, or unmasked, if no masks hid messages:
+    then this is the guarantee of the protocol that was simulated, and not of what was sent."""
     noise_recomputable: bool = False
     """Whether the noise follows from a seed that is written down, which hides nothing from who knows it."""
     adjacency: str = ADJACENCY
@@ -102,7 +107,7 @@ class PrivacyStatement:
         mechanism = self.mechanism
         found = [
             f"{name} is {getattr(self, name)!r}, and there is only {' and '.join(map(repr, known))}"
-            for name, known in KNOWN.items()
+            for name, known in {"server": names("servers"), **KNOWN}.items()
             if getattr(self, name) not in known
         ]
         if wrong := self.out_of_range():
@@ -147,13 +152,15 @@ class PrivacyStatement:
             "The noise follows from the seed, which is written down: against anyone who knows it there is no "
             "guarantee. Leave the seed out for data that are private.",
         )
-        noise = Concern(
-            "noise = aggregate",
-            "The noise of all machines is drawn as one (noise = aggregate): this is the guarantee of the "
-            "protocol that is simulated, and not of the messages that are sent.",
-        )
         found = [*([seed] if self.noise_recomputable else []), *mechanism.concerns()]
-        found += [noise] if self.noise == "aggregate" else []
+        if (short := SHORTCUTS.get(self.noise)) is not None:
+            found.append(
+                Concern(
+                    short.brief,
+                    f"{short.full} ({short.brief}): this is the guarantee of the protocol that is simulated, "
+                    "and not of the messages that are sent.",
+                )
+            )
         return found + size_concerns(
             self.epsilon_exact, self.delta, samples or mechanism.machines * mechanism.samples
         )

@@ -88,7 +88,7 @@ def noise_of_output(schedule: Schedule) -> float:
     mechanism, rounds = schedule.mechanism, schedule.rounds
     radius = schedule.radius * math.sqrt(PROBES / schedule.d)
     iterates = schedule.make_iterates(replace(schedule, rows=1, features=PROBES, radius=radius))
-    draw, draws = np.random.default_rng(0), 1 if schedule.server == "trusted" else schedule.machines
+    draw, draws = np.random.default_rng(0), schedule.variances
     noise = Filter(mechanism.correlation, PROBES) if mechanism.correlation is not None else None
     deviation = None if schedule.members is None else schedule.members.fresh_deviation
     for t in range(1, rounds):

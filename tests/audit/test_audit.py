@@ -19,7 +19,8 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import method_options
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.federation.server import TrustedServer, UntrustedServer
+from mu2mpi.federation.servers.trusted import TrustedServer
+from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy import drawing
 from mu2mpi.privacy.mechanisms.last_iterate import (

@@ -11,7 +11,7 @@ from mu2mpi.audit.finding import RISK
 from mu2mpi.audit.structure import ANGLE_BITS, RADIUS_BITS, TAIL_BITS, collect_tail, lattice_evidence
 from mu2mpi.audit.tails import RHOS, add_squares, attack_structure, signatures, size_faults
 from mu2mpi.federation.machine import Machines
-from mu2mpi.federation.server import TrustedServer
+from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy import drawing
 from mu2mpi.privacy.noise import add_noise

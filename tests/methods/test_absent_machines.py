@@ -17,7 +17,8 @@ from mu2mpi.data.partition import partition_rows
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.progress import Progress
-from mu2mpi.federation.server import TrustedServer, UntrustedServer
+from mu2mpi.federation.servers.trusted import TrustedServer
+from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key, standard_normal

@@ -190,7 +190,7 @@ def test_the_key_is_kept_before_the_first_message(tmp_path, monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("mu2mpi.federation.server.UntrustedServer.round", fail)
+        patch.setattr("mu2mpi.federation.servers.untrusted.UntrustedServer.round", fail)
         with pytest.raises(MemoryError):
             job.run_to_file(Experiment(machines=4), source, path, Progress())
     kept = read_checkpoint(checkpoint_path(path))

@@ -28,7 +28,8 @@ def noise_norm(run: Summary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
     if machines_differ(run.experiment):
         return np.full(len(rounds), np.nan)
     machines = run.experiment.machines or 1
-    draws = 1 if run.experiment.server == "trusted" else machines
+    trust = run.experiment.trust
+    draws = trust.variances(machines, trust.parts(run.experiment.server_options, machines))
     norm = run.figures["sigma"] * math.sqrt(run.figures["parameters"] * draws) / machines
     if run.experiment.chosen_mechanism != CorrelatedNoise.name:
         return np.full(len(rounds), norm)

@@ -9,7 +9,7 @@ from typing import Any
 import tomli_w
 
 from mu2mpi.analysis.catalogue import FIGURES
-from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text
+from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text, sort_key
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import grouped, in_nats, varying
@@ -117,7 +117,7 @@ def privacy(runs: Sequence[Summary], files: Sequence[Summary]) -> str:
     if not noisy:
         return "\n".join(parts)
     seen: dict[str, str] = {}
-    for run in sorted(noisy, key=lambda run: run.experiment.server == "trusted"):
+    for run in sorted(noisy, key=lambda run: sort_key((run.experiment.server,))):
         server, mechanism = run.experiment.server, _mechanism(run)
         alone = "" if mechanism.shows_messages else run.experiment.chosen_method.title
         seen.setdefault(mechanism.who_sees(server), alone or f"{server.capitalize()} server")
@@ -153,8 +153,7 @@ def _not_covered(runs: Sequence[Summary], files: Sequence[Summary]) -> list[str]
             "compute their noise, and against them there is no guarantee: such runs are experiments, not "
             "protection."
         )
-    if any(run.experiment.server == "trusted" for run in runs):
-        items.append("The trusted server itself, which sees sums over machines without noise.")
+    items += sorted({f"{trusts}." for run in runs if (trusts := run.experiment.trust.trusts)})
     if any(run.experiment.tests_on_a_share and not math.isnan(run.test_loss) for run in runs):
         items.append(TEST_SHARE)
     return [

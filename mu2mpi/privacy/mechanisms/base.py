@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.grid import choose_resolution
 from mu2mpi.privacy.guarantee import Approximate, Budget, Gaussian, Grouped, Guarantee, Messages
-from mu2mpi.privacy.sampler import EXACT, FINEST, RESERVE, Deviation, deviation
+from mu2mpi.privacy.sampler import EXACT, FINEST, RESERVE, Deviation, deviation, sum_of_rounded
+from mu2mpi.registry import find, names
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mu2mpi.privacy.correlation import Correlation
+    from mu2mpi.privacy.drawing import Draw
 
 SMALLEST, LARGEST = math.ulp(0.0), sys.float_info.max
 """Of the numbers above 0, and of the finite ones."""
@@ -37,10 +42,11 @@ class Mechanism(ABC):
     spends: ClassVar[str] = "rho"  # or "epsilon": to which of a budget noise is scaled
     shows_messages: ClassVar[bool] = True  # or the guarantee is for the output alone
     noise_words: ClassVar[str] = ""  # what else the noise is in proportion to
+    belongs: ClassVar[bool] = False  # whether it is for servers alone whose mechanism it is
     by_machine: ClassVar[bool] = False  # whether who is there in fewer rounds needs less noise
     stays: ClassVar[bool] = False  # whether messages tell of samples of earlier rounds, too
     ranges: ClassVar[dict[str, tuple[float, float]]] = {
-        **dict.fromkeys(("rounds", "machines"), (1, 2**32 - 1)),
+        **dict.fromkeys(("rounds", "machines", "parts"), (1, 2**32 - 1)),
         **dict.fromkeys(("parameters", "samples"), (1, math.inf)),
         **dict.fromkeys(("drawn", "clip_norm", "resolution"), (SMALLEST, LARGEST)),
         "sigma": (0, LARGEST),
@@ -48,13 +54,14 @@ class Mechanism(ABC):
     """The smallest and the largest of each number with which anything can be computed."""
 
     clip_norm: float  # this is as in `Messages`, and so is what follows the resolution
-    sigma: float  # standard deviation of each coordinate of each draw of noise, for the sum over machines
+    sigma: float  # standard deviation of each coordinate of the noise that hides a sample in a sum
     resolution: float  # spacing of the grid on which messages lie
     rounds: int
     machines: int
     parameters: int
     samples: int
     drawn: float
+    parts: int = 1
 
     @classmethod
     def accounts_for(cls, messages: Messages) -> bool:
@@ -88,13 +95,19 @@ class Mechanism(ABC):
         """Return the mechanism with this noise, and a grid for the smallest of any round; or InputError."""
         if not math.isfinite(sigma):
             raise InputError("so much noise leaves the range of floating-point numbers; give a larger rho")
+        smallest = smallest or sigma / math.sqrt(messages.parts)
         resolution = choose_resolution(messages, sigma, smallest=smallest)
         return cls(sigma=sigma, resolution=resolution, **cls.sizes(messages), **own)
 
     @staticmethod
+    def own(messages: Messages) -> dict[str, Any]:
+        """Return what it states of messages beside what all mechanisms do."""
+        return {}
+
+    @staticmethod
     def sizes(messages: Messages) -> dict[str, Any]:
         """Return what every mechanism states of the messages that it hides."""
-        names = ("clip_norm", "rounds", "machines", "parameters", "samples", "drawn")
+        names = ("clip_norm", "rounds", "machines", "parameters", "samples", "drawn", "parts")
         return {name: getattr(messages, name) for name in names}
 
     def having(self, sigma: float, resolution: float) -> Self:
@@ -116,6 +129,12 @@ class Mechanism(ABC):
     @property
     def correlation(self) -> "Correlation | None":
         """How the noise of a round follows from that of the rounds before; None if it does not."""
+        return None
+
+    def make_draw(
+        self, key: "NDArray[np.uint32]", who: tuple[int, int, int], variances: float
+    ) -> "Draw | None":
+        """Return what draws noise that is not Gaussian, as of `mu2mpi.privacy.drawing.make_draw`."""
         return None
 
     @property
@@ -152,11 +171,15 @@ class Mechanism(ABC):
         return 1.0
 
     def deviation(self, messages: int, draws: int = 1, smallest: float = 1, largest: float = 1) -> Deviation:
-        """Return how far the noise of some messages is from exact, between two multiples of sigma."""
+        """Return how far the noise of some messages is from exact, between two multiples of sigma.
+
+        What is a sum of parts is a function of these, each of which is drawn and rounded by itself.
+        """
         if not self.is_noisy:
             return EXACT
-        unit = self.sigma / self.resolution * math.sqrt(draws)
-        return deviation(self.parameters, messages, unit * smallest, unit * largest, self.finest)
+        unit = self.sigma / self.resolution * math.sqrt(draws / self.parts)
+        sizes = self.parameters, messages * self.parts, unit * smallest, unit * largest, self.finest
+        return deviation(*sizes) + sum_of_rounded(messages * self.parameters, self.parts, unit * smallest)
 
     @property
     def finest(self) -> float:
@@ -167,6 +190,11 @@ class Mechanism(ABC):
     def samples_used(self) -> int:
         """How many samples of all machines are used, each counted once, or may be."""
         return self.machines * self.samples
+
+    @property
+    def price(self) -> str:
+        """What machines would have to send, if that is more than their messages."""
+        return ""
 
     def attributes(self) -> dict[str, Any]:
         """Return what a file states of it."""
@@ -193,7 +221,8 @@ class Mechanism(ABC):
     @classmethod
     def who_sees(cls, server: str) -> str:
         """Say who it is that learns no more than is claimed."""
-        return WHO.get(server, "Nobody knows who")
+        sees: str = find("servers", server).sees if server in names("servers") else "Nobody knows who"
+        return sees
 
     @property
     def words(self) -> str:
@@ -211,12 +240,6 @@ def calibrated(kind: type[Mechanism], budget: Budget, messages: Messages) -> Mec
     if (rho := mechanism.stated_rho) is not None and rho > budget.rho * (1 + 1e-9):
         raise InputError(f"mechanism = {kind.name} spends rho = {rho:g} where {budget.rho:g} is asked for")
     return mechanism
-
-
-WHO = {
-    "untrusted": "Whoever sees everything that leaves the machines, be it the server or another machine,",
-    "trusted": "Whoever sees everything that leaves the server, which itself sees sums without noise,",
-}
 
 
 def agree(claimed: float | None, computed: float | None) -> bool:

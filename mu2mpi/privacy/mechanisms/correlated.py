@@ -91,7 +91,8 @@ class CorrelatedNoise(Mechanism):
         sigma = 2 * messages.clip_norm * whole.correlation.sensitivity * (1 + ARITHMETIC) / budget.rho
         if not math.isfinite(sigma):
             return cls.of(messages, sigma)
-        resolution = choose_resolution(messages, sigma * whole._largest, smallest=sigma)
+        smallest = sigma / math.sqrt(messages.parts)
+        resolution = choose_resolution(messages, sigma * whole._largest, smallest=smallest)
         return cls(sigma=sigma, resolution=resolution, rho=budget.rho, **cls.sizes(messages), **own)
 
     @staticmethod
@@ -141,8 +142,11 @@ class CorrelatedNoise(Mechanism):
 
     @property
     def _arithmetic(self) -> float:
-        """The norm of all errors of floating-point numbers, in units of sigma: docs/privacy.md."""
-        draws = math.sqrt(self.rounds) * (math.sqrt(self.parameters) + math.sqrt(1400))
+        """The norm of all errors of floating-point numbers, in units of sigma: docs/privacy.md.
+
+        Parts of the noise are smaller by the root of their number, and their errors may add up.
+        """
+        draws = math.sqrt(self.rounds * self.parts) * (math.sqrt(self.parameters) + math.sqrt(1400))
         return 2 * 4 * 2.0**-53 * self.correlation.lengths * SPREAD * self._growth * draws
 
     @property
@@ -150,7 +154,7 @@ class CorrelatedNoise(Mechanism):
         """So many that the errors of all draws, which tell of one sample, take a small share of epsilon."""
         if not (self.is_noisy and math.isfinite(self.rho)):
             return FINEST
-        draws = math.sqrt(self.rounds * self.parameters)
+        draws = math.sqrt(self.rounds * self.parts * self.parameters)
         return min(FINEST, max(COARSEST, 2.0 ** math.floor(math.log2(ALLOWED * self.rho / draws))))
 
     def sigma_of(self, t: int) -> float:

@@ -1,0 +1,92 @@
+"""Nobody sees a single message: secure aggregation, which lets nothing through but the sum over machines."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from mu2mpi.federation.servers.base import ColludersOptions, WithColluders
+from mu2mpi.federation.servers.untrusted import UntrustedServer
+from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    from mu2mpi.federation.machine import Machines, Supply
+    from mu2mpi.federation.schedule import Schedule
+    from mu2mpi.federation.servers.base import Integers, Key, Server
+    from mu2mpi.parallel import Communicator
+    from mu2mpi.privacy.masks import Masks
+
+
+class MaskOptions(ColludersOptions):
+    """Which masks are computed."""
+
+    masks: Literal["crossing", "all", "none"] = Field(
+        "crossing",
+        description="which masks are computed: those that do not cancel within a rank (crossing), all, one "
+        "by one as machines would, or none, which hides no message; results have the same bits",
+    )
+
+
+@register
+class AggregatedServer(WithColluders, UntrustedServer):
+    """Every machine adds N(0, sigma^2 / (M - c)), and masks that cancel in the sum modulo 2^64.
+
+    It protects a machine's samples against the server and up to c other machines together, who see all
+    messages: masks leave them the sum over the other M - c machines, whose noise has at least the variance
+    sigma^2. It assumes that no more machines than c work together with the server, that the others add their
+    noise, that each pair of neighbours shares a key which nobody else knows, and that all machines are there
+    in every round: what to do about one that drops out in the middle of a round is outside of it.
+    Bonawitz et al., 2017; Bell et al., 2020: `mu2mpi.privacy.masks`.
+    """
+
+    name = "aggregated"
+    summary = "every machine a part before it sends, and masks"
+    options = MaskOptions
+    unsent = ("masks",)
+    sees = (
+        "Whoever sees everything that leaves the machines, be it the server with as many of them as were "
+        "taken to work together with it,"
+    )
+    trusts = (
+        "More machines than were taken to work together with the server, and whoever knows the keys of the "
+        "masks (aggregated server)"
+    )
+    hides_sums = True
+    takes_absence = False
+
+    def __init__(self, schedule: "Schedule", communicator: "Communicator", masks: "Masks | None") -> None:
+        from mu2mpi.privacy.noise import padded_zeros
+
+        super().__init__(schedule, communicator)
+        self._masks = masks or None
+        self._flat_masked, self._masked = padded_zeros((schedule.rows, schedule.features))
+
+    @classmethod
+    def machines_and_server(
+        cls, schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
+    ) -> "tuple[Machines, Server]":
+        """Return machines that draw noise, and the server with their masks."""
+        from mu2mpi.federation.machine import Machines
+        from mu2mpi.privacy.masks import Masks
+        from mu2mpi.privacy.noise import derive_key
+
+        own: Any = schedule.server_options
+        masks = None
+        if key is not None and own.masks != "none":
+            root = derive_key(key.astype("<u4").tobytes(), "masks")
+            colluders = schedule.machines - schedule.parts
+            masks = Masks(schedule.machines, colluders, root, hosted, own.masks == "all")
+        return Machines(schedule, hosted, supply, key), cls(schedule, communicator, masks)
+
+    def _sent(self, t: int, machines: "Machines") -> "Integers":
+        """Return the sum of the messages of the rank's machines, masked."""
+        message = machines.noised(t)
+        if not self._masks:
+            return message
+        self._masked[...] = message
+        self._masks.add(self._flat_masked, t)
+        return self._masked
+
+    def _added(self, message: "Integers") -> "Integers":
+        """Return the sum over all ranks modulo 2^64, in which masks cancel."""
+        added = self._communicator.allreduce(message.view("uint64"), self._total.view("uint64"))
+        return added.view("int64")

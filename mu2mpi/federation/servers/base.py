@@ -1,0 +1,165 @@
+"""What a trust mode is to the rest of the package: whom it protects against, and how a round is taken.
+
+All servers see the sum over machines as integers on the grid. They differ in where the noise enters and so in
+which collectives they may use; `round` of each class shows all that ever leaves a rank. Server modules are
+imported to list their options, so what is slow to import waits until a run needs it.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field
+
+from mu2mpi.errors import InputError
+from mu2mpi.options import Options
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mu2mpi.federation.machine import Machines, Supply
+    from mu2mpi.federation.schedule import Schedule
+    from mu2mpi.federation.stopwatch import Stopwatch
+    from mu2mpi.parallel import Communicator
+
+    Key = NDArray[np.uint32] | None
+    Integers = NDArray[np.int64]
+
+TENTH = 10
+"""One machine in so many, rounded up, is taken to work together with the server if the user does not say."""
+
+
+class ColludersOptions(Options):
+    """How many machines may give away what they know."""
+
+    colluders: int | None = Field(
+        None,
+        ge=0,
+        lt=2**32,
+        description="how many machines may work together with the server: the noise of the others alone "
+        "hides a sample [default: a tenth of them, rounded up, but not all]",
+    )
+
+
+class Server(ABC):
+    """A trust mode, and of a run, what its loop over rounds needs of a server.
+
+    Attributes
+    ----------
+    name, summary : str
+        What the user calls it, and for the help, who adds the noise.
+    options, unsent : type, tuple of str
+        Its options; and those of them that change no noise and no sum.
+    sees, trusts : str
+        Who learns no more than is claimed, as the subject of a sentence; and who is trusted, as one without
+        an end.
+    hides_sums : bool
+        Whether noise is for the sum over machines, and no message of a single one would be hidden by its own.
+    is_central : bool
+        Whether rank 0 alone sees that sum without noise and adds it, and others see query points alone.
+    mechanism : str or None
+        The name of the only mechanism that it can have, if there is but one.
+    takes_absence : bool
+        Whether machines may be away, and differ in what they may spend.
+    """
+
+    kind: ClassVar[str] = "servers"
+    name: ClassVar[str]
+    summary: ClassVar[str] = ""
+    options: ClassVar[type[Options]] = Options
+    unsent: ClassVar[tuple[str, ...]] = ()
+    sees: ClassVar[str] = "Whoever sees all that crosses the wire"
+    trusts: ClassVar[str] = ""
+    hides_sums: ClassVar[bool] = True
+    is_central: ClassVar[bool] = False
+    mechanism: ClassVar[str | None] = None
+    takes_absence: ClassVar[bool] = False
+
+    def __init__(self, schedule: "Schedule", communicator: "Communicator") -> None:
+        self.iterates = schedule.make_iterates(schedule)
+        self._schedule, self._communicator = schedule, communicator
+
+    @classmethod
+    def complete(cls, options: Any, machines: int) -> dict[str, Any]:
+        """Return options that were left open, once M is known; InputError if they do not fit it."""
+        return {}
+
+    @classmethod
+    def parts(cls, options: Any, machines: int) -> int:
+        """Return how many draws of noise, of one machine each, hide a sum together; 1 if one does."""
+        return 1
+
+    @classmethod
+    @abstractmethod
+    def variances(cls, machines: int, parts: int) -> float:
+        """Return the variance of the noise in the sum of a round, in units of sigma^2."""
+
+    @classmethod
+    def shared(cls, machines: int, parts: int) -> float:
+        """Return by what the average over machines has less noise than sigma."""
+        return machines / math.sqrt(cls.variances(machines, parts))
+
+    @classmethod
+    def gives_key(cls, options: Any) -> bool:
+        """Return whether all ranks get the noise key."""
+        return not cls.is_central
+
+    @classmethod
+    @abstractmethod
+    def machines_and_server(
+        cls, schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
+    ) -> "tuple[Machines, Server]":
+        """Return a rank's machines and server.
+
+        The key, of uint32 and of shape (8,), is known to all ranks, or to rank 0 alone, as `gives_key` says.
+        """
+
+    @abstractmethod
+    def round(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
+        """Take round t, from the query point x_t to x_{t+1}; the messages of the last round move nothing."""
+
+    def _observe(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
+        """Have the machines use the samples of round t, which may have to be read first."""
+        if t not in machines.samples.rounds:
+            clock.lap("compute")
+            machines.read(t)
+            clock.lap("data")
+        machines.observe(t, self.iterates.x, self.iterates.x_previous)
+        clock.lap("compute")
+
+
+class WithColluders(Server):
+    """A trust mode in which each machine adds a part of the noise, and some of them may be known."""
+
+    options = ColludersOptions
+
+    @classmethod
+    def complete(cls, options: Any, machines: int) -> dict[str, Any]:
+        """Return how many machines may work together with the server: a tenth if the user does not say."""
+        colluders = options.colluders
+        if colluders is None:
+            colluders = min(-(-machines // TENTH), machines - 1)
+        if colluders >= machines:
+            raise InputError(
+                f"colluders = {colluders} leaves none of {machines} machines to add noise; give at most "
+                f"{machines - 1}"
+            )
+        return {"colluders": colluders}
+
+    @classmethod
+    def parts(cls, options: Any, machines: int) -> int:
+        """Return how many machines add noise that nobody knows: M - c."""
+        return machines - int(cls.complete(options, machines)["colluders"])
+
+    @classmethod
+    def variances(cls, machines: int, parts: int) -> float:
+        """Return M / (M - c): all machines add noise, and the least that may be unknown has sigma^2."""
+        return machines / parts
+
+
+def machines_and_server(
+    schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
+) -> "tuple[Machines, Server]":
+    """Return a rank's machines and server; the key is of no use to ranks that may not have it."""
+    return schedule.trust.machines_and_server(schedule, hosted, supply, communicator, key)

@@ -1,0 +1,96 @@
+"""A shuffler is trusted: it mixes the messages of all machines, so that nobody knows whose is which."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from mu2mpi.federation.servers.base import ColludersOptions, WithColluders
+from mu2mpi.federation.servers.trusted import TrustedServer
+from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    from mu2mpi.federation.machine import Machines, Supply
+    from mu2mpi.federation.schedule import Schedule
+    from mu2mpi.federation.servers.base import Integers, Key, Server
+    from mu2mpi.parallel import Communicator
+
+
+class ShuffleOptions(ColludersOptions):
+    """What is simulated."""
+
+    shuffle: Literal["sums", "messages"] = Field(
+        "sums",
+        description="what is simulated: the sums, which are all that a shuffler lets through, or messages "
+        "one by one, for tiny models only",
+    )
+
+
+@register
+class ShuffledServer(WithColluders, TrustedServer):
+    """Each machine sends bits, of values and of coins, and a shuffler mixes those of all.
+
+    It protects samples against the server, which sees the shuffled bits, and up to c machines that tell it
+    theirs. It assumes that the shuffler mixes all messages of a round, tells nobody whose is which, and does
+    not work together with the server; and that the M - c other machines throw their coins. All messages are
+    alike but for coordinate and bit, so that their order, drawn at random, tells nothing: how many bits of
+    each coordinate are ones is all that there is to see, and that is the sum of values and of heads.
+    Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization", 2022.
+
+    Rank 0 stands for shuffler and server. If it makes sums alone, it draws the heads of all coins at once,
+    whose number has the same distribution.
+    """
+
+    name = "shuffled"
+    summary = "every machine its coins, which a shuffler mixes with those of all"
+    options = ShuffleOptions
+    mechanism = "binomial"
+    sees = (
+        "Whoever sees everything that leaves the shuffler, be it the server with as many machines as were "
+        "taken to work together with it,"
+    )
+    trusts = (
+        "The shuffler, which sees whose message is whose, and more machines than were taken to work together "
+        "with the server (shuffled server)"
+    )
+    takes_absence = False
+
+    def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
+        super().__init__(schedule, communicator, key)
+        self._hosted, self._key = hosted, None
+        if key is not None and schedule.server_options.shuffle == "messages":
+            self._key = key.astype("<u4").tobytes()
+
+    @classmethod
+    def gives_key(cls, options: Any) -> bool:
+        """Return whether ranks other than the first need the noise key: they throw coins one by one."""
+        return bool(options.shuffle == "messages")
+
+    @classmethod
+    def machines_and_server(
+        cls, schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
+    ) -> "tuple[Machines, Server]":
+        """Return machines without a key, and the server, which throws the coins."""
+        from mu2mpi.federation.machine import Machines
+        from mu2mpi.federation.shuffler import check_messages
+
+        if schedule.server_options.shuffle == "messages":
+            mechanism: Any = schedule.mechanism
+            check_messages(mechanism)
+        return Machines(schedule, hosted, supply, None), cls(schedule, hosted, communicator, key)
+
+    def _collected(self, t: int, machines: "Machines") -> "Integers | None":
+        """Return the sum over all ranks on rank 0: without noise, or of mixed messages with it."""
+        if self._key is None:
+            return super()._collected(t, machines)
+        from mu2mpi.federation.shuffler import count, make_messages, mixed
+
+        mechanism: Any = self._schedule.mechanism
+        mine = make_messages(mechanism, self._key, self._hosted, t, machines.q.ravel())
+        everyones = self._communicator.gather(mine)
+        if everyones is None:
+            return None
+        return count(mechanism, mixed(everyones, self._key, t)).reshape(machines.q.shape)
+
+    def _hidden(self, t: int, total: "Integers", machines: "Machines") -> "Integers":
+        """Return the sum with noise."""
+        return super()._hidden(t, total, machines) if self._key is None else total

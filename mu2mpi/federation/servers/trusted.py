@@ -1,0 +1,105 @@
+"""The server is trusted: it sees sums without noise, and adds it before anything leaves it."""
+
+from typing import TYPE_CHECKING
+
+from mu2mpi.federation.servers.base import Server
+from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mu2mpi.federation.machine import Machines, Supply
+    from mu2mpi.federation.schedule import Schedule
+    from mu2mpi.federation.servers.base import Integers, Key
+    from mu2mpi.federation.stopwatch import Stopwatch
+    from mu2mpi.parallel import Communicator
+    from mu2mpi.privacy.drawing import Draw
+
+
+@register
+class TrustedServer(Server):
+    """Algorithm 2: rank 0 alone sees the sum, and adds noise before anything leaves it.
+
+    It protects samples against all machines together and whoever gets the result. It assumes that the server
+    keeps sums without noise to itself, and that nobody but the server sees what machines send. An Allreduce
+    would hand the un-noised sum to every machine. Only rank 0 holds the noise key, words of uint32 of shape
+    (8,), and w_t; the others have None for a key and receive x_{t+1}.
+    """
+
+    name = "trusted"
+    summary = "the server before it broadcasts"
+    sees = "Whoever sees everything that leaves the server, which itself sees sums without noise,"
+    trusts = "The trusted server itself, which sees sums over machines without noise"
+    is_central = True
+    takes_absence = True
+
+    def __init__(self, schedule: "Schedule", communicator: "Communicator", key: "Key") -> None:
+        from mu2mpi.privacy.noise import padded_zeros
+
+        super().__init__(schedule, communicator)
+        self._draw: Draw | None = None
+        self._total: Integers | None = None
+        if communicator.rank == 0:
+            shape = (schedule.rows, schedule.features)
+            self._flat_total, self._total = padded_zeros(shape)
+            self._flat_message, self._message = padded_zeros(shape)
+            if key is not None and schedule.mechanism.is_noisy:
+                self._draw = self._noise(key, self._flat_total.size)
+
+    def _noise(self, key: "NDArray[np.uint32]", size: int) -> "Draw":
+        """Return what draws the server's noise for messages of a padded size."""
+        from mu2mpi.privacy.drawing import make_draw
+        from mu2mpi.privacy.noise import SERVER
+
+        mechanism, who, variances = self._schedule.mechanism, (SERVER, 0, 1), self._schedule.variances
+        return make_draw(mechanism, key, who, variances, size, self._schedule.finest)
+
+    @classmethod
+    def variances(cls, machines: int, parts: int) -> float:
+        """Return 1: the server draws once."""
+        return 1
+
+    @classmethod
+    def machines_and_server(
+        cls, schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
+    ) -> "tuple[Machines, Server]":
+        """Return machines without a key, and the server, which has it on rank 0."""
+        from mu2mpi.federation.machine import Machines
+
+        server = cls(schedule, communicator, key if communicator.rank == 0 else None)
+        return Machines(schedule, hosted, supply, None), server
+
+    def round(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
+        """Take round t: Reduce to rank 0, noise and the step there, Bcast of x_{t+1}."""
+        iterates = self.iterates
+        self._observe(t, machines, clock)
+        total = self._collected(t, machines)
+        clock.lap("moving")
+        if t == self._schedule.rounds:
+            return
+        if total is not None:
+            message = self._hidden(t, total, machines) if self._schedule.mechanism.is_noisy else total
+            clock.lap("noise")
+            iterates.step(t, message)
+            clock.lap("step")
+            self._communicator.bcast(iterates.x)
+        else:
+            self._communicator.bcast(iterates.x_previous)
+            iterates.advance()
+        clock.lap("moving")
+
+    def _collected(self, t: int, machines: "Machines") -> "Integers | None":
+        """Return the sum over all ranks on rank 0, and None elsewhere."""
+        return self._communicator.reduce(machines.q, self._total)
+
+    def _hidden(self, t: int, total: "Integers", machines: "Machines") -> "Integers":
+        """Return the sum with noise."""
+        # A lone rank gets its own array back.
+        return self._noised(t, self._flat_total if total is self._total else machines.flat_q)
+
+    def _noised(self, t: int, flat_total: "Integers") -> "Integers":
+        if self._draw is None:
+            raise RuntimeError("the server holds no noise key")
+        self._draw(self._flat_message, flat_total, t)
+        return self._message

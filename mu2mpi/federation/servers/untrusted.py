@@ -1,0 +1,75 @@
+"""Nobody is trusted: every machine adds noise before anything leaves it."""
+
+import math
+from typing import TYPE_CHECKING
+
+from mu2mpi.federation.servers.base import Server
+from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    from mu2mpi.federation.machine import Machines, Supply
+    from mu2mpi.federation.schedule import Schedule
+    from mu2mpi.federation.servers.base import Integers, Key
+    from mu2mpi.federation.stopwatch import Stopwatch
+    from mu2mpi.parallel import Communicator
+
+
+@register
+class UntrustedServer(Server):
+    """Algorithm 1: nothing leaves a machine without noise, so everyone may see the sum.
+
+    It protects a machine's samples against all others together, server and machines, whatever they send and
+    however many of them work together. It assumes nothing but that the machine itself does as it should.
+    Every rank takes the same step on the same bits, which spares a broadcast.
+    """
+
+    name = "untrusted"
+    summary = "every machine before it sends"
+    sees = "Whoever sees everything that leaves the machines, be it the server or another machine,"
+    hides_sums = False
+    takes_absence = True
+
+    def __init__(self, schedule: "Schedule", communicator: "Communicator") -> None:
+        from mu2mpi.privacy.noise import padded_zeros
+
+        super().__init__(schedule, communicator)
+        _, self._total = padded_zeros((schedule.rows, schedule.features))
+
+    @classmethod
+    def variances(cls, machines: int, parts: int) -> float:
+        """Return M: every machine adds sigma^2."""
+        return machines
+
+    @classmethod
+    def shared(cls, machines: int, parts: int) -> float:
+        """Return the root of M, rounded once."""
+        return math.sqrt(machines)
+
+    @classmethod
+    def machines_and_server(
+        cls, schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
+    ) -> "tuple[Machines, Server]":
+        """Return machines that draw noise, and the server."""
+        from mu2mpi.federation.machine import Machines
+
+        return Machines(schedule, hosted, supply, key), cls(schedule, communicator)
+
+    def round(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
+        """Take round t: noise, Allreduce, the step on every rank."""
+        iterates = self.iterates
+        self._observe(t, machines, clock)
+        message = self._sent(t, machines)
+        clock.lap("noise")
+        total = self._added(message)
+        clock.lap("moving")
+        if t < self._schedule.rounds:
+            iterates.step(t, total)
+            clock.lap("step")
+
+    def _sent(self, t: int, machines: "Machines") -> "Integers":
+        """Return what leaves the rank in round t, which the next call overwrites."""
+        return machines.noised(t)
+
+    def _added(self, message: "Integers") -> "Integers":
+        """Return the sum of what leaves all ranks."""
+        return self._communicator.allreduce(message, self._total)

@@ -1,0 +1,61 @@
+"""Messages of the shuffle model, one by one: made by machines, mixed by the shuffler, counted by the server.
+
+For each coordinate a machine with the value v from -V to V sends V + v ones, V - v zeros, and its coins. This
+is for models of a few parameters, and shows that sums say all that there is to say.
+"""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.errors import InputError
+from mu2mpi.privacy.mechanisms.binomial import BinomialReleases
+
+Integers = NDArray[np.int64]
+Messages = NDArray[np.uint32]
+"""Twice the number of a coordinate, plus the bit."""
+
+MOST_MESSAGES = 2**26
+"""Of all machines in a round."""
+
+
+def check_messages(mechanism: BinomialReleases) -> None:
+    """Raise InputError if there are too many messages to make them one by one."""
+    if (number := mechanism.machines * mechanism.messages) > MOST_MESSAGES:
+        raise InputError(
+            f"shuffle = messages would make {number:.3g} messages in each round, and {MOST_MESSAGES:,} are "
+            "the most; take a smaller model, fewer machines or rounds, or leave it out, which has the same "
+            "distribution"
+        )
+
+
+def throw_coins(mechanism: BinomialReleases, key: bytes, machine: int, t: int) -> NDArray[np.uint8]:
+    """Return the coins of a machine in round t, shape (d, coins)."""
+    d, coins = mechanism.parameters, mechanism.coins
+    stream = hashlib.shake_256(key + b"coins" + f"{machine} {t}".encode())
+    bits = np.unpackbits(np.frombuffer(stream.digest(-(-d * coins // 8)), np.uint8))
+    return bits[: d * coins].reshape(d, coins)
+
+
+def make_messages(mechanism: BinomialReleases, key: bytes, hosted: range, t: int, q: Integers) -> Messages:
+    """Return what some machines send in round t, given the sum of their values, shape (d,)."""
+    coordinates = np.arange(mechanism.parameters, dtype=np.uint32) * np.uint32(2)
+    most = len(hosted) * mechanism.values
+    sent = [np.repeat(coordinates + np.uint32(1), most + q), np.repeat(coordinates, most - q)]
+    for machine in hosted:
+        sent.append((throw_coins(mechanism, key, machine, t) + coordinates[:, np.newaxis]).ravel())
+    return np.concatenate(sent)
+
+
+def mixed(everyones: list[Messages], key: bytes, t: int) -> Messages:
+    """Return the messages of all ranks in a random order, which knows nothing of what they are."""
+    seed = hashlib.blake2b(f"order {t}".encode(), key=key, digest_size=32).digest()
+    return np.random.default_rng(list(seed)).permutation(np.concatenate(everyones))
+
+
+def count(mechanism: BinomialReleases, messages: Messages) -> Integers:
+    """Return what the server makes of mixed messages: the sum of all values, and of the noise, shape (d,)."""
+    ones = np.bincount(messages[messages % 2 == 1] // 2, minlength=mechanism.parameters)
+    sums: Integers = ones - mechanism.machines * (mechanism.values + mechanism.coins // 2)
+    return sums

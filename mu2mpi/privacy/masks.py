@@ -1,0 +1,135 @@
+"""Masks that hide single messages and cancel in their sum: secure aggregation modulo 2^64.
+
+Each machine shares a secret key with some others, its neighbours. In every round, one of the two adds the
+keystream of that key to its message, and the other takes it away (Bonawitz et al., "Practical secure
+aggregation for privacy-preserving machine learning", 2017). To whoever lacks the keys of all edges between
+two groups of machines, the message of each group is a uniform number, independent of all that is hidden; what
+is learned is the sum over each group that edges with unknown keys hold together.
+
+Neighbours are those on a circle, in a random order that is public (Bell et al., "Secure single-server
+aggregation with (poly)logarithmic overhead", 2020): k/2 on either side, so many that machines which work
+together with the server leave the others connected, but for a probability of less than 2^-40.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numba import uint32, uint64
+from numpy.typing import NDArray
+
+from mu2mpi.kernels import inline, kernel, scratch
+from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
+from mu2mpi.privacy.noise import CHUNK, derive_key, key_words
+
+Integers = NDArray[np.int64]
+
+USE = 0x6D61736B
+"""First word of the nonce, unlike those of all other keystreams."""
+
+FAILURE_BITS = 40
+"""The others are connected but for a probability of 2^-40."""
+
+
+def half_neighbours(machines: int, colluders: int) -> int:
+    """Return how many neighbours a machine has on either side of the circle.
+
+    If those who collude part the others, there are two runs of them as long as this, between which others
+    are. Two such runs begin at one of M (M - 1) / 2 pairs of places; that some 2 h given places hold none but
+    c of M machines, in random order, has the probability of the product of (c - i) / (M - i) over i < 2 h.
+    """
+    log_pairs = math.log2(max(1, machines * (machines - 1) // 2))
+    log_all, half = 0.0, 0
+    while True:
+        half += 1
+        for i in (2 * half - 2, 2 * half - 1):
+            if i >= colluders or 2 * half >= machines - 1:
+                # There are not so many, or all others are neighbours.
+                return half
+            log_all += math.log2((colluders - i) / (machines - i))
+        if log_pairs + log_all < -FAILURE_BITS:
+            return half
+
+
+def edges(machines: int, colluders: int, root: bytes) -> Integers:
+    """Return all pairs of neighbours, the smaller number first, shape (edges, 2); the order is public."""
+    seed = list(derive_key(root, "circle"))
+    circle = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed))).permutation(machines)
+    half = min(half_neighbours(machines, colluders), machines // 2)
+    pairs = [np.stack([circle, np.roll(circle, -step)], axis=1) for step in range(1, half + 1)]
+    both = np.sort(np.concatenate([np.empty((0, 2), np.int64), *pairs]), axis=1)
+    # Opposite places of a circle, or the only two, are found from either side.
+    return np.unique(both, axis=0)
+
+
+def leaving(pairs: Integers, hosted: range) -> Integers:
+    """Return the pairs of which one machine alone is hosted: masks of others cancel in the rank's sum."""
+    here = (pairs >= hosted.start) & (pairs < hosted.stop)
+    found: Integers = pairs[here[:, 0] != here[:, 1]]
+    return found
+
+
+def touching(pairs: Integers, hosted: range) -> Iterator[tuple[int, int, int]]:
+    """Yield the pairs of each hosted machine, as the protocol computes them: one by one, with the sign."""
+    for i, j in pairs.tolist():
+        if i in hosted:
+            yield i, j, 1
+        if j in hosted:
+            yield i, j, -1
+
+
+def edge_key(root: bytes, i: int, j: int) -> NDArray[np.uint32]:
+    """Return the key that two machines share, eight words; in a protocol they agree on it with each other."""
+    return key_words(derive_key(root, "edge", f"{i} {j}"))
+
+
+@inline
+def _add_words(masked, words, sign):  # type: ignore[no-untyped-def]
+    for i in range(CHUNK):
+        masked[i] += sign * words[i]
+
+
+@kernel
+def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
+    """Add the masks of some edges in round t to messages, modulo 2^64, or take them away.
+
+    Parameters
+    ----------
+    masked : ndarray of uint64, shape (padded,)
+        The bits of a message as of `padded_zeros`; brought up to date.
+    keys : ndarray of uint32, shape (edges, 8)
+    signs : ndarray of int64, shape (edges,)
+        1 to add the masks of an edge, -1 to take them away.
+    t : int
+        The round.
+    """
+    words = scratch(CHUNK).view(np.uint64)
+    for chunk in range(masked.size // CHUNK):
+        part = masked[chunk * CHUNK : (chunk + 1) * CHUNK]
+        for n in range(signs.size):
+            counter = uint32(chunk * BLOCKS)
+            fill_keystream(words.view(np.uint32), keys[n], counter, uint32(USE), uint32(0), uint32(t))
+            _add_words(part, words, uint64(signs[n]))
+
+
+class Masks:
+    """The masks of the machines of a rank.
+
+    `every` is whether they are computed one by one for all edges, as each machine of the protocol would; or
+    else only for those that leave the rank, as others cancel in what does.
+    """
+
+    def __init__(self, machines: int, colluders: int, root: bytes, hosted: range, every: bool) -> None:
+        pairs = edges(machines, colluders, root)
+        if not every:
+            pairs = leaving(pairs, hosted)
+        mine = list(touching(pairs, hosted))
+        self._keys = np.array([edge_key(root, i, j) for i, j, _ in mine], np.uint32).reshape(-1, 8)
+        self._signs = np.array([sign for *_, sign in mine], np.int64)
+
+    def __bool__(self) -> bool:
+        return self._signs.size > 0
+
+    def add(self, masked: Integers, t: int) -> None:
+        """Mask the sum of what the hosted machines send in round t, shape (padded,)."""
+        add_masks(masked.view(np.uint64), self._keys, self._signs, t)

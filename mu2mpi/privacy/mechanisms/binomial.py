@@ -1,0 +1,152 @@
+"""Binomial noise: the number of heads among fair coins, of which each machine throws its share.
+
+Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization", 2022, have it for vectors whose
+coordinates are sent as bits. docs/privacy.md proves that a shift of it is nearly as private as one of a
+normal: so messages compose as those of Gaussian mechanisms do, in any number of rounds.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from mu2mpi.errors import InputError
+from mu2mpi.privacy.grid import choose_resolution
+from mu2mpi.privacy.guarantee import Budget, Messages
+from mu2mpi.privacy.mechanisms.base import agree
+from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
+from mu2mpi.privacy.sampler import EXACT, RAREST, Deviation
+from mu2mpi.registry import register
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mu2mpi.privacy.drawing import Draw
+
+NOISY_BITS, MOST_BITS = 8, 28
+"""Bits between the grid and the deviation of the noise: enough for it to be nearly normal, and no more than
+integers of 64 bits have room for."""
+
+FEWEST_COINS = 2**16
+"""With fewer, their number of heads is no normal."""
+
+FARTHEST = 38.0
+"""Farther out, in standard deviations, is nothing but a share of e^-642 of all draws that there can be."""
+
+
+def unit_rho(flips: float) -> float:
+    """Return e such that a shift by one of the number of heads among so many coins is e-Gaussian-DP.
+
+    Up to `FARTHEST` deviations, no second difference of -log p is larger than k = (N + 1) / ((N/2)^2 - R^2),
+    and none of its ends is where a shift by one moves a quantile, as one of a normal, by more than e, which
+    solves e^2 (1 - e^2 / 4) = k: docs/privacy.md.
+    """
+    k = (flips + 1) / (flips * flips / 4 - FARTHEST**2 * flips / 4)
+    return math.sqrt(2 * (1 - math.sqrt(1 - k)) if k > 1e-6 else k * (1 + k / 2))
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class BinomialReleases(GaussianReleases):
+    """The same noise in every message: that of so many coins that as many of machines nobody knows suffice.
+
+    A sample is in as many messages as of `GaussianReleases`, and moves each by at most 2 C. Each machine
+    throws so many `coins` for each coordinate; those of `parts` machines hide a sample. But for what is
+    farther out than `FARTHEST`, draws are exact. A machine's message is the sum of `summed` increments.
+    """
+
+    name = "binomial"
+    belongs = True
+    noise_words = ", of fair coins"
+    ranges = GaussianReleases.ranges | {"coins": (0, 2**58), "summed": (1, math.inf)}
+
+    coins: int
+    summed: int
+
+    @classmethod
+    def calibrate(cls, budget: Budget, messages: Messages) -> Self:
+        """Return the mechanism with the fewest coins that keep to a budget."""
+        own = {"rho": budget.rho, "touched": messages.touched, **cls.own(messages)}
+        moved = 2 * messages.clip_norm * math.sqrt(messages.touched)
+        about = moved / budget.rho
+        if not 0 < about < math.inf:
+            return cls.of(messages, about, coins=0, **own)
+        resolution = choose_resolution(messages, about, noisy_bits=NOISY_BITS)
+        everyones = about * math.sqrt(messages.machines / messages.parts)
+        resolution = max(resolution, 2.0 ** (math.ceil(math.log2(everyones)) - MOST_BITS))
+        if about / resolution < 2.0**NOISY_BITS:
+            raise InputError(
+                "so many machines have no grid for binomial noise; give fewer, or fewer colluders"
+            )
+        coins = 2 * math.ceil(fewest_coins(budget.rho * resolution / moved) / (2 * messages.parts))
+        sigma = math.sqrt(messages.parts * coins) / 2 * resolution
+        return cls(sigma=sigma, resolution=resolution, coins=coins, **cls.sizes(messages), **own)
+
+    @staticmethod
+    def own(messages: Messages) -> dict[str, Any]:
+        """Return what it states of messages beside what all mechanisms do."""
+        return {"summed": messages.summed}
+
+    def rho_of(self, squares: int) -> float:
+        """Return the rho of messages that a sample moves by 2 C, so many times if squares add up.
+
+        What whole coins leave of the rho that was asked for is not stated.
+        """
+        if not self.is_noisy:
+            return math.inf
+        moved = 2 * self.clip_norm / self.resolution
+        found = moved * unit_rho(self.parts * self.coins)
+        asked = self.rho / math.sqrt(self.touched)
+        return math.sqrt(squares) * max(found, asked)
+
+    def deviation(self, messages: int, draws: int = 1, smallest: float = 1, largest: float = 1) -> Deviation:
+        """Return what is left out: draws are exact, but for one that is too far out to be drawn."""
+        return Deviation(0.0, 0.0, math.exp(-RAREST)) if self.is_noisy else EXACT
+
+    def make_draw(
+        self, key: "NDArray[np.uint32]", who: tuple[int, int, int], variances: float
+    ) -> "Draw | None":
+        """Return what draws the coins of some machines at once, or of those that hide a sample."""
+        from mu2mpi.privacy.binomial import BinomialDraws
+
+        return BinomialDraws(key, who, round(variances * self.parts) * self.coins, self.parameters)
+
+    @property
+    def values(self) -> int:
+        """No coordinate of a machine's message is larger, in units of the grid."""
+        return math.floor(self.summed * self.clip_norm / self.resolution)
+
+    @property
+    def messages(self) -> int:
+        """How many bits, each with the number of its coordinate, a machine sends in a round."""
+        return self.parameters * (2 * self.values + self.coins)
+
+    @property
+    def price(self) -> str:
+        """Say what a machine would have to send."""
+        size = 1 + max(1, (self.parameters - 1).bit_length())
+        return (
+            f"In each round a machine sends {self.messages:.4g} messages of {size} bits: for each coordinate "
+            f"{2 * self.values:,} of its value and {self.coins:,} of noise. In {self.rounds:,} rounds "
+            f"{self.machines:,} machines send {self.messages * self.rounds * self.machines:.3g}."
+        )
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what a file states of it, the price of a round included."""
+        return {**super().attributes(), "messages_per_round": float(self.messages)}
+
+    def faults(self, delta: float) -> list[str]:
+        """Say which of its numbers cannot be."""
+        found = super().faults(delta)
+        if not agree(self.sigma, math.sqrt(self.parts * self.coins) / 2 * self.resolution):
+            found.append(f"sigma = {self.sigma:.10g} is not that of {self.coins:,} coins")
+        elif self.is_noisy and self.parts * self.coins < FEWEST_COINS:
+            found.append(f"of {self.coins:,} coins nothing is known")
+        return found
+
+
+def fewest_coins(e: float) -> float:
+    """Return for how many coins `unit_rho` is e: the root of k (N^2 - 1444 N) = 4 N + 4 for N."""
+    k = e * e * (1 - e * e / 4)
+    b = FARTHEST**2 * k + 4
+    return (b + math.sqrt(b * b + 16 * k)) / (2 * k) * (1 + 2.0**-40)
