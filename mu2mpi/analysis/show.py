@@ -101,11 +101,13 @@ def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None
             f"{rounded_up(privacy.rho)}. At delta = {privacy.delta:g} this is epsilon = "
             f"{rounded_up(privacy.epsilon)} by the paper's lemma, and epsilon = {exactly} exactly."
         )
+    parts, machines = mechanism.parts, mechanism.machines
+    draws = "each draw" if parts == 1 else f"what {parts:,} of {machines:,} machines draw together"
     paragraphs = [
         f"{mechanism.who_sees(privacy.server)} learns at most this about any one sample: "
         f"when one sample of one machine is replaced ({privacy.adjacency}), {claim}",
         f"Increments were clipped to norm {mechanism.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
-        f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in each draw"
+        f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in {draws}"
         f"{mechanism.noise_words}, on a grid of {mechanism.resolution:.3g}. "
         f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} is for draws that are not quite exact.",
         *filter(None, [mechanism.price]),

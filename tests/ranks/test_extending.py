@@ -1,4 +1,4 @@
-"""The loss, the method and the mechanism of docs/extending.md, as a package of their own."""
+"""The loss, method, mechanism and trust mode of docs/extending.md, as a package of their own."""
 
 import os
 import re
@@ -18,11 +18,13 @@ from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names, register
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
-FILES = "pyproject.toml", "extras/smoothed_quantile.py", "extras/heavy_ball.py", "extras/decaying_noise.py"
+MODULES = "smoothed_quantile", "heavy_ball", "decaying_noise", "over_the_air"
+FILES = "pyproject.toml", *(f"extras/{module}.py" for module in MODULES)
 CASES = {
     "loss": ["--loss", "smoothed-quantile"],
     "method": ["--method", "heavy-ball-sgd", "--momentum", "0.8"],
     "mechanism": ["--mechanism", "decaying-noise"],
+    "trust mode": ["--server", "over-the-air", "--colluders", "1"],
 }
 LONG = ["--data", "synthetic", "--samples", "120000", "--machines", "3", "--seed", "4", "--evaluations", "5"]
 LONG.append("--all-ranks")
@@ -52,10 +54,12 @@ def arrays(path):
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    ("case", "server"), [("mechanism", "untrusted"), *slow(("loss", "trusted"), ("method", "untrusted"))]
+    ("case", "server"),
+    [("mechanism", "untrusted"), *slow(("loss", "trusted"), ("method", "untrusted"), ("trust mode", None))],
 )
 def test_a_run_on_two_ranks_is_what_one_rank_computes(case, server, extras, tmp_path):
-    settings = [*CASES[case], "--server", server, "--machines", "5", "--seed", "3", "--all-ranks"]
+    settings = [*CASES[case], "--machines", "5", "--seed", "3", "--all-ranks"]
+    settings += ["--server", server] if server else []
     alone = mu2mpi("run", *settings, "-o", tmp_path / "a.h5", **extras)
     assert alone.returncode == 0, alone.stderr
     both = mpirun(2, "-m", "mu2mpi", "run", *settings, "-o", tmp_path / "b.h5", **extras)

@@ -95,7 +95,7 @@ class Mechanism(ABC):
         """Return the mechanism with this noise, and a grid for the smallest of any round; or InputError."""
         if not math.isfinite(sigma):
             raise InputError("so much noise leaves the range of floating-point numbers; give a larger rho")
-        smallest = smallest or sigma / math.sqrt(messages.parts)
+        smallest = (smallest or sigma) / math.sqrt(messages.parts)
         resolution = choose_resolution(messages, sigma, smallest=smallest)
         return cls(sigma=sigma, resolution=resolution, **cls.sizes(messages), **own)
 

@@ -57,7 +57,7 @@ class BinomialReleases(GaussianReleases):
 
     name = "binomial"
     belongs = True
-    noise_words = ", of fair coins"
+    noise_words = ", of fair coins, as private as normal noise but for a probability of e^-640"
     ranges = GaussianReleases.ranges | {"coins": (0, 2**58), "summed": (1, math.inf)}
 
     coins: int
@@ -128,7 +128,7 @@ class BinomialReleases(GaussianReleases):
         return (
             f"In each round a machine sends {self.messages:.4g} messages of {size} bits: for each coordinate "
             f"{2 * self.values:,} of its value and {self.coins:,} of noise. In {self.rounds:,} rounds "
-            f"{self.machines:,} machines send {self.messages * self.rounds * self.machines:.3g}."
+            f"{self.machines:,} machines send {self.messages * self.rounds * self.machines:.3g} of them."
         )
 
     def attributes(self) -> dict[str, Any]:
