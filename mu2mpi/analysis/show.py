@@ -101,8 +101,8 @@ def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None
             f"{rounded_up(privacy.rho)}. At delta = {privacy.delta:g} this is epsilon = "
             f"{rounded_up(privacy.epsilon)} by the paper's lemma, and epsilon = {exactly} exactly."
         )
-    parts, machines = mechanism.parts, mechanism.machines
-    draws = "each draw" if parts == 1 else f"what {parts:,} of {machines:,} machines draw together"
+    together = f"what {mechanism.parts:,} of {mechanism.machines:,} machines draw together"
+    draws = "each draw" if mechanism.parts == 1 else together
     paragraphs = [
         f"{mechanism.who_sees(privacy.server)} learns at most this about any one sample: "
         f"when one sample of one machine is replaced ({privacy.adjacency}), {claim}",
