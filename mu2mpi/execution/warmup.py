@@ -56,6 +56,7 @@ def kernel_calls(feature_type: np.dtype[np.generic], schedule: Schedule) -> list
     return [
         lambda: make_draw(mechanism, key, (MACHINE, 0, 1), 1.0, noised.size)(noised, message, 1),
         *([] if schedule.members is None else [lambda: add_draws(noised, key, one, one, scales, scales, 1)]),
+        *schedule.trust.kernel_calls(),
         lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
         lambda: problem.loss_and_gradient(x, x, np.zeros(2, label_type)),

@@ -40,7 +40,7 @@ class SnowballSgd(Method):
 
     def check(self, asked: "Experiment", options: Any) -> None:
         """Make sure that nobody sees an iterate who must not, that steps contract, and what is measured."""
-        if not asked.trust.is_central and (asked.machines or 1) > 1:
+        if asked.trust.shows_sums and (asked.machines or 1) > 1:
             raise ValueError(
                 "method = snowball-sgd protects the last iterate alone, from whoever sees no other, and with "
                 f"server = {asked.server} the server and all machines see the others; give --server trusted, "

@@ -7,6 +7,7 @@ imported to list their options, so what is slow to import waits until a run need
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
@@ -58,6 +59,8 @@ class Server(ABC):
         Whether noise is for the sum over machines, and no message of a single one would be hidden by its own.
     is_central : bool
         Whether rank 0 alone sees that sum without noise and adds it, and others see query points alone.
+    shows_sums : bool
+        Whether somebody who is not trusted sees sums with noise, also that of the last round.
     mechanism : str or None
         The name of the only mechanism that it can have, if there is but one.
     takes_absence : bool
@@ -73,6 +76,7 @@ class Server(ABC):
     trusts: ClassVar[str] = ""
     hides_sums: ClassVar[bool] = True
     is_central: ClassVar[bool] = False
+    shows_sums: ClassVar[bool] = True
     mechanism: ClassVar[str | None] = None
     takes_absence: ClassVar[bool] = False
 
@@ -104,6 +108,11 @@ class Server(ABC):
     def gives_key(cls, options: Any) -> bool:
         """Return whether all ranks get the noise key."""
         return not cls.is_central
+
+    @classmethod
+    def kernel_calls(cls) -> list[Callable[[], object]]:
+        """Return a call of every kernel of its own."""
+        return []
 
     @classmethod
     @abstractmethod

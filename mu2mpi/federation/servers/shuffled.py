@@ -52,6 +52,7 @@ class ShuffledServer(WithColluders, TrustedServer):
         "The shuffler, which sees whose message is whose, and more machines than were taken to work together "
         "with the server (shuffled server)"
     )
+    shows_sums = True
     takes_absence = False
 
     def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:

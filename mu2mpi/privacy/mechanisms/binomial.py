@@ -109,6 +109,8 @@ class BinomialReleases(GaussianReleases):
         """Return what draws the coins of some machines at once, or of those that hide a sample."""
         from mu2mpi.privacy.binomial import BinomialDraws
 
+        if not self.coins:
+            return None
         return BinomialDraws(key, who, round(variances * self.parts) * self.coins, self.parameters)
 
     @property
