@@ -11,6 +11,7 @@ from mu2mpi.cli.shared import add_data_dir, add_flag
 from mu2mpi.config.options import choices, option_fields, takes_boolean
 from mu2mpi.errors import EXIT_INTERRUPTED
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
+from mu2mpi.registry import find, names
 from mu2mpi.toml import read_toml
 
 RUNNING = ("data_dir", "overwrite", "checkpoint_every", "all_ranks")
@@ -64,11 +65,21 @@ def add_field(parser: Any, name: str, **other: Any) -> None:
 
 
 def _help(field: FieldInfo) -> str:
-    text = str(field.description).replace("%", "%%")
+    text = str(field.description).replace("%", "%%") + _summaries(field)
     if field.default is None:
         return text
     default = f"{field.default:g}" if isinstance(field.default, float) else field.default
     return f"{text} [default: {default}]"
+
+
+def _summaries(field: FieldInfo) -> str:
+    """Return a few words about each thing that an option chooses, where they come without slow imports."""
+    extra = field.json_schema_extra
+    kind = str(extra["kind"]) if isinstance(extra, dict) else None
+    if kind not in ("methods", "servers"):
+        return ""
+    told = {name: find(kind, name).summary for name in names(kind)}
+    return ": " + "; ".join(", ".join(filter(None, both)) for both in told.items())
 
 
 def given_settings(arguments: Namespace) -> dict[str, Any]:

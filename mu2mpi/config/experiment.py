@@ -70,7 +70,7 @@ class Experiment(BaseModel):
     )
     server: str = Field(
         "untrusted",
-        description="who adds the noise, and who may see what (docs/privacy.md)",
+        description="who adds noise, and who is trusted with what (docs/trust.md)",
         json_schema_extra={"kind": "servers"},
     )
     machines: int | None = Field(

@@ -42,7 +42,7 @@ class DpSgd(Method):
     """Abadi et al., "Deep learning with differential privacy", 2016."""
 
     name, title = "dp-sgd", "DP-SGD"
-    summary = "gradients of batches that are drawn at random, with a trusted server"
+    summary = "gradients of batches that are drawn at random, with noise for the sum of all machines"
     options, presets = DpSgdOptions, ("preset",)
     estimator, query = GRADIENT, ITERATE
     mechanism = "poisson"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mu2mpi.privacy.drawing import Draw
 
-NOISY_BITS, MOST_BITS = 8, 28
+NOISY_BITS, MOST_BITS = 8, 27
 """Bits between the grid and the deviation of the noise: enough for it to be nearly normal, and no more than
 integers of 64 bits have room for."""
 
@@ -87,7 +87,7 @@ class BinomialReleases(GaussianReleases):
         """Return what it states of messages beside what all mechanisms do."""
         return {"summed": messages.summed}
 
-    def rho_of(self, squares: int) -> float:
+    def _rho_of(self, squares: int) -> float:
         """Return the rho of messages that a sample moves by 2 C, so many times if squares add up.
 
         What whole coins leave of the rho that was asked for is not stated.

@@ -45,9 +45,9 @@ class GaussianReleases(Mechanism):
         number = self.touched_by(self.rounds if rounds is None else rounds)
         if number == 0:
             return Gaussian(0.0)
-        return Gaussian(self.rho_of(number), self.deviation(number, draws))
+        return Gaussian(self._rho_of(number), self.deviation(number, draws))
 
-    def rho_of(self, squares: int) -> float:
+    def _rho_of(self, squares: int) -> float:
         """Return the rho of messages that a sample moves by 2 C, so many times if squares add up."""
         return rho_of([Releases(2 * self.clip_norm, self.sigma, squares)])
 
@@ -66,7 +66,7 @@ class GaussianReleases(Mechanism):
             k = min(k, T)
             squares = k * (k + 1) * (2 * k + 1) // 6 + k * k * (T - k)
         drawn = self.deviation(min(T, k * self.touched), draws)
-        return Gaussian(self.rho_of(squares), drawn)
+        return Gaussian(self._rho_of(squares), drawn)
 
     def rho_spent(self, rounds: int) -> float:
         """Return the rho of the first rounds, for the sample of which they tell most."""
