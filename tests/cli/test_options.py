@@ -16,10 +16,10 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields, takes_boolean
 from mu2mpi.errors import InputError, SharedInputError
 from mu2mpi.methods.dp_sgd import DpSgdOptions
-from mu2mpi.registry import names
+from mu2mpi.registry import find, names
 
 FIELDS = option_fields()
-REGISTERED = {"loss": "problems", "method": "methods", "mechanism": "mechanisms"}
+REGISTERED = {"loss": "problems", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
 
 
 def options() -> tuple[Parser, dict[str, argparse.Action]]:
@@ -89,7 +89,18 @@ def test_help_is_the_description_and_the_default(monkeypatch):
     shown = PARSER.format_help()
     for field in FIELDS.values():
         default = f"{field.default:g}" if isinstance(field.default, float) else field.default
-        assert f" {field.description}{'' if default is None else f' [default: {default}]'}\n" in shown
+        end = "" if default is None else f" [default: {default}]"
+        # Between the two may be a few words about each choice.
+        assert re.search(f" {re.escape(str(field.description))}(: .*)?{re.escape(end)}\n", shown)
+
+
+def test_help_says_what_each_method_and_trust_mode_is(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "2000")
+    shown = PARSER.format_help()
+    for kind in ("methods", "servers"):
+        for name in names(kind):
+            words = find(kind, name).summary
+            assert (f"{name}, {words}" if words else name) in shown
 
 
 @pytest.mark.parametrize(("seconds", "words"), [("0", "positive"), ("nan", "positive"), ("soon", "soon")])
