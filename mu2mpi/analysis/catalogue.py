@@ -75,6 +75,13 @@ FIGURES = {
         needs=LOSSES,
         reported=_differ("participation"),
     ),
+    "trust": Kind(
+        "loss against M, for each trust mode and share of machines that may work together with the server",
+        needs=LOSSES,
+        reported=lambda runs: (
+            _differ("machines")(runs) and any(run.experiment.colluders is not None for run in runs)
+        ),
+    ),
 }
 """By name, in the order in which the help and a report have them."""
 

@@ -117,8 +117,8 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
 
     Runs are averaged only if they differ in the seed alone (or in delta or evaluations, which change
     nothing in the model); any other difference that is neither row nor column, such as another diameter,
-    makes a section of its own, but for what a preset chose. Raises an InputError if there are no runs, or
-    none has one of the values of the layout.
+    makes a section of its own, but for what a preset or the server chose. Raises an InputError if there are
+    no runs, or none has one of the values of the layout.
     """
     kept, notes = without_repeats(runs, *({"ranks"} & {*layout.places}))
     if not kept:
@@ -132,7 +132,7 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     apart = (*layout.places, *POOLED)
     groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
     for run in kept:
-        follows = run.experiment.by_preset(run.facts).items()
+        follows = run.experiment.following(run.facts).items()
         shared = tuple(s for s in run.experiment.settings().items() if s[0] not in apart and s not in follows)
         groups.setdefault(shared, []).append(run)
     order = sorted(groups, key=lambda key: [(name, _order(value)) for name, value in key])

@@ -26,11 +26,11 @@ class Group:
 def varying(runs: Sequence[Summary]) -> list[str]:
     """Return the settings in which runs differ, but for the seed and what changes nothing in the model.
 
-    Rounds that follow from the number of machines are left out, and so is what follows from a preset.
+    Rounds that follow from the number of machines are left out, and so is what a preset or the server chose.
     """
     rows = [dict(run.row) for run in runs]
     for row, run in zip(rows, runs, strict=True):
-        follows = run.experiment.by_preset(run.facts)
+        follows = run.experiment.following(run.facts)
         row.update({name: None for name, value in follows.items() if row[name] == value})
     names = [n for n in option_fields() if n not in POOLED and len({row[n] for row in rows}) > 1]
     if "rounds" in names and "machines" in names:

@@ -346,6 +346,12 @@ class Experiment(BaseModel):
         """Return the settings that a preset chooses, as they are where nothing else is given."""
         return self._named_method.preset(self, self.options, facts)
 
+    def following(self, facts: Facts | None = None) -> dict[str, Any]:
+        """Return the settings that a preset or the server chooses where nothing else is given."""
+        usual = type(self.server_options)()
+        by_server = {**usual.model_dump(), **self.trust.complete(usual, self.machines or 1)}
+        return {**self.by_preset(facts), **by_server}
+
     @property
     def scaling(self) -> str:
         """How samples are scaled: `normalize`, or what a preset is to choose for it."""

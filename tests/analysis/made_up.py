@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ PROBLEMS = (0.5, 0.75, 0.875, 0.9375, 0.96875)
 def rate_run(excess_loss, seed, **settings):
     """Return a summary as of a run on a population of 7 features, without a file."""
     base = {"data": "population", "features": 7, "classes": 4, "machines": 4, "rounds": 400, "seed": seed}
-    experiment = Experiment(**{**base, **settings})
+    given = {name: value for name, value in {**base, **settings}.items() if value is not None}
+    experiment = Experiment(**given)
     figures = {
         "parameters": 8 * experiment.classes,
         "excess_loss": excess_loss,
@@ -95,5 +98,31 @@ def shared_runs(exponent, factor=1.0, seeds=2, **settings):
             **{"machines": 100, "participation": kind, "rounds": round(400 / share), **settings},
         )
         for kind, share in SHARES.items()
+        for seed in range(seeds)
+    ]
+
+
+TRUSTED_TO: dict[str, Sequence[Fraction | None]] = {
+    "untrusted": (None,),
+    "aggregated": (Fraction(0), Fraction(1, 10), Fraction(3, 4)),
+    "shuffled": (Fraction(0), Fraction(1, 10)),
+    "trusted": (None,),
+}
+"""Trust modes, with the shares of machines that may work together with the server."""
+
+
+def trust_runs(seeds=2, **settings):
+    """Return runs whose excess loss is the noise of the average, once more and once less of it by seed."""
+    return [
+        rate_run(
+            math.sqrt(noise) / M * (1 + 0.1 * (-1) ** seed),
+            seed,
+            **{"server": server, "machines": M, "colluders": colluders, **settings},
+        )
+        for server, shares in TRUSTED_TO.items()
+        for share in shares
+        for M in (20, 40, 200)
+        for colluders in [None if share is None else int(share * M)]
+        for noise in [{"untrusted": M, "trusted": 1}.get(server, 1 / (1 - (share or 0)))]
         for seed in range(seeds)
     ]

@@ -50,6 +50,20 @@ def test_machines_are_as_many_as_ranks_or_owners():
     assert settled(owned(), machines=2, partition="sorted") == (2, 60, "sorted")
 
 
+@pytest.mark.parametrize("method", ["mu2-sgd", "anytime-sgd"])
+def test_steps_are_as_long_as_the_noise_of_a_sum_allows(method):
+    settings = {"method": method, "machines": 6, "rounds": 20, "rho": 0.05, "diameter": 0.01}
+
+    def step(server, **own):
+        return resolve(Experiment(server=server, **settings, **own), SOURCE, 1).schedule.eta
+
+    trusted = step("trusted")
+    assert step("untrusted") == pytest.approx(trusted / math.sqrt(6), rel=1e-2)
+    for server in ("aggregated", "shuffled"):
+        steps = [step(server, colluders=c) for c in (0, 3, 5)]
+        np.testing.assert_allclose(steps, trusted * np.sqrt([1, 3 / 6, 1 / 6]), rtol=1e-2)
+
+
 def test_rounds_are_those_that_are_given_or_that_the_samples_last():
     assert settled(rounds=7) == (4, 7, "iid")
     population = Population(4, 3, 0.5, 0.1, 0.0, 1000, 0)

@@ -16,7 +16,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.results.collection import shown
 from mu2mpi.results.reader import Summary
 
-MOST_PANELS, MOST_COLOURS = 3, 7
+MOST_PANELS, MOST_COLOURS = 4, 7
 
 SCORES = {"classes": ("test_accuracy", "test accuracy (%)", 100.0), "numbers": ("test_r2", "test R²", 1.0)}
 """By what was learned: a measurement, what its axis says, and the factor to its unit."""

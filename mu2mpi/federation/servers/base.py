@@ -101,8 +101,8 @@ class Server(ABC):
 
     @classmethod
     def shared(cls, machines: int, parts: int) -> float:
-        """Return by what the average over machines has less noise than sigma."""
-        return machines / math.sqrt(cls.variances(machines, parts))
+        """Return by what the average over machines has less noise than sigma: sqrt(M) or M, rounded once."""
+        return math.sqrt(machines * machines / cls.variances(machines, parts))
 
     @classmethod
     def gives_key(cls, options: Any) -> bool:

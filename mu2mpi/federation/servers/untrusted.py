@@ -1,6 +1,5 @@
 """Nobody is trusted: every machine adds noise before anything leaves it."""
 
-import math
 from typing import TYPE_CHECKING
 
 from mu2mpi.federation.servers.base import Server
@@ -39,11 +38,6 @@ class UntrustedServer(Server):
     def variances(cls, machines: int, parts: int) -> float:
         """Return M: every machine adds sigma^2."""
         return machines
-
-    @classmethod
-    def shared(cls, machines: int, parts: int) -> float:
-        """Return the root of M, rounded once."""
-        return math.sqrt(machines)
 
     @classmethod
     def machines_and_server(

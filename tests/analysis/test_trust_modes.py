@@ -1,0 +1,150 @@
+"""Tables of trust modes, and the figure of their losses against the number of machines, of made-up runs."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from made_up import rate_run, trust_runs
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from mu2mpi.analysis.catalogue import FIGURES
+from mu2mpi.analysis.cells import Layout, build_sections
+from mu2mpi.analysis.figures import draw
+from mu2mpi.analysis.figures.style import DARK
+from mu2mpi.errors import InputError
+
+WORDS = [
+    "untrusted server",
+    "aggregated server, c = 0",
+    "aggregated server, c = M/10",
+    "aggregated server, c = 3M/4",
+    "shuffled server, c = 0",
+    "shuffled server, c = M/10",
+    "trusted server",
+]
+
+
+def legend(figure):
+    """Return the handles of a legend by their words."""
+    (found,) = figure.legends
+    return {text.get_text(): line for text, line in zip(found.get_texts(), found.get_lines(), strict=True)}
+
+
+def lines_of(figure, panel):
+    """Return the lines of a panel by their words: those of the handle that looks the same."""
+
+    def look(line):
+        return tuple(line.get_color()), line.get_marker(), line.get_linewidth()
+
+    words = {look(line): name for name, line in legend(figure).items()}
+    return {words[look(line)]: line for line in (container.lines[0] for container in panel.containers)}
+
+
+def test_tables_have_trust_modes_side_by_side():
+    machines = [(20, 400), (40, 400), (200, 400)]
+    sections, _ = build_sections(trust_runs(), Layout(values=("excess_loss",)))
+    seen = {tuple(row[0] for row in section.rows): section for section in sections}
+    usual = seen.pop(("untrusted", "aggregated", "shuffled", "trusted"))
+    assert usual.columns == machines
+    assert all(cell.seeds == 2 for cell in usual.cells.values())
+    assert "colluders" not in usual.settings
+    # Without colluders, and with a number of them for each M.
+    assert sorted(
+        (section.settings["colluders"], rows) for rows, section in seen.items() if len(rows) > 1
+    ) == [(0, ("aggregated", "shuffled"))]
+    named, _ = build_sections(trust_runs(), Layout(("server", "colluders"), values=("excess_loss",)))
+    assert [row for section in named for row in section.rows if row[0] == "shuffled"] == [
+        ("shuffled", number) for number in (0, 2, 4, 20)
+    ]
+
+
+def test_lines_are_servers_and_shares_of_machines_that_may_collude():
+    runs = [*trust_runs(rho=0.5), *trust_runs(rho=2.0)]
+    figure = draw("trust", runs[::-1])
+    assert list(legend(figure))[:7] == WORDS
+    assert [panel.get_title("left") for panel in figure.axes] == ["population\nρ = 0.5", "population\nρ = 2"]
+    M = np.array([20, 40, 200])
+    for panel in figure.axes:
+        assert (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
+        assert panel.get_xlabel() == "machines M"
+        lines = lines_of(figure, panel)
+        assert sorted(lines) == sorted(WORDS)
+        for words, line in lines.items():
+            known = {"untrusted server": M**0.5, "aggregated server, c = 3M/4": 2, "trusted server": 1}
+            noise = known.get(words, 1 if words.endswith("c = 0") else 0.9**-0.5)
+            np.testing.assert_array_equal(line.get_xdata(orig=False), M)
+            np.testing.assert_allclose(line.get_ydata(orig=False), noise / M)
+        # The trusted server's line lies on others, and is the narrowest.
+        widths = [line.get_linewidth() for line in lines.values()]
+        assert lines["trusted server"].get_linewidth() == min(widths) < max(widths)
+        assert sorted(text.get_text() for text in panel.texts) == ["−0.50"] + 6 * ["−1.00"]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_numbers_beside_lines_do_not_cover_each_other(seed):
+    factors = np.random.default_rng(seed).lognormal(size=50)
+    runs = [
+        replace(run, figures={**run.figures, "excess_loss": factor * run.figures["excess_loss"]})
+        for run, factor in zip(trust_runs(seeds=1), factors, strict=False)
+    ]
+    figure = draw("trust", runs, theme=DARK)
+    FigureCanvasAgg(figure).draw()
+    (panel,) = figure.axes
+    boxes = sorted((text.get_window_extent() for text in panel.texts), key=lambda box: box.y0)
+    assert len(boxes) == 7
+    assert all(below.y1 <= above.y0 for below, above in pairwise(boxes))
+    assert (boxes[0].y0 + boxes[0].y1) / 2 >= panel.get_window_extent().y0 - 1
+
+
+def test_numbers_of_colluders_that_each_m_has_are_numbers():
+    runs = [
+        rate_run(1 / M, 1, server="aggregated", machines=M, colluders=c)
+        for M in (4, 8, 30)
+        for c in (0, 1, 3)
+    ]
+    said = list(legend(draw("trust", runs)))
+    assert said[:3] == ["aggregated server, c = 0", "aggregated server, c = 1", "aggregated server, c = 3"]
+
+
+def test_a_tenth_is_rounded_up_and_a_method_has_its_title():
+    settings = {"server": "shuffled", "diameter": 0.01}
+    tenths = {15: 2, 20: 2, 21: 3}
+    plain = [
+        rate_run(1 / M, 1, machines=M, colluders=c, estimator="gradient", **settings)
+        for M, c in tenths.items()
+    ]
+    named = [
+        rate_run(2 / M, 1, machines=M, colluders=c, method="anytime-sgd", **settings)
+        for M, c in ((30, 3), (40, 4), (44, 11))
+    ]
+    usual = [rate_run(3 / M, 1, machines=M, colluders=c, **settings) for M, c in tenths.items()]
+    figure = draw("trust", plain + named + usual)
+    assert list(legend(figure))[:2] == ["shuffled server, c = M/10", "shuffled server, c = M/4"]
+    titles = {panel.get_title("left"): len(panel.containers) for panel in figure.axes}
+    assert titles == {
+        "population\nρ = 4\nmethod = Anytime-SGD": 2,
+        "population\nρ = 4\nmethod = μ²-SGD": 1,
+    }
+
+
+def test_what_cannot_be_drawn_is_said():
+    runs = trust_runs()
+    with pytest.raises(InputError, match=r"that differ in --machines, such as those of jobs/trust\.toml"):
+        draw("trust", [run for run in runs if run.experiment.machines == 20])
+    longer = [run for run in trust_runs(rounds=800) if run.experiment.server == "shuffled"]
+    with pytest.raises(InputError, match=r"shuffled server, c = 0, and M = 20 differ in rounds; "):
+        draw("trust", runs + longer)
+    with pytest.raises(InputError, match=r"4 panels .* --where rho="):
+        draw("trust", [run for rho in (1.0, 2.0, 3.0, 4.0) for run in trust_runs(rho=rho)])
+
+
+def test_a_report_has_it_where_machines_may_collude_and_m_varies():
+    runs = trust_runs()
+    reported = FIGURES["trust"].reported
+    assert reported(runs)
+    few = [run for run in runs if run.experiment.machines != 40]
+    assert "numbers: fitted exponents of M" in legend(draw("trust", runs))
+    assert "numbers: fitted exponents of M" not in legend(draw("trust", few))
+    assert not reported([run for run in runs if run.experiment.machines == 20])
+    assert not reported([run for run in runs if run.experiment.colluders is None])
