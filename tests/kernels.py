@@ -15,6 +15,7 @@ from mu2mpi.audit.structure import collect_tail
 from mu2mpi.audit.tails import add_squares
 from mu2mpi.execution.warmup import kernel_calls
 from mu2mpi.federation.draws import draw_independently, draw_uniformly
+from mu2mpi.privacy.binomial import BinomialDraws
 from mu2mpi.privacy.noise import CHUNK, SERVER, add_draws, standard_normal
 from mu2mpi.problem.base import Problem
 from mu2mpi.registry import find, names
@@ -62,6 +63,17 @@ def _draws() -> None:
     add_draws(np.zeros(CHUNK, np.int64), np.zeros(8, np.uint32), one, one, unit, unit, 1)
 
 
+def _binomial() -> None:
+    """Call the draws, and with them their probabilities as Python calls these."""
+    message = np.zeros(CHUNK, np.int64)
+    BinomialDraws(np.zeros(8, np.uint32), (SERVER, 0, 1), 2**16, 1)(message.copy(), message, 1)
+
+
+def _masks() -> None:
+    for call in find("servers", "aggregated").kernel_calls():
+        call()
+
+
 def _of_audit() -> None:
     message = np.zeros((2, 2), np.int64)
     collect_tail(message, message, 1.0, np.empty((2, 1)), 0)
@@ -72,6 +84,8 @@ PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
     *((_of_run, (NOISE, method, (np.uint8,))) for method in METHODS),
     *((_of_run, (MACHINE, method)) for method in METHODS),
     (_draws, ()),
+    (_binomial, ()),
+    (_masks, ()),
     (standard_normal, (np.zeros(8, np.uint32), SERVER, 0, 1, 1)),
     (_of_run, (LOSS,)),
     (_of_run, (PRODUCTS, "mu2-sgd", (np.uint8,))),

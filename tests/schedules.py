@@ -44,6 +44,7 @@ def make_task(
     samples: int,
     most: int | None = None,
     server: str = "untrusted",
+    server_options: dict[str, Any] | None = None,
     clip_norm: float | None = None,
     eta_scale: float | None = None,
     options: dict[str, Any] | None = None,
@@ -52,9 +53,12 @@ def make_task(
     """Return a method and its task; settings of which methods refuse some never meet their checks."""
     chosen: Method = find("methods", method)
     task = task_of(Experiment(**settings), machines, classes, features, samples, most)
-    own = {"server": server, "clip_norm": clip_norm, "eta_scale": eta_scale}
+    own = {"clip_norm": clip_norm, "eta_scale": eta_scale}
     mine = chosen.options(**(options or {}))
-    return chosen, replace(task, mechanism=chosen.mechanism_by(mine), options=mine, **own)
+    trust = find("servers", server)
+    others = trust.options(**(server_options or {}))
+    own |= {"server": server, "server_options": others, "parts": trust.parts(others, machines)}
+    return chosen, replace(task, mechanism=trust.mechanism or chosen.mechanism_by(mine), options=mine, **own)
 
 
 def make_schedule(method: str = "mu2-sgd", *, rounds: int, samples: int = 0, **sizes: Any) -> Schedule:

@@ -9,6 +9,7 @@ from launch import run_command
 
 from mu2mpi import registry
 from mu2mpi.errors import InputError
+from mu2mpi.federation.servers.base import Server
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.base import Problem
@@ -20,7 +21,10 @@ BUILT_IN = {
         "accelerated-srgd", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-sgd",
         "mu2-sgd", "noisy-minibatch-sgd", "parallel-sgd", "snowball-sgd", "storm"
     ],
-    "mechanisms": ["correlated", "gaussian", "last-iterate", "poisson", "replacement", "replacement-exact"],
+    "mechanisms": [
+        "binomial", "correlated", "gaussian", "last-iterate", "poisson", "replacement", "replacement-exact"
+    ],
+    "servers": ["aggregated", "shuffled", "trusted", "untrusted"],
 }  # fmt: skip
 
 
@@ -34,7 +38,7 @@ def scratch(monkeypatch):
 @pytest.mark.parametrize("kind", BUILT_IN)
 def test_what_is_built_in_has_the_name_of_its_module(kind):
     assert names(kind)[: len(BUILT_IN[kind])] == BUILT_IN[kind]
-    base = {"problems": Problem, "methods": Method, "mechanisms": Mechanism}[kind]
+    base = {"problems": Problem, "methods": Method, "mechanisms": Mechanism, "servers": Server}[kind]
     for name in BUILT_IN[kind]:
         thing = find(kind, name)
         assert (thing.kind, thing.name) == (kind, name)
@@ -68,7 +72,7 @@ def test_what_is_registered_is_found(scratch):
     [SimpleNamespace(name="x"), SimpleNamespace(kind="problems"), SimpleNamespace(kind="x", name="x")],
 )
 def test_what_has_no_kind_or_no_name_cannot_be_registered(thing):
-    with pytest.raises(ValueError, match="no kind among problems, methods, mechanisms, or no name"):
+    with pytest.raises(ValueError, match="no kind among problems, methods, mechanisms, servers, or no name"):
         register(thing)
 
 

@@ -33,7 +33,7 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
 
     checkpoint = read_last_whole_checkpoint(place)
     # What the experiment leaves open was settled when the run began, perhaps on other ranks.
-    sizes = ("machines", "rounds", *method_options(presets=False))
+    sizes = ("machines", "rounds", *method_options(presets=False), *experiment.trust.options.model_fields)
     chosen = [name for name in experiment.by_preset() if name not in experiment.given]
     open_ones = [*chosen, *(name for name in sizes if getattr(experiment, name) is None)]
     settled = {name: getattr(checkpoint.experiment, name) for name in open_ones}

@@ -270,9 +270,10 @@ class Method(ABC):
         check_numbers(task.d, task.machines, sizes.rounds)
         kind: type[Mechanism] = find("mechanisms", task.mechanism)
         if not kind.accounts_for(messages):
+            own = f"give another server than {task.server}, whose noise that is, or another method"
             raise InputError(
-                f"mechanism = {kind.name} does not account for what method = {self.name} sends; leave "
-                "--mechanism out"
+                f"mechanism = {kind.name} does not account for what method = {self.name} sends; "
+                + (own if task.trust.mechanism else "leave --mechanism out")
             )
         if task.cohort is None:
             mechanism = calibrated(kind, task.budget, messages)
@@ -315,7 +316,12 @@ def check_correlation(task: Task) -> None:
     if (own.noise_correlation, own.noise_buffers) != (None, None):
         raise InputError(
             "noise_correlation and noise_buffers are options of mechanism = correlated, and it is "
-            f"{task.mechanism}; give --noise-correlation alone, or neither"
+            f"{task.mechanism}; "
+            + (
+                f"leave them out, or give another server than {task.server}"
+                if task.trust.mechanism
+                else "give --noise-correlation alone, or neither"
+            )
         )
 
 

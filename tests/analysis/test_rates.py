@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from schedules import make_schedule
 
 from mu2mpi.analysis.figures import draw
-from mu2mpi.analysis.rates import PRIVATE, STATISTICAL, find_rates
+from mu2mpi.analysis.rates import AXES, find_rates
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError
@@ -93,7 +93,7 @@ def test_what_makes_no_rate_is_left_out():
     assert math.isnan(find_rates(negative)[0].exponent)
 
 
-@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@pytest.mark.parametrize("server", ["untrusted", "trusted", "aggregated"])
 def test_exponents_of_the_theorems_are_those_of_their_bound(server):
     """The bound's own slopes where the noise is enormous, or where there is none and n is enormous."""
 
@@ -111,10 +111,11 @@ def test_exponents_of_the_theorems_are_those_of_their_bound(server):
         changed = value * factor if name == "rho" else value * 2
         return math.log(bound(**{name: changed}) / bound()) / math.log(changed / value)
 
-    for axis, exponent in PRIVATE[server].items():
-        assert slope(axis, 1e-7) == pytest.approx(exponent, abs=0.01)
-    for axis, exponent in STATISTICAL.items():
-        assert slope(axis, math.inf) == pytest.approx(exponent, abs=0.01)
+    (rate,) = find_rates(power_law(-1.0))
+    for axis in AXES:
+        for rho in (1e-7, math.inf) if axis.setting != "rho" else (1e-7,):
+            of_axis = replace(rate, axis=axis, settings={"server": server, "rho": rho})
+            assert slope(axis.symbol, rho) == pytest.approx(of_axis.theorem, abs=0.01)
 
 
 def is_telling(experiment):

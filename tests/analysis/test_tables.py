@@ -330,7 +330,8 @@ def test_analysis_needs_no_simulation():
         # Names and numbers alone, by which methods and sources are chosen.
         " and m.removeprefix('mu2mpi.') not in "
         "('data', 'data.options', 'federation', 'federation.estimators', 'federation.schedule',"
-        " *(f'federation.servers{n}' for n in ('', '.base', '.untrusted', '.trusted', '.aggregated', '.shuffled')),"
+        " 'federation.servers', *(f'federation.servers.{n}' for n in"
+        " ('base', 'untrusted', 'trusted', 'aggregated', 'shuffled')),"
         " 'problem', 'problem.practical', 'problem.scaling')])"
     )
     child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -22,7 +22,7 @@ optional_counts = st.none() | st.integers(1, 10**6)
 experiments = st.builds(
     Experiment,
     data=st.sampled_from(["digits", "mnist", "synthetic", "population"]),
-    server=st.sampled_from(["untrusted", "trusted"]),
+    server=st.sampled_from(names("servers")),
     machines=optional_counts,
     rounds=optional_counts,
     rho=st.floats(1e-6, 1e6) | st.just(math.inf),
@@ -67,7 +67,7 @@ def test_toml_repeats_the_experiment(experiment):
         ({"partition": "labels:1" + 5000 * "0"}, ["partition", "labels:2"]),
         ({"partition": "dirichlet:" + 400 * "9"}, ["partition", "dirichlet:0.3"]),
         ({"partition": "dirichlet:0." + 400 * "0" + "1"}, ["partition", "dirichlet:0.3"]),
-        ({"server": "honest"}, ["server", "honest", "'untrusted' or 'trusted'"]),
+        ({"server": "honest"}, ["server", "honest", "aggregated, shuffled, trusted, untrusted"]),
         ({"data": "cifar"}, ["data", "cifar", "mnist"]),
         ({"clip_norm": 0}, ["clip_norm"]),
         ({"normalize": "max"}, ["normalize", "'none', 'unit' or 'box'"]),
@@ -232,10 +232,10 @@ def test_all_unknown_options_are_named_and_the_known_ones_listed():
         ({"method": "sgd"}, r"method = 'sgd' should be .*mu2-sgd.*snowball-sgd"),
         (
             {"mechanism": "laplace"},
-            r"mechanism = 'laplace' should be correlated, gaussian, last-iterate, poisson",
+            r"mechanism = 'laplace' should be binomial, correlated, gaussian, last-iterate, poisson",
         ),
         ({"loss": "hinge"}, r"loss = 'hinge' should be .*softmax"),
-        ({"method": "dp-sgd"}, r"dp-sgd needs server = trusted"),
+        ({"method": "dp-sgd"}, r"dp-sgd has noise for the sum .* give --server trusted or aggregated"),
         ({"query": "iterate"}, r"needs a clip_norm"),
     ],
 )

@@ -40,7 +40,7 @@ TYPICAL = {
         "all", "uniform:1", "uniform:3", "bernoulli:0.5", "bernoulli:0.01", "bernoulli:1", "by-size",
         "trace:trace.csv", "trace:nobody.csv",
     ],
-    "participation_seed": [0, 9],
+    "participation_seed": [0, 9], "colluders": [0, 1, 2, 9],
     "budgets": ["rho.toml", "epsilon.toml", "ends.toml", "rho.csv", "trace.csv"],
     "classes": [2, 3, 7], "data_seed": [1], "margin": [0.5], "label_noise": [0.1], "heterogeneity": [0.5],
 }  # fmt: skip
@@ -86,9 +86,10 @@ def drawn_settings(chance):
     settings = {
         "data": chance.choice(["digits", "synthetic", "synthetic", "population"]),
         "method": chance.choice(names("methods")),
-        "server": chance.choice(["untrusted", "trusted"]),
+        "server": chance.choice(names("servers")),
     }
-    parts = [Experiment, OPTIONS[settings["data"]], find("methods", settings["method"]).options]
+    own = find("methods", settings["method"]).options, find("servers", settings["server"]).options
+    parts = [Experiment, OPTIONS[settings["data"]], *own]
     fields = {name: field for part in parts for name, field in part.model_fields.items()}
     often = {
         "participation": 0.2,
@@ -99,6 +100,9 @@ def drawn_settings(chance):
         "seed": 0.5,
         "rho": 0.4,
         "clip_norm": 0.3,
+        "colluders": 0.3,
+        "masks": 0.3,
+        "shuffle": 0.2,
     }
     for name, field in fields.items():
         if name not in settings and name != "loss" and chance.random() < often.get(name, 0.12):
@@ -177,7 +181,7 @@ def planned(settings, in_any_time=False):
     assert schedule.mechanism.clip_norm / 2 <= schedule.bound <= schedule.mechanism.clip_norm
     statement = PrivacyStatement.of(
         schedule.mechanism, completed.delta, server=schedule.server, S=schedule.S,
-        noise=completed.noise or "protocol", noise_recomputable=completed.seed is not None,
+        noise=completed.simulated, noise_recomputable=completed.seed is not None,
     )  # fmt: skip
     statement.check_sampler(completed.promised_epsilon)
     assert 0 <= statement.epsilon_exact <= completed.promised_epsilon

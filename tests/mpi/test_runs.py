@@ -63,6 +63,49 @@ def test_other_methods_have_the_bits_of_one_process(communicator, server, machin
     assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
 
 
+@pytest.mark.parametrize("machines", [1, 2, 5])
+@pytest.mark.parametrize("method", ["mu2-sgd", "anytime-dp-mf"])
+def test_sums_that_nobody_sees_the_parts_of_have_the_bits_of_one_process(communicator, machines, method):
+    """Whichever masks are computed."""
+    found = []
+    for ranks, masks in (
+        (Communicator(), "crossing"),
+        *((communicator, m) for m in ("crossing", "all", "none")),
+    ):
+        experiment = Experiment(
+            server="aggregated", machines=machines, rounds=9, seed=3, masks=masks, method=method
+        )
+        result = simulation_of(experiment, random_source(machines, 20 * machines, 13, 5), ranks).run(
+            Progress()
+        )
+        found.append(result.x.tobytes())
+        assert result.privacy.noise == ("unmasked" if masks == "none" else "protocol")
+        assert result.privacy.parts == max(1, machines - 1)
+    assert len(set(found)) == 1
+    assert len(set(communicator.allgather(found[1]))) == 1
+
+
+@pytest.mark.parametrize(("shuffle", "machines"), [("sums", 1), ("sums", 5), ("messages", 2)])
+def test_shuffled_bits_equal_those_of_one_process(communicator, shuffle, machines):
+    experiment = Experiment(
+        server="shuffled",
+        machines=machines,
+        rounds=4,
+        rho=20.0,
+        seed=3,
+        clip_norm=1.0,
+        loss="logistic",
+        shuffle=shuffle,
+    )
+    ours, alone = (
+        simulation_of(experiment, random_source(1, 60, 1, 2), ranks).run(Progress())
+        for ranks in (communicator, Communicator())
+    )
+    assert ours.x.tobytes() == alone.x.tobytes()
+    assert ours.privacy == alone.privacy
+    assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
+
+
 @pytest.mark.parametrize(("server", "machines"), [("untrusted", 1), ("trusted", 1), ("trusted", 5)])
 def test_growing_batches_have_the_bits_of_one_process(communicator, server, machines):
     experiment = Experiment(method="snowball-sgd", server=server, machines=machines, rho=1.0, seed=3)

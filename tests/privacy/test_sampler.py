@@ -10,7 +10,7 @@ import pytest
 import reference as ref
 from hypothesis import strategies as st
 from relaxed import given
-from schedules import make_messages
+from schedules import make_messages, make_schedule
 from scipy import stats
 from slowly import slow
 
@@ -38,6 +38,7 @@ from mu2mpi.privacy.sampler import (
     Deviation,
     deviation,
     is_negligible,
+    sum_of_rounded,
     with_sampler,
 )
 
@@ -298,3 +299,90 @@ def test_the_cost_grows_with_draws_and_grid_and_is_refused_where_nothing_is_know
     assert with_sampler(lambda _: 610.0, 1e-5, some) < 611
     assert math.isinf(with_sampler(lambda _: 620.0, 1e-5, some))
     assert is_negligible(math.inf, 620.0, 1e-5)
+
+
+# ------------------------------------------------------------------------------------- sums of rounded parts
+
+
+def rounded_normal(scale, shift, far=40):
+    """Return the probabilities of round(shift + scale z), from -far to far."""
+    edges = (np.arange(-far, far + 2) - 0.5 - shift) / scale
+    # From the nearer end, so that small ones are exact.
+    return np.where(
+        edges[1:] > 0, stats.norm.sf(edges[:-1]) - stats.norm.sf(edges[1:]), np.diff(stats.norm.cdf(edges))
+    )
+
+
+def spread_normal(scale, shift, uniforms, far=40, steps=64):
+    """Return the probabilities of round(shift + scale z + a sum of uniform numbers), from -far to far.
+
+    The uniform numbers, but for one that is integrated, and rounding make a density of which Gauss's formula
+    takes pieces of 1 / steps: what it leaves out is far below the differences that are looked for.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    # The sum of `uniforms` and the one that rounding is, as a piecewise polynomial: Irwin and Hall's.
+    n, x = (
+        uniforms + 1,
+        (np.arange(0, (uniforms + 1) * steps)[:, np.newaxis] + (nodes + 1) / 2).ravel() / steps,
+    )
+    density = sum(
+        (-1) ** k * math.comb(n, k) * np.maximum(x - k, 0) ** (n - 1) for k in range(n + 1)
+    ) / math.factorial(n - 1)
+    weight = np.tile(weights / 2 / steps, (uniforms + 1) * steps) * density
+    places = np.arange(-far, far + 1)[:, np.newaxis] - shift - (x - n / 2)
+    return stats.norm.pdf(places / scale) @ weight / scale
+
+
+@pytest.mark.parametrize("parts", [2, 3, 5])
+@pytest.mark.parametrize("scale", [1.0, 1.1, 1.3, 1.5])
+@pytest.mark.parametrize("shifts", [(0.0,), (0.5,), (0.25, -0.4, 0.1)])
+def test_a_sum_of_rounded_normals_is_as_close_as_it_is_taken_to_be(parts, scale, shifts):
+    """To the normal of their variance, spread by uniform numbers and rounded once; each part is shifted."""
+    shifts = np.resize(shifts, parts)
+    found = rounded_normal(scale, shifts[0])
+    for shift in shifts[1:]:
+        found = np.convolve(found, rounded_normal(scale, shift), mode="same")
+    exact = spread_normal(scale * math.sqrt(parts), shifts.sum(), parts - 1)
+    assert exact.sum() == pytest.approx(1, abs=1e-12)
+    variation = np.abs(found - exact).sum() / 2
+    assert variation <= sum_of_rounded(1, parts, scale).rest
+    # They do differ, and more so than what is left out of either.
+    assert scale > 1.2 or variation > 1e-10
+
+
+def test_normals_that_are_rounded_to_a_coarse_grid_are_another_sum():
+    """Were parts of half a unit, the sum would not be spread as this one is, and the bound says so."""
+    found = np.convolve(rounded_normal(0.4, 0.5), rounded_normal(0.4, 0.5), mode="same")
+    variation = np.abs(found - spread_normal(0.4 * math.sqrt(2), 1.0, 1)).sum() / 2
+    assert 0.01 < variation < sum_of_rounded(1, 2, 0.4).rest
+
+
+def test_on_the_grid_of_messages_parts_cost_nothing_but_their_draws():
+    assert sum_of_rounded(10**15, 2, COARSEST).rest == 0
+    assert sum_of_rounded(10**15, 10**6, COARSEST).rest == 0
+    assert sum_of_rounded(10, 1, 1.0) == EXACT
+    assert sum_of_rounded(20, 3, 2.0).rest == pytest.approx(2 * sum_of_rounded(10, 3, 2.0).rest)
+    # Of what is left to it, a rest leaves less delta to exact noise, and more than that nothing.
+    exact = epsilon_exact(1.0, 1e-6)
+    assert exact < with_sampler(lambda x: epsilon_exact(1.0, x), 1e-6, Deviation(0, 0, 1e-30)) < exact * 1.002
+    assert math.isinf(with_sampler(lambda x: epsilon_exact(1.0, x), 1e-6, Deviation(0, 0, 1e-10)))
+
+
+@pytest.mark.parametrize("colluders", [0, 3, 9])
+@pytest.mark.parametrize("method", ["mu2-sgd", "anytime-dp-mf"])
+def test_the_account_counts_the_parts_of_which_a_sum_is_made(method, colluders):
+    """Each is smaller by the root of their number, and every message holds so many."""
+    settings = {"rounds": 50, "machines": 10, "classes": 3, "features": 5, "rho": 1.0}
+    mechanism = make_schedule(
+        method, server="aggregated", server_options={"colluders": colluders}, **settings
+    ).mechanism
+    parts = 10 - colluders
+    assert mechanism.parts == parts
+    unit = mechanism.sigma / mechanism.resolution / math.sqrt(parts)
+    assert unit >= COARSEST
+    largest = mechanism.correlation.largest_norm if mechanism.correlation else 1
+    expected = deviation(15, 50 * parts, unit, unit * largest, mechanism.finest)
+    assert mechanism.guarantee().drawn == pytest.approx(expected)
+    trusted = make_schedule(method, server="trusted", **settings).mechanism
+    assert mechanism.sigma == trusted.sigma
+    assert mechanism.guarantee().rho == trusted.guarantee().rho

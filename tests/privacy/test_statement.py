@@ -222,7 +222,7 @@ def test_what_is_not_of_its_type_is_refused(changes, words):
 
 def test_what_no_mechanism_is_or_protects_is_refused():
     with pytest.raises(
-        InputError, match=r"no 'magic' among the mechanisms, which are correlated, gaussian, "
+        InputError, match=r"no 'magic' among the mechanisms, which are binomial, correlated, gaussian, "
     ):
         changed(STATEMENT, mechanism="magic")
     with pytest.raises(InputError, match="'gaussian' does not protect 'last iterate'"):

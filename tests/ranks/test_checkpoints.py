@@ -36,12 +36,14 @@ from mu2mpi.execution.watch import Verdict
 from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy import drawing
+from mu2mpi.registry import names
 from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import SUFFIX, History, checkpoint_path
 
 OTHERS = [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")]
 SERVERS = pytest.mark.parametrize("server", ["untrusted", "trusted"])
+ALL_SERVERS = pytest.mark.parametrize("server", names("servers"))
 
 
 class StopAt(Keeper):
@@ -74,7 +76,7 @@ def stopped_state(experiment, source, t):
     return keeper.state
 
 
-@SERVERS
+@ALL_SERVERS
 @pytest.mark.parametrize("t", [1, 2, 7, 24, 25])
 def test_going_on_gives_the_bits_of_an_unbroken_run(server, t, tmp_path):
     source = random_source(1, 100, 6, 3)
@@ -101,7 +103,7 @@ def test_other_methods_go_on_to_the_same_bits(server, estimator, query, tmp_path
     assert_same(simulated(experiment, source, state), unbroken)
 
 
-@SERVERS
+@pytest.mark.parametrize("server", ["untrusted", "trusted", "aggregated"])
 @pytest.mark.parametrize("t", [2, 9, 20])
 @pytest.mark.parametrize(
     "settings", [{"method": "anytime-dp-mf", "diameter": 0.01}, {"noise_correlation": 0.5, "l2": 0.1}]
@@ -632,7 +634,7 @@ def unbroken():
 
 @pytest.mark.mpi
 @pytest.mark.slow
-@SERVERS
+@ALL_SERVERS
 def test_one_killed_rank_ends_the_job_and_any_ranks_go_on(server, tmp_path, unbroken, moments):
     path = tmp_path / "a.h5"
     arguments = ["run", *LONG, "--server", server, "--checkpoint-every", "0.05", "--output", path]

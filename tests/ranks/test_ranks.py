@@ -11,11 +11,12 @@ from limits import stretched
 from slowly import slow
 
 from mu2mpi.cli import main
+from mu2mpi.registry import names
 from mu2mpi.results.reader import read_result
 
 pytestmark = pytest.mark.mpi
 RUN = ["run", "--machines", "10", "--seed", "7", "--all-ranks"]
-PLACES_OF_NOISE = [("--server", "untrusted"), ("--server", "trusted"), ("--noise", "aggregate")]
+PLACES_OF_NOISE = [*(("--server", name) for name in names("servers")), ("--noise", "aggregate")]
 
 # The command line several times in one start.
 COMMANDS = f"""

@@ -37,12 +37,15 @@ FARTHEST = 38.0
 def unit_rho(flips: float) -> float:
     """Return e such that a shift by one of the number of heads among so many coins is e-Gaussian-DP.
 
+    Of fewer than `FEWEST_COINS` nothing is said: then it is infinite.
     Up to `FARTHEST` deviations, no second difference of -log p is larger than k = (N + 1) / ((N/2)^2 - R^2),
     and none of its ends is where a shift by one moves a quantile, as one of a normal, by more than e, which
     solves e^2 (1 - e^2 / 4) = k: docs/privacy.md.
     """
+    if flips < FEWEST_COINS:
+        return math.inf
     k = (flips + 1) / (flips * flips / 4 - FARTHEST**2 * flips / 4)
-    return math.sqrt(2 * (1 - math.sqrt(1 - k)) if k > 1e-6 else k * (1 + k / 2))
+    return math.sqrt(2 * k / (1 + math.sqrt(1 - k)))
 
 
 @register

@@ -1,0 +1,121 @@
+"""Who may see what: options of trust modes, what they do not go with, and what is said of it."""
+
+import pytest
+from arrays import random_source
+from schedules import simulation_of
+
+from mu2mpi.cli import main
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.identity import difference, sent
+from mu2mpi.errors import InputError
+from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.progress import Progress
+from mu2mpi.privacy.masks import Masks
+from mu2mpi.registry import find, names
+
+TINY = ["--data", "synthetic", "--samples", "200", "--features", "3", "--machines", "10", "--rounds", "4"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--server aggregated --colluders 10", "none of 10 machines to add noise; give at most 9"),
+        ("--server shuffled --colluders 11", "colluders = 11 leaves none of 10 machines"),
+        ("--server aggregated --colluders -1", "colluders = '-1' should be greater than or equal to 0"),
+        ("--server trusted --colluders 1", "colluders applies to server = aggregated or shuffled only"),
+        ("--colluders 1", "and server is untrusted; leave it out"),
+        ("--server shuffled --masks all", "masks applies to server = aggregated only"),
+        ("--server aggregated --shuffle sums", "shuffle applies to server = shuffled only"),
+        ("--server aggregated --masks some", "invalid choice: 'some'"),
+        ("--server shuffled --shuffle messages --classes 1000", "in each round, and 67,108,864 are the most"),
+        ("--mechanism binomial", "belongs to server = shuffled, and the server is untrusted"),
+        ("--mechanism binomial --server aggregated", "server = shuffled, and the server is aggregated"),
+        ("--mechanism gaussian --server shuffled", "is not for server = shuffled, which has binomial noise"),
+        ("--server aggregated --participation uniform:3", "aggregated is for machines that are alike"),
+        ("--server shuffled --participation bernoulli:0.5", "shuffled is for machines that are alike"),
+        ("--server aggregated --noise aggregate", "noise = aggregate is for server = untrusted"),
+        ("--server shuffled --method noisy-minibatch-sgd", "give another server than shuffled"),
+        ("--server shuffled --method snowball-sgd", "with server = shuffled the server and all"),
+        ("--server aggregated --method snowball-sgd", "with server = aggregated the server and all"),
+        ("--server shuffled --noise-correlation 0.5", "leave them out, or give another server than shuffled"),
+        ("--server shuffled --mechanism correlated", "is not for server = shuffled"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_refused_in_words(words, said, tmp_path, capsys):
+    assert main(["run", *TINY, *words.split(), "--output", str(tmp_path / "a.h5")]) == 2
+    message = capsys.readouterr().err
+    assert said in " ".join(message.split())
+    assert "Traceback" not in message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("machines", "expected"), [(1, 0), (2, 1), (10, 1), (11, 2), (100, 10)])
+@pytest.mark.parametrize("server", ["aggregated", "shuffled"])
+def test_a_tenth_may_collude_if_nothing_else_is_said(server, machines, expected):
+    source = random_source(1, 5 * machines, 2, 2)
+    plan = resolve(Experiment(server=server, machines=machines, rho=1.0), source, 1)
+    assert plan.experiment.colluders == expected
+    assert plan.schedule.parts == plan.schedule.mechanism.parts == machines - expected
+    named = resolve(Experiment(server=server, machines=machines, rho=1.0, colluders=expected), source, 1)
+    assert named.experiment == plan.experiment
+    with pytest.raises(InputError, match="give at most"):
+        resolve(Experiment(server=server, machines=machines, rho=1.0, colluders=machines), source, 1)
+
+
+@pytest.mark.parametrize("server", names("servers"))
+@pytest.mark.parametrize(("machines", "colluders"), [(1, 0), (9, 0), (10, 3), (10, 9)])
+def test_an_average_has_the_noise_that_learning_rates_are_made_for(server, machines, colluders):
+    """The variance of the sum is M^2 over the square of `shared`: M s^2, s^2, or M / (M - c) s^2."""
+    trust = find("servers", server)
+    takes = "colluders" in trust.options.model_fields
+    parts = trust.parts(trust.options(**({"colluders": colluders} if takes else {})), machines)
+    assert parts == (machines - colluders if takes else 1)
+    draws = {"untrusted": machines, "trusted": 1}.get(server, machines / parts)
+    assert trust.variances(machines, parts) == pytest.approx(draws)
+    assert trust.shared(machines, parts) == pytest.approx(machines / draws**0.5)
+
+
+def test_with_nobody_who_colludes_rates_are_those_of_a_trusted_server():
+    source = random_source(1, 100, 4, 3)
+    settings = {"machines": 10, "rho": 1.0}
+    trusted = resolve(Experiment(server="trusted", **settings), source, 1).schedule
+    aggregated = resolve(Experiment(server="aggregated", colluders=0, **settings), source, 1).schedule
+    assert aggregated.eta == trusted.eta
+    assert aggregated.loss_bound == trusted.loss_bound
+    halved = resolve(Experiment(server="aggregated", colluders=5, **settings), source, 1).schedule
+    assert halved.eta == pytest.approx(trusted.eta * 0.5**0.5)
+
+
+def test_masks_change_nothing_that_is_summed_and_what_is_shuffled_does():
+    plain, all_of_them = Experiment(server="aggregated"), Experiment(server="aggregated", masks="all")
+    assert sent(plain) == sent(all_of_them)
+    assert difference(plain, all_of_them) is not None
+    assert sent(Experiment(server="shuffled")) != sent(Experiment(server="shuffled", shuffle="messages"))
+    assert sent(plain) != sent(Experiment(server="aggregated", colluders=2))
+
+
+def test_one_rank_alone_computes_no_mask_unless_it_is_asked_for_all(monkeypatch):
+    calls = []
+    monkeypatch.setattr(Masks, "add", lambda self, masked, t: calls.append(t))
+    results = {
+        masks: simulation_of(
+            Experiment(server="aggregated", machines=4, seed=1, masks=masks), random_source(1, 40, 3, 2)
+        ).run(Progress())
+        for masks in ("crossing", "none", "all")
+    }
+    # Before the first round, that of kernels apart.
+    assert [t for t in calls if calls.count(t) == 1 and t > 1] == list(range(2, 11))
+    assert len({result.x.tobytes() for result in results.values()}) == 1
+
+
+@pytest.mark.parametrize("server", ["aggregated", "shuffled"])
+def test_without_noise_the_sums_are_those_of_a_trusted_server(server):
+    results = [
+        simulation_of(
+            Experiment(server=name, machines=4, seed=1, rho=float("inf"), clip_norm=1.0),
+            random_source(1, 40, 3, 2),
+        ).run(Progress())
+        for name in (server, "trusted")
+    ]
+    assert results[0].x.tobytes() == results[1].x.tobytes()
+    assert results[0].privacy.mismatches() == []

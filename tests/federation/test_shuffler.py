@@ -1,0 +1,176 @@
+"""Messages one by one against their sums alone: the same distribution, and as many messages as are stated."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from arrays import random_source
+from scipy import stats
+
+from mu2mpi.audit.wire import on_ranks
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.errors import InputError
+from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.simulation import Simulation
+from mu2mpi.federation.machine import Machines
+from mu2mpi.federation.samples import make_supply
+from mu2mpi.federation.servers.base import machines_and_server
+from mu2mpi.federation.shuffler import (
+    MOST_MESSAGES,
+    check_messages,
+    count,
+    make_messages,
+    mixed,
+    throw_coins,
+)
+from mu2mpi.federation.stopwatch import Stopwatch
+from mu2mpi.parallel import Communicator, block
+from mu2mpi.privacy.noise import key_words, root_key
+
+SETTINGS = {
+    "server": "shuffled", "machines": 3, "rounds": 2, "rho": 20.0, "clip_norm": 1.0, "loss": "logistic"
+}  # fmt: skip
+COINS = 2**15
+"""Of each machine: as few as have a table, where two of three hide a sample."""
+
+
+def tiny_source():
+    return random_source(2, 60, 1, 2)
+
+
+def tiny_plan(**settings):
+    plan = resolve(Experiment(**{**SETTINGS, **settings}), tiny_source(), 1)
+    mechanism = plan.schedule.mechanism
+    fewer = replace(mechanism, coins=COINS, sigma=math.sqrt(2 * COINS) / 2 * mechanism.resolution)
+    return replace(plan, schedule=replace(plan.schedule, mechanism=fewer))
+
+
+def tiny_schedule(**settings):
+    return tiny_plan(**settings).schedule
+
+
+def first_sums(shuffle, seeds):
+    """Return the noised sums of the first round of runs with other keys, less the sums of values."""
+    schedule, source = tiny_schedule(shuffle=shuffle), tiny_source()
+    hosted, found = range(schedule.machines), []
+    for seed in seeds:
+        supply = make_supply(source, schedule, bytes(32), hosted)
+        key = key_words(root_key(seed))
+        machines, server = machines_and_server(schedule, hosted, supply, Communicator(), key)
+        machines.observe(1, server.iterates.x, server.iterates.x_previous)
+        total = server._hidden(1, server._collected(1, machines), machines)
+        found.append((total - machines.q).ravel())
+    return np.array(found), schedule.mechanism
+
+
+def test_made_and_mixed_messages_have_the_distribution_of_sums():
+    """Of fixed draws; other keys would fail each of three checks with probability 1e-4."""
+    (made, mechanism), (drawn, _) = first_sums("messages", range(80)), first_sums("sums", range(80, 480))
+    assert made.shape[1] == mechanism.parameters == 2
+    assert stats.ks_2samp(made.ravel(), drawn.ravel()).pvalue > 1e-4
+    coins = mechanism.machines * mechanism.coins
+    for found in (made, drawn):
+        binomial = stats.binom(coins, 0.5, loc=-coins // 2)
+        assert stats.kstest(found.ravel(), binomial.cdf).pvalue > 1e-4
+        # Coordinates know nothing of each other.
+        assert abs(np.corrcoef(found.T)[0, 1]) < 0.45
+
+
+def test_the_noise_is_that_of_all_machines():
+    """Those that may collude add theirs, too: the sum has M / (M - c) times the variance that is stated."""
+    drawn, mechanism = first_sums("sums", range(500))
+    expected = np.sqrt(3 / 2) * mechanism.sigma / mechanism.resolution
+    assert mechanism.parts == 2
+    assert drawn.std() == pytest.approx(expected, rel=0.06)
+
+
+def test_runs_end_alike_whichever_is_simulated():
+    """Outputs of tiny runs: other keys would fail with probability 1e-4 for each coordinate."""
+
+    def output(shuffle, seed):
+        plan = tiny_plan(shuffle=shuffle, seed=seed)
+        return Simulation(plan, Communicator()).run(Progress()).x.ravel()
+
+    numbers = {"messages": 20, "sums": 40}
+    outputs = {name: np.array([output(name, seed) for seed in range(n)]) for name, n in numbers.items()}
+    for coordinate in range(2):
+        pair = (outputs[shuffle][:, coordinate] for shuffle in outputs)
+        assert stats.ks_2samp(*pair).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_each_rank_sends_as_many_messages_as_its_machines_are_said_to(ranks):
+    schedule, rounds = tiny_schedule(shuffle="messages"), 2
+    mechanism = schedule.mechanism
+
+    def run(rank):
+        hosted = block(schedule.machines, rank.size, rank.rank)
+        supply = make_supply(tiny_source(), schedule, bytes(32), hosted)
+        machines, server = machines_and_server(schedule, hosted, supply, rank, key_words(bytes(32)))
+        for t in range(1, rounds + 1):
+            server.round(t, machines, Stopwatch())
+        gathered = [array for array in rank.sent if array.dtype == np.uint32]
+        return [array.size for array in gathered], len(hosted), server.iterates.x.tobytes()
+
+    found = on_ranks(ranks, run)
+    for sizes, hosted, x in found:
+        assert sizes == [hosted * mechanism.messages] * rounds
+        assert x == on_ranks(1, run)[0][2]
+
+
+def test_messages_are_values_and_coins_and_their_counts_the_sum():
+    mechanism, key = tiny_schedule(shuffle="messages").mechanism, bytes(range(32))
+    V = mechanism.values
+    for q in ([0, 0], [V, -V], [2 * V, -7]):
+        sent = [make_messages(mechanism, key, range(0, 2), 4, np.array(q))]
+        sent.append(make_messages(mechanism, key, range(2, 3), 4, np.array([5, -V])))
+        assert [len(of_rank) for of_rank in sent] == [2 * mechanism.messages, mechanism.messages]
+        for coordinate in range(2):
+            # All that shows whose a message is, is how many there are of each coordinate: the same of all.
+            assert np.sum(sent[1] // 2 == coordinate) * 2 == mechanism.messages
+        heads = sum(throw_coins(mechanism, key, machine, 4).sum(axis=1, dtype=int) for machine in range(3))
+        expected = np.add(q, [5, -V]) + heads - 3 * mechanism.coins // 2
+        np.testing.assert_array_equal(count(mechanism, np.concatenate(sent)), expected)
+        np.testing.assert_array_equal(count(mechanism, mixed(sent, key, 4)), expected)
+    with pytest.raises(ValueError, match="negative"):
+        make_messages(mechanism, key, range(1), 4, np.array([V + 1, 0]))
+
+
+def test_the_order_of_mixed_messages_tells_nothing_of_their_machine():
+    """Positions of a machine's messages are uniform: fails for other keys with probability 1e-4."""
+    of_machines = [np.full(20_000, machine, np.uint32) for machine in range(3)]
+    order = mixed(of_machines, bytes(32), 1)
+    for machine in range(3):
+        assert stats.kstest(np.flatnonzero(order == machine) / order.size, "uniform").pvalue > 1e-4
+    assert not np.array_equal(order, mixed(of_machines, bytes(32), 2))
+    assert not np.array_equal(order, mixed(of_machines, bytes(31) + b"\1", 1))
+
+
+def test_coins_are_fair_and_of_their_machine_and_round():
+    mechanism, key = tiny_schedule(shuffle="messages").mechanism, bytes(32)
+    tossed = [
+        throw_coins(mechanism, key, machine, t).ravel()
+        for machine, t in ((0, 1), (1, 1), (0, 2), (11, 2), (1, 12))
+    ]
+    assert tossed[0].size == mechanism.parameters * mechanism.coins
+    for a in tossed:
+        assert abs(a.mean() - 0.5) < 2.5 / np.sqrt(a.size)
+        assert sum(np.mean(a == b) > 0.51 for b in tossed) == 1
+
+
+def test_too_many_messages_are_refused_before_they_are_made():
+    mechanism = tiny_schedule(shuffle="messages").mechanism
+    of_each = MOST_MESSAGES // mechanism.machines - 2 * mechanism.values * mechanism.parameters
+    most = replace(mechanism, coins=of_each // (2 * mechanism.parameters) * 2)
+    check_messages(most)
+    with pytest.raises(InputError, match=r"shuffle = messages would make 6.71e\+07 messages in each round"):
+        check_messages(replace(most, coins=most.coins + 2))
+
+
+def test_machines_hold_no_key_and_ranks_only_to_throw_coins():
+    assert Machines(tiny_schedule(), range(3), lambda t: None, None).key is None
+    for shuffle, number in (("sums", 1), ("messages", 3)):
+        schedule = tiny_schedule(shuffle=shuffle)
+        assert schedule.trust.gives_key(schedule.server_options) == (number == 3)

@@ -1,0 +1,186 @@
+"""Masks against ChaCha20 and circles in plain Python: they cancel, hide each message, and hold together."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import reference as ref
+from hypothesis import strategies as st
+from relaxed import given
+from scipy import stats
+
+from mu2mpi.parallel import block
+from mu2mpi.privacy.masks import FAILURE_BITS, Masks, edge_key, edges, half_neighbours, leaving, touching
+from mu2mpi.privacy.noise import CHUNK
+
+keys = st.binary(min_size=32, max_size=32)
+USE = int.from_bytes(b"ksam", "little")
+
+
+def plain_mask(root, i, j, t, chunks):
+    """The keystream of an edge in a round, by the block function in plain Python."""
+    key = np.asarray(edge_key(root, i, j), "<u4").tobytes()
+    return np.concatenate([ref.noise_words(key, (USE, 0, t), chunk) for chunk in range(chunks)])
+
+
+def masked(masks, t, size=CHUNK):
+    """What masks add to a message of zeros."""
+    message = np.zeros(size, np.int64)
+    masks.add(message, t)
+    return message.view(np.uint64)
+
+
+@st.composite
+def federations(draw, most=24):
+    machines = draw(st.integers(1, most))
+    return machines, draw(st.integers(0, machines - 1))
+
+
+@given(federations(), st.integers(1, 30), st.booleans(), keys, st.integers(1, 2**32 - 1), max_examples=40)
+def test_masks_cancel_on_any_ranks_and_messages_come_through(federation, ranks, every, root, t):
+    machines, colluders = federation
+    rng = np.random.default_rng(list(root))
+    total, expected = np.zeros(CHUNK, np.uint64), np.zeros(CHUNK, np.uint64)
+    for rank in range(ranks):
+        message = rng.integers(-(2**63), 2**63, CHUNK)
+        expected += message.view(np.uint64)
+        Masks(machines, colluders, root, block(machines, ranks, rank), every).add(message, t)
+        total += message.view(np.uint64)
+    np.testing.assert_array_equal(total, expected)
+
+
+@given(federations(), st.integers(2, 5), keys, max_examples=25)
+def test_what_leaves_a_rank_is_the_same_if_all_masks_are_computed(federation, ranks, root):
+    machines, colluders = federation
+    for rank in range(ranks):
+        hosted = block(machines, ranks, rank)
+        crossing, all_of_them = (Masks(machines, colluders, root, hosted, every) for every in (False, True))
+        np.testing.assert_array_equal(masked(crossing, 3), masked(all_of_them, 3))
+        # Where there is another rank with machines, something hides what leaves this one.
+        assert bool(crossing) == (0 < len(hosted) < machines)
+
+
+@given(federations(6), st.integers(1, 3), st.integers(1, 2**32 - 1), keys, max_examples=4)
+def test_a_machine_adds_the_keystreams_of_its_edges_or_takes_them_away(federation, chunks, t, root):
+    machines, colluders = federation
+    pairs = edges(machines, colluders, root).tolist()
+    for machine in (0, machines - 1):
+        expected = np.zeros(chunks * CHUNK, np.uint64)
+        for i, j in pairs:
+            if machine in (i, j):
+                mask = plain_mask(root, i, j, t, chunks)
+                expected += mask if machine == i else -mask
+        for every in (False, True):
+            masks = Masks(machines, colluders, root, range(machine, machine + 1), every)
+            np.testing.assert_array_equal(masked(masks, t, chunks * CHUNK), expected)
+
+
+def test_masks_of_other_rounds_edges_and_roots_have_no_word_in_common():
+    """Of random words two are the same with probability 1e-15."""
+    found = [
+        masked(Masks(3, 2, bytes([root]) * 32, range(machine, machine + 1), False), t, 2 * CHUNK)
+        for root, machine, t in itertools.product((1, 2), (0, 1), (1, 2, 3))
+    ]
+    assert np.unique(found).size == np.size(found)
+
+
+@pytest.mark.parametrize("group", [{0}, {4}, {0, 1}, {2, 5, 6}, {0, 1, 2, 3, 4, 5}])
+def test_the_masked_sum_of_some_machines_is_uniform(group):
+    """Bytes of the sums of each group but all seven, over rounds: each test fails with probability 1e-5."""
+    pairs = edges(7, 2, bytes(32))
+    total = np.zeros(64 * CHUNK, np.uint64)
+    for machine in group:
+        masks = Masks(7, 2, bytes(32), range(machine, machine + 1), every=True)
+        total += np.concatenate([masked(masks, t) for t in range(1, 65)])
+    # Of edges within the group nothing is left.
+    assert any((i in group) != (j in group) for i, j in pairs.tolist())
+    for shift in (0, 24, 56):
+        counts = np.bincount((total >> np.uint64(shift)).astype(np.uint8), minlength=256)
+        assert stats.chisquare(counts).pvalue > 1e-5
+
+
+# --------------------------------------------------------------------------------------- who is connected
+
+
+def is_connected(machines, pairs):
+    """Whether pairs hold the machines together, by search."""
+    reached, waiting = set(), [next(iter(machines))]
+    while waiting:
+        machine = waiting.pop()
+        if machine not in reached:
+            reached.add(machine)
+            waiting += [b for pair in pairs for a, b in (pair, pair[::-1]) if a == machine and b in machines]
+    return reached == set(machines)
+
+
+def parting(machines, colluders, half):
+    """The probability that random colluders part the others on a circle with so many neighbours a side."""
+    pairs = [(i, (i + step) % machines) for i in range(machines) for step in range(1, half + 1)]
+    parted = sum(
+        not is_connected(set(range(machines)) - set(known), pairs)
+        for known in itertools.combinations(range(machines), colluders)
+    )
+    return parted / math.comb(machines, colluders)
+
+
+def formula(machines, colluders, half):
+    """A bound on that: over pairs of places, that runs of `half` colluders begin at both."""
+    both = math.comb(machines - 2 * half, colluders - 2 * half) if colluders >= 2 * half else 0
+    return math.comb(machines, 2) * both / math.comb(machines, colluders)
+
+
+@pytest.mark.parametrize("machines", [5, 8, 10])
+def test_others_are_parted_no_more_often_than_the_formula_says(machines):
+    positive = 0
+    for colluders in range(machines - 1):
+        for half in range(1, (machines - 1) // 2 + 1):
+            exactly = parting(machines, colluders, half)
+            assert exactly <= formula(machines, colluders, half)
+            positive += exactly > 0
+    assert positive > 1
+
+
+@given(st.integers(1, 5000), st.floats(0, 1), max_examples=60)
+def test_neighbours_are_the_fewest_for_which_the_formula_is_small(machines, share):
+    colluders = min(machines - 1, round(share * machines))
+    half = half_neighbours(machines, colluders)
+    is_complete = 2 * half >= machines - 1
+    assert is_complete or formula(machines, colluders, half) < 2.0**-FAILURE_BITS
+    assert half == 1 or 2 * (half - 1) < machines - 1
+    assert half == 1 or formula(machines, colluders, half - 1) >= 2.0**-FAILURE_BITS * (1 - 1e-9)
+
+
+@given(federations(40), keys, max_examples=40)
+def test_neighbours_are_on_a_circle_and_hold_together_whoever_does_not_collude(federation, root):
+    machines, colluders = federation
+    pairs = edges(machines, colluders, root)
+    assert len({frozenset(pair) for pair in pairs.tolist()}) == len(pairs)
+    assert np.all(pairs[:, 0] < pairs[:, 1])
+    degrees = np.bincount(pairs.ravel(), minlength=machines)
+    assert np.all(degrees == min(2 * half_neighbours(machines, colluders), machines - 1))
+    known = set(np.random.default_rng(list(root)).choice(machines, colluders, replace=False).tolist())
+    assert is_connected(set(range(machines)) - known, pairs.tolist())
+
+
+def test_the_order_of_the_circle_depends_on_the_root_alone():
+    first, again, other = (edges(100, 1, bytes([root]) * 32) for root in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert {*map(tuple, first.tolist())} != {*map(tuple, other.tolist())}
+    # Machines that follow each other by number, on one rank, are no nearer than others.
+    assert np.sum(np.abs(np.diff(first, axis=1)) == 1) < len(first) / 4
+
+
+@pytest.mark.parametrize(
+    ("machines", "colluders", "expected"),
+    [(1, 0, []), (2, 0, [[0, 1]]), (2, 1, [[0, 1]]), (3, 0, [[0, 1], [0, 2], [1, 2]])],
+)
+def test_the_smallest_federations(machines, colluders, expected):
+    assert edges(machines, colluders, bytes(32)).tolist() == expected
+    assert len(leaving(edges(machines, colluders, bytes(32)), range(machines))) == 0
+
+
+def test_each_edge_is_added_by_one_of_its_machines_and_taken_away_by_the_other():
+    pairs = edges(30, 3, bytes(32))
+    found = sorted(edge for machine in range(30) for edge in touching(pairs, range(machine, machine + 1)))
+    assert found == sorted((i, j, sign) for i, j in pairs.tolist() for sign in (-1, 1))
