@@ -149,9 +149,9 @@ class Canaries:
 
     def _of_machine(self, machine: int) -> Iterator[tuple[int, int, int, list[int]]]:
         """Return the round of each canary of a machine, whose it is, its number there, and its messages."""
-        sampling, is_trusted = self.schedule.sampling, self.schedule.server == "trusted"
-        # What the machines of a trusted server send in the last round goes nowhere.
-        last = self.schedule.rounds - is_trusted
+        sampling, is_central = self.schedule.sampling, self.schedule.trust.is_central
+        # What the machines of a central server send in the last round goes nowhere.
+        last = self.schedule.rounds - is_central
         there = [t for t in self.there[machine].tolist() if t <= last]
         taken = sampling.take(bytes(32), range(1), range(1, len(there) + 1))
         used_in = np.repeat(there, taken.sizes[:, 0])
@@ -159,7 +159,7 @@ class Canaries:
             if sampling.used(k + 1) > (place := sampling.used(k)):
                 messages: list[int] = used_in[taken.places == place].tolist()
                 if self.stays:
-                    messages = list(range(t, last + 1)) if is_trusted else there[k:]
+                    messages = list(range(t, last + 1)) if is_central else there[k:]
                 yield t, machine, place, messages
 
     def mechanism(self, machine: int) -> Mechanism:

@@ -9,12 +9,13 @@ from mu2mpi.analysis.formats import as_paragraph, as_text
 from mu2mpi.audit.evidence import CONFIDENCE
 from mu2mpi.audit.judge import Judgement
 from mu2mpi.audit.structure import Structure
+from mu2mpi.audit.uniformity import Uniformity
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.accountant import epsilon_exact
 
 RISK = (1 - CONFIDENCE) / 6
 """The probability with which each attack may complain of nothing: of each of two servers there are two worst
-cases, and the structure of its noise."""
+cases, and the structure of its noise; or of one by itself with masks, these in both cases as well."""
 
 LEAST = 0.99
 """Share of what is claimed that has to be reached. Clipping leaves room for rounding, at most so much."""
@@ -28,6 +29,7 @@ class Attack:
     judgement: Judgement
     layout: str | None  # what differs if ranks host several machines, in words
     resumed: str | None  # what differs in a run that goes on after a kill, in words
+    masks: Uniformity | None  # how masked messages look, if there are masks
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Finding:
                 )
             if attack.resumed is not None:
                 found.append(f"{attack.resumed} ({attack.words})")
+            if attack.masks is not None:
+                found += [f"{words} ({attack.words})" for words in attack.masks.faults]
         if self.structure.log_evidence > math.log(self.structure.threshold):
             found.append(f"the noise is not normal: it has {self.structure.strongest}")
         return [*found, *(words for is_less, words in self.structure.faults if is_less)]
@@ -108,7 +112,13 @@ class Finding:
         )
         verdicts = [f"Refuted: {words}." for words in self.refutations]
         verdicts += [f"Alarm: {words}." for words in self.alarms]
-        said = [noise, *(verdicts or ["Nothing is refuted, and there is no alarm."])]
+        masked = [
+            f"Masks, {attack.words}: {masks.groups} groups of machines; log evidence of bits that are not "
+            f"uniform {masks.log_evidence:.3g}, where more than {masks.threshold:.3g} refutes."
+            for attack in self.attacks
+            if (masks := attack.masks) is not None
+        ]
+        said = [noise, *masked, *(verdicts or ["Nothing is refuted, and there is no alarm."])]
         return "\n\n".join([heading, textwrap.indent(table, "  "), *map(as_paragraph, said)])
 
     def _rows(self, attack: Attack) -> list[list[str]]:

@@ -117,7 +117,7 @@ def _shares(canaries: Canaries) -> Array:
     reach, found = partial(canaries.case.reach, schedule), []
     for machine, messages in zip(canaries.machines.tolist(), canaries.messages, strict=True):
         share, numbers = canaries.mechanism(machine).share, messages
-        if schedule.server == "untrusted":
+        if not schedule.trust.is_central:
             # Its account numbers the rounds in which it is there.
             numbers = (np.searchsorted(canaries.there[machine], messages) + 1).tolist()
         if canaries.stays:

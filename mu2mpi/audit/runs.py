@@ -18,6 +18,8 @@ from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.noise import derive_key, key_words
 from mu2mpi.problem.base import Array
 
+Integers = NDArray[np.int64]
+
 
 def play(
     schedule: Schedule,
@@ -26,15 +28,19 @@ def play(
     kinds: Kinds,
     communicator: Communicator,
     key: bytes,
+    unmasked: list[Integers] | None = None,
 ) -> Array:
     """Take part in one run, as the rank that hosts these machines, and return the output, shape (d,).
 
-    All that is drawn follows from the 32 bytes of the key.
+    All that is drawn follows from the 32 bytes of the key. Where masks hide what leaves the rank, what that
+    is without them is added to a list of `unmasked` messages.
     """
     supply = canaries.supply(hosted, kinds, derive_key(key, "sampling"))
     machines, server = machines_and_server(schedule, hosted, supply, communicator, key_words(key))
     for t in range(1, schedule.rounds + 1):
         round_of(t, canaries, machines, server)
+        if unmasked is not None and server.unmasked is not None:
+            unmasked.append(server.unmasked.copy())
     return server.iterates.output.ravel()
 
 
@@ -47,22 +53,38 @@ def round_of(t: int, canaries: Canaries, machines: Machines, server: Server) -> 
 
 
 def tells_sums(schedule: Schedule) -> bool:
-    """Return whether what is seen gives away noised sums: with a trusted server, if its steps are plain."""
+    """Return whether what is seen gives away sums with as much noise as hides them, and no more.
+
+    Where it is query points, their steps have to be plain. What some machines know of the noise is left in
+    where they draw it one by one.
+    """
     iterates = type(schedule.make_iterates(schedule))
     # In the ball, where runs of an audit stay, lazy steps are plain ones.
     is_plain = iterates.step is Iterates.step and iterates.move in (Iterates.move, LazyIterates.move)
-    return schedule.mechanism.shows_messages and (schedule.server == "untrusted" or is_plain)
+    of_server = is_plain and schedule.variances == 1
+    return schedule.mechanism.shows_messages and (of_server or not schedule.trust.is_central)
+
+
+def has_masks(schedule: Schedule) -> bool:
+    """Return whether masks hide single messages, so that noise need not."""
+    return schedule.trust.hides_sums and not schedule.trust.is_central
 
 
 def see(schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[bytes]) -> list[Array]:
     """Run the algorithm once with each noise key, every machine on a rank of its own.
 
-    Of each rank an array of shape (runs, numbers) is returned: what it sends, or with a trusted server
-    receives, where iterates are taken back to the sums that they were made of. Messages are measured in
-    standard deviations of the noise that canaries have to hide in, of their round, and what correlates the
-    noise of rounds is undone. Of a method that protects nothing else, it is the output alone.
+    Of each rank an array of shape (runs, numbers) is returned: what it sends, or if the server is central
+    receives, where iterates are taken back to the sums that they were made of. Of masked messages it is what
+    those make of all of them who work together against the machine. Messages are measured in standard
+    deviations of the noise that canaries have to hide in, of their round, and what correlates the noise of
+    rounds is undone. Of a method that protects nothing else, it is the output alone.
     """
-    hides = not schedule.mechanism.shows_messages
+    hides, is_central = not schedule.mechanism.shows_messages, schedule.trust.is_central
+    unit = schedule.mechanism.resolution
+    if has_masks(schedule):
+        all_sent, colluders = messages(schedule, canaries, kinds, keys), schedule.machines - schedule.parts
+        of_others = enumerate(_sums_of_others(*all_sent, colluders))
+        return [_of_machine(canaries, machine, of_one * unit) for machine, of_one in of_others]
 
     def watch(rank: RecordedRank) -> Array:
         hosted, rows = range(rank.rank, rank.rank + 1), []
@@ -73,28 +95,62 @@ def see(schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[byt
             if hides:
                 arrays = [output] if rank.rank == 0 else []
             else:
-                arrays = rank.received if schedule.server == "trusted" else rank.sent
+                arrays = rank.received if is_central else rank.sent
             rows.append(np.concatenate([np.empty(0), *map(np.ravel, arrays)]))
         return np.array(rows)
 
     seen = on_ranks(schedule.machines, watch)
     if hides:
         return seen
-    if schedule.server == "trusted":
+    if is_central:
         sums = [_sums(schedule, canaries, of_rank) for of_rank in seen[1:]]
         return [np.empty((len(keys), 0)), *sums]
-    unit = schedule.mechanism.resolution
     return [_of_machine(canaries, machine, of_rank * unit) for machine, of_rank in enumerate(seen)]
 
 
-def _of_machine(canaries: Canaries, machine: int, messages: Array) -> Array:
+def messages(
+    schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[bytes]
+) -> tuple[Integers, Integers]:
+    """Return what machines send that mask it, and what that is unmasked, of runs as of `see`.
+
+    Both are integers modulo 2^64, of shape (machines, runs, rounds, d).
+    """
+
+    def watch(rank: RecordedRank) -> Integers:
+        hosted, rows = range(rank.rank, rank.rank + 1), []
+        for of_run, key in zip(kinds, keys, strict=True):
+            unmasked: list[Integers] = []
+            rank.sent.clear()
+            rank.received.clear()
+            play(schedule, canaries, hosted, of_run, rank, key, unmasked)
+            rows.append([np.array(rank.sent).view(np.int64), np.array(unmasked)])
+        return np.array(rows)
+
+    shape = schedule.machines, len(keys), 2, schedule.rounds, schedule.d
+    both = np.array(on_ranks(schedule.machines, watch)).reshape(shape)
+    return both[:, :, 0], both[:, :, 1]
+
+
+def _sums_of_others(sent: Integers, unmasked: Integers, colluders: int) -> list[Array]:
+    """Return, for each machine, the sum of all but those that follow it, shape (runs, numbers).
+
+    These are the ones that work together against it: they know what they themselves hid, and masks cancel in
+    the sum of all that was sent.
+    """
+    count, everything = len(sent), sent.sum(axis=0)
+    known = [[(machine + k) % count for k in range(1, colluders + 1)] for machine in range(count)]
+    of_others = (everything - unmasked[of_one].sum(axis=0) for of_one in known)
+    return [of_one.reshape(len(of_one), -1).astype(np.float64) for of_one in of_others]
+
+
+def _of_machine(canaries: Canaries, machine: int, sent: Array) -> Array:
     """Return what a machine sends, in deviations of its own noise; while it is away, what is new in that."""
     mechanism, there = canaries.mechanism(machine), canaries.there[machine] - 1
-    by_round = messages.reshape(len(messages), -1, canaries.schedule.d)
+    by_round = sent.reshape(len(sent), -1, canaries.schedule.d)
     lasting = canaries.schedule.estimator.lasts * by_round[:, :-1]
     new = np.concatenate([by_round[:, :1], by_round[:, 1:] - lasting], axis=1) / mechanism.sigma
     new[:, there] = _in_deviations(mechanism, by_round[:, there])
-    return new.reshape(messages.shape)
+    return new.reshape(sent.shape)
 
 
 def _in_deviations(mechanism: Mechanism, by_round: Array) -> Array:
@@ -107,7 +163,7 @@ def _in_deviations(mechanism: Mechanism, by_round: Array) -> Array:
 
 
 def _sums(schedule: Schedule, canaries: Canaries, iterates: Array) -> Array:
-    """Return the sums from which a trusted server made x_2, x_3, ..., x_T, followed by what else came."""
+    """Return the sums from which a central server made x_2, x_3, ..., x_T, followed by what else came."""
     runs, d, steps = len(iterates), schedule.d, schedule.rounds - 1
     stated, rest = np.split(iterates, [steps * d], axis=1)
     w, x = np.zeros((runs, d)), np.zeros((runs, d))
@@ -129,32 +185,34 @@ def view(schedule: Schedule, seen: list[Array], machine: int) -> Array:
     """Return what the adversary of a machine's samples sees, shape (runs, numbers).
 
     Against an untrusted server and all machines, nothing that leaves a machine may tell of its samples. With
-    a trusted one, the adversary is every other machine, and rank 0 is the server. What was seen on another
-    rank already is left out.
+    a central one, the adversary is every other machine, and rank 0 is the server. What was seen on another
+    rank already is left out. Of masked messages there is what was made of them for each machine.
     """
-    is_trusted = schedule.server == "trusted" and schedule.mechanism.shows_messages
-    views = [of_rank for rank, of_rank in enumerate(seen) if not (is_trusted and rank in (0, machine))]
+    if has_masks(schedule):
+        return seen[machine]
+    is_central = schedule.trust.is_central and schedule.mechanism.shows_messages
+    views = [of_rank for rank, of_rank in enumerate(seen) if not (is_central and rank in (0, machine))]
     return np.hstack([a for k, a in enumerate(views) if not any(np.array_equal(a, b) for b in views[:k])])
 
 
 def check_layouts(canaries: Canaries, kinds: Kinds, keys: Sequence[bytes]) -> str | None:
     """Compare runs of which ranks host several machines with those of one machine a rank, as of `see`.
 
-    What leaves a rank of an untrusted server has to be the sum of what leaves the ranks of its machines, to
-    the bit, and what a rank without machines receives the same. Then it is a function of what was attacked,
-    and gives no more away. Returned is what differs, in words.
+    Unless the server is central, what leaves a rank has to be the sum of what leaves the ranks of its
+    machines, to the bit; and what a rank without machines receives has to be the same. Then it is a function
+    of what was attacked, and gives no more away. Returned is what differs, in words.
     """
-    count, is_trusted = canaries.schedule.machines, canaries.schedule.server == "trusted"
+    count, is_central = canaries.schedule.machines, canaries.schedule.trust.is_central
     for of_run, key in zip(kinds, keys, strict=True):
         base = _ranks_of(canaries, of_run, key, count)
         for parts in {1, min(2, count)}:
             ranks = _ranks_of(canaries, of_run, key, parts)
             if not equal(ranks[-1].received, base[-1].received):
                 return f"with {count} machines on {parts} ranks others are sent than with one on each"
-            for rank in ranks[:-1]:
+            for rank in () if is_central else ranks[:-1]:
                 hosted = block(count, parts, rank.rank)
                 together = zip(*(base[i].sent for i in hosted), strict=True)
-                if not (is_trusted or equal(rank.sent, [np.sum(arrays, axis=0) for arrays in together])):
+                if not equal(rank.sent, [np.sum(arrays, axis=0) for arrays in together]):
                     return f"what leaves a rank with {len(hosted)} machines is not the sum of what they send"
     return None
 

@@ -23,6 +23,7 @@ from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.correlation import Correlation
 from mu2mpi.privacy.noise import CHUNK, PAIRS, derive_key, key_words
 from mu2mpi.problem.base import Array
+from mu2mpi.registry import find
 
 Integers = NDArray[np.int64]
 
@@ -61,7 +62,7 @@ def attack_structure(
         experiments = [_experiment(server, rho, correlation) for rho in RHOS]
         data = Numbered(MACHINES * ROUNDS, CLASSES, PIXELS)
         schedules = [resolve(experiment, data, 1).schedule for experiment in experiments]
-    first, mechanism = schedules[0], schedules[0].mechanism
+    first = schedules[0]
     runs = max(len(RHOS), -(-normals // (MESSAGES * first.d)))
     mine = block(runs, communicator.size, communicator.rank)
     ours = [_look(schedules[n % len(RHOS)], derive_key(root, "noise", f"structure, run {n}")) for n in mine]
@@ -69,7 +70,7 @@ def attack_structure(
         return None
     tails, squares, sums, repeated, counts = zip(*chain.from_iterable(everyones), strict=True)
     telling = [tail for n, tail in enumerate(tails) if RHOS[n % len(RHOS)] == RHOS[0]]
-    evidence, strongest = lattice_evidence(np.hstack(telling), mechanism.sigma / mechanism.resolution)
+    evidence, strongest = lattice_evidence(np.hstack(telling), _scale(first))
     pairs = sum(tail.shape[1] for tail in tails)
     faults = size_faults(sum(squares), np.concatenate(sums), sum(repeated), pairs, risk / 4)
     faults += rounding_faults(sum(counts), risk / 4)
@@ -81,7 +82,7 @@ def _experiment(server: str, rho: float, correlation: Correlation | None) -> Exp
     settings: dict[str, Any] = {"server": server, "machines": MACHINES, "rounds": ROUNDS, "rho": rho}
     if correlation is not None:
         settings["method"] = "mu2-sgd" if correlation.lasts else "anytime-dp-mf"
-        settings["rounds"] = MESSAGES // (1 if server == "trusted" else MACHINES) + 1
+        settings["rounds"] = MESSAGES // (1 if find("servers", server).is_central else MACHINES) + 1
         settings |= {"noise_correlation": correlation.power, "noise_buffers": correlation.buffers}
     return Experiment(**settings)
 
@@ -91,7 +92,7 @@ def _look(schedule: Schedule, key: bytes) -> tuple[Array, Array, list[float], in
 
     That is what `Innovations` count, if noise is correlated.
     """
-    scale, count = schedule.mechanism.sigma / schedule.mechanism.resolution, 0
+    scale, count = _scale(schedule), 0
     tail = np.empty((2, MESSAGES * schedule.d >> TAIL_BITS - 6))
     squares, sums, found, counts = np.zeros(schedule.d), [], [], np.zeros(4)
     for message, hidden in _messages(schedule, key, counts):
@@ -102,12 +103,18 @@ def _look(schedule: Schedule, key: bytes) -> tuple[Array, Array, list[float], in
     return tail[:, :count], squares, sums, sum(map(len, found)) - len(distinct), counts
 
 
+def _scale(schedule: Schedule) -> float:
+    """Return the standard deviation of what a machine, or the server, draws, in units of the grid."""
+    variance = schedule.variances / (1 if schedule.trust.is_central else schedule.machines)
+    return math.sqrt(variance) * schedule.mechanism.sigma / schedule.mechanism.resolution
+
+
 def _messages(schedule: Schedule, key: bytes, counts: Array) -> Iterator[tuple[Integers, Integers]]:
-    """Return messages of rounds from all of the run, each with what it hides.
+    """Return messages of rounds from all of the run, without masks, each with what it hides.
 
     If noise is correlated, of all rounds, with the fresh draw as the noise; what is counted goes to `counts`.
     """
-    hosts = range(1 if schedule.server == "trusted" else schedule.machines)
+    hosts = range(1 if schedule.trust.is_central else schedule.machines)
     rng, count = np.random.default_rng(list(key)), MESSAGES // len(hosts)
     rounds = (np.sort(rng.choice(schedule.rounds - 1, count, replace=False)) + 1).tolist()
     correlation = schedule.mechanism.correlation
@@ -117,9 +124,10 @@ def _messages(schedule: Schedule, key: bytes, counts: Array) -> Iterator[tuple[I
         innovations = Innovations(correlation, schedule.d) if correlation is not None else None
         for t in rounds:
             server.round(t, machines, Stopwatch())
-            if server.iterates.direction is None:
+            message = server.iterates.direction if server.unmasked is None else server.unmasked
+            if message is None:
                 raise RuntimeError("the server took no step")
-            message, hidden = server.iterates.direction, machines.q
+            hidden = machines.q
             if innovations is not None:
                 fresh = innovations.take(t, (message - hidden).ravel())
                 message = hidden + fresh.reshape(hidden.shape)

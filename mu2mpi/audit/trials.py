@@ -12,8 +12,9 @@ from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Ki
 from mu2mpi.audit.finding import RISK, Attack, Finding
 from mu2mpi.audit.judge import judge
 from mu2mpi.audit.resumption import check_resumption
-from mu2mpi.audit.runs import check_layouts, see, tells_sums
+from mu2mpi.audit.runs import check_layouts, has_masks, see, tells_sums
 from mu2mpi.audit.tails import attack_structure
+from mu2mpi.audit.uniformity import check_masks
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.machines import cohort_of
 from mu2mpi.config.task import task_of
@@ -146,7 +147,10 @@ def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
         # So small, however large the noise, that no iterate comes near the surface of the ball.
         budgets = [task.budget] if cohort is None else [task.budget, *cohort.budgets.values()]
         task = replace(task, eta_scale=case.steps * min(1.0, *(budget.rho for budget in budgets)))
-    return method.schedule(task, sizes)
+    schedule, trust = method.schedule(task, sizes), experiment.trust
+    # Where one draw stands for the noise of all machines, that of some is known, and not drawn.
+    is_one = trust.is_central and not trust.gives_key(schedule.server_options)
+    return replace(schedule, parts=machines) if is_one else schedule
 
 
 def _check_size(schedule: Schedule, trials: int) -> None:
@@ -162,8 +166,8 @@ def _check_size(schedule: Schedule, trials: int) -> None:
             f"each machine would need {samples:,} samples, and an audit gives it at most {MOST_SAMPLES:,}; "
             "give a larger rho or fewer rounds"
         )
-    members, is_trusted = schedule.members, schedule.server == "trusted"
-    if members is not None and is_trusted and not members.attendance.until(schedule.rounds - 1).any():
+    members, is_central = schedule.members, schedule.trust.is_central
+    if members is not None and is_central and not members.attendance.until(schedule.rounds - 1).any():
         raise InputError("nobody is there before the last round, whose messages a trusted server never uses")
 
 
@@ -171,8 +175,11 @@ def _words(experiment: Experiment, schedule: Schedule) -> str:
     """Return the method, unless it is the default, what of it is attacked, and how it draws samples."""
     default, name = type(experiment).model_fields["method"].default, experiment.chosen_method.name
     alone = "" if schedule.mechanism.shows_messages else "its output alone"
-    unequal = (f"{n} = {value}" for n in OF_MACHINES if (value := getattr(experiment, n)) is not None)
-    words = ("" if name == default else name, alone, schedule.sampling.words, *unequal)
+    own = experiment.trust.complete(experiment.server_options, schedule.machines)
+    own = experiment.server_options.model_dump() | own
+    own |= {name: getattr(experiment, name) for name in OF_MACHINES}
+    told = (f"{name} = {value}" for name, value in own.items() if value is not None)
+    words = ("" if name == default else name, alone, schedule.sampling.words, *told)
     return "".join(f"{word}, " for word in words if word)
 
 
@@ -184,7 +191,8 @@ def _attack(
     keys = [derive_key(root, "noise", f"run {n}") for n in range(2 * trials)]
     differences = _differences(canaries, derive_key(root, "difference"))
     with communicator.together():
-        numbers = sum(of_rank.shape[1] for of_rank in differences)
+        views = differences[:1] if has_masks(schedule) else differences
+        numbers = sum(of_one.shape[1] for of_one in views)
         if trials < TRIALS_PER_NUMBER * numbers:
             raise InputError(
                 f"{trials} trials cannot show how the {numbers} numbers vary that are seen in each; give at "
@@ -200,7 +208,9 @@ def _attack(
     seen = [np.vstack(of_machine) for of_machine in zip(*filter(None, everyones), strict=True)]
     found = judge(canaries, seen, kinds, differences, budget, RISK)
     layout = check_layouts(canaries, kinds[few], keys[few])
-    return Attack(case.words, found, layout, check_resumption(canaries, kinds[0], keys[0]))
+    resumed = check_resumption(canaries, kinds[0], keys[0])
+    masks = check_masks(canaries, kinds, keys, RISK, derive_key(root, "groups"))
+    return Attack(case.words, found, layout, resumed, masks)
 
 
 def _kinds(canaries: int, trials: int, key: bytes) -> Kinds:

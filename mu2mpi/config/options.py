@@ -54,6 +54,11 @@ def method_options(presets: bool = True) -> list[str]:
     return [name for name in _options_of(_owners()["method"]) if name not in left_out]
 
 
+def server_options() -> list[str]:
+    """Return the names of options of servers."""
+    return list(_options_of(_owners()["server"]))
+
+
 def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:
     """Return the option that several have in common, with the help of each, and the first as its title."""
     helps: dict[str, list[str]] = {}

@@ -13,6 +13,7 @@ together with the server leave the others connected, but for a probability of le
 
 import math
 from collections.abc import Iterator
+from copy import copy
 
 import numpy as np
 from numba import uint32, uint64
@@ -116,7 +117,8 @@ class Masks:
     """The masks of the machines of a rank.
 
     `every` is whether they are computed one by one for all edges, as each machine of the protocol would; or
-    else only for those that leave the rank, as others cancel in what does.
+    else only for those that leave the rank, as others cancel in what does. Of a rank with one machine,
+    `others` are the machines with which it shares each.
     """
 
     def __init__(self, machines: int, colluders: int, root: bytes, hosted: range, every: bool) -> None:
@@ -126,9 +128,16 @@ class Masks:
         mine = list(touching(pairs, hosted))
         self._keys = np.array([edge_key(root, i, j) for i, j, _ in mine], np.uint32).reshape(-1, 8)
         self._signs = np.array([sign for *_, sign in mine], np.int64)
+        self.others = np.array([j if i in hosted else i for i, j, _ in mine], np.int64)
 
     def __bool__(self) -> bool:
         return self._signs.size > 0
+
+    def shared_with(self, machine: int) -> "Masks":
+        """Return those alone that another machine, on another rank, knows as well."""
+        found, known = copy(self), self.others == machine
+        found._keys, found._signs, found.others = self._keys[known], self._signs[known], self.others[known]
+        return found
 
     def add(self, masked: Integers, t: int) -> None:
         """Mask the sum of what the hosted machines send in round t, shape (padded,)."""

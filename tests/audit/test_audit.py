@@ -16,7 +16,7 @@ from mu2mpi.audit.finding import LEAST
 from mu2mpi.audit.trials import audit
 from mu2mpi.audit.wire import OutOfStepError, on_ranks
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.options import method_options
+from mu2mpi.config.options import method_options, server_options
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.servers.trusted import TrustedServer
@@ -307,13 +307,13 @@ def test_what_no_memory_holds_is_refused(words, problem, capsys):
     assert problem in capsys.readouterr().err
 
 
-def test_every_option_of_a_method_but_a_preset_can_be_audited(capsys):
+def test_every_option_of_a_method_or_server_but_a_preset_can_be_audited(capsys):
     with pytest.raises(SystemExit):
         cli.main(["audit", "--help"])
     offered = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
-    of_methods = {f"--{name.replace('_', '-')}" for name in method_options(presets=False)}
-    assert {"--batch", "--estimator", "--query"} <= of_methods
-    assert {"--loss", "--method", "--mechanism", *of_methods} <= offered
+    own = {f"--{name.replace('_', '-')}" for name in (*method_options(presets=False), *server_options())}
+    assert {"--batch", "--estimator", "--query", "--colluders", "--masks", "--shuffle"} <= own
+    assert {"--loss", "--method", "--mechanism", *own} <= offered
     assert "--preset" not in offered
 
 

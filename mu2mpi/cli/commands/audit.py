@@ -14,7 +14,7 @@ MORE = (
 )
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "server": {"help": "[default: those that the method allows, one by one]"},
+    "server": {"help": "[default: untrusted and trusted, one by one, if the method allows them]"},
     "machines": {"help": "number of machines M [default: 3]"},
     "rounds": {"help": "number of rounds T [default: 10]"},
     "participation": {},
@@ -33,9 +33,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the settings of the experiments that are audited, and how often they are run."""
     from mu2mpi.cli.options import add_field
-    from mu2mpi.config.options import method_options
+    from mu2mpi.config.options import method_options, server_options
 
-    for name in ("loss", "method", *method_options(presets=False), "mechanism", *SETTINGS):
+    of_method, of_server = method_options(presets=False), server_options()
+    names = "loss", "method", *of_method, "mechanism", "server", *of_server, *SETTINGS
+    for name in dict.fromkeys(names):
         add_field(parser, name, **SETTINGS.get(name, {}))
     runs = "runs with each sample of a kind [default: 2000]"
     parser.add_argument("--trials", type=int, default=2000, metavar="N", help=runs)

@@ -59,7 +59,7 @@ class AggregatedServer(WithColluders, UntrustedServer):
         from mu2mpi.privacy.noise import padded_zeros
 
         super().__init__(schedule, communicator)
-        self._masks = masks or None
+        self.masks = masks or None
         self._flat_masked, self._masked = padded_zeros((schedule.rows, schedule.features))
 
     @classmethod
@@ -90,11 +90,11 @@ class AggregatedServer(WithColluders, UntrustedServer):
 
     def _sent(self, t: int, machines: "Machines") -> "Integers":
         """Return the sum of the messages of the rank's machines, masked."""
-        message = machines.noised(t)
-        if not self._masks:
+        self.unmasked = message = machines.noised(t)
+        if not self.masks:
             return message
         self._masked[...] = message
-        self._masks.add(self._flat_masked, t)
+        self.masks.add(self._flat_masked, t)
         return self._masked
 
     def _added(self, message: "Integers") -> "Integers":

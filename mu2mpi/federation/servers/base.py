@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.stopwatch import Stopwatch
     from mu2mpi.parallel import Communicator
+    from mu2mpi.privacy.masks import Masks
 
     Key = NDArray[np.uint32] | None
     Integers = NDArray[np.int64]
@@ -65,6 +66,8 @@ class Server(ABC):
         The name of the only mechanism that it can have, if there is but one.
     takes_absence : bool
         Whether machines may be away, and differ in what they may spend.
+    masks, unmasked : Masks, ndarray of int64; or None
+        Where masks hide messages, those of the rank's machines, and what they hid last.
     """
 
     kind: ClassVar[str] = "servers"
@@ -79,6 +82,8 @@ class Server(ABC):
     shows_sums: ClassVar[bool] = True
     mechanism: ClassVar[str | None] = None
     takes_absence: ClassVar[bool] = False
+    masks: "Masks | None" = None
+    unmasked: "Integers | None" = None
 
     def __init__(self, schedule: "Schedule", communicator: "Communicator") -> None:
         self.iterates = schedule.make_iterates(schedule)
