@@ -65,8 +65,8 @@ def tells_sums(schedule: Schedule) -> bool:
     return schedule.mechanism.shows_messages and (of_server or not schedule.trust.is_central)
 
 
-def has_masks(schedule: Schedule) -> bool:
-    """Return whether masks hide single messages, so that noise need not."""
+def hides_parts(schedule: Schedule) -> bool:
+    """Return whether single messages are hidden, by masks or else, so that their noise need not."""
     return schedule.trust.hides_sums and not schedule.trust.is_central
 
 
@@ -81,7 +81,7 @@ def see(schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[byt
     """
     hides, is_central = not schedule.mechanism.shows_messages, schedule.trust.is_central
     unit = schedule.mechanism.resolution
-    if has_masks(schedule):
+    if hides_parts(schedule):
         all_sent, colluders = messages(schedule, canaries, kinds, keys), schedule.machines - schedule.parts
         of_others = enumerate(_sums_of_others(*all_sent, colluders))
         return [_of_machine(canaries, machine, of_one * unit) for machine, of_one in of_others]
@@ -188,7 +188,7 @@ def view(schedule: Schedule, seen: list[Array], machine: int) -> Array:
     a central one, the adversary is every other machine, and rank 0 is the server. What was seen on another
     rank already is left out. Of masked messages there is what was made of them for each machine.
     """
-    if has_masks(schedule):
+    if hides_parts(schedule):
         return seen[machine]
     is_central = schedule.trust.is_central and schedule.mechanism.shows_messages
     views = [of_rank for rank, of_rank in enumerate(seen) if not (is_central and rank in (0, machine))]

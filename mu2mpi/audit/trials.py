@@ -12,7 +12,7 @@ from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Ki
 from mu2mpi.audit.finding import RISK, Attack, Finding
 from mu2mpi.audit.judge import judge
 from mu2mpi.audit.resumption import check_resumption
-from mu2mpi.audit.runs import check_layouts, has_masks, see, tells_sums
+from mu2mpi.audit.runs import check_layouts, hides_parts, see, tells_sums
 from mu2mpi.audit.tails import attack_structure
 from mu2mpi.audit.uniformity import check_masks
 from mu2mpi.config.experiment import Experiment
@@ -191,7 +191,7 @@ def _attack(
     keys = [derive_key(root, "noise", f"run {n}") for n in range(2 * trials)]
     differences = _differences(canaries, derive_key(root, "difference"))
     with communicator.together():
-        views = differences[:1] if has_masks(schedule) else differences
+        views = differences[:1] if hides_parts(schedule) else differences
         numbers = sum(of_one.shape[1] for of_one in views)
         if trials < TRIALS_PER_NUMBER * numbers:
             raise InputError(

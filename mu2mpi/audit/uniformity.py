@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.audit.canaries import Canaries, Kinds
-from mu2mpi.audit.runs import has_masks, messages
+from mu2mpi.audit.runs import hides_parts, messages
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import key_words, padded_zeros
@@ -72,7 +72,7 @@ def check_masks(
     groups of machines if there are many.
     """
     schedule = canaries.schedule
-    if not has_masks(schedule):
+    if not (hides_parts(schedule) and schedule.trust.shows_messages):
         return None
     runs = -(-NUMBERS // (schedule.rounds * schedule.d))
     kinds, keys, found = kinds[:runs], keys[:runs], []

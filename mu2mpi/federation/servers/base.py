@@ -66,8 +66,10 @@ class Server(ABC):
         The name of the only mechanism that it can have, if there is but one.
     takes_absence : bool
         Whether machines may be away, and differ in what they may spend.
+    shows_messages : bool
+        Whether somebody who is not trusted sees what each machine sends.
     masks, unmasked : Masks, ndarray of int64; or None
-        Where masks hide messages, those of the rank's machines, and what they hid last.
+        Those of the rank's machines, if masks hide messages; and what these sent last, without masks.
     """
 
     kind: ClassVar[str] = "servers"
@@ -80,6 +82,7 @@ class Server(ABC):
     hides_sums: ClassVar[bool] = True
     is_central: ClassVar[bool] = False
     shows_sums: ClassVar[bool] = True
+    shows_messages: ClassVar[bool] = True
     mechanism: ClassVar[str | None] = None
     takes_absence: ClassVar[bool] = False
     masks: "Masks | None" = None

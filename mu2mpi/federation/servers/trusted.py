@@ -32,7 +32,7 @@ class TrustedServer(Server):
     sees = "Whoever sees everything that leaves the server, which itself sees sums without noise,"
     trusts = "The trusted server itself, which sees sums over machines without noise"
     is_central = True
-    shows_sums = False
+    shows_sums = shows_messages = False
     takes_absence = True
 
     def __init__(self, schedule: "Schedule", communicator: "Communicator", key: "Key") -> None:

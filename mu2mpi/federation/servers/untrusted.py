@@ -62,7 +62,8 @@ class UntrustedServer(Server):
 
     def _sent(self, t: int, machines: "Machines") -> "Integers":
         """Return what leaves the rank in round t, which the next call overwrites."""
-        return machines.noised(t)
+        self.unmasked = machines.noised(t)
+        return self.unmasked
 
     def _added(self, message: "Integers") -> "Integers":
         """Return the sum of what leaves all ranks."""
