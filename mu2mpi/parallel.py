@@ -30,7 +30,6 @@ CALL = 1
 POLL_SECONDS, ABORT_SECONDS = 0.002, 0.5
 
 Thing = TypeVar("Thing")
-Whole = TypeVar("Whole", np.int64, np.uint64)
 
 
 def block(n: int, parts: int, part: int) -> range:
@@ -52,7 +51,7 @@ class Communicator:
     place: int | None = 0
     neighbours = 1
 
-    def allreduce(self, send: NDArray[Whole], receive: NDArray[Whole]) -> NDArray[Whole]:
+    def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum of all ranks' arrays, on every rank; `receive` may be used to hold it."""
         return send
 
@@ -165,7 +164,7 @@ class MpiCommunicator(Communicator):
         self.neighbours = node.Get_size()
         node.Free()
 
-    def allreduce(self, send: NDArray[Whole], receive: NDArray[Whole]) -> NDArray[Whole]:
+    def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum of all ranks' arrays, on every rank; that of one array is that array."""
         if self.size == 1:
             return send
@@ -175,14 +174,16 @@ class MpiCommunicator(Communicator):
             self._comm.Sendrecv(send, other, recvbuf=receive, source=other)
             receive += send
         else:
-            self._comm.Allreduce(send, receive, self._mpi.SUM)
+            # Sums are modulo 2^64, of which MPI knows for unsigned integers alone.
+            self._comm.Allreduce(send.view(np.uint64), receive.view(np.uint64), self._mpi.SUM)
         return receive
 
     def reduce(self, send: NDArray[np.int64], receive: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """Return the sum of all ranks' arrays on rank 0, and None elsewhere."""
         if self.size == 1:
             return send
-        self._comm.Reduce(send, receive, self._mpi.SUM, root=0)
+        into = None if receive is None else receive.view(np.uint64)
+        self._comm.Reduce(send.view(np.uint64), into, self._mpi.SUM, root=0)
         return receive if self.rank == 0 else None
 
     def wait_for_all(self, meanwhile: Callable[[], object] = bool) -> None:

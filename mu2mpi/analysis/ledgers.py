@@ -51,7 +51,7 @@ def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[
         found, privacy = contradictions(result), result.privacy
         sound += [] if found else [(str(path), result)]
         problems += [f"{path}: {problem}" for problem in found]
-        server, sees = privacy.server.capitalize(), privacy.mechanism.who_sees(privacy.server)
+        server, sees = privacy.server.capitalize(), privacy.who
         learn.append(f"{server} server: {sees} learns at most this about {UNIT} ({ADJACENCY}).")
         if (accounts := result.accounts) is not None:
             order, about = by_epsilon(accounts), "" if len(results) == 1 else f" of {path}"

@@ -12,6 +12,7 @@ from mu2mpi.analysis.formats import as_paragraph, as_text, rounded_up
 from mu2mpi.analysis.machines import describe_machines
 from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.registry import find, names
 from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Result, Theory
 
 HISTORY_ROWS, MOST_NAMES, MOST_TERMS = 8, 20, 100
@@ -104,17 +105,23 @@ def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None
     together = f"what {mechanism.parts:,} of {mechanism.machines:,} machines draw together"
     draws = "each draw" if mechanism.parts == 1 else together
     paragraphs = [
-        f"{mechanism.who_sees(privacy.server)} learns at most this about any one sample: "
+        f"{privacy.who} learns at most this about any one sample: "
         f"when one sample of one machine is replaced ({privacy.adjacency}), {claim}",
         f"Increments were clipped to norm {mechanism.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
         f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in {draws}"
         f"{mechanism.noise_words}, on a grid of {mechanism.resolution:.3g}. "
         f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} is for draws that are not quite exact.",
-        *filter(None, [mechanism.price]),
+        *filter(None, [mechanism.price, trusted(privacy.server)]),
     ]
     paragraphs += [f"WARNING: {warning}" for warning in warnings]
     machines = [] if accounts is None else [describe_machines(accounts)]
     return "\n".join([*map(as_paragraph, paragraphs), *machines])
+
+
+def trusted(server: str) -> str:
+    """Say who has to be trusted, if anybody has."""
+    trusts = find("servers", server).trusts if server in names("servers") else ""
+    return f"Who has to be trusted ({server} server): {trusts}." if trusts else ""
 
 
 def in_brief(privacy: PrivacyStatement, accounts: Accounts | None = None) -> str:

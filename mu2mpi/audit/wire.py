@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.parallel import Communicator, Whole
+from mu2mpi.parallel import Communicator
 
 Answer = TypeVar("Answer")
 
@@ -86,7 +86,7 @@ class RecordedRank(Communicator):
         self.received: list[NDArray[Any]] = []
         self._meeting = meeting
 
-    def allreduce(self, send: NDArray[Whole], receive: NDArray[Whole]) -> NDArray[Whole]:
+    def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum of all ranks' arrays, on every rank."""
         np.sum(self._exchange(send), axis=0, out=receive)
         self.received.append(receive.copy())

@@ -1,6 +1,7 @@
 """From what the user said to what the method is to do."""
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.errors import InputError
 from mu2mpi.federation.cohort import Cohort
 from mu2mpi.federation.schedule import Task
 from mu2mpi.privacy.guarantee import Budget
@@ -26,6 +27,9 @@ def task_of(
     `square`: by default F - 1. The `cohort` says in what machines differ, if they do.
     """
     problem: Problem = find("problems", experiment.loss)
+    parts = experiment.trust.parts(experiment.server_options, machines)
+    if not (isinstance(parts, int) and 1 <= parts <= machines):
+        raise InputError(f"server = {experiment.server} has {parts!r} parts of noise of {machines} machines")
     scaling = Scaling(experiment.normalize == "unit", experiment.norm_bound)
     longest = scaling.largest_square(features - 1 if square is None else square)
     constants = problem.constants(longest, experiment.diameter / 2, classes)
@@ -33,7 +37,7 @@ def task_of(
         problem=problem,
         server=experiment.server,
         server_options=experiment.server_options,
-        parts=experiment.trust.parts(experiment.server_options, machines),
+        parts=parts,
         machines=machines,
         samples=samples,
         most=most,

@@ -1,6 +1,7 @@
 """The loop over rounds: machines, server, evaluation, and the state that a checkpoint holds."""
 
 import math
+import os
 from time import perf_counter
 from typing import Any
 
@@ -18,6 +19,7 @@ from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
+from mu2mpi.privacy.masks import split_sum
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.linear import norm
@@ -202,7 +204,10 @@ class Simulation:
         )
 
     def _restore(self, checkpoint: Checkpoint | None) -> None:
-        """Take up the state that rank 0 has; its machines stand for all in what the others have sent."""
+        """Take up the state that rank 0 has; ranks whose messages are seen get parts of what was sent before.
+
+        Had rank 0 all of it, others would send less than they did before, under the same noise.
+        """
         iterates, machines = self.server.iterates, self.machines
         self.rounds_done = self.communicator.share(checkpoint.rounds_done if checkpoint else 0)
         if checkpoint is not None:
@@ -219,6 +224,10 @@ class Simulation:
             is_central = self.schedule.trust.is_central
             for array in (iterates.public() if is_central else iterates.arrays()).values():
                 self.communicator.bcast(array)
+            if not is_central and self.keys.noise is not None:
+                nonce = self.communicator.share(os.urandom(16))
+                ranks = self.communicator.rank, self.communicator.size
+                split_sum(machines.flat_q, self.keys.noise, nonce, *ranks)
 
     def _counts_so_far(self) -> tuple[float, int, NDArray[np.int64]]:
         """Return the largest squared norm of an increment, and counts of clipped ones and of classes."""

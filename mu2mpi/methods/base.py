@@ -290,7 +290,7 @@ class Method(ABC):
                 f"rho = {task.budget.rho:g} and diameter = {task.diameter:g} leave the range of "
                 "floating-point numbers"
             )
-        return Schedule(
+        schedule = Schedule(
             **{field.name: getattr(task, field.name) for field in fields(Setting)},
             estimator=self.estimator,
             query=self.query,
@@ -306,6 +306,8 @@ class Method(ABC):
             loss_bound=self.loss_bound(task, sizes, mechanism, eta == theory),
             members=task.members,
         )
+        schedule.trust.check(schedule)
+        return schedule
 
 
 def check_correlation(task: Task) -> None:

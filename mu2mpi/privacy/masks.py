@@ -113,6 +113,18 @@ def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
             _add_words(part, words, uint64(signs[n]))
 
 
+def split_sum(flat: Integers, key: NDArray[np.uint32], nonce: bytes, rank: int, ranks: int) -> None:
+    """Turn a sum that rank 0 has, where others have 0, into a part for each, shape (padded,).
+
+    All but the parts of all ranks together are uniform modulo 2^64, and tell nothing of what they are parts
+    of: under a key that the ranks share, if it never meets the same nonce again.
+    """
+    root = derive_key(key.astype("<u4").tobytes(), "parts", nonce.hex())
+    others = [rank] if rank else range(1, ranks)
+    keys = np.array([edge_key(root, 0, other) for other in others], np.uint32).reshape(-1, 8)
+    add_masks(flat.view(np.uint64), keys, np.full(len(keys), 1 if rank else -1), 0)
+
+
 class Masks:
     """The masks of the machines of a rank.
 
@@ -122,7 +134,8 @@ class Masks:
     """
 
     def __init__(self, machines: int, colluders: int, root: bytes, hosted: range, every: bool) -> None:
-        pairs = edges(machines, colluders, root)
+        alone = not every and len(hosted) == machines
+        pairs = np.empty((0, 2), np.int64) if alone else edges(machines, colluders, root)
         if not every:
             pairs = leaving(pairs, hosted)
         mine = list(touching(pairs, hosted))

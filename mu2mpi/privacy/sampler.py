@@ -34,6 +34,10 @@ RAREST = 640.0
 something that rare counts, no epsilon is stated."""
 
 
+LARGEST_POWER = 700.0
+"""Of e among floating-point numbers."""
+
+
 class Deviation(NamedTuple):
     """How far all draws that tell of one sample are from exact ones."""
 
@@ -75,14 +79,18 @@ def deviation(d: int, messages: int, smallest: float, largest: float, finest: fl
 def sum_of_rounded(numbers: int, parts: int, scale: float) -> Deviation:
     """Return how far sums of rounded normals are from a normal of their variance, rounded after a shift.
 
-    There are so many sums, of so many parts each, whose standard deviation is `scale` units of the grid, at
-    least 1. The shift is a sum of uniform numbers, independent of all else: so the Gaussian mechanism knows
-    of the one all that it does of the other. docs/privacy.md shows it by Poisson's summation formula.
+    There are so many sums, of so many parts each, whose standard deviation is `scale` units of the grid; of
+    less than 1 nothing is known. The shift is a sum of uniform numbers, independent of all else: so the
+    Gaussian mechanism knows of the one all that it does of the other. docs/privacy.md shows it by Poisson's
+    summation formula.
     """
     if parts == 1:
         return EXACT
+    if scale < 1:
+        return Deviation(0.0, 0.0, math.inf)
     square = scale * scale
-    of_cell = math.exp(3 * parts * math.exp(-square * math.pi**2 / 4) - math.pi**2 * square * (1 - 1 / parts))
+    power = 3 * parts * math.exp(-square * math.pi**2 / 4) - math.pi**2 * square * (1 - 1 / parts)
+    of_cell = math.exp(min(power, LARGEST_POWER))
     tail = 2 * math.exp(-parts * (square - 0.5) ** 2 / (2 * square))
     return Deviation(0.0, 0.0, numbers * ((parts * square + 1) * of_cell + tail))
 

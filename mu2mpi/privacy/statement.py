@@ -76,6 +76,12 @@ class PrivacyStatement:
         return getattr(self.mechanism, name)
 
     @property
+    def who(self) -> str:
+        """Who learns no more than is claimed, as the subject of a sentence."""
+        known = self.mechanism.machines - self.mechanism.parts
+        return self.mechanism.who_sees(self.server, f"up to {known:,}" if known else "no")
+
+    @property
     def rho(self) -> float | None:
         """The rho of all that is seen, as it was asked for, or None where none describes it."""
         return self.mechanism.stated_rho

@@ -14,7 +14,7 @@ from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import grouped, in_nats, varying
 from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
-from mu2mpi.analysis.show import TEST_SHARE, in_numbers
+from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
 from mu2mpi.analysis.tables import grid, legend
 from mu2mpi.analysis.together import Release, together
 from mu2mpi.config.experiment import Experiment
@@ -153,7 +153,7 @@ def _not_covered(runs: Sequence[Summary], files: Sequence[Summary]) -> list[str]
             "compute their noise, and against them there is no guarantee: such runs are experiments, not "
             "protection."
         )
-    items += sorted({f"{trusts}." for run in runs if (trusts := run.experiment.trust.trusts)})
+    items += filter(None, dict.fromkeys(trusted(run.experiment.server) for run in runs))
     if any(run.experiment.tests_on_a_share and not math.isnan(run.test_loss) for run in runs):
         items.append(TEST_SHARE)
     return [

@@ -45,12 +45,12 @@ class AggregatedServer(WithColluders, UntrustedServer):
     options = MaskOptions
     unsent = ("masks",)
     sees = (
-        "Whoever sees everything that leaves the machines, be it the server with as many of them as were "
-        "taken to work together with it,"
+        "Whoever sees everything that leaves the machines, be it the server with {colluders} machines that "
+        "work together with it,"
     )
     trusts = (
-        "More machines than were taken to work together with the server, and whoever knows the keys of the "
-        "masks (aggregated server)"
+        "all machines but those that may work together with the server, to add their noise and to keep the "
+        "keys of their masks"
     )
     hides_sums = True
     takes_absence = False
@@ -96,8 +96,3 @@ class AggregatedServer(WithColluders, UntrustedServer):
         self._masked[...] = message
         self.masks.add(self._flat_masked, t)
         return self._masked
-
-    def _added(self, message: "Integers") -> "Integers":
-        """Return the sum over all ranks modulo 2^64, in which masks cancel."""
-        added = self._communicator.allreduce(message.view("uint64"), self._total.view("uint64"))
-        return added.view("int64")

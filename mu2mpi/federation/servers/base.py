@@ -54,8 +54,8 @@ class Server(ABC):
     options, unsent : type, tuple of str
         Its options; and those of them that change no noise and no sum.
     sees, trusts : str
-        Who learns no more than is claimed, as the subject of a sentence; and who is trusted, as one without
-        an end.
+        Who learns no more than is claimed, as the subject of a sentence, in which `{colluders}` stands for a
+        number; and who has to be trusted, if anybody has.
     hides_sums : bool
         Whether noise is for the sum over machines, and no message of a single one would be hidden by its own.
     is_central : bool
@@ -116,6 +116,10 @@ class Server(ABC):
     def gives_key(cls, options: Any) -> bool:
         """Return whether all ranks get the noise key."""
         return not cls.is_central
+
+    @classmethod  # noqa: B027 - most take all
+    def check(cls, schedule: "Schedule") -> None:
+        """Raise InputError if a run cannot be simulated in the way that was asked for."""
 
     @classmethod
     def kernel_calls(cls) -> list[Callable[[], object]]:

@@ -45,12 +45,12 @@ class ShuffledServer(WithColluders, TrustedServer):
     options = ShuffleOptions
     mechanism = "binomial"
     sees = (
-        "Whoever sees everything that leaves the shuffler, be it the server with as many machines as were "
-        "taken to work together with it,"
+        "Whoever sees everything that leaves the shuffler, be it the server with {colluders} machines that "
+        "work together with it,"
     )
     trusts = (
-        "The shuffler, which sees whose message is whose, and more machines than were taken to work together "
-        "with the server (shuffled server)"
+        "the shuffler, to tell nobody whose message is whose, and all machines but those that may work "
+        "together with the server, to throw their coins"
     )
     shows_sums = True
     takes_absence = False
@@ -67,16 +67,21 @@ class ShuffledServer(WithColluders, TrustedServer):
         return bool(options.shuffle == "messages")
 
     @classmethod
+    def check(cls, schedule: "Schedule") -> None:
+        """Raise InputError if there are too many messages to make them one by one."""
+        if schedule.server_options.shuffle == "messages":
+            from mu2mpi.federation.shuffler import check_messages
+
+            mechanism: Any = schedule.mechanism
+            check_messages(mechanism)
+
+    @classmethod
     def machines_and_server(
         cls, schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
     ) -> "tuple[Machines, Server]":
         """Return machines without a key, and the server, which throws the coins."""
         from mu2mpi.federation.machine import Machines
-        from mu2mpi.federation.shuffler import check_messages
 
-        if schedule.server_options.shuffle == "messages":
-            mechanism: Any = schedule.mechanism
-            check_messages(mechanism)
         return Machines(schedule, hosted, supply, None), cls(schedule, hosted, communicator, key)
 
     def _collected(self, t: int, machines: "Machines") -> "Integers | None":

@@ -30,7 +30,7 @@ class TrustedServer(Server):
     name = "trusted"
     summary = "the server before it broadcasts"
     sees = "Whoever sees everything that leaves the server, which itself sees sums without noise,"
-    trusts = "The trusted server itself, which sees sums over machines without noise"
+    trusts = "the server, which sees sums over machines without noise"
     is_central = True
     shows_sums = shows_messages = False
     takes_absence = True

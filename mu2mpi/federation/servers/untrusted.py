@@ -54,7 +54,7 @@ class UntrustedServer(Server):
         self._observe(t, machines, clock)
         message = self._sent(t, machines)
         clock.lap("noise")
-        total = self._added(message)
+        total = self._communicator.allreduce(message, self._total)
         clock.lap("moving")
         if t < self._schedule.rounds:
             iterates.step(t, total)
@@ -64,7 +64,3 @@ class UntrustedServer(Server):
         """Return what leaves the rank in round t, which the next call overwrites."""
         self.unmasked = machines.noised(t)
         return self.unmasked
-
-    def _added(self, message: "Integers") -> "Integers":
-        """Return the sum of what leaves all ranks."""
-        return self._communicator.allreduce(message, self._total)

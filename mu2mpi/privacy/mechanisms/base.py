@@ -177,7 +177,8 @@ class Mechanism(ABC):
         """
         if not self.is_noisy:
             return EXACT
-        unit = self.sigma / self.resolution * math.sqrt(draws / self.parts)
+        # As the grid was chosen: rounding errors must not make it seem too coarse.
+        unit = self.sigma / math.sqrt(self.parts) / self.resolution * math.sqrt(draws)
         sizes = self.parameters, messages * self.parts, unit * smallest, unit * largest, self.finest
         return deviation(*sizes) + sum_of_rounded(messages * self.parameters, self.parts, unit * smallest)
 
@@ -219,10 +220,10 @@ class Mechanism(ABC):
         return found
 
     @classmethod
-    def who_sees(cls, server: str) -> str:
-        """Say who it is that learns no more than is claimed."""
+    def who_sees(cls, server: str, colluders: str = "c") -> str:
+        """Say who it is that learns no more than is claimed, with so many machines that help them."""
         sees: str = find("servers", server).sees if server in names("servers") else "Nobody knows who"
-        return sees
+        return sees.format(colluders=colluders)
 
     @property
     def words(self) -> str:

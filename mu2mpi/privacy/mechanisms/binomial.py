@@ -136,10 +136,6 @@ class BinomialReleases(GaussianReleases):
             f"{self.machines:,} machines send {self.messages * self.rounds * self.machines:.3g} of them."
         )
 
-    def attributes(self) -> dict[str, Any]:
-        """Return what a file states of it, the price of a round included."""
-        return {**super().attributes(), "messages_per_round": float(self.messages)}
-
     def faults(self, delta: float) -> list[str]:
         """Say which of its numbers cannot be."""
         found = super().faults(delta)

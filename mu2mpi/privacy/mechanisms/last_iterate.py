@@ -218,7 +218,7 @@ class LastIterate(Mechanism):
         return found
 
     @classmethod
-    def who_sees(cls, server: str) -> str:
+    def who_sees(cls, server: str, colluders: str = "c") -> str:
         """Say who it is that learns no more than is claimed."""
         return "Whoever sees the output alone, and no iterate before it,"
 
