@@ -42,6 +42,9 @@ def make_messages(mechanism: BinomialReleases, key: bytes, hosted: range, t: int
     """Return what some machines send in round t, given the sum of their values, shape (d,)."""
     coordinates = np.arange(mechanism.parameters, dtype=np.uint32) * np.uint32(2)
     most = len(hosted) * mechanism.values
+    if np.abs(q).max(initial=0) > most:
+        # In a run that goes on, rank 0 stands for all machines in what was sent before.
+        most = mechanism.machines * mechanism.values
     sent = [np.repeat(coordinates + np.uint32(1), most + q), np.repeat(coordinates, most - q)]
     for machine in hosted:
         sent.append((throw_coins(mechanism, key, machine, t) + coordinates[:, np.newaxis]).ravel())
@@ -55,7 +58,10 @@ def mixed(everyones: list[Messages], key: bytes, t: int) -> Messages:
 
 
 def count(mechanism: BinomialReleases, messages: Messages) -> Integers:
-    """Return what the server makes of mixed messages: the sum of all values, and of the noise, shape (d,)."""
-    ones = np.bincount(messages[messages % 2 == 1] // 2, minlength=mechanism.parameters)
-    sums: Integers = ones - mechanism.machines * (mechanism.values + mechanism.coins // 2)
+    """Return what the server makes of mixed messages: the sum of all values, and of the noise, shape (d,).
+
+    Ones less zeros are twice a value, and twice the heads less half of the coins.
+    """
+    counts = np.bincount(messages, minlength=2 * mechanism.parameters).reshape(-1, 2)
+    sums: Integers = (counts[:, 1] - counts[:, 0]) // 2
     return sums

@@ -134,8 +134,17 @@ def test_messages_are_values_and_coins_and_their_counts_the_sum():
         expected = np.add(q, [5, -V]) + heads - 3 * mechanism.coins // 2
         np.testing.assert_array_equal(count(mechanism, np.concatenate(sent)), expected)
         np.testing.assert_array_equal(count(mechanism, mixed(sent, key, 4)), expected)
+
+
+def test_a_rank_may_stand_for_all_machines_in_what_was_sent_before():
+    mechanism, key = tiny_schedule(shuffle="messages").mechanism, bytes(range(32))
+    sums = np.array([3 * mechanism.values, -2 * mechanism.values])
+    of_ranks = [make_messages(mechanism, key, range(i, i + 1), 4, sums * (i == 0)) for i in range(3)]
+    heads = sum(throw_coins(mechanism, key, machine, 4).sum(axis=1, dtype=int) for machine in range(3))
+    counted = count(mechanism, mixed(of_ranks, key, 4))
+    np.testing.assert_array_equal(counted, sums + heads - 3 * mechanism.coins // 2)
     with pytest.raises(ValueError, match="negative"):
-        make_messages(mechanism, key, range(1), 4, np.array([V + 1, 0]))
+        make_messages(mechanism, key, range(1), 4, sums + [1, 0])
 
 
 def test_the_order_of_mixed_messages_tells_nothing_of_their_machine():
