@@ -144,7 +144,7 @@ def test_a_rank_may_stand_for_all_machines_in_what_was_sent_before():
     counted = count(mechanism, mixed(of_ranks, key, 4))
     np.testing.assert_array_equal(counted, sums + heads - 3 * mechanism.coins // 2)
     with pytest.raises(ValueError, match="negative"):
-        make_messages(mechanism, key, range(1), 4, sums + [1, 0])
+        make_messages(mechanism, key, range(1), 4, np.add(sums, [1, 0]))
 
 
 def test_the_order_of_mixed_messages_tells_nothing_of_their_machine():
