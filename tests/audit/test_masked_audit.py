@@ -38,9 +38,7 @@ def few_numbers(monkeypatch):
         (4, 2, {"method": "anytime-dp-mf"}),
         *slow(
             (3, 1, {}),
-            (3, 2, {}),
             (6, 2, {}),
-            (5, 0, {}),
             (4, 1, {"masks": "all"}),
             (3, 1, {"method": "anytime-sgd"}),
             (3, 1, {"method": "dp-gd"}),
@@ -79,9 +77,7 @@ def said(machines: int = 3, colluders: int = 0, seed: int = 0, **settings) -> tu
     return found.faults
 
 
-@pytest.mark.parametrize(
-    ("machines", "colluders"), [(3, 0), (4, 2), *slow((3, 1), (3, 2), (4, 0), (4, 1), (5, 2), (6, 0), (6, 2))]
-)
+@pytest.mark.parametrize(("machines", "colluders"), [(3, 0), (4, 2), *slow((3, 1), (5, 2), (6, 0))])
 def test_faultless_masks_are_not_complained_of(machines, colluders):
     for seed in range(2):
         assert said(machines, colluders, seed) == ()
