@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import sent
+from mu2mpi.config.identity import following, sent
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -132,7 +132,7 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     apart = (*layout.places, *POOLED)
     groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
     for run in kept:
-        follows = run.experiment.following(run.facts).items()
+        follows = following(run.experiment, run.facts).items()
         shared = tuple(s for s in run.experiment.settings().items() if s[0] not in apart and s not in follows)
         groups.setdefault(shared, []).append(run)
     order = sorted(groups, key=lambda key: [(name, _order(value)) for name, value in key])

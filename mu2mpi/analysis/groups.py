@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mu2mpi.analysis.cells import POOLED, by_settings, counted, number_text
+from mu2mpi.config.identity import following
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find
@@ -30,7 +31,7 @@ def varying(runs: Sequence[Summary]) -> list[str]:
     """
     rows = [dict(run.row) for run in runs]
     for row, run in zip(rows, runs, strict=True):
-        follows = run.experiment.following(run.facts)
+        follows = following(run.experiment, run.facts)
         row.update({name: None for name, value in follows.items() if row[name] == value})
     names = [n for n in option_fields() if n not in POOLED and len({row[n] for row in rows}) > 1]
     if "rounds" in names and "machines" in names:

@@ -14,6 +14,7 @@ from mu2mpi.analysis.machines import by_epsilon
 from mu2mpi.analysis.persons import Person, describe_person
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, lists_tests
 from mu2mpi.analysis.together import Release, together
+from mu2mpi.config.identity import simulated
 from mu2mpi.config.together import machines_differ
 from mu2mpi.data.options import LEAST
 from mu2mpi.errors import InputError
@@ -178,7 +179,7 @@ def _claims(result: Result) -> list[str]:
         ("server", privacy.server, experiment.server),
         ("mechanism", mechanism.name, experiment.chosen_mechanism),
         ("delta", privacy.delta, experiment.delta),
-        ("noise", privacy.noise, experiment.simulated),
+        ("noise", privacy.noise, simulated(experiment)),
         ("noise_recomputable", privacy.noise_recomputable, experiment.seed is not None),
     ]
     promised = experiment.promised_epsilon

@@ -19,14 +19,12 @@ from mu2mpi.data.options import (
     is_file,
 )
 from mu2mpi.errors import InputError
+from mu2mpi.federation.servers.base import Server, trust_mode
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accountant import SMALLEST_DELTA, epsilon_exact
 from mu2mpi.privacy.guarantee import affordable_rho
 from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import default, find
-
-if TYPE_CHECKING:
-    from mu2mpi.federation.servers.base import Server
 
 
 class Experiment(BaseModel):
@@ -165,20 +163,11 @@ class Experiment(BaseModel):
             raise ValueError("should be a number or a name, not a boolean")
         return value
 
-    @field_validator("data")
+    @field_validator("data", "partition", "participation")
     @classmethod
-    def _check_data(cls, value: str) -> str:
-        return check_data(value)
-
-    @field_validator("partition")
-    @classmethod
-    def _check_partition(cls, value: str | None) -> str | None:
-        return value if value is None else check_partition(value)
-
-    @field_validator("participation")
-    @classmethod
-    def _check_participation(cls, value: str | None) -> str | None:
-        return value if value is None else check_participation(value)
+    def _check_form(cls, value: str | None, info: ValidationInfo) -> str | None:
+        checks = {"data": check_data, "partition": check_partition, "participation": check_participation}
+        return value if value is None else checks[str(info.field_name)](value)
 
     @field_validator("loss", "method", "mechanism", "server")
     @classmethod
@@ -294,21 +283,9 @@ class Experiment(BaseModel):
         return self._parts["server"]
 
     @property
-    def trust(self) -> "type[Server]":
+    def trust(self) -> type[Server]:
         """The trust mode."""
-        trust: type[Server] = find("servers", self.server)
-        return trust
-
-    @property
-    def simulated(self) -> str:
-        """What is sent: the protocol, or what stands for it."""
-        return self.noise or ("unmasked" if self.masks == "none" else "protocol")
-
-    @property
-    def shared(self) -> float:
-        """By what the average over machines has less noise than hides a sample."""
-        machines = self.machines or 1
-        return self.trust.shared(machines, self.trust.parts(self.server_options, machines))
+        return trust_mode(self.server)
 
     @property
     def data_key(self) -> tuple[object, ...]:
@@ -345,12 +322,6 @@ class Experiment(BaseModel):
     def by_preset(self, facts: Facts | None = None) -> dict[str, Any]:
         """Return the settings that a preset chooses, as they are where nothing else is given."""
         return self._named_method.preset(self, self.options, facts)
-
-    def following(self, facts: Facts | None = None) -> dict[str, Any]:
-        """Return the settings that a preset or the server chooses where nothing else is given."""
-        usual = type(self.server_options)()
-        by_server = {**usual.model_dump(), **self.trust.complete(usual, self.machines or 1)}
-        return {**self.by_preset(facts), **by_server}
 
     @property
     def scaling(self) -> str:

@@ -4,6 +4,7 @@ from typing import Any
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
+from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import find
 
 
@@ -21,6 +22,18 @@ def sent(experiment: Experiment) -> Experiment:
         # Budgets may be stated as epsilons, of which delta makes rhos.
         changes |= {"delta": None} if experiment.budgets is None else {}
     return experiment.having(**changes)
+
+
+def simulated(experiment: Experiment) -> str:
+    """Say what is sent: the protocol, or what stands for it."""
+    return experiment.noise or ("unmasked" if experiment.masks == "none" else "protocol")
+
+
+def following(experiment: Experiment, facts: Facts | None) -> dict[str, Any]:
+    """Return the settings that a preset or the server chooses where nothing else is given."""
+    usual = type(experiment.server_options)()
+    by_server = {**usual.model_dump(), **experiment.trust.complete(usual, experiment.machines or 1)}
+    return {**experiment.by_preset(facts), **by_server}
 
 
 def difference(one: Experiment, other: Experiment) -> str | None:

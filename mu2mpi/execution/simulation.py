@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.config.identity import simulated
 from mu2mpi.execution import environment, evaluation
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import Plan
@@ -79,7 +80,7 @@ class Simulation:
         return PrivacyStatement.of(
             mechanism,
             delta=self.experiment.delta,
-            noise=self.experiment.simulated,
+            noise=simulated(self.experiment),
             server=self.schedule.server,
             S=self.schedule.S,
             noise_recomputable=self.experiment.seed is not None,

@@ -6,16 +6,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.federation.estimators import Estimator, Query
+from mu2mpi.federation.servers.base import Server, trust_mode
 from mu2mpi.privacy.grid import clipping_bound
 from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.registry import find
 
 if TYPE_CHECKING:
     from mu2mpi.federation.cohort import Cohort, Members
     from mu2mpi.federation.iterates import Iterates
     from mu2mpi.federation.sampling import Sampling
-    from mu2mpi.federation.servers.base import Server
     from mu2mpi.problem.base import Problem
     from mu2mpi.problem.scaling import Scaling
 
@@ -44,10 +43,9 @@ class Setting:
         return self.rows * self.features
 
     @property
-    def trust(self) -> "type[Server]":
+    def trust(self) -> type[Server]:
         """The trust mode."""
-        trust: type[Server] = find("servers", self.server)
-        return trust
+        return trust_mode(self.server)
 
     @property
     def variances(self) -> float:

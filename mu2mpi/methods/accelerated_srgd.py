@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
+from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import CorrelatedOptions, Method, batch_field
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.practical import Facts, choices, normalize, rounded
@@ -55,7 +56,7 @@ class AcceleratedSrgd(Method):
             return {"normalize": normalize(asked), **dict.fromkeys(open_ones)}
         M, chosen = asked.machines or 1, choices(asked, facts)
         n, longest = facts.samples // M, LONGEST / chosen.nearby
-        path = chosen.noise * asked.rho * asked.shared / (2 * chosen.clip)
+        path = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip)
         fewest = math.ceil(min(n, math.sqrt(path * n / longest)))
         K = options.batch or n // (asked.rounds or fewest) or 1
         T = asked.rounds or max(1, n // K)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from mu2mpi.federation.estimators import AVERAGE, GRADIENT
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
+from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.mechanisms.correlated import check_rounds, strategy_of
@@ -52,7 +53,7 @@ class AnytimeDpMf(Method):
         check_rounds(rounds)
         own = strategy_of(options.noise_correlation, options.noise_buffers)
         gain = Correlation(*own, rounds, normalized=True, lasts=False).gain()
-        eta = chosen.noise * asked.rho * asked.shared / (2 * chosen.clip * gain)
+        eta = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip * gain)
         return {
             "normalize": normalize(asked),
             "clip_norm": chosen.clip_norm,

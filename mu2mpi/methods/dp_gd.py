@@ -7,6 +7,7 @@ from pydantic import Field
 
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
+from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field, tail_from
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.practical import Descent, Facts, descent
@@ -64,7 +65,7 @@ class DpGd(Method):
         n = facts.samples / M
         K = min(n, options.batch or n)
         momentum = MOMENTUM if options.momentum is None else options.momentum
-        hidden = math.sqrt(n * K) * asked.shared
+        hidden = math.sqrt(n * K) * shared_by(asked)
         most = round(LONGEST * n / K)
         plan = Descent(hidden, SHORTEST, most, TAIL, times=1 / (1 - momentum))
         return {**descent(asked, facts, plan), "momentum": momentum}

@@ -8,6 +8,7 @@ from pydantic import Field
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.schedule import Sizes, Task
+from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.practical import Facts, choices, normalize, rounded
@@ -80,7 +81,7 @@ class Mu2Sgd(Method):
         if facts is None:
             return {"normalize": normalize(asked), **dict.fromkeys(("clip_norm", "diameter", "eta_scale"))}
         M, chosen = asked.machines or 1, choices(asked, facts)
-        shared = facts.shared or asked.shared
+        shared = facts.shared or shared_by(asked)
         most = facts.effective or M
         if asked.scaling != "unit" or find("problems", asked.loss).labels == "numbers":
             most = min(most, asked.rounds or facts.samples // M)

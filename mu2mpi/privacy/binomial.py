@@ -18,8 +18,9 @@ from numba import int64, uint32, uint64
 from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
-from mu2mpi.kernels import kernel, scratch
+from mu2mpi.kernels import inline, kernel, scratch
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
+from mu2mpi.privacy.mechanisms.binomial import FARTHEST, FEWEST_COINS
 from mu2mpi.privacy.noise import CHUNK
 
 Integers = NDArray[np.int64]
@@ -28,11 +29,8 @@ Words = NDArray[np.uint32]
 USE = 0x62696E00
 """First word of the nonce, unlike those of all other keystreams; whose noise it is, is added."""
 
-FARTHEST = 38
-"""No draw is larger, in standard deviations: what is left out has a probability of less than e^-720."""
-
-FEWEST_FLIPS, MOST_FLIPS = 2**16, 2**58
-"""Of coins whose number of heads is drawn: fewer are no normal, and of more integers would be too large."""
+MOST_FLIPS = 2**58
+"""Of coins whose number of heads is drawn: of more, integers would be too large."""
 
 BLOCKS_A_DEVIATION, TABLE_BITS, GUIDE_BITS = 16, 32, 8
 """Blocks are about as wide as this share of a standard deviation, and one is chosen by so many random bits,
@@ -70,8 +68,8 @@ class Table(NamedTuple):
 @cache
 def table_of(flips: int) -> Table:
     """Return the table for an even number of coins."""
-    if flips % 2 or not FEWEST_FLIPS <= flips <= MOST_FLIPS:
-        raise ValueError(f"{flips} coins are not an even number from {FEWEST_FLIPS} to {MOST_FLIPS}")
+    if flips % 2 or not FEWEST_COINS <= flips <= MOST_FLIPS:
+        raise ValueError(f"{flips} coins are not an even number from {FEWEST_COINS} to {MOST_FLIPS}")
     n = flips // 2
     scale = math.sqrt(n / 2)
     bits = math.floor(math.log2(scale / BLOCKS_A_DEVIATION))
@@ -99,6 +97,16 @@ def log_ratio(n, x):  # type: ignore[no-untyped-def]
     for k in range(TERMS, 0, -1):
         series = square * (series + (0.5 - n / (2.0 * k - 1.0)) / k)
     return series - square / (6.0 * n * (1.0 - square))
+
+
+@inline
+def _block(word, ends, guide):  # type: ignore[no-untyped-def]
+    """Return the block that the first bits of a word choose."""
+    choice = word >> uint64(64 - TABLE_BITS)
+    k = guide[choice >> uint64(TABLE_BITS - GUIDE_BITS)]
+    while choice >= ends[k]:
+        k += 1
+    return k
 
 
 @kernel
@@ -143,10 +151,7 @@ def add_binomial(  # type: ignore[no-untyped-def]
                     counter, place = counter + BLOCKS, 0
                 word, decider = words[place], words[place + 1]
                 place += 2
-                choice = word >> uint64(64 - TABLE_BITS)
-                k = guide[choice >> uint64(TABLE_BITS - GUIDE_BITS)]
-                while choice >= ends[k]:
-                    k += 1
+                k = _block(word, ends, guide)
                 x = (int64(k) << bits) + (int64(word >> uint64(1)) & mask)
                 if word & uint64(1):
                     # 0 has no sign.

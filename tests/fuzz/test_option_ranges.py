@@ -14,6 +14,7 @@ from slowly import slow
 from mu2mpi.analysis.ledgers import check_ledgers
 from mu2mpi.analysis.show import describe_privacy, in_brief
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.identity import simulated
 from mu2mpi.config.options import choices, option_fields
 from mu2mpi.config.sweep import result_name
 from mu2mpi.config.together import machines_differ
@@ -181,7 +182,7 @@ def planned(settings, in_any_time=False):
     assert schedule.mechanism.clip_norm / 2 <= schedule.bound <= schedule.mechanism.clip_norm
     statement = PrivacyStatement.of(
         schedule.mechanism, completed.delta, server=schedule.server, S=schedule.S,
-        noise=completed.simulated, noise_recomputable=completed.seed is not None,
+        noise=simulated(completed), noise_recomputable=completed.seed is not None,
     )  # fmt: skip
     statement.check_sampler(completed.promised_epsilon)
     assert 0 <= statement.epsilon_exact <= completed.promised_epsilon

@@ -15,8 +15,6 @@ from scipy import special, stats
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.binomial import (
     CLOSE,
-    FARTHEST,
-    FEWEST_FLIPS,
     GUIDE_BITS,
     MOST_FLIPS,
     TABLE_BITS,
@@ -26,7 +24,7 @@ from mu2mpi.privacy.binomial import (
     table_of,
 )
 from mu2mpi.privacy.guarantee import Budget, Messages
-from mu2mpi.privacy.mechanisms.binomial import BinomialReleases, unit_rho
+from mu2mpi.privacy.mechanisms.binomial import FARTHEST, FEWEST_COINS, BinomialReleases, unit_rho
 from mu2mpi.privacy.noise import CHUNK, MACHINE, SERVER, key_words, root_key
 from mu2mpi.privacy.statement import PrivacyStatement
 
@@ -45,7 +43,7 @@ def drawn(flips, d, who=(SERVER, 0, 1), t=1, key=KEY, **options):
 # ------------------------------------------------------------------------------------------- draws
 
 
-@pytest.mark.parametrize("flips", [FEWEST_FLIPS, 70_002, 2**20 + 2])
+@pytest.mark.parametrize("flips", [FEWEST_COINS, 70_002, 2**20 + 2])
 def test_draws_have_the_exact_probabilities(flips):
     """Of fixed draws; other keys would fail with probability 1e-4."""
     number, n = 500_000, flips // 2
@@ -69,7 +67,7 @@ def test_draws_of_many_coins_are_nearly_normal(flips):
     assert stats.chisquare(np.bincount(found % 64, minlength=64)).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("flips", [FEWEST_FLIPS, 2**40])
+@pytest.mark.parametrize("flips", [FEWEST_COINS, 2**40])
 def test_what_is_left_open_is_decided_as_it_would_have_been(flips):
     """By 300 decimals, here of many proposals; what follows is then drawn from further words."""
     for t in range(1, 201):
@@ -111,7 +109,7 @@ def exact_log_ratio(n, x):
         return 2 * mpmath.loggamma(n + 1) - mpmath.loggamma(n + x + 1) - mpmath.loggamma(n - x + 1)
 
 
-coins = st.integers(FEWEST_FLIPS.bit_length(), MOST_FLIPS.bit_length() - 1).flatmap(
+coins = st.integers(FEWEST_COINS.bit_length(), MOST_FLIPS.bit_length() - 1).flatmap(
     lambda bits: st.integers(2 ** (bits - 2), 2 ** (bits - 1)).map(lambda half: 2 * half)
 )
 deviations = st.floats(0, FARTHEST + 0.05) | st.floats(0, 3)
@@ -147,7 +145,7 @@ def test_what_is_left_open_is_decided_by_the_exact_probability(flips, far, part)
     assert not is_accepted(table, block, x, Fraction(at + least + 1, 2**2000))
 
 
-@pytest.mark.parametrize("flips", [FEWEST_FLIPS, 70_002, 2**31 + 2, MOST_FLIPS])
+@pytest.mark.parametrize("flips", [FEWEST_COINS, 70_002, 2**31 + 2, MOST_FLIPS])
 def test_a_table_covers_each_probability_up_to_the_farthest(flips):
     table = table_of(flips)
     ends = table.ends.astype(object)
@@ -167,7 +165,7 @@ def test_a_table_covers_each_probability_up_to_the_farthest(flips):
     assert mass > 0.9
 
 
-@pytest.mark.parametrize("flips", [FEWEST_FLIPS - 2, FEWEST_FLIPS + 1, MOST_FLIPS + 2])
+@pytest.mark.parametrize("flips", [FEWEST_COINS - 2, FEWEST_COINS + 1, MOST_FLIPS + 2])
 def test_other_numbers_of_coins_have_no_table(flips):
     with pytest.raises(ValueError, match="coins are not an even number"):
         table_of(flips)
@@ -194,7 +192,7 @@ def quantiles(flips):
     return special.ndtri_exp(log_F[: R + 1] - log_all)
 
 
-@pytest.mark.parametrize("flips", [FEWEST_FLIPS, 2**19])
+@pytest.mark.parametrize("flips", [FEWEST_COINS, 2**19])
 def test_no_shift_by_one_moves_a_quantile_farther_than_the_account_says(flips):
     e, moved = unit_rho(flips), np.diff(quantiles(flips))
     assert moved.max() <= e * (1 + 1e-11)
@@ -231,8 +229,8 @@ EPSILONS = 0.0, 0.3, 1.0, 2.5
 
 @pytest.mark.parametrize("shift", [1, 7, -60, 300])
 def test_a_shift_is_as_private_as_that_of_a_normal(shift):
-    p = probabilities(FEWEST_FLIPS)
-    rho = abs(shift) * unit_rho(FEWEST_FLIPS)
+    p = probabilities(FEWEST_COINS)
+    rho = abs(shift) * unit_rho(FEWEST_COINS)
     for epsilon in EPSILONS:
         for a, b in ((p, shifted(p, shift)), (shifted(p, shift), p)):
             found, allowed = hockey_stick(a, b, epsilon), float(ref.gaussian_delta(epsilon, rho))
@@ -244,9 +242,9 @@ def test_a_shift_is_as_private_as_that_of_a_normal(shift):
 @pytest.mark.parametrize("shifts", [(40, 30), (-50, 4)])
 def test_coordinates_and_rounds_add_up_as_those_of_normals(shifts):
     """Also where the second round is moved one way or the other, as the first one says."""
-    p = probabilities(FEWEST_FLIPS, reach=7)
+    p = probabilities(FEWEST_COINS, reach=7)
     first, second = shifts
-    rho = math.hypot(first, second) * unit_rho(FEWEST_FLIPS)
+    rho = math.hypot(first, second) * unit_rho(FEWEST_COINS)
     moved, ways = shifted(p, first), (shifted(p, second), shifted(p, -second))
     places = np.arange(p.size) - p.size // 2
     for adaptive in (False, True):
@@ -305,7 +303,7 @@ def check_coins(messages, rho, mechanism):
     assert moved * unit_rho(parts * coins) <= rho * (1 + 1e-12)
     assert moved * unit_rho(parts * (coins - 2)) > rho * (1 - 1e-12)
     # All that any server or machine draws has a table.
-    assert FEWEST_FLIPS <= parts * coins <= messages.machines * coins <= MOST_FLIPS
+    assert FEWEST_COINS <= parts * coins <= messages.machines * coins <= MOST_FLIPS
     assert mechanism.guarantee().rho == pytest.approx(rho, rel=1e-9)
     statement = PrivacyStatement.of(mechanism, 1e-5, server="shuffled", S=messages.clip_norm)
     # A schedule refuses a grid that leaves too little of the clipping norm.

@@ -14,11 +14,13 @@ from pydantic import Field
 
 from mu2mpi.errors import InputError
 from mu2mpi.options import Options
+from mu2mpi.registry import find
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.machine import Machines, Supply
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.stopwatch import Stopwatch
@@ -177,6 +179,18 @@ class WithColluders(Server):
     def variances(cls, machines: int, parts: int) -> float:
         """Return M / (M - c): all machines add noise, and the least that may be unknown has sigma^2."""
         return machines / parts
+
+
+def trust_mode(name: str) -> type[Server]:
+    """Return the trust mode of a name; InputError if there is none."""
+    trust: type[Server] = find("servers", name)
+    return trust
+
+
+def shared_by(asked: "Experiment") -> float:
+    """Return by what the average over an experiment's machines has less noise than hides a sample."""
+    machines = asked.machines or 1
+    return asked.trust.shared(machines, asked.trust.parts(asked.server_options, machines))
 
 
 def machines_and_server(
