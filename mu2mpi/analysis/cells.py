@@ -11,21 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mu2mpi.analysis.settings import POOLED, canonical, own_settings, privacy_of, settings_of, varying_among
+from mu2mpi.analysis.words import number_text
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import following, sent
+from mu2mpi.config.identity import sent
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 from mu2mpi.results.schema import SCORES
 
-ROWS, COLUMNS, VALUES = ("server", "rho"), ("machines",), ("test_loss", "test_accuracy")
-"""The layout of the paper's tables."""
-
-POOLED = ("seed", "epsilon", "delta", "evaluations")
-"""Settings that may differ within a cell: the seed, and what, rho given, changes nothing in the model."""
-
-FOLLOWERS = {"machines": "rounds", "epsilon": "rho"}
-"""What goes with a setting that is named, unless it is named itself."""
+COLUMNS, VALUES = ("machines",), ("test_loss", "test_accuracy")
+"""What the paper's tables have across, and measure."""
 
 PLACES = (*option_fields(), "ranks")
 """What may be a row or a column: the settings, and the number of ranks, which changes times alone."""
@@ -37,12 +33,13 @@ Key = tuple[Any, ...]
 class Layout:
     """Which settings stand where, and which measurements of `Summary.row` are shown.
 
-    Without any, these are loss and score. Rounds go with machines, as T = n / M by default, and rho with
-    epsilon, unless they are named. Raises an InputError if a setting does not exist or is named twice.
+    Without any, rows are methods, where these differ, servers, and what privacy was set by; columns are
+    numbers of machines, and values loss and score. Raises an InputError if a setting does not exist or is
+    named twice.
     """
 
-    rows: tuple[str, ...] = ROWS
-    columns: tuple[str, ...] = COLUMNS
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -52,17 +49,30 @@ class Layout:
                 raise InputError(f"there is no setting {name!r}; the settings are {', '.join(PLACES)}")
             if named.count(name) > 1:
                 raise InputError(f"{name} cannot stand in two places of a table")
-        if not (self.rows and self.columns):
-            raise InputError("a table needs at least one setting as rows, and one as columns")
-        follows = {leader: name for leader, name in FOLLOWERS.items() if name not in named}
-        for place in ("rows", "columns"):
-            names = [each for name in getattr(self, place) for each in (name, follows.get(name)) if each]
-            object.__setattr__(self, place, tuple(names))
 
     @property
     def places(self) -> tuple[str, ...]:
         """All settings that are rows or columns."""
         return (*self.rows, *self.columns)
+
+    def completed(self, runs: Sequence[Summary], tell: Sequence[str]) -> "Layout":
+        """Return the layout with what these runs need: rows, values, and T beside M.
+
+        Rounds that follow from other settings that `tell` runs apart than M are told by these.
+        """
+        columns = self.columns or COLUMNS
+        rows = self.rows or tuple(name for name in usual_rows(runs) if name not in columns)
+        layout = replace(self, rows=rows, columns=columns, values=self.values or usual_values(runs))
+        pairs = {(run.experiment.machines, run.experiment.rounds) for run in runs}
+        is_settled = len({machines for machines, _ in pairs}) == len(pairs)
+        if "rounds" in layout.places or not (is_settled or "rounds" in tell):
+            return layout
+        beside = {"machines": ("machines", "rounds")}
+        places = (
+            [n for name in part for n in beside.get(name, (name,))] for part in (layout.rows, layout.columns)
+        )
+        rows, columns = map(tuple, places)
+        return replace(layout, rows=rows, columns=columns)
 
 
 class Estimate(NamedTuple):
@@ -107,8 +117,9 @@ class Section:
     @property
     def heading(self) -> str:
         """The shared settings in words, without names (other than the data's) that are the default."""
-        defaults = {name: value for name, value in self.defaults.items() if isinstance(value, str)}
-        said = {n: v for n, v in self.settings.items() if n == "data" or v != defaults.get(n)}
+        usual = {name: v for name, v in self.defaults.items() if isinstance(v, str) or name == "delta"}
+        usual["partition"] = "iid"
+        said = {n: v for n, v in self.settings.items() if n == "data" or v != usual.get(n)}
         return ", ".join(f"{name} = {number_text(value)}" for name, value in said.items())
 
 
@@ -123,20 +134,33 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     kept, notes = without_repeats(runs, *({"ranks"} & {*layout.places}))
     if not kept:
         raise InputError("there are no results to make a table of")
-    layout = replace(layout, values=layout.values or usual_values(kept))
+    owns = [own_settings(run) for run in kept]
+    tell = varying_among(owns)
+    layout = layout.completed(kept, tell)
     numbers = (name for run in kept for name, value in run.row.items() if isinstance(value, int | float))
     known = [name for name in dict.fromkeys(numbers) if name not in PLACES]
     for name in layout.values:
         if name not in known:
             raise InputError(f"no run has a value {name!r}; the values are {', '.join(known)}")
-    apart = (*layout.places, *POOLED)
     groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
-    for run in kept:
-        follows = following(run.experiment, run.facts).items()
-        shared = tuple(s for s in run.experiment.settings().items() if s[0] not in apart and s not in follows)
+    for run, own in zip(kept, owns, strict=True):
+        shared = tuple((n, v) for n, v in own.items() if v is not None and _is_shared(n, tell, layout, owns))
         groups.setdefault(shared, []).append(run)
     order = sorted(groups, key=lambda key: [(name, _order(value)) for name, value in key])
     return [_section(dict(key), groups[key], layout) for key in order], notes
+
+
+def _is_shared(name: str, tell: Sequence[str], layout: Layout, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a setting tells sections apart, or is the same in all of them."""
+    if name in layout.places or name in POOLED:
+        return False
+    return name in tell or len({row[name] for row in rows}) == 1
+
+
+def usual_rows(runs: Sequence[Summary]) -> tuple[str, ...]:
+    """Return what stands down in a table: the paper's server and rho, or what these runs have instead."""
+    methods = {settings_of(run)["method"] for run in runs}
+    return (*["method"] * (len(methods) > 1), "server", *privacy_of(runs))
 
 
 def usual_values(runs: Iterable[Summary]) -> tuple[str, ...]:
@@ -167,7 +191,8 @@ def by_settings(runs: Iterable[Summary], names: Sequence[str]) -> dict[Key, list
     """Group runs by the values of settings (or `ranks`), in the order in which tables show them."""
     groups: dict[Key, list[Summary]] = {}
     for run in runs:
-        groups.setdefault(tuple(map(run.row.get, names)), []).append(run)
+        row = {**run.row, **settings_of(run)}
+        groups.setdefault(tuple(map(row.get, names)), []).append(run)
     return {key: groups[key] for key in sorted(groups, key=sort_key)}
 
 
@@ -211,7 +236,8 @@ def _order(value: Any) -> tuple[int, Any]:
 
 def _what_ran(settings: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
     """Return what the runs of a cell have in common, by which the paper's values are found."""
-    return frozenset((n, v) for n, v in settings.items() if v is not None and n not in (*POOLED, "ranks"))
+    left_out = (*POOLED, "delta", "ranks")
+    return frozenset((n, v) for n, v in settings.items() if v is not None and n not in left_out)
 
 
 @cache
@@ -222,17 +248,5 @@ def _paper() -> dict[frozenset[tuple[str, Any]], dict[str, float]]:
     for line in csv.DictReader(text.splitlines()):
         values = {f"test_{name}": float(line.pop(name)) for name in ("loss", "accuracy")}
         experiment = Experiment.make({"data": "mnist", "diameter": 0.1, **line})
-        found[_what_ran(experiment.settings())] = values
+        found[_what_ran(canonical(experiment))] = values
     return found
-
-
-def counted(value: object) -> str:
-    """Return a setting as `number_text` does, with thousands parted in those that count something."""
-    return f"{value:,}" if isinstance(value, int) else number_text(value)
-
-
-def number_text(value: object) -> str:
-    """Return a setting as short as it can be without merging two that differ."""
-    if value is None:
-        return "unset"
-    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() and value < 1e15 else str(value)

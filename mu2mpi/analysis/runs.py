@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import COLUMNS, ROWS, Layout
+from mu2mpi.analysis.cells import Layout
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.tables import Format, build_table
 from mu2mpi.config.options import option_fields
@@ -171,8 +171,8 @@ class Runs(UserList[Run]):
 
     def table(
         self,
-        rows: Sequence[str] = ROWS,
-        columns: Sequence[str] = COLUMNS,
+        rows: Sequence[str] = (),
+        columns: Sequence[str] = (),
         values: Sequence[str] = (),
         format: Format = "text",
     ) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mu2mpi.analysis.cells import number_text
 from mu2mpi.analysis.formats import as_paragraph, as_text, rounded_up
 from mu2mpi.analysis.machines import describe_machines
+from mu2mpi.analysis.words import number_text
 from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.registry import find, names

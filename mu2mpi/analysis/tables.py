@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-from mu2mpi.analysis.cells import VALUES, Cell, Key, Layout, Section, build_sections, counted, number_text
+from mu2mpi.analysis.cells import VALUES, Cell, Key, Layout, Section, build_sections
 from mu2mpi.analysis.formats import as_csv, as_latex, as_markdown, as_text
+from mu2mpi.analysis.words import counted, number_text
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 

@@ -24,8 +24,9 @@ from mu2mpi.analysis.catalogue import FIGURES, KINDS
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.noise import noise_norm, signal_norm
 from mu2mpi.analysis.figures.scaling import seconds_per_round
-from mu2mpi.analysis.figures.style import DARK, LIGHT
-from mu2mpi.analysis.groups import chosen, varying
+from mu2mpi.analysis.figures.style import DARK, LIGHT, Page
+from mu2mpi.analysis.groups import chosen
+from mu2mpi.analysis.settings import varying
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.federation.stopwatch import PHASES
@@ -284,14 +285,14 @@ def test_scaling_marks_more_ranks_than_cores_and_stacks_phases():
 def test_errors_are_means_over_seeds_with_their_slopes(runs, populations):
     figure = draw("errors", populations)
     (panel,) = figure.axes
-    momentum, slope, plain, flat = (line.get_ydata() for line in lines(panel))
-    t = lines(panel)[0].get_xdata()
+    plain, flat, momentum, slope = (line.get_ydata() for line in lines(panel))
+    t = lines(panel)[2].get_xdata()
     of_momentum = [read_result(run.path).history.estimate_error for run in populations[:2]]
     np.testing.assert_allclose(momentum, np.mean(of_momentum, axis=0))
     np.testing.assert_allclose(slope, momentum[0] / t)
     assert np.all(flat == plain[0])
     assert momentum[-1] < 0.2 * plain[-1]
-    assert "estimator = gradient" in legend_labels(figure)
+    assert "Anytime-SGD" in legend_labels(figure)
     with pytest.raises(InputError, match="population only"):
         draw("errors", runs)
 
@@ -353,7 +354,7 @@ def test_nothing_covers_data_and_nothing_is_cut_off(runs, populations, away, kin
         "participation": lambda: [*shared_runs(0.5), *shared_runs(0.2, noise_correlation=0.0)],
         "trust": lambda: [run for rho in (0.5, 1.0, 12.5) for run in trust_runs(rho=rho)],
     }
-    figure = draw(kind, others[kind]() if kind in others else runs, theme=theme)
+    figure = draw(kind, others[kind]() if kind in others else runs, page=Page(theme))
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()

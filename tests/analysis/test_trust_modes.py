@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from mu2mpi.analysis.catalogue import FIGURES
 from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.figures import draw
-from mu2mpi.analysis.figures.style import DARK
+from mu2mpi.analysis.figures.style import DARK, Page
 from mu2mpi.errors import InputError
 
 WORDS = [
@@ -88,7 +88,7 @@ def test_numbers_beside_lines_do_not_cover_each_other(seed):
         replace(run, figures={**run.figures, "excess_loss": factor * run.figures["excess_loss"]})
         for run, factor in zip(trust_runs(seeds=1), factors, strict=False)
     ]
-    figure = draw("trust", runs, theme=DARK)
+    figure = draw("trust", runs, page=Page(DARK))
     FigureCanvasAgg(figure).draw()
     (panel,) = figure.axes
     boxes = sorted((text.get_window_extent() for text in panel.texts), key=lambda box: box.y0)
@@ -123,8 +123,8 @@ def test_a_tenth_is_rounded_up_and_a_method_has_its_title():
     assert list(legend(figure))[:2] == ["shuffled server, c = M/10", "shuffled server, c = M/4"]
     titles = {panel.get_title("left"): len(panel.containers) for panel in figure.axes}
     assert titles == {
-        "population\nρ = 4\nmethod = Anytime-SGD": 2,
-        "population\nρ = 4\nmethod = μ²-SGD": 1,
+        "population\nρ = 4\nAnytime-SGD": 2,
+        "population\nρ = 4\nμ²-SGD": 1,
     }
 
 

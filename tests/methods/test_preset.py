@@ -11,7 +11,7 @@ from relaxed import given
 from schedules import simulation_of
 
 from mu2mpi.analysis.cells import Layout, build_sections
-from mu2mpi.analysis.groups import varying
+from mu2mpi.analysis.settings import varying
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.errors import InputError

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from mu2mpi.analysis.catalogue import FIGURES, FORMATS, TIMES, check_kind
 from mu2mpi.analysis.cells import without_repeats
-from mu2mpi.analysis.figures.style import LIGHT, Figure, Theme, styled
+from mu2mpi.analysis.figures.style import PAGE, Figure, Page, styled
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
 
-def draw(kind: str, runs: Sequence[Summary], against: str | None = None, theme: Theme = LIGHT) -> Figure:
+def draw(kind: str, runs: Sequence[Summary], against: str | None = None, page: Page = PAGE) -> Figure:
     """Draw one of `FIGURES`, independent of pyplot, so that there is nothing to close.
 
     `against` is on the horizontal axis, where there is a choice. A result that is there twice counts once.
@@ -30,14 +30,14 @@ def draw(kind: str, runs: Sequence[Summary], against: str | None = None, theme: 
         who = f"{without[0]} and {len(without) - 1} more hold" if len(without) > 1 else f"{without[0]} holds"
         raise InputError(f"{kind} shows {words}, and {who} none, as published files may; choose others")
     options = {"against": against or facts.against[0]} if facts.against else {}
-    with styled(theme):
-        figure: Figure = importlib.import_module(f"{__name__}.{kind}").draw(kept, theme, **options)
+    with styled(page):
+        figure: Figure = importlib.import_module(f"{__name__}.{kind}").draw(kept, page, **options)
     return figure
 
 
-def image(figure: Figure, suffix: str, theme: Theme = LIGHT) -> bytes:
+def image(figure: Figure, suffix: str, page: Page = PAGE) -> bytes:
     """Return a figure as the content of a file, ``png``, ``svg`` or ``pdf``: the same bytes each time."""
     buffer = io.BytesIO()
-    with styled(theme):
+    with styled(page):
         figure.savefig(buffer, format=suffix, metadata=FORMATS[suffix])
     return buffer.getvalue()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mu2mpi.analysis.figures.style import MARKERS, Figure, Theme, canvas, handle, with_legend
+from mu2mpi.analysis.figures.style import MARKERS, Figure, Page, canvas, handle, with_legend
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_result
 
@@ -15,7 +15,7 @@ SPREAD = 0.6
 """Part of the place of a feature that its rows share."""
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
+def draw(runs: Sequence[Summary], page: Page) -> Figure:
     """Draw a point for each coefficient, of the features with the largest ones; the intercept is the last.
 
     Of several runs, the one with the smallest loss is drawn.
@@ -31,11 +31,11 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     most = min(MOST_TERMS, MOST_POINTS // rows) - 1
     largest = np.argsort(-np.abs(found.values[:, :-1]).max(axis=0), kind="stable")[:most]
     chosen = [*np.sort(largest).tolist(), terms - 1]
-    figure, axes = canvas(1, 1, 1.2 + 0.03 * len(chosen) * (4 + rows))
+    figure, axes = canvas(page, 1, 1, 1.2 + 0.03 * len(chosen) * (4 + rows))
     panel, places = axes[0, 0], np.arange(len(chosen))
-    panel.axvline(0, color=theme.ink, linewidth=0.7)
+    panel.axvline(0, color=page.theme.ink, linewidth=0.7)
     handles = []
-    for k, (name, colour) in enumerate(zip(found.rows, theme.colours(rows), strict=True)):
+    for k, (name, colour) in enumerate(zip(found.rows, page.theme.colours(rows), strict=True)):
         at = places + SPREAD * ((k + 0.5) / rows - 0.5)
         look = {"color": colour, "linestyle": "", "marker": MARKERS[k % len(MARKERS)]}
         panel.errorbar(found.values[k, chosen], at, xerr=found.errors[chosen], elinewidth=0.9, **look)
@@ -45,5 +45,5 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     left_out = f"; {len(chosen) - 1} of {terms - 1}, the largest" * (len(chosen) < terms)
     panel.set_xlabel(f"coefficient of a feature in [-1, 1]{left_out}")
     panel.set_title(run.path.name, loc="left")
-    bars = handle("bars: ± 1 standard error, of the noise alone", color=theme.ink, linestyle="-")
+    bars = handle("bars: ± 1 standard error, of the noise alone", color=page.theme.ink, linestyle="-")
     return with_legend(figure, [*handles, bars])

@@ -8,7 +8,7 @@ import numpy as np
 
 from mu2mpi.analysis.comparison import Line, compare
 from mu2mpi.analysis.figures.curves import bars_handle, draw_means, measured, plain_log_ticks
-from mu2mpi.analysis.figures.style import Axes, Figure, Theme, canvas, handle, with_legend
+from mu2mpi.analysis.figures.style import Axes, Figure, Page, canvas, handle, with_legend
 from mu2mpi.results.reader import Summary
 
 MARKS = "osD^vPX"
@@ -20,14 +20,14 @@ NEAR = 0.25
 """An exponent this near to 3/2, that of sampling with replacement by its theorem, is shown beside it."""
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
+def draw(runs: Sequence[Summary], page: Page) -> Figure:
     """Draw loss, score, and complexity with fitted exponents; bars are standard deviations over seeds."""
     lines = compare(runs)
-    figure, axes = canvas(1, 3, 3.8)
+    figure, axes = canvas(page, 1, 3, 3.8)
     *reached, complexity = axes[0]
     panels = measured(runs)
     handles, barred = [], False
-    for k, (line, colour) in enumerate(zip(lines, theme.colours(len(lines)), strict=True)):
+    for k, (line, colour) in enumerate(zip(lines, page.theme.colours(len(lines)), strict=True)):
         look = {"color": colour, "marker": MARKS[k % len(MARKS)], "linewidth": 1.0}
         for panel, values, (_, _, factor) in zip(reached, (line.losses, line.scores), panels, strict=True):
             draw_means(panel, line.gradients, values, factor, capsize=1.5, elinewidth=0.6, **look)
@@ -42,10 +42,10 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     complexity.set(xscale="log", yscale="log", xlabel="samples |S| = nM", ylabel="gradients computed")
     fitted = [line for line in lines if not math.isnan(line.exponent)]
     if fitted:
-        _draw_slopes(complexity, fitted, theme)
+        _draw_slopes(complexity, fitted, page)
         handles.append(handle("numbers: fitted exponents of |S|", linestyle=""))
-    handles.append(handle("slopes 1 and 3/2", color=theme.ink, **SLOPE))
-    return with_legend(figure, handles + [bars_handle(theme)] * barred)
+    handles.append(handle("slopes 1 and 3/2", color=page.theme.ink, **SLOPE))
+    return with_legend(figure, handles + [bars_handle(page)] * barred)
 
 
 def _round_losses(lines: Sequence[Line]) -> list[float]:
@@ -56,14 +56,14 @@ def _round_losses(lines: Sequence[Line]) -> list[float]:
     return [round(k * step, 1) for k in range(1, 100) if 0.9 * means.min() < k * step < 1.1 * means.max()]
 
 
-def _draw_slopes(panel: Axes, lines: Sequence[Line], theme: Theme) -> None:
+def _draw_slopes(panel: Axes, lines: Sequence[Line], page: Page) -> None:
     """Draw slope 1 below all lines, and 3/2 above them if the highest of them is about as steep."""
     low, high = (choose(lines, key=lambda line: line.gradients[-1]) for choose in (min, max))
     for text, slope, line, factor in (("1", 1.0, low, 1 / 1.8), ("3/2", 1.5, high, 1.8)):
         if line is low or abs(line.exponent - slope) < NEAR:
             ends = line.sizes[[0, -1]]
             guide = factor * line.gradients[-1] * (ends / ends[-1]) ** slope
-            panel.plot(ends, guide, color=theme.ink, **SLOPE)
+            panel.plot(ends, guide, color=page.theme.ink, **SLOPE)
             offset, side = ((-7, 0), "bottom") if line is high else ((0, -4), "top")
             look: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": side, "fontsize": 7}
             panel.annotate(text, (ends[-1], guide[-1]), offset, **look)

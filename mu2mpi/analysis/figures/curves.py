@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import sort_key
 from mu2mpi.analysis.extra import needed
-from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Theme, canvas, dashed, handle
-from mu2mpi.analysis.groups import Group, grouped, in_nats, in_words, varying
+from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Page, canvas, dashed, handle
+from mu2mpi.analysis.groups import Group, grouped, in_nats
+from mu2mpi.analysis.settings import varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.collection import shown
 from mu2mpi.results.reader import Summary
@@ -37,10 +38,10 @@ class Encoding:
 
 def encode(
     runs: Sequence[Summary],
-    theme: Theme,
+    page: Page,
     apart: Names = (),
     panel: Names = ("server",),
-    colour: Names = ("rho", "machines"),
+    colour: Names = ("epsilon", "rho", "machines"),
 ) -> Encoding:
     """Choose how groups of runs are told apart, in a theme.
 
@@ -56,21 +57,21 @@ def encode(
     groups = grouped(runs, names)
     limits = {"panels": MOST_PANELS, "colours": MOST_COLOURS, "lines": len(DASHES)}
     for chosen, (what, most) in zip((panels, colours, styles), limits.items(), strict=True):
-        _, values = _parted(groups, chosen)
+        _, values = _parted(groups, chosen, page)
         if len(values) > most:
             raise InputError(
                 f"these runs have {len(values)} values of {', '.join(chosen)}, too many for {what}; "
                 f"choose some, for example with --where {chosen[0]}=..."
             )
-    return encoded(groups, theme, panels, colours, styles)
+    return encoded(groups, page, panels, colours, styles)
 
 
-def encoded(groups: Sequence[Group], theme: Theme, panels: Names, colours: Names, styles: Names) -> Encoding:
+def encoded(groups: Sequence[Group], page: Page, panels: Names, colours: Names, styles: Names) -> Encoding:
     """Tell groups apart by settings that choose panels, colours, and dashes with markers; any may be none."""
-    of_panel, titles = _parted(groups, panels)
-    of_colour, hues = _parted(groups, colours)
-    of_style, kinds = _parted(groups, styles)
-    palette = theme.colours(len(hues))
+    of_panel, titles = _parted(groups, panels, page)
+    of_colour, hues = _parted(groups, colours, page)
+    of_style, kinds = _parted(groups, styles, page)
+    palette = page.theme.colours(len(hues))
     # Where colours are all there is, markers make up for their loss in grey.
     looks = [
         {"color": palette[k], **dashed(style, style if styles else k)}
@@ -82,15 +83,15 @@ def encoded(groups: Sequence[Group], theme: Theme, panels: Names, colours: Names
         for k, words in enumerate(hues):
             legend.append(handle(words, **{"color": palette[k], **dashed(0, k), **plain}))
     if styles:
-        legend += [handle(words, color=theme.ink, **dashed(k, k)) for k, words in enumerate(kinds)]
+        legend += [handle(words, color=page.theme.ink, **dashed(k, k)) for k, words in enumerate(kinds)]
     return Encoding(list(zip(groups, of_panel, looks, strict=True)), titles, legend)
 
 
-def _parted(groups: Sequence[Group], names: Names) -> tuple[list[int], list[str]]:
+def _parted(groups: Sequence[Group], names: Names, page: Page) -> tuple[list[int], list[str]]:
     """Return which value of some settings each group has, counted from 0, and what each is called."""
     keys = [tuple(group.settings[name] for name in names) for group in groups]
     levels = sorted(set(keys), key=sort_key)
-    words = [in_words(dict(zip(names, level, strict=True))) for level in levels]
+    words = [page.words.of(dict(zip(names, level, strict=True))) for level in levels]
     return [levels.index(key) for key in keys], words
 
 
@@ -129,9 +130,9 @@ def histories_of(group: Group, against: str, name: str) -> tuple[NDArray[Any], N
     return across[np.isin(members[0].round, common)], values
 
 
-def along_rounds(encoding: Encoding, label: str) -> tuple[Figure, Any]:
+def along_rounds(encoding: Encoding, label: str, page: Page) -> tuple[Figure, Any]:
     """Return a figure with a panel for each server, everything logarithmic, and these panels."""
-    figure, axes = canvas(1, len(encoding.titles), 3.4, encoding.titles, sharey=True, sharex=True)
+    figure, axes = canvas(page, 1, len(encoding.titles), 3.4, encoding.titles, sharey=True, sharex=True)
     for panel in axes[0]:
         panel.set(xscale="log", yscale="log", xlabel="round t")
     axes[0, 0].set_ylabel(label)
@@ -146,9 +147,11 @@ def plain_log_ticks(axis: Any, values: Sequence[float]) -> None:
     axis.set_minor_locator(ticker.NullLocator())
 
 
-def bars_handle(theme: Theme) -> Any:
+def bars_handle(page: Page) -> Any:
     """Return what a legend says of error bars."""
-    return handle("bars: ± 1 standard deviation", color=theme.ink, linestyle="", marker="|", markersize=9)
+    return handle(
+        "bars: ± 1 standard deviation", color=page.theme.ink, linestyle="", marker="|", markersize=9
+    )
 
 
 def draw_means(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mu2mpi.analysis.figures.curves import encode, histories_of, measured, read_histories
-from mu2mpi.analysis.figures.style import Figure, Theme, canvas, handle, with_legend
+from mu2mpi.analysis.figures.style import Figure, Page, canvas, handle, with_legend
 from mu2mpi.results.reader import Summary
 
 LABELS = {
@@ -14,11 +14,11 @@ LABELS = {
 FAINT = 0.18
 
 
-def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
+def draw(runs: Sequence[Summary], page: Page, against: str) -> Figure:
     """Draw loss above accuracy or R^2, with a panel for each server."""
-    encoding, panels = encode(runs, theme), measured(runs)
+    encoding, panels = encode(runs, page), measured(runs)
     sharex = "col" if against == "round" else True
-    figure, axes = canvas(2, len(encoding.titles), 4.4, encoding.titles, sharex=sharex, sharey="row")
+    figure, axes = canvas(page, 2, len(encoding.titles), 4.4, encoding.titles, sharex=sharex, sharey="row")
     read_histories(runs)
     banded = False
     for group, place, look in encoding.groups:
@@ -36,5 +36,5 @@ def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
         panel.set_xlabel(LABELS[against])
     for panel in axes.flat:
         panel.set_xscale("log")
-    band = handle("band: ± 1 standard deviation", color=theme.ink, linewidth=6, alpha=FAINT)
+    band = handle("band: ± 1 standard deviation", color=page.theme.ink, linewidth=6, alpha=FAINT)
     return with_legend(figure, encoding.legend + [band] * banded)

@@ -15,8 +15,8 @@ from mu2mpi.analysis.figures.curves import (
     loss_words,
     plain_log_ticks,
 )
-from mu2mpi.analysis.figures.style import Axes, Figure, Theme, canvas, handle, with_legend
-from mu2mpi.analysis.groups import Group, in_words
+from mu2mpi.analysis.figures.style import Axes, Figure, Page, canvas, handle, with_legend
+from mu2mpi.analysis.groups import Group
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -41,15 +41,15 @@ def draw_lines(
     own: Sequence[str],
     panels: dict[str, list[Group]],
     across: Across,
-    words: Callable[[Group], str],
-    theme: Theme,
+    words: Callable[[Group, Page], str],
+    page: Page,
 ) -> Figure:
     """Draw excess losses where they are known, and else test losses; excess losses with their exponents.
 
     Groups that agree in the settings `own` have one look, that of the encoding, and are called by `words`.
     """
-    looks = {key_of(group, own): (look, words(group)) for group, _, look in encoding.groups}
-    figure, axes = canvas(1, len(panels), 3.6, list(panels))
+    looks = {key_of(group, own): (look, words(group, page)) for group, _, look in encoding.groups}
+    figure, axes = canvas(page, 1, len(panels), 3.6, list(panels))
     barred = numbered = False
     for panel, here in zip(axes[0], panels.values(), strict=True):
         name, label = _measured(here)
@@ -74,11 +74,11 @@ def draw_lines(
             _write_beside(panel, sorted(ends, key=lambda end: end[0]))
     lines = [handle(said, **look) for look, said in looks.values()]
     exponents = handle(f"numbers: fitted exponents of {across.symbol}", linestyle="")
-    return with_legend(figure, [*lines, *[bars_handle(theme)] * barred, *[exponents] * numbered])
+    return with_legend(figure, [*lines, *[bars_handle(page)] * barred, *[exponents] * numbered])
 
 
 def by_panel(
-    groups: Sequence[Group], names: Sequence[str], always: Sequence[str] = ()
+    groups: Sequence[Group], names: Sequence[str], page: Page, always: Sequence[str] = ()
 ) -> dict[str, list[Group]]:
     """Return the groups of each panel by its title: the data, and in what else panels of these differ."""
     found: dict[str, list[Group]] = {}
@@ -87,7 +87,7 @@ def by_panel(
         alike = [g for g in groups if g.runs[0].experiment.data == data]
         differ = [name for name in names if len({g.settings[name] for g in alike}) > 1]
         shown = {"data": data, **{name: group.settings[name] for name in (*always, *differ)}}
-        title = "\n".join(in_words({name: value}) for name, value in shown.items())
+        title = "\n".join(page.words.of({name: value}) for name, value in shown.items())
         found.setdefault(title, []).append(group)
     if len(found) > MOST_PANELS:
         words = "; ".join(found).replace("\n", ", ")

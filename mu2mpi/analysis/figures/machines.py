@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.figures.style import Figure, Theme, canvas, handle, with_legend
-from mu2mpi.analysis.groups import in_words
+from mu2mpi.analysis.figures.style import Figure, Page, canvas, handle, with_legend
 from mu2mpi.config.together import OF_MACHINES, machines_differ
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_result
@@ -19,7 +18,7 @@ DOTS: dict[str, Any] = {"linestyle": "", "marker": "o"}
 LEVELS: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
+def draw(runs: Sequence[Summary], page: Page) -> Figure:
     """Draw all machines, from that with the fewest samples to that with most.
 
     Above, in how many rounds each takes part beside how many samples it has; below, its rho beside what it
@@ -30,9 +29,9 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     accounts = None if run is None else read_result(run.path).accounts
     if run is None or accounts is None:
         raise InputError("in none of these runs machines differ, or are away (docs/federations.md)")
-    figure, axes = canvas(2, 1, 4.2, sharex=True)
+    figure, axes = canvas(page, 2, 1, 4.2, sharex=True)
     (above,), (below,) = axes
-    of_rounds, of_privacy = theme.colours(2)
+    of_rounds, of_privacy = page.theme.colours(2)
     order = np.lexsort((accounts.rho_allowed, accounts.rounds, accounts.samples))
     place = np.arange(len(order))
 
@@ -60,7 +59,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     else:
         below.set_xticks([])
     settings = {name: value for name, value in run.experiment.settings().items() if name in SHOWN}
-    figure.suptitle(in_words(settings), fontsize=9)
+    figure.suptitle(page.words.of(settings), fontsize=9)
     return with_legend(figure, legend)
 
 

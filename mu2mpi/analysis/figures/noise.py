@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures.curves import along_rounds, encode, histories_of, read_histories
-from mu2mpi.analysis.figures.style import Figure, Theme, handle, with_legend
+from mu2mpi.analysis.figures.style import Figure, Page, handle, with_legend
 from mu2mpi.config.together import machines_differ
 from mu2mpi.privacy.correlation import Correlation
 from mu2mpi.privacy.mechanisms.correlated import CorrelatedNoise, strategy_of
@@ -49,10 +49,10 @@ def signal_norm(run: Summary, rounds: NDArray[np.float64]) -> NDArray[np.float64
     return weight * np.interp(np.log(rounds), [0, math.log(run.experiment.rounds or 1)], [first, last])
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
+def draw(runs: Sequence[Summary], page: Page) -> Figure:
     """Draw the norms of noise, signal and their sum as it was released."""
-    encoding = encode(runs, theme)
-    figure, panels = along_rounds(encoding, "norm, average over machines (no unit)")
+    encoding = encode(runs, page)
+    figure, panels = along_rounds(encoding, "norm, average over machines (no unit)", page)
     read_histories(runs)
     measured = False
     for group, place, look in encoding.groups:
@@ -68,9 +68,9 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
         known = np.isfinite(released).all(axis=0)
         measured |= bool(known.any())
         panel.plot(at[known], released[:, known].mean(axis=0), **{**look, "linestyle": ""})
-    legend = [*encoding.legend, handle("signal k$_t$ ‖∇f(x$_t$)‖", color=theme.ink)]
+    legend = [*encoding.legend, handle("signal k$_t$ ‖∇f(x$_t$)‖", color=page.theme.ink)]
     if any(run.figures["sigma"] > 0 for run in runs):
-        legend.append(handle("noise Y$_t$, expected", color=theme.ink, **NOISE))
+        legend.append(handle("noise Y$_t$, expected", color=page.theme.ink, **NOISE))
     if measured:
-        legend.append(handle("released q̃$_t$, measured", color=theme.ink, linestyle="", marker="o"))
+        legend.append(handle("released q̃$_t$, measured", color=page.theme.ink, linestyle="", marker="o"))
     return with_legend(figure, legend)

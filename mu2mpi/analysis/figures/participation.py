@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from mu2mpi.analysis.cells import sort_key
 from mu2mpi.analysis.figures.curves import encoded
 from mu2mpi.analysis.figures.lines import Across, by_panel, draw_lines, key_of
-from mu2mpi.analysis.figures.style import Figure, Theme
-from mu2mpi.analysis.groups import Group, grouped, varying
+from mu2mpi.analysis.figures.style import Figure, Page
+from mu2mpi.analysis.groups import Group, grouped
+from mu2mpi.analysis.settings import varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -17,7 +18,7 @@ OWN = ("method", "mechanism", "estimator", "query", "noise_correlation", "noise_
 """Settings in which lines may differ."""
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
+def draw(runs: Sequence[Summary], page: Page) -> Figure:
     """Draw excess losses where they are known, and else test losses, with fitted exponents of the share."""
     shares = {id(run): _share(run) for run in runs}
     if len(set(shares.values())) < 2:
@@ -28,10 +29,10 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     names = [name for name in varying(runs) if name not in APART]
     own = [name for name in names if name in OWN]
     groups = sorted(grouped(runs, names), key=lambda group: sort_key(key_of(group, own)))
-    encoding = encoded(groups, theme, panels=(), colours=own, styles=())
+    encoding = encoded(groups, page, panels=(), colours=own, styles=())
     across = Across(_share, "share of machines there", "the share")
-    panels = by_panel(groups, [name for name in names if name not in own])
-    return draw_lines(encoding, own, panels, across, _words, theme)
+    panels = by_panel(groups, [name for name in names if name not in own], page)
+    return draw_lines(encoding, own, panels, across, _words, page)
 
 
 def _share(run: Summary) -> float:
@@ -47,7 +48,7 @@ def _share(run: Summary) -> float:
     raise InputError(f"{run.path} has participation = {kind}, which has no share; choose others with --where")
 
 
-def _words(group: Group) -> str:
+def _words(group: Group, page: Page) -> str:
     """Return what a line is called: the method, and what becomes of its noise."""
     run = group.runs[0]
     method, power = run.experiment.chosen_method, run.experiment.noise_correlation

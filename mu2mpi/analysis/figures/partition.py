@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mu2mpi.analysis.figures.style import Figure, Theme, canvas
-from mu2mpi.analysis.groups import grouped, in_words, varying
+from mu2mpi.analysis.figures.style import Figure, Page, canvas
+from mu2mpi.analysis.groups import grouped
+from mu2mpi.analysis.settings import varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_result
 
@@ -14,7 +15,7 @@ DECIDING = ("data", "machines", "partition")
 """Settings that decide who gets what, but for the seed."""
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
+def draw(runs: Sequence[Summary], page: Page) -> Figure:
     """Draw a panel for each partition, with a row a machine and a column a class.
 
     Of runs that differ in the seed or in what does not decide the partition, the first is drawn.
@@ -22,7 +23,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     groups = grouped(runs, [name for name in varying(runs) if name in DECIDING])
     if len(groups) > MOST_PANELS:
         raise InputError(f"{len(groups)} partitions are too many for a figure; choose some with --where")
-    figure, axes = canvas(1, len(groups), 3.4, [in_words(group.settings) for group in groups])
+    figure, axes = canvas(page, 1, len(groups), 3.4, [page.words.of(group.settings) for group in groups])
     for panel, group in zip(axes[0], groups, strict=True):
         result = read_result(path := group.runs[0].path)
         if (counts := result.class_counts) is None:

@@ -5,8 +5,8 @@ from fractions import Fraction
 from typing import Any
 
 from mu2mpi.analysis.figures.curves import encoded, loss_words, plain_log_ticks
-from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Theme, canvas, handle, with_legend
-from mu2mpi.analysis.groups import Group, in_words
+from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Page, canvas, handle, with_legend
+from mu2mpi.analysis.groups import Group
 from mu2mpi.analysis.rates import AXES, Rate, find_rates
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -25,7 +25,7 @@ Key = tuple[tuple[str, Any], ...]
 Looks = dict[Key, dict[str, Any]]
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
+def draw(runs: Sequence[Summary], page: Page) -> Figure:
     """Draw a row of panels for each regime, a column for each axis."""
     rates = find_rates(runs)
     if not rates:
@@ -35,11 +35,11 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
         )
     regimes = sorted({rate.is_private for rate in rates})
     axes = [axis for axis in AXES if any(rate.axis == axis for rate in rates)]
-    figure, panels = canvas(len(regimes), len(axes), 0.8 + 2.6 * len(regimes), sharey="row")
+    figure, panels = canvas(page, len(regimes), len(axes), 0.8 + 2.6 * len(regimes), sharey="row")
     names = [name for name, _ in _key(rates[0]) if name != "server"]
     if len({tuple(rate.settings[name] for name in names) for rate in rates}) > len(DASHES):
         raise InputError("these runs differ in too much for one figure; choose some with --where")
-    encoding = encoded(rates, theme, panels=(), colours=("server",), styles=names)
+    encoding = encoded(rates, page, panels=(), colours=("server",), styles=names)
     looks = {_key(rate): look for rate, _, look in encoding.groups}
     for row, regime in zip(panels, regimes, strict=True):
         of_axes = [[r for r in rates if r.is_private == regime and r.axis == axis] for axis in axes]
@@ -52,7 +52,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
         row[0].set_ylim(*_limits([rate for here in of_axes for rate in here], room=LINE * (lines + 1)))
     for panel, axis in zip(panels[-1], axes, strict=True):
         panel.set_xlabel(f"{axis.symbol}  ({axis.words})")
-    return with_legend(figure, _legend(rates, looks, theme.ink))
+    return with_legend(figure, _legend(rates, looks, page))
 
 
 def _key(rate: Group) -> Key:
@@ -101,14 +101,16 @@ def _limits(rates: Sequence[Rate], room: float) -> tuple[float, float]:
     return float(low * (low / high) ** (room / (1 - room))), float(high)
 
 
-def _legend(rates: Sequence[Rate], looks: Looks, ink: str) -> list[Any]:
+def _legend(rates: Sequence[Rate], looks: Looks, page: Page) -> list[Any]:
     differ = {name for name, _ in next(iter(looks)) if len({dict(key)[name] for key in looks}) > 1}
     handles = [
-        handle(in_words({name: value for name, value in key if name in differ}) or "measured", **look)
+        handle(page.words.of({name: value for name, value in key if name in differ}) or "measured", **look)
         for key, look in looks.items()
     ]
-    handles.append(handle("the theorem's bound", color=ink, **BOUND))
+    handles.append(handle("the theorem's bound", color=page.theme.ink, **BOUND))
     if any(len(rate.means) > 1 for rate in rates):
-        handles.append(handle("single problems", color=ink, linewidth=0.5, alpha=0.5))
-    handles.append(handle("fitted exponent [95 %] (theorem's)", color=ink, linestyle="", marker="o"))
+        handles.append(handle("single problems", color=page.theme.ink, linewidth=0.5, alpha=0.5))
+    handles.append(
+        handle("fitted exponent [95 %] (theorem's)", color=page.theme.ink, linestyle="", marker="o")
+    )
     return handles

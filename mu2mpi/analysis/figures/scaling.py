@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.cells import sort_key
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.figures.curves import plain_log_ticks
-from mu2mpi.analysis.figures.style import HATCHES, Axes, Figure, Theme, canvas, dashed, handle, with_legend
-from mu2mpi.analysis.groups import in_words, varying
+from mu2mpi.analysis.figures.style import HATCHES, Axes, Figure, Page, canvas, dashed, handle, with_legend
+from mu2mpi.analysis.settings import varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -72,7 +72,7 @@ class Series:
         return self.ranks > np.array(limits)
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
+def draw(runs: Sequence[Summary], page: Page) -> Figure:
     """Draw runs of equal M on the left, of equal M per rank on the right: times, efficiencies and phases.
 
     The same experiment on the same ranks is a repeat; points are medians.
@@ -80,10 +80,10 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     names = [name for name in varying(runs) if name not in ("machines", "rounds")]
     titles = {
         "strong: the same machines on more ranks": _series(
-            runs, names, 0, lambda run: run.experiment.machines or 0
+            runs, names, page, 0, lambda run: run.experiment.machines or 0
         ),
         "weak: more machines on more ranks": _series(
-            runs, names, 1, lambda run: (run.experiment.machines or 0) / run.figures["ranks"]
+            runs, names, page, 1, lambda run: (run.experiment.machines or 0) / run.figures["ranks"]
         ),
     }
     columns = {title: series for title, series in titles.items() if series}
@@ -96,11 +96,11 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     if stacks > MOST_SERIES:
         raise InputError(f"{stacks} series are too many for a figure; choose some runs with --where")
     figure, axes = canvas(
-        2 + stacks, len(columns), HEIGHT + STACK_HEIGHT * stacks, [*columns],
+        page, 2 + stacks, len(columns), HEIGHT + STACK_HEIGHT * stacks, [*columns],
         sharex="col", sharey="row", height_ratios=[2, 1.6] + [1] * stacks,
     )  # fmt: skip
-    colours = theme.colours(sum(map(len, columns.values())))
-    fills = _fills(runs, theme)
+    colours = page.theme.colours(sum(map(len, columns.values())))
+    fills = _fills(runs, page)
     legend: list[Any] = []
     for column, of_column in zip(axes.T, columns.values(), strict=True):
         for series, stack in zip_longest(of_column, column[2:]):
@@ -109,7 +109,7 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
                 continue
             look = {"color": colours[len(legend)], **dashed(len(legend), len(legend))}
             legend.append(handle(series.label, **look))
-            _draw_series(column[0], column[1], series, look, theme)
+            _draw_series(column[0], column[1], series, look, page)
             _draw_phases(stack, series, fills)
         column[1 + len(of_column)].set_xlabel("MPI ranks")
         column[1 + len(of_column)].tick_params(labelbottom=True)
@@ -118,18 +118,20 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     for row, label in enumerate(["time per round (ms)", "efficiency (%)", *["share of time (%)"] * stacks]):
         axes[row, 0].set_ylabel(label)
     axes[1, 0].set_ylim(bottom=0)
-    legend.append(handle("ideal", color=theme.ink, **IDEAL))
+    legend.append(handle("ideal", color=page.theme.ink, **IDEAL))
     everything = [series for of_column in columns.values() for series in of_column]
     if any(np.ptp(series.times, axis=0).any() for series in everything):
-        legend.append(handle("bars: least to most", color=theme.ink, linestyle="", marker="|", markersize=9))
+        legend.append(
+            handle("bars: least to most", color=page.theme.ink, linestyle="", marker="|", markersize=9)
+        )
     if any(series.crowded.any() for series in everything):
-        legend.append(handle("hollow: more ranks than cores", color=theme.ink, **_hollow(theme)))
+        legend.append(handle("hollow: more ranks than cores", color=page.theme.ink, **_hollow(page)))
     patch = needed("matplotlib.patches").Patch
     return with_legend(figure, [*legend, *(patch(label=phase, **fill) for phase, fill in fills.items())])
 
 
 def _series(
-    runs: Sequence[Summary], names: Sequence[str], growth: int, shared: Callable[[Summary], Any]
+    runs: Sequence[Summary], names: Sequence[str], page: Page, growth: int, shared: Callable[[Summary], Any]
 ) -> list[Series]:
     """Return the runs with the same value of `shared` and of the settings, where numbers of ranks differ."""
     found: dict[tuple[Any, ...], dict[int, list[Summary]]] = {}
@@ -138,26 +140,26 @@ def _series(
         points.setdefault(int(run.figures["ranks"]), []).append(run)
     word, series = ("M = {:g} per rank" if growth else "M = {:,}"), []
     for key in sorted((key for key, points in found.items() if len(points) > 1), key=sort_key):
-        others = in_words(dict(zip(names, key[1:], strict=True)))
+        others = page.words.of(dict(zip(names, key[1:], strict=True)))
         label = ", ".join(filter(None, [word.format(key[0]), others]))
         series.append(Series(label, dict(sorted(found[key].items())), growth))
     return series
 
 
-def _hollow(theme: Theme) -> dict[str, Any]:
-    return {"linestyle": "", "marker": "o", "markerfacecolor": theme.paper}
+def _hollow(page: Page) -> dict[str, Any]:
+    return {"linestyle": "", "marker": "o", "markerfacecolor": page.theme.paper}
 
 
-def _fills(runs: Sequence[Summary], theme: Theme) -> dict[str, dict[str, Any]]:
+def _fills(runs: Sequence[Summary], page: Page) -> dict[str, dict[str, Any]]:
     """Return how the bars of each phase look that took any time to speak of."""
     phases = dict.fromkeys(phase for run in runs for phase, share in shares(run).items() if share > 0.001)
     return {
-        phase: {"facecolor": colour, "hatch": hatch, "edgecolor": theme.paper, "linewidth": 0.6}
-        for phase, colour, hatch in zip(phases, theme.colours(len(phases)), HATCHES, strict=False)
+        phase: {"facecolor": colour, "hatch": hatch, "edgecolor": page.theme.paper, "linewidth": 0.6}
+        for phase, colour, hatch in zip(phases, page.theme.colours(len(phases)), HATCHES, strict=False)
     }
 
 
-def _draw_series(times: Axes, efficiencies: Axes, series: Series, look: dict[str, Any], theme: Theme) -> None:
+def _draw_series(times: Axes, efficiencies: Axes, series: Series, look: dict[str, Any], page: Page) -> None:
     """Draw medians with bars from the least to the most, and what is ideal as far as there are cores."""
     ranks, ideal, fair = series.ranks, series.ideal, ~series.crowded
     for panel, (middle, low, high), aim in (
@@ -166,9 +168,9 @@ def _draw_series(times: Axes, efficiencies: Axes, series: Series, look: dict[str
     ):
         spread = [middle - low, high - middle]
         panel.errorbar(ranks, middle, spread, capsize=2.5, elinewidth=0.9, **look)
-        hollow = {**look, **_hollow(theme), "marker": look["marker"]}
+        hollow = {**look, **_hollow(page), "marker": look["marker"]}
         panel.plot(ranks[~fair], middle[~fair], zorder=3, **hollow)
-        panel.plot(ranks[fair], aim[fair], color=theme.ink, **IDEAL)
+        panel.plot(ranks[fair], aim[fair], color=page.theme.ink, **IDEAL)
 
 
 def _draw_phases(panel: Axes, series: Series, fills: dict[str, dict[str, Any]]) -> None:

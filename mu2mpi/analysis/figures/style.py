@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mu2mpi.analysis.extra import needed
+from mu2mpi.analysis.words import Words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,8 +18,8 @@ else:
     # matplotlib takes long, and may be missing until something is drawn.
     Axes = Figure = Any
 
-WIDTH = 7.0
-"""Inches: two columns of a paper."""
+WIDTHS = {"column": 3.3, "page": 7.0}
+"""Inches: one column of a paper, and two."""
 
 LETTERS = 106
 """How many letters of the legend's size fit across; the line before a label takes the place of ten."""
@@ -56,10 +58,28 @@ LIGHT = Theme(ink="#1a1a1a", paper="white", first=0.0, last=0.78)
 DARK = Theme(ink="#e6e6e6", paper="#16181c", first=0.35, last=1.0)
 
 
+@dataclass(frozen=True)
+class Page:
+    """What a figure is drawn for: a background, a width in inches, and what its user wants of it."""
+
+    theme: Theme = LIGHT
+    width: float = WIDTHS["page"]
+    title: str | None = None
+    linear: bool = False
+    """Whether axes are linear that are logarithmic by themselves."""
+    words: Words = field(default_factory=Words)
+    """What settings are called."""
+    style: Path | None = None
+    """A style sheet of matplotlib, which has the last word."""
+
+
+PAGE = Page()
+
+
 @contextmanager
-def styled(theme: Theme) -> Iterator[None]:
+def styled(page: Page) -> Iterator[None]:
     """Draw in this project's style inside the block, whatever the user's own settings are."""
-    matplotlib = needed("matplotlib")
+    theme, matplotlib = page.theme, needed("matplotlib")
     ink = dict.fromkeys(
         ("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor", "xtick.color", "ytick.color",
          "grid.color", "hatch.color"), theme.ink,
@@ -68,14 +88,16 @@ def styled(theme: Theme) -> Iterator[None]:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({**SETTINGS, **ink, **paper})
+        if page.style is not None:
+            needed("matplotlib.style").use(page.style)
         yield
 
 
 def canvas(
-    rows: int, columns: int, height: float, titles: Sequence[str] = (), **options: Any
+    page: Page, rows: int, columns: int, height: float, titles: Sequence[str] = (), **options: Any
 ) -> tuple[Figure, Any]:
     """Return a new figure of full width and its axes, shape (rows, columns), with titles above the first."""
-    figure = needed("matplotlib.figure").Figure(figsize=(WIDTH, height), layout="constrained")
+    figure = needed("matplotlib.figure").Figure(figsize=(page.width, height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **options)
     for panel, title in zip(axes[0], titles, strict=False):
         panel.set_title(title, loc="left")

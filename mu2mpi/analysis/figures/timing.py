@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mu2mpi.analysis.figures.style import HATCHES, Figure, Theme, canvas, with_legend
-from mu2mpi.analysis.groups import Group, grouped, in_words, varying
+from mu2mpi.analysis.figures.style import HATCHES, Figure, Page, canvas, with_legend
+from mu2mpi.analysis.groups import Group, grouped
+from mu2mpi.analysis.settings import varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_result
 
@@ -15,22 +16,22 @@ Bars = list[tuple[str, dict[str, float]]]
 """The label of each bar, and its seconds by phase."""
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
+def draw(runs: Sequence[Summary], page: Page) -> Figure:
     """Draw stacked bars: one a rank for runs that differ in the seed alone, one a group otherwise."""
     ranks_differ = len({run.figures["ranks"] for run in runs}) > 1
     groups = grouped(runs, varying(runs) + ["ranks"] * ranks_differ)
-    bars = _by_rank(groups[0]) if len(groups) == 1 else _by_group(groups)
+    bars = _by_rank(groups[0]) if len(groups) == 1 else _by_group(groups, page)
     if not any(seconds for _, seconds in bars):
         raise InputError("these results hold no times")
     if len(bars) > MOST_BARS:
         raise InputError(f"{len(bars)} bars are too many for a figure; choose some runs with --where")
     # Files of earlier versions have other phases.
     phases = list(dict.fromkeys(phase for _, seconds in bars for phase in seconds))
-    figure, axes = canvas(1, 1, 1.2 + 0.24 * len(bars))
+    figure, axes = canvas(page, 1, 1, 1.2 + 0.24 * len(bars))
     panel, left, patches = axes[0, 0], np.zeros(len(bars)), []
-    for phase, colour, hatch in zip(phases, theme.colours(len(phases)), HATCHES, strict=False):
+    for phase, colour, hatch in zip(phases, page.theme.colours(len(phases)), HATCHES, strict=False):
         widths = np.array([seconds.get(phase, 0.0) for _, seconds in bars])
-        look = {"color": colour, "hatch": hatch, "edgecolor": theme.paper, "linewidth": 0.6}
+        look = {"color": colour, "hatch": hatch, "edgecolor": page.theme.paper, "linewidth": 0.6}
         patches.append(panel.barh(range(len(bars)), widths, 0.72, left, label=phase, **look))
         left += widths
     panel.set_yticks(range(len(bars)), [label for label, _ in bars])
@@ -57,11 +58,11 @@ def _by_rank(group: Group) -> Bars:
     return bars
 
 
-def _by_group(groups: Sequence[Group]) -> Bars:
+def _by_group(groups: Sequence[Group], page: Page) -> Bars:
     bars = []
     for group in groups:
         spent = [run.phases for run in group.runs]
         phases = dict.fromkeys(phase for of_run in spent for phase in of_run)
         means = {phase: sum(of_run.get(phase, 0.0) for of_run in spent) / len(spent) for phase in phases}
-        bars.append((in_words(group.settings), means))
+        bars.append((page.words.of(group.settings), means))
     return bars

@@ -7,7 +7,7 @@ import numpy as np
 
 from mu2mpi.analysis.cells import Layout, build_sections, estimate
 from mu2mpi.analysis.figures.curves import bars_handle, draw_means, encode, measured, plain_log_ticks
-from mu2mpi.analysis.figures.style import Figure, Theme, canvas, handle, with_legend
+from mu2mpi.analysis.figures.style import Figure, Page, canvas, handle, with_legend
 from mu2mpi.analysis.groups import grouped
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -15,14 +15,14 @@ from mu2mpi.results.reader import Summary
 CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5, "markeredgewidth": 0.9}
 
 
-def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
+def draw(runs: Sequence[Summary], page: Page, against: str) -> Figure:
     """Draw loss beside accuracy or R^2, and the paper's values where the settings are the paper's."""
     runs = [run for run in runs if np.isfinite(run.experiment.rho)]
     if not runs:
         raise InputError("all runs are without noise (rho = inf), so there is no privacy to set against loss")
     apart = ("rho", "delta") if against == "epsilon" else ("rho",)
-    encoding = encode(runs, theme, apart=apart, panel=(), colour=("machines",))
-    figure, axes = canvas(1, 2, 3.2)
+    encoding = encode(runs, page, apart=apart, panel=(), colour=("machines",))
+    figure, axes = canvas(page, 1, 2, 3.2)
     panels = measured(runs)
     ticks: set[float] = set()
     barred = False
@@ -36,14 +36,14 @@ def draw(runs: Sequence[Summary], theme: Theme, against: str) -> Figure:
     of_paper = _papers_values(runs)
     for at, values in of_paper:
         for panel, (name, _, factor) in zip(axes[0], panels, strict=True):
-            panel.plot(_abscissa(at, against), factor * values[name], color=theme.ink, zorder=4, **CROSS)
+            panel.plot(_abscissa(at, against), factor * values[name], color=page.theme.ink, zorder=4, **CROSS)
     deltas = ", ".join(f"{delta:g}" for delta in sorted({run.experiment.delta for run in runs}))
     across = "privacy ρ" if against == "rho" else f"exact ε at δ = {deltas}"
     for panel, (_, label, _) in zip(axes[0], panels, strict=True):
         panel.set(xscale="log", xlabel=f"{across}  (less private →)", ylabel=label)
         plain_log_ticks(panel.xaxis, sorted(ticks) if len(ticks) <= 8 else sorted(ticks)[:: len(ticks) // 6])
-    crosses = [handle("the paper's values", color=theme.ink, **CROSS)] if of_paper else []
-    return with_legend(figure, [*encoding.legend, *[bars_handle(theme)] * barred, *crosses])
+    crosses = [handle("the paper's values", color=page.theme.ink, **CROSS)] if of_paper else []
+    return with_legend(figure, [*encoding.legend, *[bars_handle(page)] * barred, *crosses])
 
 
 def _abscissa(run: Summary, against: str) -> float:

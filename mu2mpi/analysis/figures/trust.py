@@ -6,8 +6,9 @@ from fractions import Fraction
 from mu2mpi.analysis.cells import Key, sort_key
 from mu2mpi.analysis.figures.curves import encoded
 from mu2mpi.analysis.figures.lines import Across, by_panel, draw_lines
-from mu2mpi.analysis.figures.style import Figure, Theme
-from mu2mpi.analysis.groups import Group, grouped, in_words, varying
+from mu2mpi.analysis.figures.style import Figure, Page
+from mu2mpi.analysis.groups import Group, grouped
+from mu2mpi.analysis.settings import varying
 from mu2mpi.errors import InputError
 from mu2mpi.federation.servers.base import TENTH
 from mu2mpi.results.reader import Summary
@@ -22,21 +23,21 @@ WIDEST, NARROWER = 2.6, 0.5
 """Widths of lines, which become narrower from server to server: those that lie on others cover none."""
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
+def draw(runs: Sequence[Summary], page: Page) -> Figure:
     """Draw losses against M, with fitted exponents; a panel for each data set and rho."""
     if len({run.experiment.machines for run in runs}) < 2:
         raise InputError("trust is drawn of runs that differ in --machines, such as those of jobs/trust.toml")
     vary = [name for name in varying(runs) if name not in APART]
     names = [*dict.fromkeys("method" if name in SWITCHES else name for name in ("rho", *vary))]
     groups = _lines(runs, names)
-    _check_points(groups)
-    encoding = encoded(groups, theme, panels=(), colours=("server",), styles=("share",))
+    _check_points(groups, page)
+    encoding = encoded(groups, page, panels=(), colours=("server",), styles=("share",))
     servers = list(dict.fromkeys(group.settings["server"] for group in groups))
     for group, _, look in encoding.groups:
         look["linewidth"] = WIDEST - NARROWER * servers.index(group.settings["server"])
     across = Across(lambda run: run.experiment.machines or 1, "machines M", "M")
-    panels = by_panel(groups, names, always=("rho",))
-    return draw_lines(encoding, ("server", "share"), panels, across, _words, theme)
+    panels = by_panel(groups, names, page, always=("rho",))
+    return draw_lines(encoding, ("server", "share"), panels, across, _words, page)
 
 
 def _lines(runs: Sequence[Summary], names: Sequence[str]) -> list[Group]:
@@ -60,14 +61,14 @@ def _lines(runs: Sequence[Summary], names: Sequence[str]) -> list[Group]:
     return [lines[key] for key in sorted(lines, key=sort_key)]
 
 
-def _check_points(lines: Sequence[Group]) -> None:
+def _check_points(lines: Sequence[Group], page: Page) -> None:
     """Raise an InputError where runs of one line and M differ in more than their seeds."""
     for line in lines:
         for point in grouped(line.runs, ["machines"]):
             unsent = point.runs[0].experiment.trust.unsent
             if names := [name for name in varying(point.runs) if name not in unsent]:
                 raise InputError(
-                    f"runs of {_words(line)}, and M = {point.settings['machines']} differ in "
+                    f"runs of {_words(line, page)}, and M = {point.settings['machines']} differ in "
                     f"{', '.join(names)}; choose some with --where {names[0]}=..."
                 )
 
@@ -79,9 +80,9 @@ def _share(run: Summary) -> Fraction:
     return Fraction(1, TENTH) if number == usual else Fraction(number, machines)
 
 
-def _words(group: Group) -> str:
+def _words(group: Group, page: Page) -> str:
     """Return what a line is called: the server, and how many machines may work together with it."""
-    server, share = in_words({"server": group.settings["server"]}), group.settings["share"]
+    server, share = page.words.of({"server": group.settings["server"]}), group.settings["share"]
     if group.runs[0].experiment.colluders is None:
         return server
     if share.denominator == 1:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures.style import WIDTH, Figure, Theme, canvas
-from mu2mpi.analysis.groups import in_words
+from mu2mpi.analysis.figures.style import Figure, Page, canvas
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.schema import Result
 
@@ -18,7 +17,7 @@ MAP = "cividis"
 """Made for the colour-blind; its lightness grows steadily, so it reads in grey as well."""
 
 
-def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
+def draw(runs: Sequence[Summary], page: Page) -> Figure:
     """Draw an image for each row, or one strip a row where the features are no square image.
 
     Of several runs, the one with the smallest loss is drawn; its settings stand above.
@@ -30,10 +29,14 @@ def draw(runs: Sequence[Summary], theme: Theme) -> Figure:
     limit = float(np.abs(x).max()) or 1.0
     is_image = side * side == x.shape[1] and side > 1 and len(x) <= MOST_CLASSES
     colours: dict[str, Any] = {"cmap": MAP, "vmin": -limit, "vmax": limit}
-    figure = _images(x.reshape(-1, side, side), names, colours) if is_image else _strips(x, names, colours)
+    figure = (
+        _images(x.reshape(-1, side, side), names, colours, page)
+        if is_image
+        else _strips(x, names, colours, page)
+    )
     settings = {name: value for name, value in run.experiment.settings().items() if name in SHOWN}
     which = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
-    figure.suptitle(f"$x_T$: {in_words(settings)}{which}", fontsize=9)
+    figure.suptitle(f"$x_T$: {page.words.of(settings)}{which}", fontsize=9)
     return figure
 
 
@@ -41,10 +44,10 @@ def _titles(result: Result) -> list[str]:
     return [name if result.label_range else f"class {name}" for name in result.row_names]
 
 
-def _images(x: NDArray[np.float64], names: Sequence[str], colours: dict[str, Any]) -> Figure:
+def _images(x: NDArray[np.float64], names: Sequence[str], colours: dict[str, Any], page: Page) -> Figure:
     columns = min(5, len(x))
     rows = -(-len(x) // columns)
-    figure, axes = canvas(rows, columns, WIDTH / columns * rows * 0.86 + 0.5)
+    figure, axes = canvas(page, rows, columns, page.width / columns * rows * 0.86 + 0.5)
     for panel in axes.flat:
         panel.set_axis_off()
     for k, panel in zip(range(len(x)), axes.flat, strict=False):
@@ -56,8 +59,8 @@ def _images(x: NDArray[np.float64], names: Sequence[str], colours: dict[str, Any
     return figure
 
 
-def _strips(x: NDArray[np.float64], names: Sequence[str], colours: dict[str, Any]) -> Figure:
-    figure, axes = canvas(1, 1, 3.0 if len(x) > 2 else 1.6)
+def _strips(x: NDArray[np.float64], names: Sequence[str], colours: dict[str, Any], page: Page) -> Figure:
+    figure, axes = canvas(page, 1, 1, 3.0 if len(x) > 2 else 1.6)
     panel = axes[0, 0]
     panel.grid(visible=False)
     panel.set(xlabel="feature")

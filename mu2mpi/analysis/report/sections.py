@@ -9,14 +9,16 @@ from typing import Any
 import tomli_w
 
 from mu2mpi.analysis.catalogue import FIGURES
-from mu2mpi.analysis.cells import Layout, build_sections, estimate, number_text, sort_key
+from mu2mpi.analysis.cells import Layout, build_sections, estimate, sort_key
 from mu2mpi.analysis.figures import draw, image
-from mu2mpi.analysis.figures.style import DARK, LIGHT
-from mu2mpi.analysis.groups import grouped, in_nats, varying
+from mu2mpi.analysis.figures.style import DARK, Page
+from mu2mpi.analysis.groups import grouped, in_nats
 from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
+from mu2mpi.analysis.settings import varying
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
 from mu2mpi.analysis.tables import grid, legend
 from mu2mpi.analysis.together import Release, together
+from mu2mpi.analysis.words import number_text
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.data.sources.digits import Digits
@@ -92,7 +94,7 @@ def figures(runs: Sequence[Summary]) -> str:
         if not kind.reported(runs):
             continue
         try:
-            light, dark = (image(draw(name, runs, theme=theme), "svg", theme) for theme in (LIGHT, DARK))
+            light, dark = (image(draw(name, runs, page=page), "svg", page) for page in (Page(), Page(DARK)))
         except InputError as error:
             if "mu2mpi[analysis]" in str(error):
                 raise

@@ -19,7 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         ("--columns", "machines", "settings to put across"),
     ):
         text = f"{what} [default: {default}]"
-        parser.add_argument(option, type=_names, default=default, metavar="NAMES", help=text)
+        parser.add_argument(option, type=_names, default=(), metavar="NAMES", help=text)
     values = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
     parser.add_argument("--values", type=_names, default=(), metavar="NAMES", help=values)
     parser.add_argument("--format", choices=("text", "csv", "markdown", "latex"), default="text")

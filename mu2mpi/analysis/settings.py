@@ -1,0 +1,100 @@
+"""In which settings runs differ, as a reader would say it: what follows from others is not one of them."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, get_args
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.identity import following
+from mu2mpi.config.options import method_options, option_fields
+from mu2mpi.problem.practical import Facts
+from mu2mpi.registry import find
+from mu2mpi.results.reader import Summary
+
+POOLED = ("seed", "evaluations")
+"""Settings that may differ within a cell: the seed, and what changes nothing in the model."""
+
+
+def settings_of(run: Summary) -> dict[str, Any]:
+    """Return all settings of a run by name, each of two ways to say the same as one.
+
+    A method that was chosen by its estimator and its query point has its own name, and where data name no
+    owners, samples that are dealt as usual are dealt at random.
+    """
+    return dict(canonical(run.experiment))
+
+
+@cache
+def canonical(experiment: Experiment) -> dict[str, Any]:
+    """Return the settings of an experiment as `settings_of` does; not to be changed."""
+    settings = {name: getattr(experiment, name) for name in option_fields()}
+    settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
+    if settings["partition"] is None and not experiment.on_file:
+        settings["partition"] = "iid"
+    return settings
+
+
+def own_settings(run: Summary) -> dict[str, Any]:
+    """Return the settings of a run by name, with None for those that follow from its others.
+
+    These are what a preset or the server chose, and rho where epsilon is given; and where it is not, delta,
+    which changes nothing in the model then.
+    """
+    return dict(_own_settings(run.experiment, run.facts))
+
+
+@cache
+def _own_settings(experiment: Experiment, facts: Facts | None) -> dict[str, Any]:
+    settings = dict(canonical(experiment))
+    follows = following(experiment, facts)
+    if experiment.epsilon is not None:
+        follows["rho"] = settings["rho"]
+    elif find("mechanisms", experiment.chosen_mechanism).spends == "rho" and experiment.budgets is None:
+        follows["delta"] = settings["delta"]
+    return {name: None if name in follows and follows[name] == v else v for name, v in settings.items()}
+
+
+def varying(runs: Sequence[Summary]) -> list[str]:
+    """Return the settings in which runs differ, but for the seed and what changes nothing in the model.
+
+    Sizes that follow from the others, as rounds do from the number of machines, are left out.
+    """
+    return varying_among([own_settings(run) for run in runs])
+
+
+def varying_among(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return in which of their `own_settings` runs differ, as `varying` does."""
+    differ = [name for name in option_fields() if len(_values(name, rows)) > 1]
+    for name in reversed([name for name in _sizes() if name in differ]):
+        # Who is there, and who has which labels, is drawn by the seed, and rounds may follow from that.
+        drawn = name == "rounds" and any(row["participation"] or row["partition"] != "iid" for row in rows)
+        others = [other for other in differ if other != name and (drawn or other not in POOLED)]
+        if others and _is_settled(name, others, rows):
+            differ.remove(name)
+    return [name for name in differ if name not in POOLED]
+
+
+def _values(name: str, rows: Sequence[dict[str, Any]]) -> set[Any]:
+    """Return which values a setting has, but for a delta that changes nothing."""
+    values = {row.get(name) for row in rows}
+    return values - {None} if name == "delta" else values
+
+
+def _sizes() -> list[str]:
+    """Return the settings that a method may choose by itself, as whole numbers."""
+    fields = option_fields()
+    return ["rounds", *(n for n in method_options(presets=False) if int in get_args(fields[n].annotation))]
+
+
+def _is_settled(name: str, others: Sequence[str], rows: Sequence[dict[str, Any]]) -> bool:
+    """Return whether runs that agree in other settings agree in this one."""
+    known: dict[tuple[Any, ...], Any] = {}
+    return all(
+        known.setdefault(tuple(row.get(o) for o in others), row.get(name)) == row.get(name) for row in rows
+    )
+
+
+def privacy_of(runs: Sequence[Summary]) -> tuple[str, ...]:
+    """Return how the privacy of runs was set: by epsilon, by rho, or some by one and some by the other."""
+    given = {"rho" if run.experiment.epsilon is None else "epsilon" for run in runs}
+    return tuple(name for name in ("epsilon", "rho") if name in given)
