@@ -40,9 +40,7 @@ def test_logs_go_on_where_a_run_does(tmp_path, monkeypatch):
     found = events(as_json)
     count = len(result.history)
     assert [event["event"] for event in found].count("evaluation") == count
-    for event, kind in zip(found, ("start", *["evaluation"] * 9), strict=False):
-        assert event["event"] == kind
-        assert event["run"] == str(output)
+    assert {event["run"] for event in found} == {str(output)}
     assert found[0]["settings"]["rounds"] == 20
     measured = [event for event in found if event["event"] == "evaluation"]
     history = result.history

@@ -72,7 +72,10 @@ def recorded_run(communicator: Communicator, server: str, machines: int, rho: fl
     simulation.machines.observe = remember  # type: ignore[method-assign]
     before = len(recorder.log)
     simulation._take_rounds(Audience(), Keeper())
-    return simulation, [entry for entry in recorder.log[before:] if entry[0] != "gather"], sums
+    log = recorder.log[before:]
+    # What else crosses are losses of test samples, and word of whether an observer has failed.
+    assert all(sent == [None] for name, sent, _ in log if name == "bcast")
+    return simulation, [entry for entry in log if entry[0] not in ("gather", "bcast")], sums
 
 
 def noise_units(simulation: Simulation, who: int, first: int, count: int, t: int) -> np.ndarray:
