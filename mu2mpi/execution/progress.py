@@ -1,6 +1,6 @@
 """How a run tells of itself on standard error: a bar on a terminal or in a notebook, plain lines in a log."""
 
-import importlib
+import importlib.util
 import sys
 from datetime import timedelta
 from time import monotonic
@@ -141,7 +141,8 @@ def in_notebook() -> bool:
 
 def bar_class() -> Any:
     """Return the class of bars that suits where this process shows them."""
-    return importlib.import_module("tqdm.auto" if in_notebook() else "tqdm").tqdm
+    has_widgets = in_notebook() and importlib.util.find_spec("ipywidgets") is not None
+    return importlib.import_module("tqdm.notebook" if has_widgets else "tqdm").tqdm
 
 
 def for_standard_error(label: str = "", interval: float = LOG_SECONDS) -> Observer:
