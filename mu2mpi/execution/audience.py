@@ -81,6 +81,8 @@ class Audience:
     def check(self, communicator: Communicator) -> None:
         """Raise InputError on every rank if an observer has failed; on rank 0, with what it raised."""
         message, error = self._failure or (None, None)
+        # What is kept of an error keeps all that it passed through: open files of data, say.
+        self._failure = None
         message = communicator.share(message)
         if message is not None:
             raise InputError(message) from error
