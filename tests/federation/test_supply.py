@@ -101,10 +101,10 @@ def test_a_large_test_set_is_measured_in_chunks(monkeypatch, pieces):
     whole = Evaluator(source, Communicator(), find("problems", "softmax"))
     limit_memory(monkeypatch, source, pieces * PIECE)
     parts = Evaluator(source, Communicator(), find("problems", "softmax"))
-    assert len(parts.samples) == min(pieces * PIECE, source.test_samples)
+    assert len(parts.whole.samples) == min(pieces * PIECE, source.test_samples)
     for _ in range(2):
         assert parts.measure(x) == whole.measure(x)
         loss, gradient = parts.gradient(x)
         assert loss == whole.gradient(x)[0]
         assert gradient.tobytes() == whole.gradient(x)[1].tobytes()
-        assert len(parts.samples) <= pieces * PIECE
+        assert len(parts.whole.samples) <= pieces * PIECE
