@@ -320,10 +320,12 @@ def _timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
 
 def stored_history(file: h5py.File) -> History:
     """Return the history that an open file holds, of which all columns have one length."""
-    scores = SCORES.values()
-    there = [name for name in History.columns() if name not in scores or f"history/{name}" in file]
+    # Earlier versions did not say on how many test samples they measured.
+    absent: dict[str, Any] = {**dict.fromkeys(SCORES.values(), np.nan), "test_samples": 0}
+    there = [name for name in History.columns() if name not in absent or f"history/{name}" in file]
     columns = {name: _array(file, f"history/{name}") for name in there}
-    columns |= {name: np.full(columns["round"].shape, np.nan) for name in scores if name not in there}
+    others = {name: unknown for name, unknown in absent.items() if name not in there}
+    columns |= {name: np.full(columns["round"].shape, unknown) for name, unknown in others.items()}
     shapes = {values.shape for values in columns.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise ValueError(f"the columns of /history differ in shape: {shapes}")

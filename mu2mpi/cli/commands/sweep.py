@@ -5,6 +5,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mu2mpi.cli.logs import add_logs, logs_of
 from mu2mpi.cli.shared import add_flag, add_output, warn_of_kernels, warn_of_tests
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     which.add_argument("--part", type=_part, default=(0, 1), metavar="K/N", help=some)
     add_flag(parser, "--list", "print the combinations and their indices, run nothing")
     add_flag(parser, "--overwrite", "run again what is finished")
+    add_logs(parser)
     add_running_options(parser)
 
 
@@ -66,7 +68,8 @@ def execute(arguments: Namespace) -> None:
     start_compiler_without_scipy()
     warn_of_kernels(communicator)
     asked = {name: getattr(arguments, name) for name in RUNNING}
-    run_sweep(sweep, chosen, arguments.output, **asked)
+    observers = logs_of(arguments, communicator)
+    run_sweep(sweep, chosen, arguments.output, observers=observers, **asked)
     if communicator.rank == 0:
         warn_of_tests(experiment for _, experiment in chosen)
 
