@@ -9,6 +9,7 @@ from pathlib import Path
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.cost import run_cost
 from mu2mpi.execution.crew import on_a_part, part_of
@@ -44,10 +45,11 @@ def run_sweep(
     """
     with stop_requests() as requests:
         communicator = world()
-        plans = resolve_all([e for _, e in chosen], data_dir, communicator, communicator.size)
+        plans = resolve_sweep(sweep, [e for _, e in chosen], data_dir, communicator)
+        for line in sweep.left_out:
+            _say(communicator, line)
         with communicator.together():
-            names = [sweep.file_name(e) for _, e in chosen]
-            runs = [Run(plan, folder / name) for plan, name in zip(plans, names, strict=True)]
+            runs = [Run(plan, folder / sweep.file_name(e)) for e, plan in plans.items()]
             todo = unfinished(runs, overwrite) if communicator.rank == 0 else []
         runs = [runs[number] for number in communicator.share(todo)]
         before = {run.path: identity(run.path) for run in runs} if communicator.rank == 0 else {}
@@ -55,23 +57,48 @@ def run_sweep(
         job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before, all_ranks)
         for source in dict.fromkeys(run.plan.source for run in runs):
             check_data(source, communicator)
-        _say(communicator, f"{len(chosen) - len(runs)} of {len(chosen)} runs are finished; {len(runs)} to go")
+        _say(communicator, f"{len(plans) - len(runs)} of {len(plans)} runs are finished; {len(runs)} to go")
         schedules = [run.plan.schedule for run in runs]
         machines, costs = [s.machines for s in schedules], [run_cost(s) for s in schedules]
         place = itertools.count(1)
         for wave in waves(machines, costs, communicator.size):
             _run_wave(job, wave, runs, {number: f"[{next(place)}/{len(runs)}]" for number in wave.runs()})
-        _say(communicator, f"all {len(chosen)} runs are in {folder}; next: mu2mpi table {folder}")
+        _say(communicator, f"all {len(plans)} runs are in {folder}; next: mu2mpi table {folder}")
+
+
+def resolve_sweep(
+    sweep: Sweep, experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator
+) -> dict[Experiment, Plan]:
+    """Settle what experiments leave open, but for those of methods that turn out not to suit their data."""
+    if not sweep.compares:
+        plans = resolve_all(experiments, data_dir, communicator, communicator.size)
+        return dict(zip(experiments, plans, strict=True))
+    sources, found = _sources(experiments, data_dir, communicator), {}
+    for experiment in experiments:
+        try:
+            with communicator.together():
+                found[experiment] = resolve(experiment, sources[experiment.data_key], communicator.size)
+        except InputError as error:
+            sweep.leave_out(experiment.settings(), error)
+    sweep.check_left(len(found))
+    return found
 
 
 def resolve_all(
     experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator, ranks: int
 ) -> list[Plan]:
     """Settle what experiments leave open, and open each data set once; raises InputError like `resolve`."""
-    examples = {experiment.data_key: experiment for experiment in experiments}
-    sources = {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
+    sources = _sources(experiments, data_dir, communicator)
     with communicator.together():
         return [resolve(e, sources[e.data_key], ranks) for e in experiments]
+
+
+def _sources(
+    experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator
+) -> dict[tuple[object, ...], Source]:
+    """Open each data set once."""
+    examples = {experiment.data_key: experiment for experiment in experiments}
+    return {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
 
 
 @dataclass(frozen=True)
