@@ -29,9 +29,9 @@ class Sweep:
     InputError tells of a combination that is no valid experiment, of a list that is empty or repeats a
     value, or of two results that would have one name.
 
-    Under the name ``methods`` there may be methods to compare, as a list, as names between commas, or ``all``:
-    each with its own preset, and with a trusted server, where all of them run, unless the settings name others.
-    What a method cannot do is left out, and `left_out` says why, a line for each.
+    Under the name ``methods`` there may be methods to compare, in a list, between commas, or ``all`` of
+    them: each with its own preset, and with a trusted server, where all can run, unless the settings name
+    others. What a method cannot do is left out, and `left_out` says why, a line for each.
 
     `swept` are the options that were given as lists or in parts, in their order, and `experiments` all
     combinations of one part after the other, none twice; the last list varies fastest.

@@ -13,7 +13,7 @@ from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.practical import Facts, choices, normalize
-from mu2mpi.registry import register
+from mu2mpi.registry import find, register
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
@@ -65,10 +65,17 @@ class SnowballSgd(Method):
             )
 
     def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return the settings of the practical mode, which its theorems cover: all but the ball is theirs."""
+        """Return the settings of the practical mode, from public facts alone: all but the ball is of theory.
+
+        Nothing is clipped, so where gradients grow with the ball, and noise with them, margins are at most 1.
+        """
         if options.preset is None:
             return {}
-        diameter = None if facts is None else choices(asked, facts).diameter
+        if facts is None:
+            return {"normalize": normalize(asked), "diameter": None}
+        reach = find("problems", asked.loss).practical.reach
+        wide, narrow = choices(asked, facts), choices(asked, facts, 1 / reach)
+        diameter = narrow.diameter if wide.G > narrow.G else wide.diameter
         return {"normalize": normalize(asked), "diameter": diameter}
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:

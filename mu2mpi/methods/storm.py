@@ -9,14 +9,15 @@ from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.practical import STEP, Choices, Facts, gathered, one_pass, rounds_of_one_pass
-from mu2mpi.registry import register
+from mu2mpi.registry import find, register
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
 
-NARROWER, LATE = 1 / 8, 0.05
-"""Of the preset: the ball, beside that of others, since only its edge makes w forget the noise of first
-steps; and the noise that weights gather in the later half of the rounds, as a share of what they may."""
+NARROWER, EDGE, LATE = 1 / 8, 8.0, 0.05
+"""Of the preset: how wide the ball is beside that of others, and at most in units of the noise that margins
+may gather, since its edge alone makes w forget the noise of first steps; and the noise that weights gather in
+the later half of the rounds, as a share of what they may."""
 
 
 @register
@@ -48,7 +49,9 @@ class Storm(Method):
             by_noise = LATE * math.sqrt(T / 1.5) * gathered(asked, chosen, shared_by(asked))
             return 9 * chosen.L * min(by_noise, STEP * math.sqrt(T) / chosen.nearby)
 
-        return {} if options.preset is None else one_pass(asked, facts, eta_scale, NARROWER)
+        own = find("problems", asked.loss).practical
+        narrower = min(NARROWER, EDGE * own.noise / own.reach)
+        return {} if options.preset is None else one_pass(asked, facts, eta_scale, narrower)
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
         """Return 1 / (9 L)."""
