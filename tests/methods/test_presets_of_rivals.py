@@ -6,6 +6,7 @@ import pytest
 from arrays import random_source
 from schedules import SWITCHED, simulation_of
 
+from mu2mpi import cli
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.sources.digits import Digits
@@ -160,6 +161,18 @@ def test_what_cannot_be_is_left_out_and_said_once():
     # A method that is named by itself is refused as ever.
     with pytest.raises(InputError, match="dp-sgd has noise for the sum"):
         Sweep({"method": ["dp-sgd", "mu2-sgd"], "server": "untrusted"})
+
+
+def test_a_sweep_of_methods_needs_no_file(capsys, tmp_path):
+    assert cli.main(["sweep", "--methods", "dp-sgd,mu2-sgd", "--server", "untrusted", "--list"]) in (None, 0)
+    listed = capsys.readouterr()
+    assert listed.out == "0 mu2-sgd.h5\n"
+    assert listed.err.startswith("method = dp-sgd is left out: ")
+    (tmp_path / "a.toml").write_text('seed = [1, 2]\nserver = "untrusted"\n')
+    cli.main(["sweep", str(tmp_path / "a.toml"), "--methods", "storm", "--list"])
+    assert capsys.readouterr().out == "0 storm_seed-1.h5\n1 storm_seed-2.h5\n"
+    assert cli.main(["sweep", "--list"])
+    assert "give a TOML file, or --methods all" in capsys.readouterr().err
 
 
 def test_what_does_not_suit_the_data_is_left_out_as_well():
