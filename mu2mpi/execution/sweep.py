@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.cost import run_cost
 from mu2mpi.execution.crew import on_a_part, part_of
@@ -86,10 +87,9 @@ def sweep(
             found = Sweep(read_toml(Path(settings)), str(settings))
         else:
             found = Sweep(settings)
-    chosen = found.choose(None)
-    run_sweep(
+    paths = run_sweep(
         found,
-        chosen,
+        found.choose(None),
         folder,
         data_dir=None if data_dir is None else Path(data_dir),
         overwrite=overwrite,
@@ -99,7 +99,6 @@ def sweep(
         progress=progress,
     )
     with communicator.together():
-        paths = [folder / found.file_name(experiment) for _, experiment in chosen]
         summaries = [read_summary(path) for path in paths] if communicator.rank == 0 else []
     return Runs(map(Loaded, communicator.share(summaries)))
 
@@ -115,9 +114,10 @@ def run_sweep(
     all_ranks: bool = False,
     observers: Sequence[Observer] = (),
     progress: bool = True,
-) -> None:
+) -> list[Path]:
     """Run experiments of a sweep on all ranks, side by side (`waves`), and write a file for each to a folder.
 
+    Returns the files of all that it holds, also of what was finished, but for methods that were left out.
     Every rank raises InputError before anything is run if an experiment does not fit its data, or a file in
     the folder holds another experiment than the sweep would write there; and Interrupted if a signal stopped
     the sweep: the runs that it was at have checkpoints.
@@ -125,18 +125,20 @@ def run_sweep(
     with stop_requests() as requests:
         communicator = world()
         teller = Teller(observers, progress)
-        plans = resolve_all([e for _, e in chosen], data_dir, communicator, communicator.size)
+        plans = resolve_sweep(sweep, [e for _, e in chosen], data_dir, communicator)
+        for line in sweep.left_out:
+            teller.say(communicator, line)
         with communicator.together():
-            names = [sweep.file_name(e) for _, e in chosen]
-            runs = [Run(plan, folder / name) for plan, name in zip(plans, names, strict=True)]
+            runs = [Run(plan, folder / sweep.file_name(e)) for e, plan in plans.items()]
             todo = unfinished(runs, overwrite) if communicator.rank == 0 else []
+            paths = [run.path for run in runs]
         runs = [runs[number] for number in communicator.share(todo)]
         before = {run.path: identity(run.path) for run in runs} if communicator.rank == 0 else {}
         before = communicator.share(before)
         job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before, all_ranks)
         for source in dict.fromkeys(run.plan.source for run in runs):
             check_data(source, communicator)
-        done = f"{len(chosen) - len(runs)} of {len(chosen)} runs are finished; {len(runs)} to go"
+        done = f"{len(plans) - len(runs)} of {len(plans)} runs are finished; {len(runs)} to go"
         teller.say(communicator, done)
         schedules = [run.plan.schedule for run in runs]
         machines, costs = [s.machines for s in schedules], [run_cost(s) for s in schedules]
@@ -144,7 +146,8 @@ def run_sweep(
         for wave in waves(machines, costs, communicator.size):
             labels = {number: f"[{next(place)}/{len(runs)}]" for number in wave.runs()}
             _run_wave(job, wave, runs, labels, teller)
-        teller.say(communicator, f"all {len(chosen)} runs are in {folder}; next: mu2mpi table {folder}")
+        teller.say(communicator, f"all {len(plans)} runs are in {folder}; next: mu2mpi table {folder}")
+        return paths
 
 
 @dataclass(frozen=True)
@@ -168,14 +171,39 @@ class Teller:
         return [*self.observers, for_standard_error(label, LOG_SECONDS)]
 
 
+def resolve_sweep(
+    sweep: Sweep, experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator
+) -> dict[Experiment, Plan]:
+    """Settle what experiments leave open, but for those of methods that turn out not to suit their data."""
+    if not sweep.compares:
+        plans = resolve_all(experiments, data_dir, communicator, communicator.size)
+        return dict(zip(experiments, plans, strict=True))
+    sources, found = _sources(experiments, data_dir, communicator), {}
+    for experiment in experiments:
+        try:
+            with communicator.together():
+                found[experiment] = resolve(experiment, sources[experiment.data_key], communicator.size)
+        except InputError as error:
+            sweep.leave_out(experiment.settings(), error)
+    sweep.check_left(len(found))
+    return found
+
+
 def resolve_all(
     experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator, ranks: int
 ) -> list[Plan]:
     """Settle what experiments leave open, and open each data set once; raises InputError like `resolve`."""
-    examples = {experiment.data_key: experiment for experiment in experiments}
-    sources = {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
+    sources = _sources(experiments, data_dir, communicator)
     with communicator.together():
         return [resolve(e, sources[e.data_key], ranks) for e in experiments]
+
+
+def _sources(
+    experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator
+) -> dict[tuple[object, ...], Source]:
+    """Open each data set once."""
+    examples = {experiment.data_key: experiment for experiment in experiments}
+    return {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,6 @@ def test_another_epsilon_or_delta_means_other_draws_and_noise():
         ({"method": "dp-sgd"}, r"method = dp-sgd has noise for the sum .* each needs its own"),
         ({"batch": 3}, r"batch applies to method = .* or dp-gd or dp-sgd or noisy-minibatch-sgd only, and"),
         ({"method": "noisy-minibatch-sgd", "estimator": "gradient"}, r"estimator applies .* only.* leave"),
-        ({"method": "noisy-minibatch-sgd", "preset": "practical"}, r"preset applies .* mu2-sgd only"),
         ({"method": "nosuch"}, r"method = 'nosuch' should be"),
     ],
 )  # fmt: skip

@@ -226,7 +226,6 @@ def test_the_noise_of_another_method_is_another():
         (["--machines", "1", "--eta-scale", "1.5"], ["eta_scale = 1.5", "2/L", "at most 1"]),
         (["--machines", "1", "--evaluations", "5"], ["last iterate alone", "--evaluations 1"]),
         (["--machines", "1", "--estimator", "gradient"], ["estimator", "leave it out"]),
-        (["--machines", "1", "--preset", "practical"], ["preset", "mu2-sgd"]),
         (["--machines", "1", "--rho", "0.01"], ["last batch of 5,100 samples", "1,437", "larger rho"]),
         (["--machines", "1", "--rounds", "1"], ["at least 2 rounds"]),
         (["--machines", "1", "--rounds", "1400"], ["1400 rounds are too many", "fewer --rounds"]),
