@@ -24,6 +24,8 @@ class Kind:
     """What may be on the horizontal axis, the default first; empty where there is no choice."""
     needs: tuple[str, str] | None = None
     """What it cannot do without: `LOSSES` or `TIMES`."""
+    enough: str = ""
+    """Which panels show the loss alone, where these are not all: the first ``row`` or ``column``."""
     reported: Callable[[Sequence[Any]], bool] = lambda runs: True
     """Whether it is on a report of these summaries, which is made to be shown around."""
 
@@ -37,11 +39,13 @@ FIGURES = {
     "history": Kind(
         "loss and accuracy (or R^2) along a run, with a band over seeds",
         against=("round", "samples", "gradient_evaluations"),
+        enough="row",
         needs=LOSSES,
     ),
     "tradeoff": Kind(
         "loss and accuracy (or R^2) against privacy, a line for each M and server",
         against=("rho", "epsilon"),
+        enough="column",
         needs=LOSSES,
         reported=_differ("rho"),
     ),
@@ -66,6 +70,7 @@ FIGURES = {
     "comparison": Kind(
         "methods at equal privacy: loss and score against gradients computed, and these against the "
         "number of samples, with fitted exponents",
+        enough="column",
         needs=LOSSES,
         reported=_differ("method", "estimator", "query"),
     ),
