@@ -11,7 +11,9 @@ from mu2mpi.errors import InputError
 LOSSES, TIMES = ("test_loss", "test loss"), ("elapsed_seconds", "times")
 """What a published file may be without, by its name in a summary and in words."""
 
-FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+FORMATS: dict[str, dict[str, None]] = {
+    "png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}, "pgf": {},
+}  # fmt: skip
 """Of files, by their suffix, with what keeps the date out of each."""
 
 

@@ -52,8 +52,11 @@ def _finish(figure: Figure, page: Page) -> None:
 
 
 def image(figure: Figure, suffix: str, page: Page = PAGE) -> bytes:
-    """Return a figure as the content of a file, ``png``, ``svg`` or ``pdf``: the same bytes each time."""
+    """Return a figure as the content of a file, one of `FORMATS`: the same bytes each time."""
     buffer = io.BytesIO()
     with styled(page):
+        if suffix == "pgf":
+            content: bytes = importlib.import_module(f"{__name__}.tex").as_pgf(figure)
+            return content
         figure.savefig(buffer, format=suffix, metadata=FORMATS[suffix])
     return buffer.getvalue()

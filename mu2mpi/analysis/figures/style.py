@@ -42,6 +42,7 @@ SETTINGS = {
     "grid.linewidth": 0.5, "grid.alpha": 0.25, "hatch.linewidth": 0.5,
     "lines.linewidth": 1.4, "lines.markersize": 3.6, "legend.frameon": False, "legend.handlelength": 3.0,
     "savefig.dpi": 200, "svg.fonttype": "path", "svg.hashsalt": "mu2mpi", "pdf.fonttype": 42,
+    "pgf.rcfonts": False,
 }  # fmt: skip
 
 
