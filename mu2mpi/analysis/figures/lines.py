@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.cells import Key, estimate
+from mu2mpi.analysis.cells import estimate
 from mu2mpi.analysis.figures.curves import (
     Encoding,
     bars_handle,
     draw_means,
+    key_of,
     loss_words,
     plain_log_ticks,
 )
@@ -96,11 +97,6 @@ def by_panel(
             "for example with --where rho=..."
         )
     return found
-
-
-def key_of(group: Group, names: Sequence[str]) -> Key:
-    """Return the values of some settings of a group."""
-    return tuple(group.settings[name] for name in names)
 
 
 def _measured(groups: Sequence[Group]) -> tuple[str, str]:
