@@ -26,7 +26,7 @@ def made(seed=1, loss=None, **settings):
 
 
 def study():
-    """Return what a student would have run: accuracy against M at three epsilons, both servers, three seeds."""
+    """Return a study of M at three epsilons, with both servers and three seeds."""
     grid = product(("untrusted", "trusted"), (1.0, 2.0, 4.0), (1, 3, 10, 30), (1, 2, 3))
     return [made(s, server=v, epsilon=e, machines=M, rounds=1000 // M) for v, e, M, s in grid]
 

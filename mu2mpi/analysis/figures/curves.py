@@ -1,5 +1,6 @@
 """What several figures draw: groups of runs told apart by looks, histories, means with bars, and axes."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -185,6 +186,17 @@ def plain_log_ticks(axis: Any, values: Sequence[float]) -> None:
     axis.set_major_locator(ticker.FixedLocator(values))
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.4g}"))
     axis.set_minor_locator(ticker.NullLocator())
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """Return the numbers of one digit in a range; of a narrow one evenly spread ones, of a wide one fewer."""
+    if high < 2 * low:
+        return [
+            n for n in needed("matplotlib.ticker").MaxNLocator(5).tick_values(low, high) if low <= n <= high
+        ]
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    digits = (1, 3) if high > 50 * low else (1, 2, 3, 5) if high > 5 * low else range(1, 10)
+    return [n for k in powers for d in digits if low <= (n := float(f"{d}e{k}")) <= high]
 
 
 def bars_handle(page: Page) -> Any:
