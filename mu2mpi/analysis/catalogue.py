@@ -23,7 +23,9 @@ class Kind:
 
     meaning: str
     against: tuple[str, ...] = ()
-    """What may be on the horizontal axis, the default first; empty where there is no choice."""
+    """What may be on the horizontal axis, the default first; empty where there is no such choice."""
+    takes_settings: bool = False
+    """Whether any setting may be there; by itself, privacy is."""
     needs: tuple[str, str] | None = None
     """What it cannot do without: `LOSSES` or `TIMES`."""
     enough: str = ""
@@ -45,8 +47,8 @@ FIGURES = {
         needs=LOSSES,
     ),
     "tradeoff": Kind(
-        "loss and accuracy (or R^2) against privacy, a line for each M and server",
-        against=("rho", "epsilon"),
+        "loss and accuracy (or R^2) against privacy or any setting, a line for each of the others",
+        takes_settings=True,
         enough="column",
         needs=LOSSES,
         reported=_differ("rho"),
@@ -93,17 +95,27 @@ FIGURES = {
 """By name, in the order in which the help and a report have them."""
 
 KINDS = {name: kind.meaning for name, kind in FIGURES.items()}
-AGAINST = {name: kind.against for name, kind in FIGURES.items() if kind.against}
+AXES = {name: kind.against for name, kind in FIGURES.items() if kind.against}
 
 
 def check_kind(kind: str, against: str | None) -> None:
     """Raise an InputError unless there is such a figure, with such a horizontal axis."""
     if kind not in FIGURES:
         raise InputError(f"there is no figure {kind!r}; the figures are {', '.join(FIGURES)}")
-    axes = FIGURES[kind].against
-    if against is not None and against not in axes:
+    facts = FIGURES[kind]
+    axes = facts.against
+    if against is None or against in axes:
+        return
+    if not facts.takes_settings:
         choice = f"is drawn against {' or '.join(axes)}" if axes else "leaves no choice of what is across"
         raise InputError(f"the figure {kind} {choice}, not {against}")
+    from mu2mpi.config.options import option_fields
+
+    if against not in option_fields():
+        raise InputError(
+            f"the figure {kind} is drawn against a setting, and {against} is none; the settings are "
+            f"{', '.join(option_fields())}"
+        )
 
 
 def suffix_of(path: Path) -> str:

@@ -30,7 +30,7 @@ def draw(kind: str, runs: Sequence[Summary], against: str | None = None, page: P
     if without:
         who = f"{without[0]} and {len(without) - 1} more hold" if len(without) > 1 else f"{without[0]} holds"
         raise InputError(f"{kind} shows {words}, and {who} none, as published files may; choose others")
-    options = {"against": against or facts.against[0]} if facts.against else {}
+    options = {} if against is None else {"against": against}
     page = replace(page, enough=facts.enough)
     with styled(page):
         figure: Figure = importlib.import_module(f"{__name__}.{kind}").draw(kept, page, **options)

@@ -3,14 +3,18 @@
 import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mu2mpi.analysis.catalogue import AGAINST, KINDS, check_kind, suffix_of
+from mu2mpi.analysis.catalogue import AXES, KINDS, check_kind, suffix_of
 from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
+
+if TYPE_CHECKING:
+    from mu2mpi.results.reader import Summary
 
 SUMMARY = "draw a figure of results, ready for a paper"
 MORE = (
     f"FIGURE is one of: {'; '.join(f'{kind} ({what})' for kind, what in KINDS.items())}. "
-    "Without it: tradeoff for runs of several rho, history otherwise."
+    "Without it: tradeoff for several rho or epsilon, or --against a setting, history otherwise."
 )
 
 
@@ -18,9 +22,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the figure and the results, the output, and what is across."""
     add_runs(parser, "[FIGURE] PATH")
     add_output(parser, "PNG, SVG or PDF by its suffix [default: FIGURE.png]")
-    across = (f"{' or '.join(axes)} for {kind} [default: {axes[0]}]" for kind, axes in AGAINST.items())
-    axes = [axis for axes in AGAINST.values() for axis in axes]
-    parser.add_argument("--against", choices=axes, help=f"what is across: {'; '.join(across)}")
+    across = (f"{' or '.join(axes)} for {kind} [default: {axes[0]}]" for kind, axes in AXES.items())
+    settings = "any setting, such as machines, for tradeoff [default: rho or epsilon, as it was set]"
+    what = f"what is across: {'; '.join(across)}; {settings}"
+    parser.add_argument("--against", metavar="NAME", help=what)
     add_flag(parser, "--overwrite", "replace the output if it exists")
 
 
@@ -43,8 +48,15 @@ def execute(arguments: Namespace) -> None:
         suffix_of(arguments.output)
         check_output(arguments.output, arguments.overwrite)
     runs, _ = read_runs(arguments)
-    kind = kind or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
+    kind = kind or _suiting(runs, arguments.against)
     output = arguments.output or Path(f"{kind}.png")
     check_output(output, arguments.overwrite)
     write_whole(output, [image(draw(kind, runs, arguments.against), suffix_of(output))])
     print(output)
+
+
+def _suiting(runs: "list[Summary]", against: str | None) -> str:
+    """Return the figure that suits these runs, and what is across."""
+    if against is None:
+        return "tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history"
+    return "history" if against in AXES["history"] else "tradeoff"
