@@ -28,8 +28,8 @@ class Kind:
     """Whether any setting may be there; by itself, privacy is."""
     needs: tuple[str, str] | None = None
     """What it cannot do without: `LOSSES` or `TIMES`."""
-    enough: str = ""
-    """Which panels show the loss alone, where these are not all: the first ``row`` or ``column``."""
+    scored: bool = False
+    """Whether panels of losses, the first of two rows or else of all panels, will do without the others."""
     reported: Callable[[Sequence[Any]], bool] = lambda runs: True
     """Whether it is on a report of these summaries, which is made to be shown around."""
 
@@ -43,13 +43,13 @@ FIGURES = {
     "history": Kind(
         "loss and accuracy (or R^2) along a run, with a band over seeds",
         against=("round", "samples", "gradient_evaluations"),
-        enough="row",
+        scored=True,
         needs=LOSSES,
     ),
     "tradeoff": Kind(
         "loss and accuracy (or R^2) against privacy or any setting, a line for each of the others",
         takes_settings=True,
-        enough="column",
+        scored=True,
         needs=LOSSES,
         reported=_differ("rho"),
     ),
@@ -74,7 +74,7 @@ FIGURES = {
     "comparison": Kind(
         "methods at equal privacy: loss and score against gradients computed, and these against the "
         "number of samples, with fitted exponents",
-        enough="column",
+        scored=True,
         needs=LOSSES,
         reported=_differ("method", "estimator", "query"),
     ),

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 from mu2mpi.analysis.catalogue import FIGURES, FORMATS, TIMES, check_kind
 from mu2mpi.analysis.cells import without_repeats
-from mu2mpi.analysis.figures.style import PAGE, Figure, Page, styled
+from mu2mpi.analysis.figures.style import PAGE, Figure, Page, page_of, styled
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
+
+__all__ = ["draw", "image", "page_of"]
 
 
 def draw(kind: str, runs: Sequence[Summary], against: str | None = None, page: Page = PAGE) -> Figure:
@@ -31,7 +33,7 @@ def draw(kind: str, runs: Sequence[Summary], against: str | None = None, page: P
         who = f"{without[0]} and {len(without) - 1} more hold" if len(without) > 1 else f"{without[0]} holds"
         raise InputError(f"{kind} shows {words}, and {who} none, as published files may; choose others")
     options = {} if against is None else {"against": against}
-    page = replace(page, enough=facts.enough)
+    page = replace(page, scored=facts.scored)
     with styled(page):
         figure: Figure = importlib.import_module(f"{__name__}.{kind}").draw(kept, page, **options)
         _finish(figure, page)

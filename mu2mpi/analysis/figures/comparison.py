@@ -32,7 +32,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
     panels = measured(runs)
     handles, barred = [], False
     looks = [
-        {"color": colour, "marker": MARKS[k % len(MARKS)], "linewidth": 1.0}
+        {"color": colour, "marker": MARKS[k % len(MARKS)], "linewidth": 1.0, "label": lines[k].name}
         for k, colour in enumerate(page.theme.colours(len(lines)))
     ]
     for line, look in zip(lines, looks, strict=True):

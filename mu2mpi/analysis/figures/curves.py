@@ -104,8 +104,8 @@ def encoded(groups: Sequence[Group], page: Page, panels: Names, colours: Names, 
     palette = page.theme.colours(len(hues))
     # Where colours are all there is, markers make up for their loss in grey.
     looks = [
-        {"color": palette[k], **dashed(style, style if styles else k)}
-        for k, style in zip(of_colour, of_style, strict=True)
+        {"color": palette[k], **dashed(style, style if styles else k), "label": page.words.of(group.settings)}
+        for group, k, style in zip(groups, of_colour, of_style, strict=True)
     ]
     legend = []
     if colours:
@@ -212,5 +212,6 @@ def draw_means(
     """Draw means with bars, from pairs of mean and deviation; return whether any bar is to be seen."""
     means, deviations = factor * np.array([*estimates], float).T
     bars = np.nan_to_num(deviations)
-    panel.errorbar(x, means, bars, **{"capsize": 2.5, "elinewidth": 0.9, **look})
+    drawn = panel.errorbar(x, means, bars, **{"capsize": 2.5, "elinewidth": 0.9, **look})
+    drawn.lines[0].set_label(drawn.get_label())
     return bool(np.any(bars > 0))

@@ -3,6 +3,7 @@
 Axes keep the height that they were drawn for, and share the width that is left beside their labels.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.text import Text
-from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
@@ -35,7 +36,7 @@ def fit(sheet: Sheet) -> None:
     if sheet.stacks and sheet.get_figwidth() < STACKED and sheet.panels.shape[1] > 1:
         _stack(sheet)
     if sheet.heading is not None:
-        wrap(sheet.heading, sheet.get_figwidth() - 2 * PAD, sheet.pen)
+        _wrap(sheet.heading, sheet.get_figwidth() - 2 * PAD, sheet)
     for panel in sheet.panels.flat:
         panel.set_label(", ".join(filter(None, [panel.get_ylabel(), panel.get_title(loc="left")])))
         _wrap_names_beside(panel, sheet)
@@ -128,12 +129,27 @@ def _wrap_names_beside(panel: Axes, sheet: Sheet) -> None:
     if _has_names(panel.yaxis):
         labels = panel.get_yticklabels()
         for label in labels:
-            wrap(label, NAMES * sheet.get_figwidth(), sheet.pen)
+            _wrap(label, NAMES * sheet.get_figwidth(), sheet)
         panel.set_yticks(panel.get_yticks(), [label.get_text() for label in labels])
 
 
+def _wrap(text: Text, room: float, sheet: Sheet) -> bool:
+    """Wrap a text anew, as the room for it may have grown since it was wrapped."""
+    return wrap(text, sheet.words.setdefault(text, text.get_text()), room, sheet.pen)
+
+
 def _has_names(axis: Axis) -> bool:
-    return isinstance(axis.get_major_formatter(), FixedFormatter)
+    """Return whether ticks are called by anything but numbers."""
+    return not all(_is_number(label.get_text()) for _, label in _labels(axis))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return "$" in text or not math.isnan(
+            float(text.translate({ord("−"): "-", ord(","): "", ord("∞"): "inf"}))
+        )
+    except ValueError:
+        return False
 
 
 def _fit_to_axes(panel: Axes, sheet: Sheet) -> bool:
@@ -142,7 +158,7 @@ def _fit_to_axes(panel: Axes, sheet: Sheet) -> bool:
     texts = [(panel.xaxis.label, width), (panel.yaxis.label, height)]
     if title := panel.get_title(loc="left"):
         texts.append((panel.set_title(title, loc="left"), width))
-    changed = [wrap(text, room, sheet.pen) for text, room in texts if text.get_text()]
+    changed = [_wrap(text, room, sheet) for text, room in texts if text.get_text()]
     return any([*changed, _fit_across(panel, sheet), _fit_upwards(panel, sheet)])
 
 
@@ -214,10 +230,8 @@ def _thin_out(axis: Axis, found: Sequence[tuple[float, Text]], boxes: Sequence[B
     kept = _every(found, boxes, along) if _is_even(found) else _greedily(found, boxes, along)
     if isinstance(axis.get_minor_locator(), NullLocator):
         axis.set_minor_locator(FixedLocator([place for place, _ in found if place not in kept]))
-    if _has_names(axis):
-        axis.set_major_formatter(FixedFormatter([*kept.values()]))
-    elif not {*kept} <= {*axis.get_majorticklocs()}:
-        axis.set_major_formatter(_Numbers(kept))
+    if not {*kept} <= {*axis.get_majorticklocs()}:
+        axis.set_major_formatter(FuncFormatter(lambda place, _: kept.get(place, "")))
     axis.set_minor_formatter(NullFormatter())
     axis.set_major_locator(FixedLocator([*kept]))
 
@@ -246,10 +260,3 @@ def _greedily(found: Sequence[tuple[float, Text]], boxes: Sequence[Bbox], along:
             kept[place] = label.get_text()
             room.append(box)
     return kept
-
-
-class _Numbers(FuncFormatter):
-    """Labels of places, which are numbers and no names."""
-
-    def __init__(self, labels: dict[float, str]) -> None:
-        super().__init__(lambda place, _: labels.get(place, ""))

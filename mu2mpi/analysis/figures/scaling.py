@@ -107,7 +107,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
             if series is None:
                 stack.set_axis_off()
                 continue
-            look = {"color": colours[len(legend)], **dashed(len(legend), len(legend))}
+            look = {"color": colours[len(legend)], **dashed(len(legend), len(legend)), "label": series.label}
             legend.append(handle(series.label, **look))
             _draw_series(column[0], column[1], series, look, page)
             _draw_phases(stack, series, fills)

@@ -35,13 +35,19 @@ class Sheet(Figure):
     stacks: bool
     heading: Text | None = None
     """The title above all panels."""
+    words: dict[Text, str]
+    """What texts say that are wrapped, without its lines."""
 
     def prepare(self, panels: NDArray[Any], stacks: bool) -> None:
         """Note the panels, and the height of each, as the figure is as high as it is to be about."""
         ratios = np.array(panels[0, 0].get_gridspec().get_height_ratios(), float)
         room = self.get_figheight() - OUTSIDE - BETWEEN * (len(ratios) - 1)
         of_rows = np.maximum(LEAST, room * ratios / ratios.sum())
-        self.panels, self.stacks = panels, stacks
+        self.panels, self.stacks, self.words = panels, stacks, {}
+        # How many ticks there are goes by this size, and by that of another style where nobody says it.
+        size = FontProperties(size=rcParams["ytick.labelsize"]).get_size_in_points()
+        for panel in panels.flat:
+            panel.tick_params(labelsize=size)
         self.heights = {panel: height for row, height in zip(panels, of_rows, strict=True) for panel in row}
 
     @property
@@ -105,13 +111,13 @@ def _width(ruler: Text, text: str, pen: RendererAgg) -> float:
 class Borrowed:
     """The user's axes in place of a figure, of which everything beside them is left as it is.
 
-    Where they are fewer than the panels of the figure, as many as are `enough`, the others are drawn on a
-    sheet that nobody sees.
+    Where they are as many as the panels of losses, the others are drawn on a sheet that nobody sees.
     """
 
-    def __init__(self, given: Sequence[Axes], rows: int, columns: int, enough: str) -> None:
+    def __init__(self, given: Sequence[Axes], rows: int, columns: int, scored: bool) -> None:
         self.panels = Figure().subplots(rows, columns, squeeze=False)
-        some = {"row": self.panels[0], "column": self.panels[:, 0]}.get(enough, self.panels.ravel())
+        losses = self.panels[0] if rows > 1 else self.panels[:, 0]
+        some = losses if scored else self.panels.ravel()
         if len(given) not in {self.panels.size, len(some)}:
             fewer = f", or {len(some)} for the loss alone" if len(some) < self.panels.size else ""
             raise InputError(

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.labels import read_labels
 from mu2mpi.analysis.words import Words
@@ -81,8 +83,8 @@ class Page:
     """A style sheet of matplotlib, which has the last word."""
     axes: tuple[Axes, ...] = ()
     """The user's own, which are drawn into, in their own style and size."""
-    enough: str = ""
-    """What of the panels will do where there are fewer axes: the first ``row``, the first ``column``."""
+    scored: bool = False
+    """Whether the panels of losses will do where there are fewer axes."""
 
 
 PAGE = Page()
@@ -94,10 +96,11 @@ def page_of(
     linear: bool = False,
     labels: Mapping[str, str] | Path | str | Sequence[str] = (),
     style: Path | str | None = None,
+    axes: Any = None,
 ) -> Page:
     """Return what the user says of a figure, or raise an InputError.
 
-    `width` is in inches, or one of `WIDTHS`; `labels` are as `read_labels` takes them.
+    `width` is in inches or one of `WIDTHS`, `labels` are as `read_labels` takes them, and `axes` one or many.
     """
     try:
         inches = WIDTHS.get(str(width)) or float(width)
@@ -110,7 +113,8 @@ def page_of(
     sheet = None if style is None else Path(style)
     if sheet is not None:
         check_style(sheet)
-    return Page(width=inches, title=title, linear=linear, words=Words(read_labels(labels)), style=sheet)
+    given = () if axes is None else tuple(np.ravel(np.array(axes, dtype=object)))
+    return Page(LIGHT, inches, title, linear, Words(read_labels(labels)), sheet, given)
 
 
 def check_style(path: Path) -> None:
@@ -176,7 +180,7 @@ def canvas(
 
     figure: Any
     if page.axes:
-        figure = Borrowed(page.axes, rows, columns, page.enough)
+        figure = Borrowed(page.axes, rows, columns, page.scored)
         axes = figure.panels
     else:
         figure = Sheet(figsize=(page.width, height))
@@ -187,9 +191,9 @@ def canvas(
     return figure, axes
 
 
-def handle(label: str, **style: Any) -> Any:
+def handle(label: str, /, **style: Any) -> Any:
     """Return a line for a legend that stands for itself."""
-    return needed("matplotlib.lines").Line2D([], [], label=label, **style)
+    return needed("matplotlib.lines").Line2D([], [], **{**style, "label": label})
 
 
 def dashed(style: int, mark: int) -> dict[str, Any]:

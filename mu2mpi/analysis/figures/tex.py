@@ -1,7 +1,7 @@
 """Figures as PGF, which LaTeX writes in the font of its document: without a TeX system, the same each time.
 
-Matplotlib by itself asks a TeX system how long each text is. Here text is measured as in all other formats, which
-says where lines of several begin; what stands alone is anchored where it belongs, whatever the font.
+Matplotlib by itself asks a TeX system how long each text is. Here text is measured as in all other formats.
+That says where the lines of a longer text go; what stands alone is anchored where it belongs, in any font.
 """
 
 import io
@@ -38,7 +38,7 @@ LETTERS = {
 
 
 def as_pgf(sheet: Sheet) -> bytes:
-    """Return a figure as PGF, or raise an InputError if it has pictures, which PGF keeps in files of their own."""
+    """Return a figure as PGF; an InputError if it has pictures, which PGF keeps in files of their own."""
     stream = io.StringIO()
     stream.write(HEAD.format(width=sheet.get_figwidth(), height=sheet.get_figheight()))
     sheet.draw(_Renderer(sheet, stream))

@@ -24,10 +24,10 @@ def wrapped(text: Text, words: str, room: float, pen: RendererAgg) -> str:
     return "\n".join(line for part in words.split("\n") for line in _lines(part, fits))
 
 
-def wrap(text: Text, room: float, pen: RendererAgg) -> bool:
-    """Wrap a text of a figure, and return whether that changed it."""
+def wrap(text: Text, words: str, room: float, pen: RendererAgg) -> bool:
+    """Wrap what a text of a figure says, and return whether that changed it."""
     before = text.get_text()
-    text.set_text(wrapped(text, before, room, pen))
+    text.set_text(wrapped(text, words, room, pen))
     return text.get_text() != before
 
 

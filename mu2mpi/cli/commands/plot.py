@@ -21,17 +21,25 @@ MORE = (
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the figure and the results, the output, and what is across."""
     add_runs(parser, "[FIGURE] PATH")
-    add_output(parser, "PNG, SVG or PDF by its suffix [default: FIGURE.png]")
+    add_output(parser, "PNG, SVG, PDF or PGF by its suffix [default: FIGURE.png]")
     across = (f"{' or '.join(axes)} for {kind} [default: {axes[0]}]" for kind, axes in AXES.items())
     settings = "any setting, such as machines, for tradeoff [default: rho or epsilon, as it was set]"
     what = f"what is across: {'; '.join(across)}; {settings}"
     parser.add_argument("--against", metavar="NAME", help=what)
+    width = "inches, or a paper's column (3.3) or page (7), at which all text has 8 points [default: page]"
+    parser.add_argument("--width", metavar="INCHES|column|page", default="page", help=width)
+    parser.add_argument("--title", metavar="TEXT", help="what stands above the figure")
+    labels = "call a setting or a value otherwise, as rho=4:strong or rho:privacy, or as a TOML file says"
+    parser.add_argument("--labels", action="append", default=[], metavar="NAME[=VALUE]:TEXT", help=labels)
+    add_flag(parser, "--linear", "make axes linear that are logarithmic by themselves")
+    style = "a style sheet of matplotlib, which has the last word on how it looks"
+    parser.add_argument("--style", type=Path, metavar="FILE.mplstyle", help=style)
     add_flag(parser, "--overwrite", "replace the output if it exists")
 
 
 def execute(arguments: Namespace) -> None:
     """Draw the figure that is named, or the one that suits the results, and print the file's name."""
-    from mu2mpi.analysis.figures import draw, image
+    from mu2mpi.analysis.figures import draw, image, page_of
     from mu2mpi.files import write_whole
     from mu2mpi.results.writer import check_output
 
@@ -47,11 +55,13 @@ def execute(arguments: Namespace) -> None:
     if arguments.output is not None:
         suffix_of(arguments.output)
         check_output(arguments.output, arguments.overwrite)
+    said = (arguments.width, arguments.title, arguments.linear, arguments.labels, arguments.style)
+    page = page_of(*said)
     runs, _ = read_runs(arguments)
     kind = kind or _suiting(runs, arguments.against)
     output = arguments.output or Path(f"{kind}.png")
     check_output(output, arguments.overwrite)
-    write_whole(output, [image(draw(kind, runs, arguments.against), suffix_of(output))])
+    write_whole(output, [image(draw(kind, runs, arguments.against, page), suffix_of(output), page)])
     print(output)
 
 
