@@ -36,7 +36,8 @@ def made(seed=1, test_loss=0.5, score=0.7, ranks=1, seconds=1.0, points=8, **set
     figures = {"epsilon_exact": exact, "ranks": ranks, "cores": 4, "elapsed_seconds": seconds, "sigma": 1.0}
     phases = ("compute", "noise", "step", "data", "moving", "waiting", "evaluation")
     figures |= {f"{phase}_seconds": seconds / 7 for phase in phases} | {"parameters": 650}
-    run = Summary(Path(f"{seed}.h5"), experiment, "", test_loss, score, figures)
+    scores = (math.nan, score) if experiment.loss == "squared" else (score, math.nan)
+    run = Summary(Path(f"{seed}.h5"), experiment, "", test_loss, scores[0], figures, scores[1])
     t = np.unique(np.geomspace(1, experiment.rounds or 1, points).astype(np.int64))
     falls = test_loss + np.log1p(1 / t)
     columns = {name: np.full(len(t), 0.5) for name in History.__dataclass_fields__}
@@ -68,7 +69,7 @@ def each(*settings):
 BOTH = ("untrusted", "trusted")
 TRUST = ({"server": "untrusted"}, {"server": "aggregated", "colluders": 3}, {"server": "aggregated", "colluders": 12},
          {"server": "shuffled", "colluders": 3}, {"server": "trusted"})  # fmt: skip
-NUMBERS = {"data": "tables/" + LONG, "schema": "schema.toml", "loss": "squared", "labels": "numbers"}
+NUMBERS = {"data": "tables/" + LONG, "schema": "schema.toml", "loss": "squared"}
 
 FOLDERS = {
     "long data names": Folder(lambda: each(*({"data": name} for name in ("digits", "mnist", "synthetic")))),

@@ -64,8 +64,8 @@ class Theme:
         return list(needed("matplotlib").colormaps["viridis"](steps))
 
 
-LIGHT = Theme(ink="#1a1a1a", paper="white", first=0.0, last=0.78)
-DARK = Theme(ink="#e6e6e6", paper="#16181c", first=0.35, last=1.0)
+LIGHT = Theme(ink="#1a1a1a", paper="white", first=0.0, last=0.82)
+DARK = Theme(ink="#e6e6e6", paper="#16181c", first=0.28, last=1.0)
 
 
 @dataclass(frozen=True)
