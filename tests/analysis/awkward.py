@@ -67,29 +67,41 @@ def each(*settings):
 
 
 BOTH = ("untrusted", "trusted")
-TRUST = ({"server": "untrusted"}, {"server": "aggregated", "colluders": 3}, {"server": "aggregated", "colluders": 12},
-         {"server": "shuffled", "colluders": 3}, {"server": "trusted"})  # fmt: skip
-NUMBERS = {"data": "tables/" + LONG, "schema": "schema.toml", "loss": "squared"}
+TRUST = (
+    {"server": "untrusted"},
+    {"server": "aggregated", "colluders": 3},
+    {"server": "aggregated", "colluders": 12},
+    {"server": "shuffled", "colluders": 3},
+    {"server": "trusted"},
+)
 
 FOLDERS = {
-    "long data names": Folder(lambda: each(*({"data": name} for name in ("digits", "mnist", "synthetic")))),
+    "long data names": Folder(
+        lambda: each({}, {"data": LONG, "schema": "a.toml"}, {"data": f"{LONG}2.csv", "schema": "a.toml"})
+    ),
     "seven rho": Folder(lambda: over(rho=(0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0), server=BOTH)),
     "fifteen rho": Folder(lambda: over(rho=[0.1 * 1.2**k for k in range(15)]), ("tradeoff",)),
     "mixed methods": Folder(
-        lambda: [made(s, server="trusted", **settings) for settings, _, _ in METHODS.values() for s in (1, 2)],
+        lambda: [
+            made(s, server="trusted", **settings) for settings, _, _ in METHODS.values() for s in (1, 2)
+        ],
         ("history", "timing"),
     ),
     "a preset in one": Folder(lambda: each({}, {"preset": "practical"})),
     "a clip norm in one": Folder(lambda: each({}, {"clip_norm": 0.123456789})),
     "a partition in one": Folder(lambda: each({}, {"partition": "labels:1"}, {"partition": "iid"})),
-    "all trust modes": Folder(lambda: each(*({"machines": 40, **one} for one in TRUST)), ("timing", "history")),
+    "all trust modes": Folder(
+        lambda: each(*({"machines": 40, **one} for one in TRUST)), ("timing", "history")
+    ),
     "colluders": Folder(lambda: [r for rho in (0.5, 12.5) for r in trust_runs(rho=rho)], ("trust",)),
     "participation": Folder(
         lambda: [*shared_runs(0.5), *shared_runs(0.2, noise_correlation=0.0), *shared_runs(0.1, rho=0.123)],
         ("participation",),
     ),
     "who is there": Folder(
-        lambda: each(*({"machines": 50, "participation": of} for of in ("all", "uniform:10", "bernoulli:0.125"))),
+        lambda: each(
+            *({"machines": 50, "participation": of} for of in ("all", "uniform:10", "bernoulli:0.125"))
+        ),
     ),
     "one run": Folder(lambda: [made()], ("tradeoff", "history")),
     "one round": Folder(lambda: over(rounds=(1,), rho=(1.0, 2.0))),
@@ -97,32 +109,53 @@ FOLDERS = {
     "epsilon": Folder(lambda: over(epsilon=(0.26805112, 1.0, 2.0), server=BOTH)),
     "epsilon and rho": Folder(lambda: [*over(epsilon=(1.0, 2.0)), *over(rho=(1.0, 2.0))]),
     "without noise": Folder(lambda: over(rho=(math.inf, 4.0), server=BOTH)),
-    "six decades": Folder(lambda: over(rho=(1.0, 2.0, 4.0), reached=lambda of: 10.0 ** (3 - 3 * of["rho"] / 2))),
+    "six decades": Folder(
+        lambda: over(rho=(1.0, 2.0, 4.0), reached=lambda of: 10.0 ** (3 - 3 * of["rho"] / 2))
+    ),
     "no decade": Folder(lambda: over(rho=(1.0, 2.0, 4.0), reached=lambda of: 2.3 + 1e-7 * of["rho"])),
     "tiny losses": Folder(lambda: over(rho=(1.0, 2.0, 4.0), reached=lambda of: 1e-9 * of["rho"])),
     "R^2 far below 0": Folder(
-        lambda: over(rho=(1.0, 2.0), score=lambda of: -1e6 * of["rho"], **{k: (v,) for k, v in NUMBERS.items()})
+        lambda: over(
+            rho=(1.0, 2.0),
+            score=lambda of: -1e6 * of["rho"],
+            data=(LONG,),
+            schema=("a.toml",),
+            loss=("squared",),
+        )
     ),
-    "one size": Folder(lambda: [comparison_run(1000, s, **of) for of, _, _ in METHODS.values() for s in (1, 2)],
-                       ("comparison",)),
+    "one size": Folder(
+        lambda: [comparison_run(1000, s, **of) for of, _, _ in METHODS.values() for s in (1, 2)],
+        ("comparison",),
+    ),
     "all methods": Folder(comparison_runs, ("comparison",)),
     "rates": Folder(lambda: rate_runs(seeds=2), ("rates",)),
-    "forty bars": Folder(lambda: over(machines=range(1, 11), server=BOTH, rho=(1.0, 2.0), seeds=(1,)), ("timing",)),
+    "forty bars": Folder(
+        lambda: over(machines=range(1, 11), server=BOTH, rho=(1.0, 2.0), seeds=(1,)), ("timing",)
+    ),
     "ranks": Folder(
-        lambda: [made(ranks=p, seconds=1 / p, machines=m * k) for p in (1, 2, 4, 8, 16, 32, 64)
-                 for m, k in ((64, 1), (2, p))],
+        lambda: [
+            made(ranks=p, seconds=1 / p, machines=m * k)
+            for p in (1, 2, 4, 8, 16, 32, 64)
+            for m, k in ((64, 1), (2, p))
+        ],
         ("scaling",),
     ),
     "long labels": Folder(
         lambda: over(rho=(1.0, 2.0), machines=(2, 10), server=BOTH),
         ("tradeoff", "history", "timing"),
-        {"labels": {"rho=1": "hardly any privacy at all, as it was agreed upon by everyone who took part in it",
-                    "machines": "the number of hospitals", "server=trusted": LONG}},
+        {
+            "labels": {
+                "rho=1": "hardly any privacy at all, as it was agreed upon by everyone who took part in it",
+                "machines": "the number of hospitals",
+                "server=trusted": LONG,
+            }
+        },
     ),
     "a long title": Folder(lambda: over(rho=(1.0, 2.0), server=BOTH), page={"title": TITLE}),
     "linear": Folder(lambda: over(rho=(0.001, 0.01, 1.0, 1.1, 16.0)), page={"linear": True}),
     "against machines": Folder(
-        lambda: over(epsilon=(1.0, 2.0, 4.0), machines=(1, 3, 10, 30, 100), server=BOTH), ("tradeoff",),
+        lambda: over(epsilon=(1.0, 2.0, 4.0), machines=(1, 3, 10, 30, 100), server=BOTH),
+        ("tradeoff",),
         against="machines",
     ),
-}  # fmt: skip
+}

@@ -148,7 +148,7 @@ def test_own_axes_are_drawn_into_and_nothing_else(folder):
     four = Figure().subplots(2, 2)
     runs.plot("history", ax=four)
     assert four[1, 0].get_ylabel() == "test accuracy (%)"
-    with pytest.raises(InputError, match="has 4 panels, .* or 2 for the loss alone, not 3"):
+    with pytest.raises(InputError, match=r"has 4 panels, .* or 2 for the loss alone, not 3"):
         runs.plot("history", ax=[*four.flat][:3])
 
 
@@ -170,12 +170,13 @@ def test_pgf_needs_no_tex_and_says_letters_that_tex_knows(monkeypatch, folder):
         image(mu2mpi.load(folder).plot("weights"), "pgf")
 
 
-MACHADO = {
-    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
-    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
-}  # fmt: skip
-"""Machado, Oliveira and Fernandes 2009, severity 1: of linear RGB."""
+MACHADO = np.array([
+    [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+])  # fmt: skip
+"""Machado, Oliveira and Fernandes 2009, severity 1, of linear RGB: protanopia,
+deuteranopia and tritanopia."""
 
 XYZ = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750],
                 [0.0193339, 0.1191920, 0.9503041]]) / np.array([[0.95047], [1], [1.08883]])  # fmt: skip
@@ -194,7 +195,7 @@ def seen(colours, sight):
 def test_colours_tell_apart_whatever_colours_one_sees(theme):
     # Differences of 2.3 are just seen; more colours than seven have hatches or markers as well.
     for count, least in ((3, 20), (7, 8), (10, 5)):
-        for sight in (np.eye(3), *MACHADO.values()):
+        for sight in (np.eye(3), *MACHADO):
             colours = seen(theme.colours(count), sight)
             assert min(np.linalg.norm(a - b) for a, b in combinations(colours, 2)) > least
         lightness = seen(theme.colours(count), np.eye(3))[:, 0]
