@@ -24,7 +24,6 @@ from mu2mpi.results.schema import SCORES, Diagnostics, History, Result, Theory, 
 if TYPE_CHECKING:
     import pandas
     import xarray
-    from matplotlib.figure import Figure
 
     from mu2mpi.results.coefficients import Coefficients
 
@@ -159,15 +158,30 @@ class Runs(UserList[Run]):
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
         return frame
 
-    def plot(self, kind: str, against: str | None = None) -> "Figure":
+    def plot(
+        self,
+        kind: str,
+        against: str | None = None,
+        *,
+        ax: Any = None,
+        width: float | str = "page",
+        title: str | None = None,
+        linear: bool = False,
+        labels: Any = (),
+        style: Path | str | None = None,
+    ) -> Any:
         """Return a figure of those that ``mu2mpi plot --help`` lists, such as ``"history"``.
 
-        What is across is chosen as with ``--against``. Raises an InputError if there is no such figure, or
-        the runs do not suit it.
+        The others are as on the command line: what is across, the width in inches or ``"column"`` or
+        ``"page"``, and `labels` such as ``{"rho=4": "strong"}``. With `ax`, axes of the user's or an array
+        of them are drawn into, in the user's style, and returned; one is enough for the loss of a figure of
+        losses and scores. Raises an InputError if there is no such figure, or the runs do not suit it.
         """
-        from mu2mpi.analysis.figures import draw
+        from mu2mpi.analysis.figures import draw, page_of
 
-        return draw(kind, self.summaries, against)
+        page = page_of(width, title, linear, labels, style, ax)
+        figure = draw(kind, self.summaries, against, page)
+        return figure if ax is None else ax
 
     def table(
         self,

@@ -15,7 +15,7 @@ LABELS = {
 FAINT = 0.18
 
 
-def draw(runs: Sequence[Summary], page: Page, against: str) -> Figure:
+def draw(runs: Sequence[Summary], page: Page, against: str = "round") -> Figure:
     """Draw loss above accuracy or R^2, with a panel for each server."""
     encoding, panels = encode(runs, page), measured(runs)
     sharex = "col" if against == "round" else True

@@ -3,30 +3,43 @@
 import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mu2mpi.analysis.catalogue import AGAINST, KINDS, check_kind, suffix_of
+from mu2mpi.analysis.catalogue import AXES, KINDS, check_kind, suffix_of
 from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
+
+if TYPE_CHECKING:
+    from mu2mpi.results.reader import Summary
 
 SUMMARY = "draw a figure of results, ready for a paper"
 MORE = (
     f"FIGURE is one of: {'; '.join(f'{kind} ({what})' for kind, what in KINDS.items())}. "
-    "Without it: tradeoff for runs of several rho, history otherwise."
+    "Without it: tradeoff for several rho or epsilon, or --against a setting, history otherwise."
 )
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the figure and the results, the output, and what is across."""
     add_runs(parser, "[FIGURE] PATH")
-    add_output(parser, "PNG, SVG or PDF by its suffix [default: FIGURE.png]")
-    across = (f"{' or '.join(axes)} for {kind} [default: {axes[0]}]" for kind, axes in AGAINST.items())
-    axes = [axis for axes in AGAINST.values() for axis in axes]
-    parser.add_argument("--against", choices=axes, help=f"what is across: {'; '.join(across)}")
+    add_output(parser, "PNG, SVG, PDF or PGF by its suffix [default: FIGURE.png]")
+    across = (f"{' or '.join(axes)} for {kind} [default: {axes[0]}]" for kind, axes in AXES.items())
+    settings = "any setting, such as machines, for tradeoff [default: rho or epsilon, as it was set]"
+    what = f"what is across: {'; '.join(across)}; {settings}"
+    parser.add_argument("--against", metavar="NAME", help=what)
+    width = "inches, or a paper's column (3.3) or page (7), at which all text has 8 points [default: page]"
+    parser.add_argument("--width", metavar="INCHES|column|page", default="page", help=width)
+    parser.add_argument("--title", metavar="TEXT", help="what stands above the figure")
+    labels = "call a setting or a value otherwise, as rho=4:strong or rho:privacy, or as a TOML file says"
+    parser.add_argument("--labels", action="append", default=[], metavar="NAME[=VALUE]:TEXT", help=labels)
+    add_flag(parser, "--linear", "make axes linear that are logarithmic by themselves")
+    style = "a style sheet of matplotlib, which has the last word on how it looks"
+    parser.add_argument("--style", type=Path, metavar="FILE.mplstyle", help=style)
     add_flag(parser, "--overwrite", "replace the output if it exists")
 
 
 def execute(arguments: Namespace) -> None:
     """Draw the figure that is named, or the one that suits the results, and print the file's name."""
-    from mu2mpi.analysis.figures import draw, image
+    from mu2mpi.analysis.figures import draw, image, page_of
     from mu2mpi.files import write_whole
     from mu2mpi.results.writer import check_output
 
@@ -42,9 +55,18 @@ def execute(arguments: Namespace) -> None:
     if arguments.output is not None:
         suffix_of(arguments.output)
         check_output(arguments.output, arguments.overwrite)
+    said = (arguments.width, arguments.title, arguments.linear, arguments.labels, arguments.style)
+    page = page_of(*said)
     runs, _ = read_runs(arguments)
-    kind = kind or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
+    kind = kind or _suiting(runs, arguments.against)
     output = arguments.output or Path(f"{kind}.png")
     check_output(output, arguments.overwrite)
-    write_whole(output, [image(draw(kind, runs, arguments.against), suffix_of(output))])
+    write_whole(output, [image(draw(kind, runs, arguments.against, page), suffix_of(output), page)])
     print(output)
+
+
+def _suiting(runs: "list[Summary]", against: str | None) -> str:
+    """Return the figure that suits these runs, and what is across."""
+    if against is None:
+        return "tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history"
+    return "history" if against in AXES["history"] else "tradeoff"
