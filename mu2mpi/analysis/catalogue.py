@@ -11,7 +11,9 @@ from mu2mpi.errors import InputError
 LOSSES, TIMES = ("test_loss", "test loss"), ("elapsed_seconds", "times")
 """What a published file may be without, by its name in a summary and in words."""
 
-FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+FORMATS: dict[str, dict[str, None]] = {
+    "png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}, "pgf": {},
+}  # fmt: skip
 """Of files, by their suffix, with what keeps the date out of each."""
 
 
@@ -26,6 +28,8 @@ class Kind:
     """Whether any setting may be there; by itself, privacy is."""
     needs: tuple[str, str] | None = None
     """What it cannot do without: `LOSSES` or `TIMES`."""
+    enough: str = ""
+    """Which panels show the loss alone, where these are not all: the first ``row`` or ``column``."""
     reported: Callable[[Sequence[Any]], bool] = lambda runs: True
     """Whether it is on a report of these summaries, which is made to be shown around."""
 
@@ -39,11 +43,13 @@ FIGURES = {
     "history": Kind(
         "loss and accuracy (or R^2) along a run, with a band over seeds",
         against=("round", "samples", "gradient_evaluations"),
+        enough="row",
         needs=LOSSES,
     ),
     "tradeoff": Kind(
         "loss and accuracy (or R^2) against privacy or any setting, a line for each of the others",
         takes_settings=True,
+        enough="column",
         needs=LOSSES,
         reported=_differ("rho"),
     ),
@@ -68,6 +74,7 @@ FIGURES = {
     "comparison": Kind(
         "methods at equal privacy: loss and score against gradients computed, and these against the "
         "number of samples, with fitted exponents",
+        enough="column",
         needs=LOSSES,
         reported=_differ("method", "estimator", "query"),
     ),

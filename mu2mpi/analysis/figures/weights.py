@@ -54,7 +54,7 @@ def _titles(result: Result) -> list[str]:
 def _images(x: NDArray[np.float64], names: Sequence[str], colours: dict[str, Any], page: Page) -> Figure:
     columns = min(5, len(x))
     rows = -(-len(x) // columns)
-    figure, axes = canvas(page, rows, columns, page.width / columns * rows * 0.86 + 0.5)
+    figure, axes = canvas(page, rows, columns, 1.0, stacks=False)
     for panel in axes.flat:
         panel.set_axis_off()
     for k, panel in zip(range(len(x)), axes.flat, strict=False):
