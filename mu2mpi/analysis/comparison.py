@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import estimate, usual_values
+from mu2mpi.analysis.cells import estimate
 from mu2mpi.analysis.groups import grouped
+from mu2mpi.analysis.layouts import usual_values
 from mu2mpi.analysis.settings import POOLED
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError

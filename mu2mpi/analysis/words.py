@@ -10,7 +10,7 @@ from mu2mpi.registry import find, names
 
 SYMBOLS = {
     "rho": "ρ", "epsilon": "ε", "delta": "δ", "machines": "M", "rounds": "T", "diameter": "D",
-    "clip_norm": "C", "colluders": "c", "l2": "λ", "batch": "K", "samples": "n",
+    "clip_norm": "C", "colluders": "c", "l2": "λ", "batch": "K", "samples": "n", "colluders_share": "c/M",
 }  # fmt: skip
 """The paper's letters for settings, where it has some."""
 
@@ -58,8 +58,10 @@ class Words:
             return str(find("methods", value).title) if value in names("methods") else str(value)
         if name in ("data", "test"):
             return Path(str(value)).name
-        if name in ("partition", "loss", "preset"):
+        if name in ("partition", "loss"):
             return str(value)
+        if name in ("preset", "mechanism"):
+            return f"{name} {value}"
         return f"{self.name(name)} = {self.value(name, value)}"
 
     def value(self, name: str, value: Any) -> str:

@@ -9,16 +9,18 @@ from typing import Any
 import tomli_w
 
 from mu2mpi.analysis.catalogue import FIGURES
-from mu2mpi.analysis.cells import Layout, build_sections, estimate, sort_key
+from mu2mpi.analysis.cells import estimate, sort_key
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.style import DARK, Page
+from mu2mpi.analysis.formats import Dialect
+from mu2mpi.analysis.grids import grids
 from mu2mpi.analysis.groups import grouped, in_nats
 from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
 from mu2mpi.analysis.settings import varying
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
-from mu2mpi.analysis.tables import grid, legend
+from mu2mpi.analysis.tables import build_table
 from mu2mpi.analysis.together import Release, together
-from mu2mpi.analysis.words import number_text
+from mu2mpi.analysis.words import Words, number_text
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.data.sources.digits import Digits
@@ -29,6 +31,9 @@ from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary, read_result
 
 MOST_EXPERIMENTS = 10
+
+NUMBERS = Dialect(lambda text: "".join("\u2007" if letter.isalnum() else "\u2008" for letter in text))
+"""Spaces as wide as the digits and points of a page."""
 
 GUARANTEE = (
     "about any one sample of any one machine: if that sample were replaced by another (replace-one "
@@ -83,8 +88,12 @@ def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
 
 def results(runs: Sequence[Summary]) -> str:
     """Return the tables of `mu2mpi table`."""
-    sections, _ = build_sections(runs, Layout())
-    return "\n".join(table(*grid(s), caption=f"{s.heading}. {legend(s)}") for s in sections)
+    found = build_table(runs)
+    parts = [
+        table(grid.header, grid.blocks_of(grid.aligned(NUMBERS)), f"{grid.heading}. {grid.legend}")
+        for grid in grids(found.sections, Words())
+    ]
+    return "\n".join([*parts, *(paragraph(f"Note: {note}.", "soft") for note in found.notes)])
 
 
 def figures(runs: Sequence[Summary]) -> str:
