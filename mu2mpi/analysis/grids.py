@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 from mu2mpi.analysis.cells import Cell, Key, Section
 from mu2mpi.analysis.formats import TEXT, Dialect, Entry, aligned
 from mu2mpi.analysis.layouts import SHARE
-from mu2mpi.analysis.words import UNSET, Words, number_text
+from mu2mpi.analysis.words import MISSING, Words
 from mu2mpi.config.options import option_fields
-
-MISSING = "–"
 
 LABELS = {
     "test_loss": "loss", "test_accuracy": "accuracy %", "test_r2": "R²", "accuracy": "accuracy %",
@@ -114,7 +112,7 @@ def _grid(section: Section, names: Sequence[str], words: Words, best: bool) -> G
     for rows in groups:
         block = []
         for row in rows:
-            titles = [_value(layout.rows[k], row[k], words) for k in kept]
+            titles = [words.in_table(layout.rows[k], row[k]) for k in kept]
             for line in _lines(section, row, scales, leaders, shows_seeds or len(layout.values) > 1):
                 block.append(line._replace(titles=titles))
                 titles = [""] * len(kept)
@@ -128,15 +126,6 @@ def _grid(section: Section, names: Sequence[str], words: Words, best: bool) -> G
 
 def _title(names: Sequence[str], key: Key, words: Words) -> str:
     return ", ".join(words.pair(name, value) for name, value in zip(names, key, strict=True))
-
-
-def _value(name: str, value: Any, words: Words) -> str:
-    """Return the value of a row: what speaks for itself has no name."""
-    own = f"{name}={number_text(value)}" in words.labels
-    if value is None and name not in UNSET and not own:
-        return MISSING
-    speaks = value is None or name in ("method", "data", "test", "preset")
-    return words.pair(name, value) if speaks else words.value(name, value)
 
 
 def _heading(section: Section, constant: dict[str, Any], words: Words) -> str:

@@ -23,6 +23,10 @@ UNSET = {
 """What it means where a setting is not set."""
 
 
+MISSING = "–"
+"""What stands in a table where there is nothing."""
+
+
 @dataclass(frozen=True)
 class Words:
     """How settings are told in a figure or a table.
@@ -72,6 +76,14 @@ class Words:
         if name in ("data", "test", "schema", "budgets") and value is not None:
             return Path(str(value)).name
         return "∞" if value == math.inf else counted(value)
+
+    def in_table(self, name: str, value: Any) -> str:
+        """Return the value of a setting below its name: what speaks for itself without it."""
+        own = f"{name}={number_text(value)}" in self.labels
+        if value is None and name not in UNSET and not own:
+            return MISSING
+        speaks = value is None or name == "method"
+        return self.pair(name, value) if speaks else self.value(name, value)
 
 
 def counted(value: object) -> str:

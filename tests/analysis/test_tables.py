@@ -257,7 +257,7 @@ def test_rounds_go_with_machines_unless_they_are_named():
 def test_seeds_and_ranks_may_be_columns():
     runs = [measured(summary(2.0, seed=k), ranks=r, noise_seconds=1 / r) for k in (1, 2) for r in (1, 2)]
     text = build_table(runs, Layout(("seed",), ("ranks",), ("noise_seconds",))).render()
-    assert cells_of(text, "0.500") == [["1", "1.000", "0.500"], ["2", "1.000", "0.500"]]
+    assert cells_of(text, "0.5000") == [["1", "1.0000", "0.5000"], ["2", "1.0000", "0.5000"]]
 
 
 @pytest.mark.parametrize(
