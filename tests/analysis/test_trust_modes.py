@@ -1,14 +1,16 @@
 """Tables of trust modes, and the figure of their losses against the number of machines, of made-up runs."""
 
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from made_up import rate_run, trust_runs
+from made_up import TRUSTED_TO, rate_run, trust_runs
 
 from mu2mpi.analysis.catalogue import FIGURES
-from mu2mpi.analysis.cells import Layout, build_sections
+from mu2mpi.analysis.cells import build_sections
 from mu2mpi.analysis.figures import draw
+from mu2mpi.analysis.layouts import Layout
 from mu2mpi.errors import InputError
 
 EXPONENTS = re.compile(r": [−–0-9.| ]+$")
@@ -48,16 +50,15 @@ def lines_of(figure, panel):
 
 def test_tables_have_trust_modes_side_by_side():
     machines = [(20, 400), (40, 400), (200, 400)]
-    sections, _ = build_sections(trust_runs(), Layout(values=("excess_loss",)))
-    seen = {tuple(row[0] for row in section.rows): section for section in sections}
-    usual = seen.pop(("untrusted", "aggregated", "shuffled", "trusted"))
+    (usual,), _ = build_sections(trust_runs(), Layout(values=("excess_loss",)))
     assert usual.columns == machines
     assert all(cell.seeds == 2 for cell in usual.cells.values())
-    assert "colluders" not in usual.settings
-    # Without colluders, and with a number of them for each M.
-    assert sorted(
-        (section.settings["colluders"], rows) for rows, section in seen.items() if len(rows) > 1
-    ) == [(0, ("aggregated", "shuffled"))]
+    # As shares of M, whose numbers differ.
+    assert [row[:2] for row in usual.rows] == [
+        (server, share) for server, shares in TRUSTED_TO.items() for share in shares
+    ]
+    many = usual.cells[("aggregated", Fraction(3, 4), *usual.rows[0][2:]), machines[-1]]
+    assert many.settings == {"colluders": 150}
     named, _ = build_sections(trust_runs(), Layout(("server", "colluders"), values=("excess_loss",)))
     assert [row for section in named for row in section.rows if row[0] == "shuffled"] == [
         ("shuffled", number) for number in (0, 2, 4, 20)
