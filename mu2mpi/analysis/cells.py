@@ -101,7 +101,7 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
             groups = _split(kept, owns, full, follow, tell)
     order = sorted(groups, key=lambda key: [(name, _order(value)) for name, value in key])
     sections = [_section(dict(key), groups[key], full, follow) for key in order]
-    return sections, [*notes, *_versions(kept)]
+    return sections, [*notes, *versions_note(kept)]
 
 
 def _check_values(runs: Sequence[Summary], layout: Layout) -> None:
@@ -112,7 +112,7 @@ def _check_values(runs: Sequence[Summary], layout: Layout) -> None:
             raise InputError(f"no run has a value {name!r}{or_near(name, known, 'values')}")
 
 
-def _versions(runs: Sequence[Summary]) -> list[str]:
+def versions_note(runs: Sequence[Summary]) -> list[str]:
     """Return a note where files were made by several versions of the package."""
     versions = sorted({run.version for run in runs if run.version})
     if len(versions) < 2:

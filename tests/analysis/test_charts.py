@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from made_up import comparison_run, comparison_runs, rate_run, trust_runs
@@ -14,6 +15,7 @@ from mu2mpi.analysis.comparison import compare
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.figures.style import Page
 from mu2mpi.analysis.rates import find_rates
+from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.problem.practical import Facts
@@ -36,6 +38,13 @@ def study():
     """Return a study of M at three epsilons, with both servers and three seeds."""
     grid = product(("untrusted", "trusted"), (1.0, 2.0, 4.0), (1, 3, 10, 30), (1, 2, 3))
     return [made(s, server=v, epsilon=e, machines=M, rounds=1000 // M) for v, e, M, s in grid]
+
+
+def with_history(run, rounds, **columns):
+    """Give a summary a history, as if it had been read."""
+    nothing = {name: np.zeros(len(rounds)) for name in History.columns()}
+    vars(run)["history"] = History(**{**nothing, "round": np.array(rounds), **columns})
+    return run
 
 
 def words(figure):
@@ -157,15 +166,11 @@ def test_scaling_of_options_that_one_run_has_and_another_has_not():
 
 
 def test_histories_are_joined_at_the_rounds_that_all_seeds_have():
-    def run(seed, rounds, ends):
-        run = made(seed, participation="bernoulli:0.5", rounds=ends)
-        at = np.array([*rounds, ends])
-        columns = {name: np.zeros(len(at)) for name in History.columns()}
-        losses = {"test_loss": seed / at, "test_accuracy": at / 1000}
-        vars(run)["history"] = History(**{**columns, **losses, "round": at, "samples": 5 * seed * at})
-        return run
-
-    runs = [run(1, [1, 2, 4, 8, 40], 100), run(2, [1, 4, 20, 40], 120)]
+    runs = []
+    for seed, rounds in ((1, [1, 2, 4, 8, 40, 100]), (2, [1, 4, 20, 40, 120])):
+        run, at = made(seed, participation="bernoulli:0.5", rounds=rounds[-1]), np.array(rounds)
+        measured = {"test_loss": seed / at, "test_accuracy": at / 1000, "samples": 5 * seed * at}
+        runs.append(with_history(run, at, **measured))
     loss, _ = draw("history", runs).axes
     (line,) = loss.get_lines()
     # They end together, although at different rounds.
@@ -189,13 +194,13 @@ def of_loss(name):
     return made(data="synthetic", classes=2, loss=name)
 
 
-def test_noise_that_is_not_drawn_is_not_in_the_legend(tmp_path):
-    settings = {"data": "synthetic", "samples": 60, "features": 3, "machines": 3, "rounds": 9, "seed": 1}
-    mu2mpi.run(Experiment(**settings, participation="uniform:2"), output=tmp_path / "a.h5")
-    mu2mpi.run(Experiment(**settings), output=tmp_path / "b.h5")
-    away, whole = mu2mpi.load(tmp_path).summaries
-    assert not any("noise Y" in said for said in words(draw("noise", [away])))
-    assert any("noise Y" in said for said in words(draw("noise", [whole])))
+def test_noise_that_is_not_drawn_is_not_in_the_legend():
+    drawn = {}
+    for participation in (None, "uniform:2"):
+        run = with_history(made(participation=participation), [1, 90], message_norm=np.ones(2))
+        run.figures.update(sigma=2.0, parameters=30, first_slope=1.0, last_slope=0.5)
+        drawn[participation] = any("noise Y" in said for said in words(draw("noise", [run])))
+    assert drawn == {None: True, "uniform:2": False}
 
 
 def test_a_comparison_of_one_size_has_no_slopes():
@@ -274,3 +279,28 @@ def test_weights_have_the_names_of_features_and_epsilon_where_it_was_set(tmp_pat
     assert "ε = 2" in figure.get_suptitle()
     assert "ρ" not in figure.get_suptitle()
     assert figure.axes[1].get_ylabel() == "weight"
+
+
+def test_files_of_several_versions_are_told(folder, tmp_path, capsys):
+    first, second = sorted(folder.glob("*.h5"))[:2]
+    for path, version in ((first, None), (second, "0.0.1")):
+        copy = tmp_path / path.name
+        copy.write_bytes(path.read_bytes())
+        if version is not None:
+            with h5py.File(copy, "r+") as file:
+                file.attrs["mu2mpi_version"] = version
+    outputs = ["-o", str(tmp_path / "a.png")]
+    assert main(["plot", "tradeoff", str(tmp_path), *outputs]) == 0
+    assert f"made by versions 0.0.1 and {mu2mpi.__version__} of mu2mpi" in capsys.readouterr().err
+    assert main(["plot", "tradeoff", str(tmp_path / first.name), *outputs, "--overwrite"]) == 0
+    assert "versions" not in capsys.readouterr().err
+
+
+def test_what_is_across_chooses_the_figure(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    one = str(next(folder.glob("*.h5")))
+    for against, kind in (("machines", "tradeoff"), ("samples", "history")):
+        assert main(["plot", one, "--against", against]) == 0
+        assert capsys.readouterr().out == f"{kind}.png\n"
+    assert main(["plot", str(folder), "--against", "machnes"]) == 2
+    assert "machnes" in capsys.readouterr().err
