@@ -46,7 +46,9 @@ class Words:
 
         Names that speak for themselves stand alone, and what does not apply is left out where others do.
         """
-        said = [name for name, value in settings.items() if value is not None or name in UNSET]
+        # What a preset chose is not told, and is not unset either.
+        told = UNSET if settings.get("preset") is None else ()
+        said = [name for name, value in settings.items() if value is not None or name in told]
         return ", ".join(self.pair(name, settings[name]) for name in said or settings)
 
     def pair(self, name: str, value: Any) -> str:

@@ -304,3 +304,10 @@ def test_what_is_across_chooses_the_figure(folder, tmp_path, monkeypatch, capsys
         assert capsys.readouterr().out == f"{kind}.png\n"
     assert main(["plot", str(folder), "--against", "machnes"]) == 2
     assert "machnes" in capsys.readouterr().err
+
+
+def test_what_a_preset_chose_is_not_called_unset():
+    runs = [made(s, **given) for s in (1, 2) for given in ({}, {"clip_norm": 1.0}, {"preset": "practical"})]
+    said = words(draw("tradeoff", runs, against="machines"))
+    assert any("C = S" in line for line in said)
+    assert not any("practical" in line and "C = " in line for line in said)
