@@ -78,7 +78,9 @@ class Rate(Group):
     @property
     def is_private(self) -> bool:
         """Whether there was noise."""
-        return any(math.isfinite(run.experiment.rho) for run in self.runs)
+        rho = self.settings.get("rho")
+        # Along rho there is none, and where epsilon was given it follows.
+        return rho is None or math.isfinite(rho)
 
     @property
     def theorem(self) -> float:

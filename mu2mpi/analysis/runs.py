@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import Layout
 from mu2mpi.analysis.extra import needed
+from mu2mpi.analysis.layouts import Layout
 from mu2mpi.analysis.tables import Format, build_table
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError

@@ -52,6 +52,8 @@ class Summary:
         ``balanced_accuracy`` and ``auc``, or ``rmse``, ``mae`` and ``r2``, of the output.
     facts : Facts or None
         What a preset could use of the data.
+    version : str
+        Of the package that made the file.
     """
 
     path: Path
@@ -62,6 +64,7 @@ class Summary:
     figures: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan
     facts: Facts | None = None
+    version: str = ""
 
     @property
     def labels(self) -> str:
@@ -160,8 +163,16 @@ def read_summary(path: Path) -> Summary:
         experiment, created = stored_experiment(file, path), _text(file, "created")
         figures |= _metrics(file)
         scores = {name: last(name) if f"history/{name}" in file else math.nan for name in SCORES.values()}
+        facts, version = _facts(file), str(file.attrs.get("mu2mpi_version", ""))
         return Summary(
-            path, experiment, created, last("test_loss"), figures=figures, facts=_facts(file), **scores
+            path,
+            experiment,
+            created,
+            last("test_loss"),
+            figures=figures,
+            facts=facts,
+            version=version,
+            **scores,
         )
 
 

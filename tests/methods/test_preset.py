@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from relaxed import given
 from schedules import simulation_of
 
-from mu2mpi.analysis.cells import Layout, build_sections
+from mu2mpi.analysis.cells import build_sections
+from mu2mpi.analysis.grids import grids
+from mu2mpi.analysis.layouts import Layout
 from mu2mpi.analysis.settings import varying
+from mu2mpi.analysis.words import Words, number_text
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.errors import InputError
@@ -285,7 +288,8 @@ def test_what_a_preset_chose_parts_no_table_and_no_figure():
     runs = list(summaries())
     assert len({run.experiment.eta_scale for run in runs}) > 1
     sections, _ = build_sections(runs, Layout())
-    assert [section.heading for section in sections] == ["data = digits, preset = practical"]
+    (heading,) = [grid.heading for grid in grids(sections, Words())]
+    assert heading == f"digits, preset practical, ρ = {number_text(runs[0].experiment.rho)}"
     assert varying(runs) == ["server", "machines"]
     both = [*runs, *summaries(diameter=5.0)]
     sections, _ = build_sections(both, Layout())

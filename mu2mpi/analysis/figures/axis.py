@@ -65,7 +65,7 @@ def axis_of(runs: Sequence[Summary], against: str, page: Page) -> Axis:
     label = f"{against.replace('_', ' ')} {name}" if len(name) == 1 else name
     if _are_numbers(values):
         return Axis(lambda run: float(settings_of(run)[against]), label, [*map(float, values)], None, apart)
-    names = [_called(value, against, page) for value in values]
+    names = [page.words.in_table(against, value) for value in values]
     ticks = [*map(float, range(len(values)))]
     return Axis(lambda run: ticks[values.index(settings_of(run)[against])], label, ticks, names, apart)
 
@@ -99,9 +99,3 @@ def _apart(runs: Sequence[Summary], against: str) -> tuple[str, ...]:
                 names.remove(name)
                 apart.append(name)
     return tuple(apart)
-
-
-def _called(value: Any, name: str, page: Page) -> str:
-    """Return what stands at a tick."""
-    plain = value is not None and name != "method"
-    return page.words.value(name, value) if plain else page.words.pair(name, value)

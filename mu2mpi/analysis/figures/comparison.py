@@ -60,19 +60,22 @@ def _draw_complexity(
     fitted = [line for line in lines if not math.isnan(line.exponent)]
     if not fitted:
         return []
-    _draw_slopes(panel, fitted, page)
-    slopes = handle("slopes 1 and 3/2", color=page.theme.ink, **SLOPE)
+    drawn = _draw_slopes(panel, fitted, page)
+    slopes = handle(f"slope{'s' * (len(drawn) > 1)} {' and '.join(drawn)}", color=page.theme.ink, **SLOPE)
     return [handle("numbers: fitted exponents of |S|", linestyle=""), slopes]
 
 
-def _draw_slopes(panel: Axes, lines: Sequence[Line], page: Page) -> None:
-    """Draw slope 1 below all lines, and 3/2 above them if the highest of them is about as steep."""
+def _draw_slopes(panel: Axes, lines: Sequence[Line], page: Page) -> list[str]:
+    """Draw slope 1 below all lines, and 3/2 above them if the highest is about as steep, and name them."""
+    drawn = []
     low, high = (choose(lines, key=lambda line: line.gradients[-1]) for choose in (min, max))
-    for text, slope, line, factor in (("1", 1.0, low, 1 / 1.8), ("3/2", 1.5, high, 1.8)):
-        if line is low or abs(line.exponent - slope) < NEAR:
+    for text, slope, line, factor in (("1", 1, low, 1 / 1.8), ("3/2", 1.5, high, 1.8)):
+        if slope == 1 or abs(line.exponent - slope) < NEAR:
+            drawn.append(text)
             ends = line.sizes[[0, -1]]
             guide = factor * line.gradients[-1] * (ends / ends[-1]) ** slope
             panel.plot(ends, guide, color=page.theme.ink, **SLOPE)
-            offset, side = ((-7, 0), "bottom") if line is high else ((0, -4), "top")
+            offset, side = ((0, -4), "top") if slope == 1 else ((-7, 0), "bottom")
             look: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": side, "fontsize": 7}
             panel.annotate(text, (ends[-1], guide[-1]), offset, **look)
+    return drawn

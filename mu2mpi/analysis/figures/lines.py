@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mu2mpi.analysis.cells import Key, estimate
+from mu2mpi.analysis.cells import estimate
 from mu2mpi.analysis.figures.curves import (
     Encoding,
     bars_handle,
@@ -47,10 +47,10 @@ def draw_lines(
     Groups that agree in the settings `own` have one look, that of the encoding, and are called by `words`.
     """
     looks = {key_of(group, own): (look, words(group, page)) for group, _, look in encoding.groups}
-    exponents: dict[Key, list[str]] = {key: [] for key in looks}
+    exponents = {key: ["–"] * len(panels) for key in looks}
     figure, axes = canvas(page, 1, len(panels), 3.6, list(panels))
-    barred = False
-    for panel, here in zip(axes[0], panels.values(), strict=True):
+    barred = numbered = False
+    for k, (panel, here) in enumerate(zip(axes[0], panels.values(), strict=True)):
         name, label = _measured(here)
         for group in here:
             look, _ = looks[key_of(group, own)]
@@ -62,19 +62,22 @@ def draw_lines(
             means = np.array([point.mean for point in found])
             if name == "excess_loss" and len(means) >= FEWEST and np.all(means > 0):
                 slope = np.polyfit(np.log([*points]), np.log(means), 1)[0]
-                exponents[key_of(group, own)].append(f"{slope:z.2f}".replace("-", "−"))
+                exponents[key_of(group, own)][k] = f"{slope:z.2f}".replace("-", "−")
+                numbered = True
                 panel.set_yscale("log")
         panel.set(xscale="log", xlabel=across.words, ylabel=label)
         plain_log_ticks(panel.xaxis, sorted({across.of(run) for group in here for run in group.runs}))
         if panel.get_yscale() == "log":
             plain_log_ticks(panel.yaxis, round_numbers(*panel.get_ylim()))
     lines = [
-        handle(": ".join(filter(None, [said, " | ".join(exponents[key])])), **look)
+        handle(f"{said}: {' | '.join(exponents[key])}" if numbered else said, **look)
         for key, (look, said) in looks.items()
     ]
-    beside = f"numbers: fitted exponents of {across.symbol}{' by panel' * (len(panels) > 1)}"
-    numbered = [handle(beside, linestyle="")] * any(exponents.values())
-    return with_legend(figure, [*lines, *[bars_handle(page)] * barred, *numbered])
+    legend = [*lines, *[bars_handle(page)] * barred]
+    if numbered:
+        where = ", panel by panel" * (len(panels) > 1)
+        legend.append(handle(f"numbers: fitted exponents of {across.symbol}{where}", linestyle=""))
+    return with_legend(figure, legend)
 
 
 def by_panel(

@@ -43,7 +43,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
     own = own_settings(run)
     settings = {name: own[name] for name in SHOWN if own[name] is not None}
     which = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
-    figure.suptitle(f"$x_T$ without its bias: {page.words.of(settings)}{which}", fontsize=9)
+    figure.suptitle(f"$x_T$: {page.words.of(settings)}{which}", fontsize=9)
     return figure
 
 
@@ -60,7 +60,7 @@ def _images(x: NDArray[np.float64], names: Sequence[str], colours: dict[str, Any
     for k, panel in zip(range(len(x)), axes.flat, strict=False):
         shown = panel.imshow(x[k], **colours)
         panel.set_title(names[k], pad=3)
-    figure.colorbar(shown, ax=axes, label="weight", shrink=0.9, aspect=30)
+    figure.colorbar(shown, ax=axes, label="weight (bias not shown)", shrink=0.9, aspect=30)
     return figure
 
 
@@ -74,10 +74,10 @@ def _strips(
     figure, axes = canvas(page, 1, 1, 3.0 if len(x) > 2 else 1.6)
     panel = axes[0, 0]
     panel.grid(visible=False)
+    panel.set_xlabel("feature (bias not shown)")
     if features is not None and len(features) <= MOST_NAMES:
         panel.set_xticks(range(len(features)), features, rotation=45, ha="right", rotation_mode="anchor")
     else:
-        panel.set_xlabel("feature")
         panel.xaxis.get_major_locator().set_params(integer=True)
     if len(x) <= MOST_CLASSES:
         panel.set_yticks(range(len(x)), names)

@@ -1,15 +1,12 @@
 """``mu2mpi plot``."""
 
 import os
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mu2mpi.analysis.catalogue import AXES, KINDS, check_kind, suffix_of
 from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
-
-if TYPE_CHECKING:
-    from mu2mpi.results.reader import Summary
 
 SUMMARY = "draw a figure of results, ready for a paper"
 MORE = (
@@ -39,6 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> None:
     """Draw the figure that is named, or the one that suits the results, and print the file's name."""
+    from mu2mpi.analysis.cells import versions_note
     from mu2mpi.analysis.figures import draw, image, page_of
     from mu2mpi.files import write_whole
     from mu2mpi.results.writer import check_output
@@ -48,25 +46,23 @@ def execute(arguments: Namespace) -> None:
     if kind is not None:
         if not others:
             arguments.parser.error(f"name the results to draw, such as: mu2mpi plot {kind} runs/")
-        check_kind(kind, arguments.against)
         arguments.paths = others
     elif not os.path.exists(first):
         arguments.parser.error(f"{first} is neither a figure ({', '.join(KINDS)}) nor a file or folder")
+    elif arguments.against is not None:
+        kind = "history" if arguments.against in AXES["history"] else "tradeoff"
+    if kind is not None:
+        check_kind(kind, arguments.against)
     if arguments.output is not None:
         suffix_of(arguments.output)
         check_output(arguments.output, arguments.overwrite)
     said = (arguments.width, arguments.title, arguments.linear, arguments.labels, arguments.style)
     page = page_of(*said)
     runs, _ = read_runs(arguments)
-    kind = kind or _suiting(runs, arguments.against)
+    kind = kind or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
     output = arguments.output or Path(f"{kind}.png")
     check_output(output, arguments.overwrite)
+    for note in versions_note(runs):
+        print(f"mu2mpi: warning: {note}", file=sys.stderr)
     write_whole(output, [image(draw(kind, runs, arguments.against, page), suffix_of(output), page)])
     print(output)
-
-
-def _suiting(runs: "list[Summary]", against: str | None) -> str:
-    """Return the figure that suits these runs, and what is across."""
-    if against is None:
-        return "tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history"
-    return "history" if against in AXES["history"] else "tradeoff"
