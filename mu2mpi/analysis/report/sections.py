@@ -41,8 +41,8 @@ GUARANTEE = (
     "What is learned about any one sample of any one machine is at most this: if that sample were replaced "
     "by another (replace-one adjacency), the Rényi divergence of order a of all that is seen would be at "
     "most a ρ²/2, for every a > 1. In terms of (ε, δ) this is the ε below: once by the paper's lemma, and "
-    "once exactly, which is the smallest that is true. Where samples are drawn at random there is no ρ, and ε is what the "
-    "accountant that is named gives."
+    "once exactly, which is the smallest that is true. Where samples are drawn at random there is no ρ, "
+    "and ε is what the accountant that is named gives."
 )
 
 EXCESS = (
