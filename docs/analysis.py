@@ -40,6 +40,7 @@ print(frame.groupby(["server", "rho", "machines"]).test_loss.agg(["mean", "std",
 # %%
 print(runs.table())
 print(runs.table(rows=["rho"], columns=["server", "machines"], values=["excess_loss"], format="markdown"))
+print(runs.table(format="latex", best=True, label="tab:servers"))
 
 # %% [markdown]
 # ## Figures

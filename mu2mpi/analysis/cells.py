@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mu2mpi.analysis.layouts import PLACES, SHARE, Layout, or_near
+from mu2mpi.analysis.layouts import SHARE, Layout, check_values
 from mu2mpi.analysis.settings import POOLED, canonical, is_settled, own_settings, settings_of, varying_among
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import sent
@@ -90,7 +90,7 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     owns = [own_settings(run) for run in kept]
     tell = varying_among(owns)
     full = layout.completed(kept, tell)
-    _check_values(kept, full)
+    check_values(kept, full.values)
     apart = [name for name in tell if name not in full.places]
     follow = _following(apart, full, owns)
     groups = _split(kept, owns, full, follow, tell)
@@ -102,14 +102,6 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     order = sorted(groups, key=lambda key: [(name, _order(value)) for name, value in key])
     sections = [_section(dict(key), groups[key], full, follow) for key in order]
     return sections, [*notes, *versions_note(kept)]
-
-
-def _check_values(runs: Sequence[Summary], layout: Layout) -> None:
-    numbers = (name for run in runs for name, value in run.row.items() if isinstance(value, int | float))
-    known = [name for name in dict.fromkeys(numbers) if name not in PLACES]
-    for name in layout.values:
-        if name not in known:
-            raise InputError(f"no run has a value {name!r}{or_near(name, known, 'values')}")
 
 
 def versions_note(runs: Sequence[Summary]) -> list[str]:

@@ -102,7 +102,8 @@ def _grid(section: Section, names: Sequence[str], words: Words, best: bool) -> G
     layout = section.layout
     kept = [k for k, name in enumerate(layout.rows) if name in names]
     columns = [_title(layout.columns, key, words) for key in section.columns]
-    scales = {name: _scale(section, name) for name in layout.values}
+    cells = section.cells.values()
+    scales = {name: scale_of(name, [cell.values[name].mean for cell in cells]) for name in layout.values}
     leaders = {name: _Leaders(section, name, scales[name]) for name in layout.values if best}
     groups = [list(rows) for _, rows in groupby(section.rows, key=lambda row: [row[k] for k in kept[:1]])]
     if all(len(rows) == 1 for rows in groups):
@@ -136,7 +137,7 @@ def _heading(section: Section, constant: dict[str, Any], words: Words) -> str:
     return words.of({name: said[name] for name in sorted(said, key=order.index)})
 
 
-class _Scale(NamedTuple):
+class Scale(NamedTuple):
     """How numbers of one value are written: times `factor`, which the label says, with so many decimals."""
 
     factor: float
@@ -148,22 +149,22 @@ class _Scale(NamedTuple):
         return f"{self.factor * number:,.{self.decimals}f}"
 
 
-def _scale(section: Section, name: str) -> _Scale:
-    """Choose how the numbers of a value are written: with as many decimals in all cells of a section."""
+def scale_of(name: str, means: Iterable[float]) -> Scale:
+    """Choose how the numbers of a value are written: all with as many decimals."""
     if name in PERCENT:
-        return _Scale(100, 1)
-    means = [abs(float(cell.values[name].mean)) for cell in section.cells.values()]
-    means = [mean for mean in means if math.isfinite(mean) and mean > 0]
+        return Scale(100, 1)
+    means = [abs(float(mean)) for mean in means if math.isfinite(mean) and mean]
     if name in DECIMALS or not means:
-        return _Scale(1, DECIMALS.get(name, 0))
+        return Scale(1, DECIMALS.get(name, 0))
     least, power = (math.floor(math.log10(mean)) for mean in (min(means), max(means)))
     if not -3 <= power < 7:
-        return _Scale(10.0**-power, 3, power)
+        return Scale(10.0**-power, 3, power)
     digits = 0 if all(mean.is_integer() for mean in means) else 3 - max(least, power - 2)
-    return _Scale(1, max(0, digits))
+    return Scale(1, max(0, digits))
 
 
-def _label(name: str, scale: _Scale) -> str:
+def label_of(name: str, scale: Scale) -> str:
+    """Return what a value is called, with the power of ten that its numbers are times."""
     unit = f" (10{str(scale.power).translate(RAISED)})" if scale.power else ""
     return LABELS.get(name, name.replace("_", " ")) + unit
 
@@ -174,7 +175,7 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def _lines(
     section: Section,
     row: Key,
-    scales: dict[str, _Scale],
+    scales: dict[str, Scale],
     leaders: "dict[str, _Leaders]",
     is_labelled: bool,
 ) -> Iterator[Line]:
@@ -186,13 +187,13 @@ def _lines(
             )
             for c in section.columns
         ]
-        yield Line([], _label(name, scales[name]) if is_labelled else "", entries)
+        yield Line([], label_of(name, scales[name]) if is_labelled else "", entries)
     if len(section.seeds) > 1:
         counts = (section.cells[row, column].seeds for column in section.columns)
         yield Line([], "seeds", [Entry(str(count or MISSING)) for count in counts])
 
 
-def _entry(cell: Cell, name: str, scale: _Scale) -> Entry:
+def _entry(cell: Cell, name: str, scale: Scale) -> Entry:
     mean, deviation = cell.values[name]
     if math.isnan(mean):
         return Entry(MISSING)
@@ -203,7 +204,7 @@ def _entry(cell: Cell, name: str, scale: _Scale) -> Entry:
 class _Leaders:
     """The best cells of a section in one value: of each set that can be compared, those of the best mean."""
 
-    def __init__(self, section: Section, name: str, scale: _Scale) -> None:
+    def __init__(self, section: Section, name: str, scale: Scale) -> None:
         self.best: set[tuple[Key, Key]] = set()
         self.led, self.close = 0, 0
         if name not in (*HIGHEST, *LOWEST):
@@ -254,11 +255,11 @@ def _on_best(leaders: dict[str, _Leaders], section: Section, words: Words) -> li
     return [f"{{best}}: the best mean {at}{noise}."]
 
 
-def _legend(section: Section, scales: dict[str, _Scale]) -> str:
+def _legend(section: Section, scales: dict[str, Scale]) -> str:
     """Say what the numbers of a section are."""
     values, seeds = section.layout.values, section.seeds
     called = [
-        (_label(name, scales[name]) if len(values) == 1 else LABELS.get(name, name.replace("_", " ")))
+        (label_of(name, scales[name]) if len(values) == 1 else LABELS.get(name, name.replace("_", " ")))
         for name in values
     ]
     *others, last = (name.removesuffix(" %") for name in called)

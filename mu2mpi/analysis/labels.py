@@ -8,8 +8,10 @@ from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.toml import read_toml
 
+Labels = Mapping[str, str] | Path | str | Sequence[str]
 
-def read_labels(given: Mapping[str, str] | Path | str | Sequence[str]) -> dict[str, str]:
+
+def read_labels(given: Labels) -> dict[str, str]:
     """Return own labels by what they stand for, a setting (``rho``) or one of its values (``rho=4``).
 
     They are given as such a mapping, as texts (``rho=4:strong``), or as TOML files, in which a table is a

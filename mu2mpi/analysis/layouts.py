@@ -89,6 +89,15 @@ def usual_values(runs: Iterable[Summary]) -> tuple[str, ...]:
     return ("test_loss", *(score for labels, score in SCORES.items() if labels in learned))
 
 
+def check_values(runs: Iterable[Summary], values: Iterable[str]) -> None:
+    """Raise an InputError if no run has one of these measurements."""
+    numbers = (name for run in runs for name, value in run.row.items() if isinstance(value, int | float))
+    known = [name for name in dict.fromkeys(numbers) if name not in PLACES]
+    for name in values:
+        if name not in known:
+            raise InputError(f"no run has a value {name!r}{or_near(name, known, 'values')}")
+
+
 def or_near(word: str, known: Sequence[str], what: str) -> str:
     """Return how a message about an unknown name ends: with one that it may mean, or with all that there are.
 

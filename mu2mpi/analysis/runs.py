@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.extra import needed
+from mu2mpi.analysis.labels import Labels, read_labels
 from mu2mpi.analysis.layouts import Layout
-from mu2mpi.analysis.tables import Format, build_table
+from mu2mpi.analysis.tables import Dress, Format, build_table
+from mu2mpi.analysis.words import Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.statement import PrivacyStatement
@@ -189,10 +191,18 @@ class Runs(UserList[Run]):
         columns: Sequence[str] = (),
         values: Sequence[str] = (),
         format: Format = "text",
+        *,
+        caption: str = "",
+        label: str = "",
+        siunitx: bool = False,
+        best: bool = False,
+        labels: Labels = (),
     ) -> str:
         """Return a table such as ``mu2mpi table`` prints: text, csv, markdown or latex.
 
         Rows and columns are settings, and values measurements: columns of `to_dataframe`, by default the loss
-        and the accuracy, or R^2 where numbers are learned.
+        and the accuracy, or R^2 where numbers are learned. The others are the options of ``mu2mpi table``;
+        `labels` may also be a mapping, such as ``{"rho=4": "strong"}``.
         """
-        return build_table(self.summaries, Layout(tuple(rows), tuple(columns), tuple(values))).render(format)
+        table = build_table(self.summaries, Layout(tuple(rows), tuple(columns), tuple(values)))
+        return table.render(format, Dress(caption, label, siunitx, best, Words(read_labels(labels))))

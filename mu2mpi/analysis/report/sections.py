@@ -38,11 +38,11 @@ NUMBERS = Dialect(lambda text: "".join("\u2007" if letter.isalnum() else "\u2008
 """Spaces as wide as the digits and points of a page."""
 
 GUARANTEE = (
-    "They learn at most this about any one sample of any one machine: if that sample were replaced by another (replace-one "
-    "adjacency), the Rényi divergence of order a of all that is seen would be at most a ρ²/2, for every "
-    "a > 1. In terms of (ε, δ) this is the ε below: once by the paper's lemma, and once exactly, which "
-    "is the smallest that is true. Where samples are drawn at random there is no ρ, and ε is what the "
-    "accountant that is named gives."
+    "What is learned about any one sample of any one machine is at most this: if that sample were replaced "
+    "by another (replace-one adjacency), the Rényi divergence of order a of all that is seen would be at "
+    "most a ρ²/2, for every a > 1. In terms of (ε, δ) this is the ε below: once by the paper's lemma, and "
+    "once exactly, which is the smallest that is true. Where samples are drawn at random there is no ρ, "
+    "and ε is what the accountant that is named gives."
 )
 
 EXCESS = (
@@ -153,7 +153,7 @@ def privacy(runs: Sequence[Summary], files: Sequence[Summary]) -> str:
         alone = "" if mechanism.shows_messages else run.experiment.chosen_method.title
         seen.setdefault(mechanism.who_sees(server), alone or f"{server.capitalize()} server")
     parts += [
-        paragraph("Each of these learns at most what is said below:"),
+        paragraph("What a run releases is seen by:"),
         bullets(f"{title}: {who[0].lower()}{who[1:].rstrip(',')}" for who, title in seen.items()),
         paragraph(GUARANTEE),
     ]
