@@ -347,4 +347,5 @@ class Experiment(BaseModel):
     def settings(self) -> dict[str, Any]:
         """Return every option that has a value, but for what a preset is still to choose, by name."""
         open_ones = self.by_preset().keys() - self.given
-        return {n: v for n in option_fields() if n not in open_ones and (v := getattr(self, n)) is not None}
+        values = {n: v for part in (self, *self._parts.values()) for n, v in part.__dict__.items()}
+        return {n: v for n in option_fields() if n not in open_ones and (v := values.get(n)) is not None}
