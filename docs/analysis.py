@@ -20,7 +20,7 @@ print(runs)
 # ## One run
 
 # %%
-run = runs.where(server="trusted")[0]
+run = runs.select(server="trusted")[0]
 print(run.experiment.to_toml())
 print(run.history)  # an xarray.Dataset along `round`, with units: run.history.test_loss.plot()
 print(run.x.shape, run.privacy.epsilon_exact, run.theory.excess_loss)

@@ -175,7 +175,7 @@ class Job:
         with communicator.together():
             if communicator.rank == 0:
                 self._write(result, path)
-        return result
+        return replace(result, path=path)
 
     def _write(self, result: Result, path: Path) -> None:
         """Write the result and remove the checkpoint; the same result from another job is as good."""

@@ -108,7 +108,6 @@ def read_result(path: Path) -> Result:
     """
     with _open(path, "model", "history", "privacy") as file:
         others = {name: value for name, value in file.attrs.items() if name not in OWN_ATTRIBUTES}
-        counts = "diagnostics/class_counts"
         return Result(
             experiment=stored_experiment(file, path),
             x=_matrix(file, "x"),
@@ -118,9 +117,11 @@ def read_result(path: Path) -> Result:
             accounts=_accounts(file),
             theory=_record(Theory, file, "theory"),
             diagnostics=_record(Diagnostics, file, "diagnostics"),
-            class_counts=array_in(file.id, counts) if counts in file else None,
+            class_counts=_optional(file, "diagnostics/class_counts"),
             class_names=_names(file, "model/label"),
             metrics=_metrics(file),
+            confusion=_optional(file, "metrics/confusion"),
+            test_rows=_optional(file, "metrics/test_row"),
             label_range=_pair(file, "label_range"),
             feature_names=None if (names := _names(file, "model/feature_name")) is None else names[:-1],
             columns=file["model"].attrs.get("columns"),
@@ -130,6 +131,7 @@ def read_result(path: Path) -> Result:
             timing=_timing(file),
             # Python's own integers rather than numpy's.
             environment={k: v if isinstance(v, str) else v.item() for k, v in others.items()},
+            path=path,
         )
 
 
@@ -238,6 +240,11 @@ def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
         return PrivacyStatement.from_attributes(dict(file["privacy"].attrs))
     except InputError as error:
         raise InputError(f"{path} cannot be used: {error}") from None
+
+
+def _optional(file: h5py.File, name: str) -> NDArray[np.int64] | None:
+    """Return an array of counts or of row numbers, if it is there."""
+    return array_in(file.id, name) if name in file else None
 
 
 def _names(file: h5py.File, name: str) -> tuple[str, ...] | None:

@@ -150,11 +150,11 @@ def test_everything_reads_published_files(folder, tmp_path):
     assert [run.diagnostics for run in runs] == [None] * 3
     assert len(runs[0].timing) == 0
     for one in runs:
-        text = describe(one.result, one.path)
+        text = describe(one, one.path)
         assert "nan" not in text
         assert "Diagnostics" not in text
         assert "Time in seconds" not in text
-    assert "nothing protects" not in describe(runs[2].result, runs[2].path)
+    assert "nothing protects" not in describe(runs[2], runs[2].path)
     text, problems = check_ledgers([tmp_path])
     assert problems == []
     assert "/diagnostics" not in text

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.words import Words
+from mu2mpi.extra import needed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
