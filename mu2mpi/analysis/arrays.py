@@ -66,7 +66,7 @@ def arrays_of(
     if not kept:
         raise InputError("there are no results to make arrays of")
     for note in notes:
-        warnings.warn(note, stacklevel=4)
+        warnings.warn(note, stacklevel=3)
     of_data: dict[Any, list[Summary]] = {}
     for run in kept:
         of_data.setdefault(run.experiment.data, []).append(run)
@@ -215,7 +215,8 @@ def statistics(dataset: "xarray.Dataset", confidence: float) -> "xarray.Dataset"
     seeds = dataset.count("seed")
     mean, spread = dataset.mean("seed", keep_attrs=True), dataset.std("seed", ddof=1).where(seeds > 1)
     half = spread * xr.apply_ufunc(stdtrit, seeds - 1.0, (1 + confidence) / 2) / np.sqrt(seeds)
-    names = xr.DataArray(list(STATISTICS), dims="statistic", name="statistic")
+    said = described("statistic over seeds")
+    names = xr.DataArray(list(STATISTICS), dims="statistic", name="statistic", attrs=said)
     found = xr.concat([mean, spread, mean - half, mean + half, seeds], names, combine_attrs="override")
     ordered: xarray.Dataset = found.transpose(..., "statistic")
     return ordered
