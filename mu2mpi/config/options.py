@@ -119,7 +119,7 @@ def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
 
 
 def values_in(*parts: BaseModel) -> dict[str, Any]:
-    """Return by name the options that have a value in an experiment or its parts, in the order of all options.
+    """Return by name the options that have a value in an experiment or its parts, in the order of all.
 
     To ask for one after the other takes ten times as long, which matters for a thousand results.
     """
