@@ -26,10 +26,10 @@ def texts_of(figure):
     """Return all texts that are drawn."""
     found = [figure.heading, *(text for legend in figure.legends for text in legend.get_texts())]
     for panel in figure.axes:
-        found += panel.texts
+        found += [*panel.texts, panel.title, panel._left_title]
         if not panel.axison:
             continue
-        found += [panel.title, panel.xaxis.label, panel.yaxis.label, panel._left_title]
+        found += [panel.xaxis.label, panel.yaxis.label]
         for axis in (panel.xaxis, panel.yaxis):
             found += [axis.get_offset_text(), *(tick.label1 for tick in axis._update_ticks())]
     return [text for text in found if text is not None and text.get_visible() and text.get_text().strip()]

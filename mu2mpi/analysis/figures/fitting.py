@@ -40,6 +40,8 @@ def fit(sheet: Sheet) -> None:
     for panel in sheet.panels.flat:
         panel.set_label(", ".join(filter(None, [panel.get_ylabel(), panel.get_title(loc="left")])))
         _wrap_names_beside(panel, sheet)
+    # Twice, as what is around panels is known once these have about their size.
+    _place(sheet)
     before = _place(sheet)
     for _ in range(PASSES):
         # Not a generator: all of them are to be fitted.
@@ -58,10 +60,13 @@ def _stack(sheet: Sheet) -> None:
         panel.set_title(panel.get_title(loc="left") or first.get_title(loc="left"), loc="left")
         panel.set_xlabel(panel.get_xlabel() or last.get_xlabel())
         sheet.heights[panel] = min(sheet.heights[panel], HIGHEST * sheet.get_figwidth())
-    kept = [panel for panel in sheet.panels.T.flat if panel.axison or panel.images]
+    for panel in sheet.panels.flat:
+        if not panel.axison:
+            panel.remove()
+    kept = [panel for panel in sheet.panels.T.flat if panel in sheet.axes]
     for panel, below in zip(kept, [*kept[1:], None], strict=True):
         shares = below is not None and below in panel.get_shared_x_axes().get_siblings(panel)
-        panel.tick_params(labelleft=True, labelbottom=not shares)
+        panel.tick_params(which="both", labelleft=True, labelbottom=not shares)
         if shares:
             panel.set_xlabel("")
     sheet.panels = np.array(kept, dtype=object)[:, None]
