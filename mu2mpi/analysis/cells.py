@@ -211,6 +211,8 @@ def _section(
         values = {name: estimate([run.row.get(name, math.nan) for run in there]) for name in layout.values}
         own = own_settings(there[0]) if there else {}
         others = {n: settings_of(there[0])[n] if n == "colluders" else own[n] for n in follow if there}
+        if there and there[0].experiment.epsilon is not None and "rho" not in layout.places:
+            others["rho"] = there[0].experiment.rho
         ran = _what_ran(settings | others | dict(zip(layout.places, row + column, strict=True)))
         paper = {} if follow and not there else _paper().get(ran, {})
         cells[row, column] = Cell(len(there), values, paper, others)

@@ -101,7 +101,8 @@ def _caption(grid: Grid, dress: Dress, number: int) -> str:
 
 def _render_csv(sections: Sequence[Section]) -> str:
     layout = sections[0].layout
-    names = list(dict.fromkeys(name for section in sections for name in (*section.settings, *section.follow)))
+    of_cells = [cell.settings for section in sections for cell in section.cells.values()]
+    names = list(dict.fromkeys(name for of in (*(s.settings for s in sections), *of_cells) for name in of))
     header = [*names, *layout.rows, *layout.columns, "seeds"]
     for name in layout.values:
         header += [f"{name}_mean", f"{name}_sd", *[f"{name}_paper"] * (name in VALUES)]

@@ -212,7 +212,7 @@ def test_sweep_and_table_of_epsilon(capsys, tmp_path):
     assert all(float(row["rho"]) < 1 for row in rows)
     # One table with either, as the other goes with it.
     for choice in (["--rows", "epsilon"], []):
-        assert invoke(capsys, "table", folder, *choice)[1].count("data = digits") == 1
+        assert invoke(capsys, "table", folder, *choice)[1].count("digits, ") == 1
     code, out, _ = invoke(capsys, "table", folder, "--where", "epsilon=2", "--format", "csv")
     assert [row["rho"] for row in csv.DictReader(io.StringIO(out))] == [rows[1]["rho"]]
 

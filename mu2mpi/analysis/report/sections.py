@@ -12,7 +12,6 @@ import tomli_w
 from mu2mpi.analysis.catalogue import FIGURES
 from mu2mpi.analysis.cells import estimate, sort_key
 from mu2mpi.analysis.figures import draw, image
-from mu2mpi.analysis.figures.style import DARK, Page
 from mu2mpi.analysis.formats import Dialect
 from mu2mpi.analysis.grids import grids
 from mu2mpi.analysis.groups import grouped, in_nats
@@ -123,13 +122,12 @@ def figures(runs: Sequence[Summary]) -> str:
             continue
         try:
             light = image(draw(name, runs), "svg")
-            dark = at_night(light) or image(draw(name, runs, page=Page(DARK)), "svg", Page(DARK))
         except InputError as error:
             if "mu2mpi[analysis]" in str(error):
                 raise
             absent.append(f"{name}: {error}")
         else:
-            parts.append(picture(light, dark, f"{kind.meaning[0].upper()}{kind.meaning[1:]}."))
+            parts.append(picture(light, at_night(light), f"{kind.meaning[0].upper()}{kind.meaning[1:]}."))
     if absent:
         parts += [paragraph("Not drawn:", "soft"), bullets(absent)]
     return "\n".join(parts)
