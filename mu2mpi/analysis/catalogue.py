@@ -7,6 +7,7 @@ from typing import Any
 
 from mu2mpi.config.together import machines_differ
 from mu2mpi.errors import InputError
+from mu2mpi.suggestions import or_else
 
 LOSSES, TIMES = ("test_loss", "test loss"), ("elapsed_seconds", "times")
 """What a published file may be without, by its name in a summary and in words."""
@@ -92,7 +93,7 @@ AGAINST = {name: kind.against for name, kind in FIGURES.items() if kind.against}
 def check_kind(kind: str, against: str | None) -> None:
     """Raise an InputError unless there is such a figure, with such a horizontal axis."""
     if kind not in FIGURES:
-        raise InputError(f"there is no figure {kind!r}; the figures are {', '.join(FIGURES)}")
+        raise InputError(f"there is no figure {kind!r}{or_else(kind, FIGURES, 'figures')}")
     axes = FIGURES[kind].against
     if against is not None and against not in axes:
         choice = f"is drawn against {' or '.join(axes)}" if axes else "leaves no choice of what is across"

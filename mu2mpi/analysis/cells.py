@@ -19,6 +19,7 @@ from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 from mu2mpi.results.schema import SCORES
+from mu2mpi.suggestions import or_else
 
 COLUMNS, VALUES = ("machines",), ("test_loss", "test_accuracy")
 """What the paper's tables have across, and measure."""
@@ -46,7 +47,7 @@ class Layout:
         named = [*self.rows, *self.columns]
         for name in named:
             if name not in PLACES:
-                raise InputError(f"there is no setting {name!r}; the settings are {', '.join(PLACES)}")
+                raise InputError(f"there is no setting {name!r}{or_else(name, PLACES, 'settings')}")
             if named.count(name) > 1:
                 raise InputError(f"{name} cannot stand in two places of a table")
 
@@ -141,7 +142,7 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     known = [name for name in dict.fromkeys(numbers) if name not in PLACES]
     for name in layout.values:
         if name not in known:
-            raise InputError(f"no run has a value {name!r}; the values are {', '.join(known)}")
+            raise InputError(f"no run has a value {name!r}{or_else(name, known, 'values')}")
     groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
     for run, own in zip(kept, owns, strict=True):
         shared = tuple((n, v) for n, v in own.items() if v is not None and _is_shared(n, tell, layout, owns))

@@ -84,6 +84,11 @@ def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
     for name, values in lists.items():
         if not values or len({repr(value) for value in values}) < len(values):
             raise InputError(f"{where}: the list of {name} is empty or repeats a value: {values}")
+        if any(isinstance(value, list | dict) for value in values):
+            raise InputError(
+                f"{where}: {name} holds a list in a list, or a table; a sweep takes one list of values, such "
+                f"as {name} = [a, b], and [[part]] tables for combinations that differ in several settings"
+            )
     if (count := math.prod(map(len, lists.values()))) > MOST_RUNS:
         raise InputError(f"{where}: its lists have {count:,} combinations, and {MOST_RUNS:,} are the most")
     combinations = (dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values()))

@@ -109,7 +109,8 @@ def test_plot_and_report_overwrite_nothing(capsys, mixed_folder, tmp_path, monke
     ("arguments", "words"),
     [
         (["plot", "history"], ["mu2mpi plot history runs/"]),
-        (["plot", "histroy", "."], ["histroy", "history, tradeoff"]),
+        (["plot", "histroy", "."], ["histroy is neither a figure nor a file", "did you mean history?"]),
+        (["plot", "tables", "."], ["the figures are history, tradeoff"]),
         (["plot", "history", ".", "-o", "a.gif"], ["png, svg, pdf"]),
         (["plot", "noise", ".", "--against", "rho"], ["noise"]),
         (["table", ".", "--rows", "roh"], ["'roh'", "rho"]),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mu2mpi.analysis.catalogue import AGAINST, KINDS, check_kind, suffix_of
 from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
+from mu2mpi.suggestions import or_else
 
 SUMMARY = "draw a figure of results, ready for a paper"
 MORE = (
@@ -38,7 +39,9 @@ def execute(arguments: Namespace) -> None:
         check_kind(kind, arguments.against)
         arguments.paths = others
     elif not os.path.exists(first):
-        arguments.parser.error(f"{first} is neither a figure ({', '.join(KINDS)}) nor a file or folder")
+        arguments.parser.error(
+            f"{first} is neither a figure nor a file or folder{or_else(str(first), KINDS, 'figures')}"
+        )
     if arguments.output is not None:
         suffix_of(arguments.output)
         check_output(arguments.output, arguments.overwrite)
