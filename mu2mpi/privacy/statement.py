@@ -82,6 +82,17 @@ class PrivacyStatement:
         return self.mechanism.who_sees(self.server, f"up to {known:,}" if known else "no")
 
     @property
+    def colluders(self) -> int | None:
+        """How many machines may help whoever is to learn no more, where the trust mode counts them."""
+        counts = "{c}" in self.mechanism.who_sees(self.server, "{c}")
+        return self.mechanism.machines - self.mechanism.parts if counts else None
+
+    @property
+    def has_lost_key(self) -> bool:
+        """Whether the noise came from a secret key, which is in no file once the run is over."""
+        return self.mechanism.is_noisy and not self.noise_recomputable
+
+    @property
     def rho(self) -> float | None:
         """The rho of all that is seen, as it was asked for, or None where none describes it."""
         return self.mechanism.stated_rho
