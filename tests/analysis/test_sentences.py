@@ -1,4 +1,4 @@
-"""What is said of a run's privacy where a user reads it: who is trusted, what is gone, what is not covered."""
+"""What is said of a run's privacy where a user reads it: who is trusted, what is gone, and what is bare."""
 
 import contextlib
 
