@@ -152,7 +152,7 @@ def _sizes(result: Result) -> list[str]:
     task = task_of_result(result)
     asked = method.messages(task, method.sizes(task, result.experiment.rounds))
     if not mechanism.accounts_for(asked):
-        return [f"mechanism = {mechanism.name} does not account for method = {method.name}"]
+        return [f"it is not known how private mechanism = {mechanism.name} makes method = {method.name}"]
     names = ("rounds", "machines", "samples", "drawn", "parts", "touched", "parameters", "clip_norm")
     pairs = {name: (getattr(mechanism, name, None), getattr(asked, name)) for name in names}
     pairs |= {name: (getattr(mechanism, name), value) for name, value in mechanism.own(asked).items()}

@@ -4,6 +4,7 @@ Exit codes: 0 done, 2 bad input, 1 failure, 75 stopped by a signal with a checkp
 """
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -85,6 +86,9 @@ def _execute(arguments: argparse.Namespace) -> int:
             return command.execute(arguments) or 0
     code = command.execute(arguments) or 0
     if (lost := lost_output()) is not None:
+        if lost.errno == errno.EPIPE:
+            # Whoever reads, such as `head`, has what it wants.
+            return _with_word(1)
         return _end_alone(f"error: cannot write to standard output: {lost.strerror}", 1)
     return code
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.cost import run_cost
 from mu2mpi.execution.crew import on_a_part, part_of
@@ -68,10 +69,17 @@ def resolve_all(
     experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator, ranks: int
 ) -> list[Plan]:
     """Settle what experiments leave open, and open each data set once; raises InputError like `resolve`."""
-    examples = {experiment.data_key: experiment for experiment in experiments}
-    sources = {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
+    sources = open_all(experiments, data_dir, communicator)
     with communicator.together():
         return [resolve(e, sources[e.data_key], ranks) for e in experiments]
+
+
+def open_all(
+    experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator
+) -> dict[tuple[object, ...], Source]:
+    """Open each data set of some experiments once, by the key that they have for it."""
+    examples = {experiment.data_key: experiment for experiment in experiments}
+    return {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
 
 
 @dataclass(frozen=True)

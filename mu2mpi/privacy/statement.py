@@ -9,7 +9,7 @@ from typing import Any, Self, get_type_hints
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import SMALLEST_DELTA
 from mu2mpi.privacy.guarantee import Guarantee
-from mu2mpi.privacy.mechanisms.base import Concern, Mechanism, agree
+from mu2mpi.privacy.mechanisms.base import NONSENSE, Concern, Mechanism, agree
 from mu2mpi.privacy.sampler import is_negligible
 from mu2mpi.registry import find, names
 
@@ -142,8 +142,12 @@ class PrivacyStatement:
     def check_sampler(self, promised: float) -> None:
         """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them.
 
-        Or if they take it beyond the one that was promised, of which a small one leaves them next to nothing.
+        Or if they take it beyond the one that was promised, of which a small one leaves them next to nothing;
+        or if the mechanism's account makes no sense.
         """
+        if not self.epsilon_exact >= 0:
+            kind, epsilon = self.mechanism.name, self.epsilon_exact
+            raise InputError(f"mechanism = {kind} states epsilon = {epsilon:g} as its guarantee; {NONSENSE}")
         if not is_negligible(self.epsilon_exact, self.guarantee.exact(self.delta), self.delta):
             raise InputError(
                 f"{self.rounds:,} rounds of {self.parameters:,} coordinates take more draws of noise than "
