@@ -145,10 +145,10 @@ class PrivacyStatement:
         Or if they take it beyond the one that was promised, of which a small one leaves them next to nothing;
         or if the mechanism's account makes no sense.
         """
-        if not self.epsilon_exact >= 0:
-            kind, epsilon = self.mechanism.name, self.epsilon_exact
-            raise InputError(f"mechanism = {kind} states epsilon = {epsilon:g} as its guarantee; {NONSENSE}")
-        if not is_negligible(self.epsilon_exact, self.guarantee.exact(self.delta), self.delta):
+        exact, kind = self.guarantee.exact(self.delta), self.mechanism.name
+        if not exact >= 0:
+            raise InputError(f"mechanism = {kind} states epsilon = {exact:g} as its guarantee; {NONSENSE}")
+        if not is_negligible(self.epsilon_exact, exact, self.delta):
             raise InputError(
                 f"{self.rounds:,} rounds of {self.parameters:,} coordinates take more draws of noise than "
                 "are known to be as good as exact ones; give fewer rounds, or a larger rho"
