@@ -559,7 +559,7 @@ def test_command(capsys, monkeypatch):
     for word in ("Untrusted server", "Trusted server", "claimed", "epsilon at delta = 1e-05, by counting"):
         assert word in out
     assert out.count("Nothing is refuted, and there is no alarm.") == 2
-    assert out.endswith("Without --server these are the paper's; others are: aggregated, shuffled.\n")
+    assert out.endswith("Without --server only the paper's are audited; others are aggregated, shuffled.\n")
     no_clipping(monkeypatch)
     assert cli.main([*arguments, "--server", "trusted"]) == 1
     out, err = capsys.readouterr()

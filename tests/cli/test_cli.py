@@ -181,7 +181,7 @@ def test_epsilon_instead_of_rho(capsys, tmp_path):
     assert code == 0, err
     assert "rho = 0.500622 (epsilon = 2, delta = 1e-05)" in err
     assert (
-        "privacy of one sample of one machine (replace-one): epsilon = 1.996 at delta = 1e-05, rho = 0.50"
+        "privacy of one sample of one machine (replace-one), untrusted server: epsilon = 1.996 at delta = 1e-05, rho = 0.50"
         in out
     )
     found = read_result(path).experiment
@@ -246,7 +246,7 @@ def test_privacy_converts_and_checks(capsys, mixed_folder, tmp_path):
         (["privacy", "--rho", "four"], ["four"]),
         (["privacy", "--rho", "1", "--epsilon", "1", "--delta", "0.1"], ["two of"]),
         (["privacy", "/nonexistent.h5"], ["/nonexistent.h5"]),
-        (["run", "--rhoo", "1"], ["--rhoo", "--rho,", "--machines"]),
+        (["run", "--quux", "1"], ["--quux", "--rho,", "--machines"]),
         (["run", "--machines", "5000"], ["5000", "more machines than samples"]),
         (["run", "--rounds", "100000", "--machines", "2"], ["rounds", "718"]),
         (["run", "--server", "honest"], ["honest", "trusted"]),

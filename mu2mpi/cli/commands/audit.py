@@ -49,7 +49,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print what was found of each server; complaints make the code 1."""
-    from mu2mpi.audit.trials import audit_servers
+    from mu2mpi.audit.trials import OF_PAPER, audit_servers
     from mu2mpi.cli.options import given_settings
     from mu2mpi.execution.warmup import start_compiler_without_scipy
     from mu2mpi.parallel import world
@@ -57,14 +57,14 @@ def execute(arguments: Namespace) -> int:
 
     communicator, given = world(), given_settings(arguments)
     start_compiler_without_scipy()
-    complaints, others = [], names("servers")
+    complaints = []
     for finding in audit_servers(given, arguments.trials, communicator):
         complaints += finding.complaints
-        others.remove(finding.experiment.server)
         if communicator.rank == 0:
             print(f"{finding.describe()}\n", flush=True)
     if "server" not in given and communicator.rank == 0:
-        print(f"Without --server these are the paper's; others are: {', '.join(others)}.", flush=True)
+        others = ", ".join(name for name in names("servers") if name not in OF_PAPER)
+        print(f"Without --server only the paper's are audited; others are {others}.", flush=True)
     if complaints and communicator.rank == 0:
         print(f"mu2mpi: error: {'; '.join(complaints)}", file=sys.stderr)
     return 1 if complaints else 0
