@@ -9,15 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from mu2mpi.config.options import choices, explained, option_fields, options_for, preset_method
 from mu2mpi.config.together import check_together
-from mu2mpi.data.options import (
-    FILE,
-    LEAST,
-    MOST,
-    check_data,
-    check_participation,
-    check_partition,
-    is_file,
-)
+from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_participation, check_partition, is_file
 from mu2mpi.errors import InputError
 from mu2mpi.federation.servers.base import Server, trust_mode
 from mu2mpi.methods.base import Method
