@@ -20,7 +20,7 @@ print(runs)
 # ## One run
 
 # %%
-run = runs.where(server="trusted")[0]
+run = runs[0]
 print(run.experiment.to_toml())
 print(run.history)  # an xarray.Dataset along `round`, with units: run.history.test_loss.plot()
 print(run.x.shape, run.privacy.epsilon_exact, run.theory.excess_loss)
@@ -40,6 +40,7 @@ print(frame.groupby(["server", "rho", "machines"]).test_loss.agg(["mean", "std",
 # %%
 print(runs.table())
 print(runs.table(rows=["rho"], columns=["server", "machines"], values=["excess_loss"], format="markdown"))
+print(runs.table(format="latex", best=True, label="tab:servers"))
 
 # %% [markdown]
 # ## Figures
@@ -52,7 +53,7 @@ figures.mkdir(exist_ok=True)
 for kind in ("history", "tradeoff", "weights", "noise", "timing"):
     runs.plot(kind).savefig(figures / f"{kind}.png")
 runs.plot("history", against="samples").savefig(figures / "history-samples.pdf")
-runs.plot("tradeoff", against="epsilon").savefig(figures / "tradeoff-epsilon.svg")
+runs.plot("tradeoff", against="machines").savefig(figures / "tradeoff-machines.svg")
 
 # %% [markdown]
 # ## A figure of your own
@@ -65,10 +66,10 @@ from matplotlib.figure import Figure
 figure = Figure(figsize=(4, 3), layout="constrained")
 axes = figure.subplots()
 for server, group in frame.groupby("server"):
-    axes.scatter(group.excess_loss_bound, group.excess_loss, label=f"{server} server")
-axes.set(xscale="log", yscale="log", xlabel="theorem's bound (nats)", ylabel="measured excess loss (nats)")
+    axes.scatter(group.gradient_evaluations, group.test_loss, label=f"{server} server")
+axes.set(xscale="log", xlabel="gradients computed by all machines", ylabel="test loss")
 axes.legend()
-figure.savefig(figures / "bound.png")
+figure.savefig(figures / "gradients.png")
 
 # %% [markdown]
 # ## Without this package

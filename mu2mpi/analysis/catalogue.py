@@ -12,7 +12,9 @@ from mu2mpi.suggestions import or_else
 LOSSES, TIMES = ("test_loss", "test loss"), ("elapsed_seconds", "times")
 """What a published file may be without, by its name in a summary and in words."""
 
-FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+FORMATS: dict[str, dict[str, None]] = {
+    "png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}, "pgf": {},
+}  # fmt: skip
 """Of files, by their suffix, with what keeps the date out of each."""
 
 
@@ -22,9 +24,13 @@ class Kind:
 
     meaning: str
     against: tuple[str, ...] = ()
-    """What may be on the horizontal axis, the default first; empty where there is no choice."""
+    """What may be on the horizontal axis, the default first; empty where there is no such choice."""
+    takes_settings: bool = False
+    """Whether any setting may be there; by itself, privacy is."""
     needs: tuple[str, str] | None = None
     """What it cannot do without: `LOSSES` or `TIMES`."""
+    scored: bool = False
+    """Whether panels of losses, the first of two rows or else of all panels, will do without the others."""
     reported: Callable[[Sequence[Any]], bool] = lambda runs: True
     """Whether it is on a report of these summaries, which is made to be shown around."""
 
@@ -38,11 +44,13 @@ FIGURES = {
     "history": Kind(
         "loss and accuracy (or R^2) along a run, with a band over seeds",
         against=("round", "samples", "gradient_evaluations"),
+        scored=True,
         needs=LOSSES,
     ),
     "tradeoff": Kind(
-        "loss and accuracy (or R^2) against privacy, a line for each M and server",
-        against=("rho", "epsilon"),
+        "loss and accuracy (or R^2) against privacy or any setting, a line for each of the others",
+        takes_settings=True,
+        scored=True,
         needs=LOSSES,
         reported=_differ("rho"),
     ),
@@ -67,6 +75,7 @@ FIGURES = {
     "comparison": Kind(
         "methods at equal privacy: loss and score against gradients computed, and these against the "
         "number of samples, with fitted exponents",
+        scored=True,
         needs=LOSSES,
         reported=_differ("method", "estimator", "query"),
     ),
@@ -87,17 +96,27 @@ FIGURES = {
 """By name, in the order in which the help and a report have them."""
 
 KINDS = {name: kind.meaning for name, kind in FIGURES.items()}
-AGAINST = {name: kind.against for name, kind in FIGURES.items() if kind.against}
+AXES = {name: kind.against for name, kind in FIGURES.items() if kind.against}
 
 
 def check_kind(kind: str, against: str | None) -> None:
     """Raise an InputError unless there is such a figure, with such a horizontal axis."""
     if kind not in FIGURES:
         raise InputError(f"there is no figure {kind!r}{or_else(kind, FIGURES, 'figures')}")
-    axes = FIGURES[kind].against
-    if against is not None and against not in axes:
+    facts = FIGURES[kind]
+    axes = facts.against
+    if against is None or against in axes:
+        return
+    if not facts.takes_settings:
         choice = f"is drawn against {' or '.join(axes)}" if axes else "leaves no choice of what is across"
         raise InputError(f"the figure {kind} {choice}, not {against}")
+    from mu2mpi.config.options import option_fields
+
+    if against not in option_fields():
+        raise InputError(
+            f"the figure {kind} is drawn against a setting, and {against} is none"
+            f"{or_else(against, option_fields(), 'settings')}"
+        )
 
 
 def suffix_of(path: Path) -> str:

@@ -4,76 +4,31 @@ import csv
 import importlib.resources
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cache
 from itertools import product
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mu2mpi.analysis.settings import POOLED, canonical, own_settings, privacy_of, settings_of, varying_among
-from mu2mpi.analysis.words import number_text
+from mu2mpi.analysis.layouts import SHARE, Layout, check_values
+from mu2mpi.analysis.settings import POOLED, canonical, is_settled, own_settings, settings_of, varying_among
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import sent
-from mu2mpi.config.options import option_fields
+from mu2mpi.config.options import method_options
 from mu2mpi.errors import InputError
+from mu2mpi.results.collection import names_of
 from mu2mpi.results.reader import Summary
-from mu2mpi.results.schema import SCORES
-from mu2mpi.suggestions import or_else
 
-COLUMNS, VALUES = ("machines",), ("test_loss", "test_accuracy")
-"""What the paper's tables have across, and measure."""
+VALUES = ("test_loss", "test_accuracy")
+"""What the paper's tables measure."""
 
-PLACES = (*option_fields(), "ranks")
-"""What may be a row or a column: the settings, and the number of ranks, which changes times alone."""
+MOST_ADDED = 2
+"""So many settings become rows where sections would have one row each."""
 
 Key = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Which settings stand where, and which measurements of `Summary.row` are shown.
-
-    Without any, rows are methods, where these differ, servers, and what privacy was set by; columns are
-    numbers of machines, and values loss and score. Raises an InputError if a setting does not exist or is
-    named twice.
-    """
-
-    rows: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    values: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        named = [*self.rows, *self.columns]
-        for name in named:
-            if name not in PLACES:
-                raise InputError(f"there is no setting {name!r}{or_else(name, PLACES, 'settings')}")
-            if named.count(name) > 1:
-                raise InputError(f"{name} cannot stand in two places of a table")
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """All settings that are rows or columns."""
-        return (*self.rows, *self.columns)
-
-    def completed(self, runs: Sequence[Summary], tell: Sequence[str]) -> "Layout":
-        """Return the layout with what these runs need: rows, values, and T beside M.
-
-        Rounds that follow from other settings that `tell` runs apart than M are told by these.
-        """
-        columns = self.columns or COLUMNS
-        rows = self.rows or tuple(name for name in usual_rows(runs) if name not in columns)
-        layout = replace(self, rows=rows, columns=columns, values=self.values or usual_values(runs))
-        pairs = {(run.experiment.machines, run.experiment.rounds) for run in runs}
-        is_settled = len({machines for machines, _ in pairs}) == len(pairs)
-        if "rounds" in layout.places or not (is_settled or "rounds" in tell):
-            return layout
-        beside = {"machines": ("machines", "rounds")}
-        places = (
-            [n for name in part for n in beside.get(name, (name,))] for part in (layout.rows, layout.columns)
-        )
-        rows, columns = map(tuple, places)
-        return replace(layout, rows=rows, columns=columns)
 
 
 class Estimate(NamedTuple):
@@ -87,12 +42,14 @@ class Estimate(NamedTuple):
 class Cell:
     """The runs of one cell: how many there are, perhaps none, and measurements by name, accuracy as a share.
 
-    The paper's measurements, where it has some, are there even if there is no run.
+    The paper's measurements, where it has some, are there even if there is no run. `settings` are those that
+    follow from where the cell stands.
     """
 
     seeds: int
     values: dict[str, Estimate]
     paper: dict[str, float]
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,12 +57,14 @@ class Section:
     """Runs that differ in nothing but the settings of rows and columns, and the seed; all share `settings`.
 
     Rows and columns are values of the layout's settings, in the order of tables, and each combination of
-    these has a cell.
+    these has a cell. Settings that `follow` differ with that place of the layout alone, as those that only
+    one method has.
     """
 
     layout: Layout
     settings: dict[str, Any]
     defaults: dict[str, Any]
+    follow: dict[str, str]
     rows: list[Key]
     columns: list[Key]
     cells: dict[tuple[Key, Key], Cell]
@@ -115,59 +74,93 @@ class Section:
         """How many runs cells have that have any."""
         return {cell.seeds for cell in self.cells.values() if cell.seeds}
 
-    @property
-    def heading(self) -> str:
-        """The shared settings in words, without names (other than the data's) that are the default."""
-        usual = {name: v for name, v in self.defaults.items() if isinstance(v, str) or name == "delta"}
-        usual["partition"] = "iid"
-        said = {n: v for n, v in self.settings.items() if n == "data" or v != usual.get(n)}
-        return ", ".join(f"{name} = {number_text(value)}" for name, value in said.items())
-
 
 def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Section], list[str]]:
-    """Group runs into sections, one for each set of shared settings; note which runs are there twice.
+    """Group runs into sections, one for each set of shared settings; note what the reader should know.
 
     Runs are averaged only if they differ in the seed alone (or in delta or evaluations, which change
     nothing in the model); any other difference that is neither row nor column, such as another diameter,
-    makes a section of its own, but for what a preset or the server chose. Raises an InputError if there are
-    no runs, or none has one of the values of the layout.
+    makes a section of its own, but for what a preset or the server chose, or goes with the method. Where
+    that would make sections of one row each, and no rows are named, it makes rows. Raises an InputError if
+    there are no runs, or none has one of the values of the layout.
     """
     kept, notes = without_repeats(runs, *({"ranks"} & {*layout.places}))
     if not kept:
         raise InputError("there are no results to make a table of")
     owns = [own_settings(run) for run in kept]
     tell = varying_among(owns)
-    layout = layout.completed(kept, tell)
-    numbers = (name for run in kept for name, value in run.row.items() if isinstance(value, int | float))
-    known = [name for name in dict.fromkeys(numbers) if name not in PLACES]
-    for name in layout.values:
-        if name not in known:
-            raise InputError(f"no run has a value {name!r}{or_else(name, known, 'values')}")
-    groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
-    for run, own in zip(kept, owns, strict=True):
-        shared = tuple((n, v) for n, v in own.items() if v is not None and _is_shared(n, tell, layout, owns))
-        groups.setdefault(shared, []).append(run)
+    full = layout.completed(kept, tell)
+    check_values(kept, full.values)
+    apart = [name for name in tell if name not in full.places]
+    follow = _following(apart, full, owns)
+    groups = _split(kept, owns, full, follow, tell)
+    if not layout.rows and _are_rows(list(groups.values()), full):
+        added, more = _as_rows([name for name in apart if name not in follow], owns)
+        if len(added) <= MOST_ADDED:
+            full, follow = replace(full, rows=(*full.rows, *added)), follow | more
+            groups = _split(kept, owns, full, follow, tell)
     order = sorted(groups, key=lambda key: [(name, _order(value)) for name, value in key])
-    return [_section(dict(key), groups[key], layout) for key in order], notes
+    sections = [_section(dict(key), groups[key], full, follow) for key in order]
+    return sections, [*notes, *versions_note(kept)]
 
 
-def _is_shared(name: str, tell: Sequence[str], layout: Layout, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a setting tells sections apart, or is the same in all of them."""
-    if name in layout.places or name in POOLED:
-        return False
-    return name in tell or len({row[name] for row in rows}) == 1
+def versions_note(runs: Sequence[Summary]) -> list[str]:
+    """Return a note where files were made by several versions of the package."""
+    versions = sorted({run.version for run in runs if run.version})
+    if len(versions) < 2:
+        return []
+    return [f"these results were made by versions {names_of(versions)} of mu2mpi"]
 
 
-def usual_rows(runs: Sequence[Summary]) -> tuple[str, ...]:
-    """Return what stands down in a table: the paper's server and rho, or what these runs have instead."""
-    methods = {settings_of(run)["method"] for run in runs}
-    return (*["method"] * (len(methods) > 1), "server", *privacy_of(runs))
+def _following(apart: Sequence[str], layout: Layout, rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return the settings that need no sections, with the place of the layout that they follow from."""
+    method = "method"
+    given = [method, *(name for name in apart if name not in _of_methods())]
+    own = [n for n in apart if n in _of_methods() and is_settled(n, given, rows)]
+    found = dict.fromkeys(own, method) if method in layout.places else {}
+    return found | ({"colluders": SHARE} if {SHARE, "machines"} <= {*layout.places} else {})
 
 
-def usual_values(runs: Iterable[Summary]) -> tuple[str, ...]:
-    """Return the loss and the score of runs: accuracy, R^2, or both where they learn classes and numbers."""
-    learned = {run.labels for run in runs}
-    return ("test_loss", *(score for labels, score in SCORES.items() if labels in learned))
+def _of_methods() -> tuple[str, ...]:
+    """Return the settings that one chooses for a method: its own, and those of its steps."""
+    steps = ("mechanism", "diameter", "normalize", "norm_bound", "l2", "clip_norm", "eta_scale")
+    return (*method_options(), *steps)
+
+
+def _are_rows(groups: Sequence[Sequence[Summary]], layout: Layout) -> bool:
+    """Return whether sections would have one row each, with the same columns."""
+    columns = {tuple(by_settings(runs, layout.columns)) for runs in groups}
+    return len(groups) > 1 == len(columns) and all(len(by_settings(g, layout.rows)) == 1 for g in groups)
+
+
+def _as_rows(apart: Sequence[str], rows: Sequence[dict[str, Any]]) -> tuple[list[str], dict[str, str]]:
+    """Return the settings that tell sections apart without those that follow from another, and these."""
+    added: list[str] = []
+    follow: dict[str, str] = {}
+    for name in apart:
+        first = next((other for other in added if is_settled(name, [other], rows)), None)
+        if first is None:
+            added.append(name)
+        else:
+            follow[name] = first
+    return added, follow
+
+
+def _split(
+    runs: Sequence[Summary],
+    rows: Sequence[dict[str, Any]],
+    layout: Layout,
+    follow: Mapping[str, str],
+    tell: Sequence[str],
+) -> dict[tuple[tuple[str, Any], ...], list[Summary]]:
+    """Return the runs of each section by what they share: what tells sections apart, or never differs."""
+    left_out = {*layout.places, *POOLED, *follow}
+    names = [n for n in rows[0] if n not in left_out and (n in tell or len({row[n] for row in rows}) == 1)]
+    groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
+    for run, row in zip(runs, rows, strict=True):
+        shared = tuple((name, row[name]) for name in names if row[name] is not None)
+        groups.setdefault(shared, []).append(run)
+    return groups
 
 
 def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summary], list[str]]:
@@ -189,15 +182,26 @@ def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summar
 
 
 def by_settings(runs: Iterable[Summary], names: Sequence[str]) -> dict[Key, list[Summary]]:
-    """Group runs by the values of settings (or `ranks`), in the order in which tables show them."""
+    """Group runs by the values of settings (or `ranks`), in the order in which tables show them.
+
+    Where some privacy was set by rho, the rho that follows from an epsilon is none.
+    """
     groups: dict[Key, list[Summary]] = {}
     for run in runs:
-        row = {**run.row, **settings_of(run)}
+        row = {**run.row, **settings_of(run), SHARE: _share(run.experiment)}
+        if {"epsilon", "rho"} <= {*names} and row["epsilon"] is not None:
+            row["rho"] = None
         groups.setdefault(tuple(map(row.get, names)), []).append(run)
     return {key: groups[key] for key in sorted(groups, key=sort_key)}
 
 
-def _section(settings: dict[str, Any], runs: Sequence[Summary], layout: Layout) -> Section:
+def _share(experiment: Experiment) -> Fraction | None:
+    return None if experiment.colluders is None else Fraction(experiment.colluders, experiment.machines or 1)
+
+
+def _section(
+    settings: dict[str, Any], runs: Sequence[Summary], layout: Layout, follow: dict[str, str]
+) -> Section:
     members, cut = by_settings(runs, layout.places), len(layout.rows)
     rows = sorted({key[:cut] for key in members}, key=sort_key)
     columns = sorted({key[cut:] for key in members}, key=sort_key)
@@ -205,9 +209,12 @@ def _section(settings: dict[str, Any], runs: Sequence[Summary], layout: Layout) 
     for row, column in product(rows, columns):
         there = members.get(row + column, [])
         values = {name: estimate([run.row.get(name, math.nan) for run in there]) for name in layout.values}
-        ran = _what_ran(settings | dict(zip(layout.places, row + column, strict=True)))
-        cells[row, column] = Cell(len(there), values, _paper().get(ran, {}))
-    return Section(layout, settings, runs[0].experiment.defaults, rows, columns, cells)
+        own = own_settings(there[0]) if there else {}
+        others = {n: settings_of(there[0])[n] if n == "colluders" else own[n] for n in follow if there}
+        ran = _what_ran(settings | others | dict(zip(layout.places, row + column, strict=True)))
+        paper = {} if follow and not there else _paper().get(ran, {})
+        cells[row, column] = Cell(len(there), values, paper, others)
+    return Section(layout, settings, runs[0].experiment.defaults, follow, rows, columns, cells)
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -228,16 +235,12 @@ def sort_key(key: Key) -> list[tuple[int, Any]]:
 def _order(value: Any) -> tuple[int, Any]:
     if value is None:
         return 0, 0
-    return (
-        (1, value)
-        if isinstance(value, int | float)
-        else (2, (value == "trusted", value != "untrusted", value))
-    )
+    return (1, value) if isinstance(value, Real) else (2, (value == "trusted", value != "untrusted", value))
 
 
 def _what_ran(settings: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
     """Return what the runs of a cell have in common, by which the paper's values are found."""
-    left_out = (*POOLED, "delta", "ranks")
+    left_out = (*POOLED, "delta", "ranks", SHARE)
     return frozenset((n, v) for n, v in settings.items() if v is not None and n not in left_out)
 
 

@@ -7,20 +7,22 @@ output, and the gradients that all machines computed. How those grow with |S| is
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import estimate, usual_values
+from mu2mpi.analysis.cells import estimate
 from mu2mpi.analysis.groups import grouped
-from mu2mpi.analysis.settings import POOLED
+from mu2mpi.analysis.layouts import usual_values
+from mu2mpi.analysis.settings import POOLED, own_settings, settings_of
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
 from mu2mpi.results.reader import Summary
 
-OWN = ("method", "mechanism", "estimator", "query", "clip_norm", "eta_scale")
-"""Settings in which methods may differ."""
+OWN = ("method", "mechanism", "estimator", "query", "clip_norm", "eta_scale", "preset")
+"""Settings in which methods may differ, beside those that a preset chose for each."""
 
 SIZE = ("samples", "rounds", "batch", "rho")
 """Settings in which the runs of a method may differ; of rho, epsilon has the last word."""
@@ -67,7 +69,7 @@ def _check_privacy(runs: Sequence[Summary]) -> None:
     claims = {run.figures["epsilon_exact"] for run in runs}
     deltas = {run.experiment.delta for run in runs}
     if len(deltas) > 1 or not max(claims) <= CLOSE * min(claims):
-        found = ", ".join(f"{epsilon:.4g}" for epsilon in sorted(claims))
+        found = ", ".join(dict.fromkeys(f"{epsilon:.4g}" for epsilon in sorted(claims)))
         raise InputError(
             f"methods are compared at equal privacy, and these runs have epsilon = {found} at delta = "
             f"{', '.join(f'{delta:g}' for delta in sorted(deltas))}; choose some, for example with "
@@ -76,13 +78,20 @@ def _check_privacy(runs: Sequence[Summary]) -> None:
 
 
 def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> None:
+    rows = [_stated(run) for run in runs]
     for name in names:
-        values = {run.row[name] for run in runs}
+        values = {row[name] for row in rows if name in row}
         if len(values) > 1:
             found = ", ".join(sorted("unset" if value is None else str(value) for value in values))
             raise InputError(
                 f"{whose} need the same {name}, and here it is {found}; choose with --where {name}=..."
             )
+
+
+def _stated(run: Summary) -> dict[str, Any]:
+    """Return the settings of a run by name, without those that a preset or the server chose."""
+    own = own_settings(run)
+    return {name: v for name, v in settings_of(run).items() if v is None or own[name] is not None}
 
 
 def _line(name: str, runs: Sequence[Summary]) -> Line:

@@ -80,7 +80,7 @@ def _published(result: Result, with_test_results: bool) -> Result:
     metrics = result.metrics
     if result.tests_on_a_share and not with_test_results:
         scores = dict.fromkeys(SCORES.values(), unknown)
-        history = replace(history, test_loss=unknown, **scores)
+        history = replace(history, test_loss=unknown, test_samples=0 * history.round, **scores)
         # The smallest loss in the ball and the slopes are of the same test set.
         theory, metrics = None, {}
     if not history.has_losses:

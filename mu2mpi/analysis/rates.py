@@ -7,13 +7,15 @@ counts. Runs without noise belong to the statistical regime, others to the priva
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.analysis.collusion import colluders_of, share_text
 from mu2mpi.analysis.groups import Group, grouped
 from mu2mpi.analysis.settings import POOLED
 from mu2mpi.config.options import option_fields
@@ -76,7 +78,9 @@ class Rate(Group):
     @property
     def is_private(self) -> bool:
         """Whether there was noise."""
-        return self.axis.setting == "rho" or math.isfinite(self.settings["rho"])
+        rho = self.settings.get("rho")
+        # Along rho there is none, and where epsilon was given it follows.
+        return rho is None or math.isfinite(rho)
 
     @property
     def theorem(self) -> float:
@@ -87,19 +91,25 @@ class Rate(Group):
         return (PRIVATE | {"M": -1.0 if hides_sums else -1 / 2})[self.axis.symbol]
 
 
-def find_rates(runs: Iterable[Summary]) -> list[Rate]:
+def find_rates(runs: Sequence[Summary]) -> list[Rate]:
     """Find all runs that differ along one axis, in at least three values, and fit exponents to them.
 
     Runs whose excess loss was not measured are left out.
     """
     measured = [run for run in runs if math.isfinite(run.figures.get("excess_loss", math.nan))]
     private = [run for run in measured if math.isfinite(run.experiment.rho)]
-    rates = []
+    rates, colluders = [], colluders_of(runs)
     for axis in AXES:
-        names = [n for n in option_fields() if n not in (*POOLED, *PROBLEM, axis.setting)]
+        across = (axis.setting, "epsilon") if axis.setting == "rho" else (axis.setting,)
+        names = [n for n in option_fields() if n not in (*POOLED, *PROBLEM, "colluders", *across)]
         for group in grouped(private if axis.setting == "rho" else measured, names):
-            if len({axis.of(run) for run in group.runs}) >= FEWEST:
-                rates.append(_fit(axis, group))
+            lines: dict[Fraction | None, list[Summary]] = {}
+            for run in group.runs:
+                lines.setdefault(colluders(run), []).append(run)
+            for share, line in lines.items():
+                if len({axis.of(run) for run in line}) >= FEWEST:
+                    said = None if share is None else share_text(share)
+                    rates.append(_fit(axis, Group({**group.settings, "colluders": said}, line)))
     return rates
 
 

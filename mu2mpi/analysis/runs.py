@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import Layout
 from mu2mpi.analysis.extra import needed
-from mu2mpi.analysis.tables import Format, build_table
+from mu2mpi.analysis.labels import Labels, read_labels
+from mu2mpi.analysis.layouts import Layout
+from mu2mpi.analysis.tables import Dress, Format, build_table
+from mu2mpi.analysis.words import Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.collection import check_some, find_summaries
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.schema import SCORES, Diagnostics, History, Result, Theory, metadata_of, score_text
+from mu2mpi.suggestions import or_else
 
 if TYPE_CHECKING:
     import pandas
     import xarray
-    from matplotlib.figure import Figure
 
     from mu2mpi.results.coefficients import Coefficients
 
@@ -143,7 +145,7 @@ class Runs(UserList[Run]):
         known = option_fields()
         for name in settings:
             if name not in known:
-                raise InputError(f"there is no setting {name!r}; the settings are {', '.join(known)}")
+                raise InputError(f"there is no setting {name!r}{or_else(name, known, 'settings')}")
         return Runs(run for run in self if all(getattr(run.experiment, n) == settings[n] for n in settings))
 
     def to_dataframe(self) -> "pandas.DataFrame":
@@ -159,15 +161,30 @@ class Runs(UserList[Run]):
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
         return frame
 
-    def plot(self, kind: str, against: str | None = None) -> "Figure":
+    def plot(
+        self,
+        kind: str,
+        against: str | None = None,
+        *,
+        ax: Any = None,
+        width: float | str = "page",
+        title: str | None = None,
+        linear: bool = False,
+        labels: Any = (),
+        style: Path | str | None = None,
+    ) -> Any:
         """Return a figure of those that ``mu2mpi plot --help`` lists, such as ``"history"``.
 
-        What is across is chosen as with ``--against``. Raises an InputError if there is no such figure, or
-        the runs do not suit it.
+        The others are as on the command line: what is across, the width in inches or ``"column"`` or
+        ``"page"``, and `labels` such as ``{"rho=4": "strong"}``. With `ax`, axes of the user's or an array
+        of them are drawn into, in the user's style, and returned; one is enough for the loss of a figure of
+        losses and scores. Raises an InputError if there is no such figure, or the runs do not suit it.
         """
-        from mu2mpi.analysis.figures import draw
+        from mu2mpi.analysis.figures import draw, page_of
 
-        return draw(kind, self.summaries, against)
+        page = page_of(width, title, linear, labels, style, ax)
+        figure = draw(kind, self.summaries, against, page)
+        return figure if ax is None else ax
 
     def table(
         self,
@@ -175,10 +192,18 @@ class Runs(UserList[Run]):
         columns: Sequence[str] = (),
         values: Sequence[str] = (),
         format: Format = "text",
+        *,
+        caption: str = "",
+        label: str = "",
+        siunitx: bool = False,
+        best: bool = False,
+        labels: Labels = (),
     ) -> str:
         """Return a table such as ``mu2mpi table`` prints: text, csv, markdown or latex.
 
         Rows and columns are settings, and values measurements: columns of `to_dataframe`, by default the loss
-        and the accuracy, or R^2 where numbers are learned.
+        and the accuracy, or R^2 where numbers are learned. The others are the options of ``mu2mpi table``;
+        `labels` may also be a mapping, such as ``{"rho=4": "strong"}``.
         """
-        return build_table(self.summaries, Layout(tuple(rows), tuple(columns), tuple(values))).render(format)
+        table = build_table(self.summaries, Layout(tuple(rows), tuple(columns), tuple(values)))
+        return table.render(format, Dress(caption, label, siunitx, best, Words(read_labels(labels))))

@@ -69,7 +69,7 @@ def varying_among(rows: Sequence[dict[str, Any]]) -> list[str]:
         # Who is there, and who has which labels, is drawn by the seed, and rounds may follow from that.
         drawn = name == "rounds" and any(row["participation"] or row["partition"] != "iid" for row in rows)
         others = [other for other in differ if other != name and (drawn or other not in POOLED)]
-        if others and _is_settled(name, others, rows):
+        if others and is_settled(name, others, rows):
             differ.remove(name)
     return [name for name in differ if name not in POOLED]
 
@@ -86,7 +86,7 @@ def _sizes() -> list[str]:
     return ["rounds", *(n for n in method_options(presets=False) if int in get_args(fields[n].annotation))]
 
 
-def _is_settled(name: str, others: Sequence[str], rows: Sequence[dict[str, Any]]) -> bool:
+def is_settled(name: str, others: Sequence[str], rows: Sequence[dict[str, Any]]) -> bool:
     """Return whether runs that agree in other settings agree in this one."""
     known: dict[tuple[Any, ...], Any] = {}
     return all(

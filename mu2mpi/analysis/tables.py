@@ -2,29 +2,35 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, field
 from typing import Literal
 
-from mu2mpi.analysis.cells import VALUES, Cell, Key, Layout, Section, build_sections
-from mu2mpi.analysis.formats import as_csv, as_latex, as_markdown, as_text
-from mu2mpi.analysis.words import counted, number_text
+from mu2mpi.analysis.cells import VALUES, Section, build_sections
+from mu2mpi.analysis.formats import Entry, as_csv, as_markdown, as_paragraph, as_text
+from mu2mpi.analysis.grids import Grid, grids
+from mu2mpi.analysis.latex import as_latex, escaped
+from mu2mpi.analysis.layouts import Layout
+from mu2mpi.analysis.words import Words, number_text
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
 Format = Literal["text", "csv", "markdown", "latex"]
 
-MISSING = "–"
-LETTERS = {"machines": "M", "rounds": "T"}
-LABELS = {"test_loss": "loss", "test_accuracy": "accuracy %", "test_r2": "R2"}
-LEGENDS = {"test_loss": "loss", "test_accuracy": "accuracy", "test_r2": "R2"}
 
-PRECISION = {
-    "test_loss": (1, "{:.4f}", " [{:.3f}]"),
-    "test_accuracy": (100, "{:.1f}", " [{:.1f}]"),
-    "test_r2": (1, "{:.4f}", ""),
-}
-"""Factors, and how a number and the paper's are written."""
+@dataclass(frozen=True)
+class Dress:
+    """What a table looks like beside what it says.
+
+    `caption` takes the place of what is said of all runs, and is LaTeX in LaTeX, where `label` is for
+    references; `siunitx` aligns numbers by that package, and `best` marks the best mean of those that
+    can be compared. `words` say what settings are called.
+    """
+
+    caption: str = ""
+    label: str = ""
+    siunitx: bool = False
+    best: bool = False
+    words: Words = field(default_factory=Words)
 
 
 @dataclass(frozen=True)
@@ -34,23 +40,20 @@ class Table:
     sections: list[Section]
     notes: list[str]
 
-    def render(self, format: Format = "text") -> str:
+    def render(self, format: Format = "text", dress: Dress | None = None) -> str:
         """Return the table in one of the formats, without a line break at the end.
 
         Text, markdown and LaTeX have rows and columns; CSV has one line for each cell, missing ones
-        included, with means, deviations and the paper's values at full precision.
+        included, with names of settings, means, deviations and the paper's values at full precision.
         """
+        dress = dress or Dress()
         if format == "csv":
             return _render_csv(self.sections)
-        note, sections = "Note:", self.sections
-        if format == "latex":
-            note, parts = "%", [as_latex(*grid(s), caption=f"{s.heading}. {legend(s)}") for s in sections]
-        elif format == "markdown":
-            parts = [f"**{s.heading}**\n\n{as_markdown(*grid(s))}\n\n{legend(s)}" for s in sections]
-        elif format == "text":
-            parts = [f"{s.heading}\n\n{as_text(*grid(s))}\n\n{legend(s)}" for s in sections]
-        else:
+        if format not in FORMATS:
             raise InputError(f"unknown format {format!r}; the formats are text, csv, markdown and latex")
+        found = grids(self.sections, dress.words, dress.best)
+        parts = [FORMATS[format](grid, dress, k if len(found) > 1 else 0) for k, grid in enumerate(found, 1)]
+        note = "%" if format == "latex" else "Note:"
         return "\n\n".join([*parts, *(f"{note} {text}" for text in self.notes)])
 
 
@@ -59,69 +62,53 @@ def build_table(runs: Iterable[Summary], layout: Layout | None = None) -> Table:
     return Table(*build_sections(runs, layout or Layout()))
 
 
-def grid(section: Section) -> tuple[list[str], list[list[list[str]]]]:
-    """Return the header, and the rows in blocks that share the first of their settings."""
-    letters = [LETTERS.get(name, name) for name in section.layout.columns]
-    titles = [
-        ", ".join(f"{letter} = {counted(value)}" for letter, value in zip(letters, key, strict=True))
-        for key in section.columns
-    ]
-    groups = [list(rows) for _, rows in groupby(section.rows, key=lambda row: row[0])]
-    if all(len(rows) == 1 for rows in groups):
-        groups = [section.rows]
-    blocks = [[line for row in rows for line in _lines(section, row)] for rows in groups]
-    return [*section.layout.rows, "", *titles], blocks
+def _text(grid: Grid, dress: Dress, number: int) -> str:
+    table = as_text(grid.header, grid.blocks_of(grid.aligned()))
+    return f"{_caption(grid, dress, number)}\n\n{table}\n\n{as_paragraph(grid.legend.format(best='*'))}"
 
 
-def legend(section: Section) -> str:
-    """Say what the numbers of a section are."""
-    values, seeds = section.layout.values, section.seeds
-    if set(values) <= LEGENDS.keys():
-        *others, last = (LEGENDS[name] for name in values)
-        text = f"Test {', '.join(others)}{' and ' * bool(others)}{last} of the output"
-    else:
-        text = ", ".join(f"test {LEGENDS[name]}" if name in LEGENDS else name for name in values)
-    over = f"{min(seeds)} seeds" if len(seeds) == 1 else "the seeds counted in each cell"
-    text += "; one seed." if seeds == {1} else f": mean ± standard deviation over {over}."
-    if any(name in cell.paper for cell in section.cells.values() if cell.seeds for name in values):
-        text += " In brackets: the paper's value."
-    if not all(cell.seeds for cell in section.cells.values()):
-        text += f" {MISSING}: no run."
-    return text
+def _markdown(grid: Grid, dress: Dress, number: int) -> str:
+    cells = [list(map(_in_markdown, line.entries)) for line in grid.lines]
+    table = as_markdown(grid.header, grid.blocks_of(cells), len(grid.columns))
+    return f"**{_caption(grid, dress, number)}**\n\n{table}\n\n{grid.legend.format(best='Bold')}"
 
 
-def _lines(section: Section, row: Key) -> list[list[str]]:
-    """Return the lines of one row: each value and, unless the legend says it, the number of seeds."""
-    cells = [section.cells[row, column] for column in section.columns]
-    lines = [
-        [LABELS.get(name, name), *(_value_text(cell, name) for cell in cells)]
-        for name in section.layout.values
-    ]
-    if len(section.seeds) > 1:
-        lines.append(["seeds", *(str(cell.seeds or MISSING) for cell in cells)])
-    titles = [number_text(value) for value in row]
-    return [[*(titles if k == 0 else [""] * len(row)), *line] for k, line in enumerate(lines)]
+def _in_markdown(entry: Entry) -> str:
+    text = f"{entry.mean} ± {entry.deviation}" if entry.deviation else entry.mean
+    text = f"**{text}**" if entry.is_best else text
+    return f"{text} {entry.remark}" if entry.remark else text
 
 
-def _value_text(cell: Cell, name: str) -> str:
-    factor, style, papers_style = PRECISION.get(name, (1, "{:.4g}", ""))
-    mean, deviation = (factor * number for number in cell.values[name])
-    if math.isnan(mean):
-        return MISSING
-    text = style.format(mean) + ("" if math.isnan(deviation) else f" ± {style.format(deviation)}")
-    return text + papers_style.format(factor * cell.paper[name]) if name in cell.paper else text
+def _latex(grid: Grid, dress: Dress, number: int) -> str:
+    legend = grid.legend.format(best="Bold")
+    said = f"{grid.heading}. {legend}"
+    label = f"{dress.label}-{number}" if dress.label and number > 1 else dress.label
+    if not dress.caption:
+        return as_latex(grid, escaped(said), label, dress.siunitx)
+    caption = f"{dress.caption} ({escaped(grid.heading)})" if number else dress.caption
+    return f"% {said}\n{as_latex(grid, caption, label, dress.siunitx)}"
+
+
+FORMATS = {"text": _text, "markdown": _markdown, "latex": _latex}
+
+
+def _caption(grid: Grid, dress: Dress, number: int) -> str:
+    """Return what stands above a table; several tables with one caption still say what they are of."""
+    if not dress.caption:
+        return grid.heading
+    return f"{dress.caption} ({grid.heading})" if number else dress.caption
 
 
 def _render_csv(sections: Sequence[Section]) -> str:
     layout = sections[0].layout
-    names = list(dict.fromkeys(name for section in sections for name in section.settings))
+    names = list(dict.fromkeys(name for section in sections for name in (*section.settings, *section.follow)))
     header = [*names, *layout.rows, *layout.columns, "seeds"]
     for name in layout.values:
         header += [f"{name}_mean", f"{name}_sd", *[f"{name}_paper"] * (name in VALUES)]
     lines = []
     for section in sections:
-        shared = [section.settings.get(name) for name in names]
         for (row, column), cell in section.cells.items():
+            shared = [(section.settings | cell.settings).get(name) for name in names]
             settings = ["" if value is None else number_text(value) for value in (*shared, *row, *column)]
             numbers: list[float] = []
             for name in layout.values:

@@ -10,7 +10,7 @@ from mu2mpi.registry import find, names
 
 SYMBOLS = {
     "rho": "ρ", "epsilon": "ε", "delta": "δ", "machines": "M", "rounds": "T", "diameter": "D",
-    "clip_norm": "C", "colluders": "c", "l2": "λ", "batch": "K", "samples": "n",
+    "clip_norm": "C", "colluders": "c", "l2": "λ", "batch": "K", "samples": "n", "colluders_share": "c/M",
 }  # fmt: skip
 """The paper's letters for settings, where it has some."""
 
@@ -21,6 +21,10 @@ UNSET = {
     "noise_correlation": "noise of its own", "preset": "the theory's settings", "seed": "no seed",
 }  # fmt: skip
 """What it means where a setting is not set."""
+
+
+MISSING = "–"
+"""What stands in a table where there is nothing."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,9 @@ class Words:
 
         Names that speak for themselves stand alone, and what does not apply is left out where others do.
         """
-        said = [name for name, value in settings.items() if value is not None or name in UNSET]
+        # What a preset chose is not told, and is not unset either.
+        told = UNSET if settings.get("preset") is None else ()
+        said = [name for name, value in settings.items() if value is not None or name in told]
         return ", ".join(self.pair(name, settings[name]) for name in said or settings)
 
     def pair(self, name: str, value: Any) -> str:
@@ -58,8 +64,10 @@ class Words:
             return str(find("methods", value).title) if value in names("methods") else str(value)
         if name in ("data", "test"):
             return Path(str(value)).name
-        if name in ("partition", "loss", "preset"):
+        if name in ("partition", "loss"):
             return str(value)
+        if name in ("preset", "mechanism"):
+            return f"{name} {value}"
         return f"{self.name(name)} = {self.value(name, value)}"
 
     def value(self, name: str, value: Any) -> str:
@@ -70,6 +78,14 @@ class Words:
         if name in ("data", "test", "schema", "budgets") and value is not None:
             return Path(str(value)).name
         return "∞" if value == math.inf else counted(value)
+
+    def in_table(self, name: str, value: Any) -> str:
+        """Return the value of a setting below its name: what speaks for itself without it."""
+        own = f"{name}={number_text(value)}" in self.labels
+        if value is None and name not in UNSET and not own:
+            return MISSING
+        speaks = value is None or name == "method"
+        return self.pair(name, value) if speaks else self.value(name, value)
 
 
 def counted(value: object) -> str:

@@ -36,6 +36,17 @@ def add_runs(parser: ArgumentParser, metavar: str = "PATH") -> None:
     add_flag(parser, "--strict", "make a file that cannot be used an error, not a warning")
 
 
+def add_values(parser: ArgumentParser) -> None:
+    """Add which measurements are shown."""
+    values = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
+    parser.add_argument("--values", type=split, default=(), metavar="NAMES", help=values)
+
+
+def split(text: str) -> tuple[str, ...]:
+    """Return the names of a list with commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def read_runs(arguments: Namespace) -> "tuple[list[Summary], list[str]]":
     """Read what is at the paths of a command, warn of what is skipped, and return both."""
     from mu2mpi.analysis.groups import chosen

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mu2mpi.execution.cost import evaluation_cost, run_cost
-from mu2mpi.execution.evaluation import planned_rounds
+from mu2mpi.execution.cost import run_cost
+from mu2mpi.execution.measurements import planned_measurements
 from mu2mpi.execution.plan import Plan
 
 SHARE, DAY = 0.1, 86_400.0
@@ -25,8 +25,7 @@ class Load:
 
 def load_of(plan: Plan) -> Load:
     """Return what a run costs, from its size alone."""
-    one = evaluation_cost(plan.schedule, plan.source.test_samples)
-    nanoseconds = run_cost(plan.schedule) + len(planned_rounds(plan)) * one
+    nanoseconds = run_cost(plan.schedule) + planned_measurements(plan).cost(plan.schedule)
     return Load(RUN_SECONDS + nanoseconds * 1e-9, plan.schedule.machines)
 
 

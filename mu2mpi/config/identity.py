@@ -1,5 +1,6 @@
 """In what two experiments are the same, and where they differ."""
 
+from collections.abc import Collection
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
@@ -36,9 +37,9 @@ def following(experiment: Experiment, facts: Facts | None) -> dict[str, Any]:
     return {**experiment.by_preset(facts), **by_server}
 
 
-def difference(one: Experiment, other: Experiment) -> str | None:
-    """Say in words which setting differs first, or return None if none does."""
-    for name in option_fields():
+def difference(one: Experiment, other: Experiment, but: Collection[str] = ()) -> str | None:
+    """Say in words which setting differs first, but for some, or return None if none does."""
+    for name in (name for name in option_fields() if name not in but):
         values = getattr(one, name), getattr(other, name)
         if values[0] != values[1]:
             mine, theirs = ("unset" if value is None else value for value in values)

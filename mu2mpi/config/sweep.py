@@ -10,8 +10,12 @@ from typing import Any
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
+from mu2mpi.registry import find, names
 
 MOST_RUNS = 100_000
+
+ALL = "all"
+"""Of a sweep of methods: every method that is installed."""
 
 LONGEST_NAME = 180
 """Bytes of a name that are kept: file systems take 255, with what checkpoints and unfinished files add."""
@@ -32,6 +36,10 @@ class Sweep:
     InputError tells of a combination that is no valid experiment, of a list that is empty or repeats a
     value, or of two results that would have one name.
 
+    Under the name ``methods`` there may be methods to compare, in a list, between commas, or ``all`` of
+    them: each with its own preset, and with a trusted server, where all can run, unless the settings name
+    others. What a method cannot do is left out, and `left_out` says why, a line for each.
+
     `swept` are the options that were given as lists or in parts, in their order, and `experiments` all
     combinations of one part after the other, none twice; the last list varies fastest.
     """
@@ -39,16 +47,25 @@ class Sweep:
     def __init__(
         self, settings: Mapping[str, Any], where: str = "", overrides: Mapping[str, Any] | None = None
     ) -> None:
-        overrides = overrides or {}
+        overrides = dict(overrides or {})
         common = {name: value for name, value in settings.items() if name != "part"}
+        methods = overrides.pop("methods", common.pop("methods", None))
+        self.compares, self._reasons = methods is not None, dict[str, str]()
+        if self.compares:
+            # The first list varies slowest.
+            common = {"method": None, "server": "trusted", **common}
+            overrides["method"] = _named(methods, where)
         parts = settings.get("part", [{}])
         if not (isinstance(parts, list) and parts and all(isinstance(part, dict) for part in parts)):
             raise InputError(f"{where}: parts of a sweep are tables that begin with [[part]]")
         varying = [name for name, value in common.items() if isinstance(value, list)]
         varying += [name for part in parts for name in part]
         self.swept = [name for name in dict.fromkeys(varying) if name not in overrides]
-        products = [_product({**common, **part, **overrides}, where) for part in parts]
+        if self.compares:
+            self.swept.insert(0, "method")
+        products = [self._product({**common, **part, **overrides}, where) for part in parts]
         self.experiments = list(dict.fromkeys(itertools.chain(*products)))
+        self.check_left(len(self.experiments))
         self._check_names(where)
 
     def choose(self, index: int | None, part: tuple[int, int] = (0, 1)) -> list[tuple[int, Experiment]]:
@@ -68,6 +85,38 @@ class Sweep:
         """Return the name of an experiment's result, made of the settings that the sweep varies."""
         return result_name(experiment, self.swept)
 
+    @property
+    def left_out(self) -> list[str]:
+        """What cannot be run of methods that are compared, and why."""
+        return [f"{what} is left out: {'; '.join(why.splitlines())}" for what, why in self._reasons.items()]
+
+    def leave_out(self, settings: Mapping[str, Any], error: InputError) -> None:
+        """Note why a method cannot do what is asked for; or raise the error, if methods are not compared."""
+        if not self.compares:
+            raise error
+        told = [f"{name} = {settings[name]}" for name in self.swept if name in settings and name != "seed"]
+        self._reasons[", ".join(told)] = str(error)
+
+    def check_left(self, count: int) -> None:
+        """Raise InputError if no method can do what is asked for: once, if it is the same for all of them."""
+        if self._reasons and not count:
+            same = set(self._reasons.values())
+            raise InputError(same.pop() if len(same) == 1 else "\n".join(self.left_out))
+
+    def _product(self, settings: Mapping[str, Any], where: str) -> list[Experiment]:
+        """Return every combination of the lists among some settings."""
+        experiments = []
+        for combination in _combinations(settings, where):
+            if self.compares and "preset" in find("methods", combination["method"]).presets:
+                combination = {"preset": "practical", **combination}
+            try:
+                experiments.append(Experiment.make(combination, where))
+            except InputError as error:
+                self.leave_out(combination, error)
+        if len(set(experiments)) < len(experiments):
+            raise InputError(f"{where}: two combinations of the lists are the same experiment")
+        return experiments
+
     def _check_names(self, where: str) -> None:
         named: dict[str, Experiment] = {}
         for experiment in self.experiments:
@@ -85,8 +134,21 @@ class Sweep:
         return ", ".join(f"{name} = {getattr(experiment, name)!r}" for name in self.swept)
 
 
-def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
-    """Return every combination of the lists among some settings."""
+def _named(methods: Any, where: str) -> list[str]:
+    """Return the names of methods that are to be compared."""
+    known = names("methods")
+    wanted = methods.split(",") if isinstance(methods, str) else methods
+    wanted = known if wanted == [ALL] else wanted
+    if not (isinstance(wanted, list) and wanted and set(wanted) <= set(known)):
+        prefix = f"{where}: " if where else ""
+        raise InputError(
+            f"{prefix}methods = {methods!r} should be {ALL}, or some of {', '.join(known)} between commas"
+        )
+    return list(dict.fromkeys(wanted))
+
+
+def _combinations(settings: Mapping[str, Any], where: str) -> Iterator[dict[str, Any]]:
+    """Yield every combination of the lists among some settings."""
     lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
     for name, values in lists.items():
         if not values or len({repr(value) for value in values}) < len(values):
@@ -98,11 +160,8 @@ def _product(settings: Mapping[str, Any], where: str) -> list[Experiment]:
             )
     if (count := math.prod(map(len, lists.values()))) > MOST_RUNS:
         raise InputError(f"{where}: its lists have {count:,} combinations, and {MOST_RUNS:,} are the most")
-    combinations = (dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values()))
-    experiments = [Experiment.make(combination, where) for combination in combinations]
-    if len(set(experiments)) < len(experiments):
-        raise InputError(f"{where}: two combinations of the lists are the same experiment")
-    return experiments
+    for combined in itertools.product(*lists.values()):
+        yield dict(zip(lists, combined, strict=True))
 
 
 def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:

@@ -21,6 +21,11 @@ def run_cost(schedule: Schedule) -> float:
     return schedule.d * (PER_GRADIENT_WEIGHT * gradients + noise) + PER_ROUND * schedule.rounds
 
 
+def affordable_samples(schedule: Schedule, nanoseconds: float) -> int:
+    """Return on how many test samples an evaluation takes so long: the other way round."""
+    return int(max(0.0, nanoseconds - PER_EVALUATION) / (PER_TEST_WEIGHT * schedule.d))
+
+
 def evaluation_cost(schedule: Schedule, test_samples: int) -> float:
     """Return the rough time of one evaluation on one core, in nanoseconds."""
     return PER_TEST_WEIGHT * schedule.d * test_samples + PER_EVALUATION

@@ -10,8 +10,8 @@ import numpy as np
 
 from mu2mpi.errors import Interrupted
 from mu2mpi.execution import environment
-from mu2mpi.execution.cost import evaluation_cost, run_cost
-from mu2mpi.execution.evaluation import planned_rounds
+from mu2mpi.execution.cost import run_cost
+from mu2mpi.execution.measurements import planned_measurements
 from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.warmup import compile_kernels
 from mu2mpi.federation.machine import HostedSamples
@@ -109,8 +109,7 @@ def _seconds_a_round(plan: Plan, crew: Communicator, rounds: int) -> float:
 
 def _best(plan: Plan, seconds: dict[int, float]) -> int:
     """Return on how many ranks a run takes least time, evaluations included, given that of a round."""
-    each = 1e-9 * evaluation_cost(plan.schedule, plan.source.test_samples)
-    evaluations = len(planned_rounds(plan)) * each
+    evaluations = 1e-9 * planned_measurements(plan).cost(plan.schedule)
     times = {n: plan.schedule.rounds * of_round + evaluations / n for n, of_round in seconds.items()}
     return min(times, key=lambda n: times[n] * WORTHWHILE ** math.log2(n))
 

@@ -1,4 +1,4 @@
-"""When and how loss and score are measured: in parallel, with the same bits on any number of ranks."""
+"""How loss and score are measured: in parallel, with the same bits on any number of ranks."""
 
 import itertools
 import math
@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.source import Labels, Samples, Source
 from mu2mpi.data.sources.population import Population
-from mu2mpi.errors import InputError
 from mu2mpi.execution.cost import evaluation_cost, run_cost
 from mu2mpi.execution.metrics import explained_share, metrics_of, metrics_over, moments
-from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.problem.base import Problem
@@ -24,12 +22,8 @@ PIECE = 250
 """Test samples whose losses are summed by one rank in one go. Sums of pieces are combined exactly, so
 the pieces, and not the ranks, determine the bits of the result."""
 
-DEFAULT_EVALUATIONS = 20
-
-MOST_EVALUATIONS = 1_000_000
-
-FREE, FREE_PASSES = 20_000_000, 1_500_000_000
-"""Nanoseconds that a run of any size may spend on evaluations, and on gradients on the test set."""
+FREE_PASSES = 1_500_000_000
+"""Nanoseconds that a run of any size may spend on gradients on the test set."""
 
 MOST_OUTPUTS = 10_000_000
 """Margins of test samples that rank 0 may gather in the end."""
@@ -44,36 +38,6 @@ GRID = 2.0**-32
 they would not be of 64 bits."""
 
 
-def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
-    """Return up to `count` different rounds from 1 to `rounds`, logarithmically spaced, the last included.
-
-    InputError says that they, or what is measured at them, would take too much memory.
-    """
-    first = 1 if count > 1 else rounds
-    # So many take in every round.
-    count = min(count, math.ceil(rounds * math.log(rounds)) + 2)
-    if count > MOST_EVALUATIONS:
-        raise InputError(
-            f"evaluations = {count:,} in {rounds:,} rounds are too many; give at most {MOST_EVALUATIONS:,}"
-        )
-    return np.unique(np.geomspace(first, rounds, count).round().astype(np.int64))
-
-
-def planned_rounds(plan: Plan) -> NDArray[np.int64]:
-    """Return the rounds at which a run measures."""
-    schedule, source = plan.schedule, plan.source
-    count = plan.experiment.evaluations or affordable_evaluations(schedule, source.test_samples)
-    # Where messages are not protected, the history is no place to show them.
-    return evaluation_rounds(schedule.rounds, count if schedule.mechanism.shows_messages else 1)
-
-
-def affordable_evaluations(schedule: Schedule, test_samples: int) -> int:
-    """Return how many evaluations take under about a tenth of a run's time: 20, or fewer but at least 3."""
-    # The run's size alone decides, so that the same experiment always has the same history.
-    affordable = max(0.1 * run_cost(schedule), FREE) / evaluation_cost(schedule, test_samples)
-    return int(max(3, min(DEFAULT_EVALUATIONS, affordable)))
-
-
 def affordable_passes(schedule: Schedule, test_samples: int) -> int:
     """Return how many gradients on the test set take under about a tenth of a run's time, but at least 5.
 
@@ -83,11 +47,51 @@ def affordable_passes(schedule: Schedule, test_samples: int) -> int:
     return int(max(5, min(1000, max(0.1 * run_cost(schedule), FREE_PASSES) / one)))
 
 
-class Evaluator:
-    """Loss and score on a test set that is split over the ranks.
+def spread_rows(places: range, share: int, whole: int) -> NDArray[np.int64]:
+    """Return the rows at some places of a fixed share of a test set; each place has its part of the rows.
 
-    Each rank reads its part of it once, or where that is large, in chunks for each measurement.
+    One row of each is drawn: neither sorted nor repeating labels are represented badly, and nothing but the
+    two sizes decides. A share that is the whole has every row in its order.
     """
+    edges = np.arange(places.start, places.stop + 1) * whole // share
+    # The bits of this generator are the same in every version of numpy.
+    chance = np.random.PCG64(0)
+    drawn = chance.advance(places.start).random_raw(len(places)) % np.diff(edges).astype(np.uint64)
+    return edges[:-1] + drawn.astype(np.int64)
+
+
+class Pieces:
+    """The part of a share of the test set that a rank has, in pieces of `PIECE` samples.
+
+    It is read once, or where that is large, in chunks whenever all of it is gone through.
+    """
+
+    def __init__(self, source: Source, communicator: Communicator, scaling: Scaling, share: int) -> None:
+        self.size, self._source, self._scaling = share, source, scaling
+        pieces = block(math.ceil(share / PIECE), communicator.size, communicator.rank)
+        start, stop = pieces.start * PIECE, min(pieces.stop * PIECE, share)
+        at_once = PIECE * math.ceil(source.at_once(max(1, stop - start)) / PIECE)
+        self._chunks = [range(k, min(k + at_once, stop)) for k in range(start, stop, at_once)]
+        self._read(self._chunks[0] if self._chunks else range(0))
+
+    def _read(self, chunk: range) -> None:
+        self._held, source = chunk, self._source
+        self.samples: Samples = source.test(spread_rows(chunk, self.size, source.test_samples))
+        self._scales = self._scaling.factors(self.samples.features, source.scale)
+
+    def __iter__(self) -> Iterator[tuple[NDArray[np.generic], Labels, NDArray[np.float64]]]:
+        """Yield features as stored, shape (n, F - 1), their labels and their scales."""
+        for chunk in self._chunks:
+            if chunk != self._held:
+                self._read(chunk)
+            features, labels = self.samples.features, self.samples.labels
+            for start in range(0, len(labels), PIECE):
+                piece = slice(start, start + PIECE)
+                yield features[piece], labels[piece], self._scales[piece]
+
+
+class Evaluator:
+    """Loss and score on a test set that is split over the ranks, or on a share of so many samples of it."""
 
     tolerance = TOLERANCE
     """Nats to which the smallest loss on the test set is worth knowing."""
@@ -99,6 +103,7 @@ class Evaluator:
         problem: Problem,
         scaling: Scaling = PLAIN,
         G: float = 1.0,
+        share: int | None = None,
     ) -> None:
         self._source, self._communicator, self._problem = source, communicator, problem
         self._sum_losses = problem.kernel(sum_losses)
@@ -107,38 +112,33 @@ class Evaluator:
         self._grid = max(
             GRID, math.ldexp(1.0, min(900, math.ceil(math.log2(G) + math.log2(self._size)) - 61))
         )
-        pieces = block(math.ceil(self._size / PIECE), communicator.size, communicator.rank)
-        start, stop = pieces.start * PIECE, min(pieces.stop * PIECE, self._size)
-        at_once = PIECE * math.ceil(source.at_once(max(1, stop - start)) / PIECE)
-        self._chunks = [range(k, min(k + at_once, stop)) for k in range(start, stop, at_once)]
-        self._read(self._chunks[0] if self._chunks else range(0))
+        self.whole = Pieces(source, communicator, scaling, self._size)
+        self._share = self.whole
+        if share is not None and share < self._size:
+            self._share = Pieces(source, communicator, scaling, share)
 
-    def _read(self, chunk: range) -> None:
-        self._held = chunk
-        self.samples: Samples = self._source.test(np.arange(chunk.start, chunk.stop))
-        self._scales = self._scaling.factors(self.samples.features, self._source.scale)
-
-    def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
+    def measure(self, x: NDArray[np.float64], whole: bool = True) -> tuple[float, float] | None:
         """Return on rank 0 the mean loss of x, which all ranks hold, and its score: accuracy, or R^2."""
-        sums = []
-        for features, labels, scales in self._pieces():
+        pieces = self.whole if whole else self._share
+        sums, size = [], pieces.size
+        for features, labels, scales in pieces:
             loss, score = self._sum_losses(x, features, labels, scales, self._scaling.bias)
             sums.append((loss, score, *(moments(labels) if self._problem.labels == "numbers" else ())))
         gathered = self._communicator.gather(sums)
         if gathered is None:
             return None
         losses, scores, *of_labels = zip(*itertools.chain(*gathered), strict=True)
-        loss = math.fsum(losses) / self._size
+        loss = math.fsum(losses) / size
         if not of_labels:
-            return loss, sum(scores) / self._size
-        mean, mean_square = (math.fsum(of) / self._size for of in of_labels)
-        return loss, explained_share(math.fsum(scores) / self._size, mean_square - mean**2)
+            return loss, sum(scores) / size
+        mean, mean_square = (math.fsum(of) / size for of in of_labels)
+        return loss, explained_share(math.fsum(scores) / size, mean_square - mean**2)
 
     def _gather_outputs(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], Labels] | None:
         """Return on rank 0 the margins of all test samples, shape (n, rows), and their labels."""
         found = [
             (all_margins(x, with_bias(features, scales, self._scaling.bias)), labels)
-            for features, labels, scales in self._pieces()
+            for features, labels, scales in self.whole
         ]
         gathered = self._communicator.gather(found)
         if gathered is None:
@@ -159,7 +159,7 @@ class Evaluator:
     def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Return the mean loss of x and its gradient, shape (rows, F), the same bits on every rank."""
         total, losses = np.zeros(x.shape, dtype=np.int64), []
-        for features, labels, scales in self._pieces():
+        for features, labels, scales in self.whole:
             z = with_bias(features, scales, self._scaling.bias)
             loss, gradient = self._problem.loss_and_gradient(x, z, labels)
             losses.append(loss)
@@ -170,16 +170,6 @@ class Evaluator:
             found = math.fsum(itertools.chain(*gathered)) / self._size, summed * (self._grid / self._size)
         loss, gradient = self._communicator.share(found)
         return loss, gradient
-
-    def _pieces(self) -> Iterator[tuple[NDArray[np.generic], Labels, NDArray[np.float64]]]:
-        """Yield this rank's pieces: features as stored, shape (n, F - 1), their labels and their scales."""
-        for chunk in self._chunks:
-            if chunk != self._held:
-                self._read(chunk)
-            features, labels = self.samples.features, self.samples.labels
-            for start in range(0, len(labels), PIECE):
-                piece = slice(start, start + PIECE)
-                yield features[piece], labels[piece], self._scales[piece]
 
 
 class ExactEvaluator:
@@ -198,7 +188,7 @@ class ExactEvaluator:
         self._weights = population.probabilities()
         self._z = scaling.samples(population.points, population.scale)
 
-    def measure(self, x: NDArray[np.float64]) -> tuple[float, float] | None:
+    def measure(self, x: NDArray[np.float64], whole: bool = True) -> tuple[float, float] | None:
         """Return on rank 0 f(x), and the probability that x is right, or the R^2 of its predictions."""
         if self._communicator.rank != 0:
             return None
@@ -227,9 +217,9 @@ class ExactEvaluator:
 
 
 def make_evaluator(
-    source: Source, schedule: Schedule, communicator: Communicator
+    source: Source, schedule: Schedule, communicator: Communicator, share: int
 ) -> Evaluator | ExactEvaluator:
-    """Return what measures models: on the test set, or where the population is known, exactly."""
+    """Return what measures models: on the test set and a share of it, or on a known population, exactly."""
     if isinstance(source, Population):
         return ExactEvaluator(source, communicator, schedule.problem, schedule.scaling)
-    return Evaluator(source, communicator, schedule.problem, schedule.scaling, schedule.G)
+    return Evaluator(source, communicator, schedule.problem, schedule.scaling, schedule.G, share)

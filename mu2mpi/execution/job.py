@@ -1,9 +1,10 @@
 """Runs with their files: resume from a checkpoint, keep new ones, write the result, clean up."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +13,10 @@ from mu2mpi.config.machines import machine_files
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution import environment
+from mu2mpi.execution.audience import Audience
 from mu2mpi.execution.crew import fastest_ranks, on_a_part, part_of
 from mu2mpi.execution.plan import Plan, resolve
-from mu2mpi.execution.progress import Progress
+from mu2mpi.execution.progress import for_standard_error
 from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoint
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
 from mu2mpi.execution.simulation import Keeper, Simulation
@@ -22,16 +24,18 @@ from mu2mpi.execution.sources import check_data, shared_source
 from mu2mpi.execution.watch import Verdict, Watch
 from mu2mpi.files import Identity, identity
 from mu2mpi.parallel import Communicator, world
+from mu2mpi.results.observer import Observer
 from mu2mpi.results.schema import Checkpoint, Result, checkpoint_path
 
 
 def run(
-    experiment: Experiment,
+    experiment: Experiment | Mapping[str, Any],
     *,
     output: Path | str | None = None,
     data_dir: Path | str | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    observers: Sequence[Observer] = (),
+    progress: bool = False,
     checkpoint_every: float = CHECKPOINT_SECONDS,
     all_ranks: bool = False,
 ) -> Result:
@@ -39,16 +43,18 @@ def run(
 
     Parameters
     ----------
-    experiment : Experiment
-        What to run, the same on every rank.
+    experiment : Experiment or dict
+        What to run, or its settings by name; the same on every rank.
     output : path, optional
         Where to write the result; nothing is written without it. The run goes on from a checkpoint beside it.
     data_dir : path, optional
         Folder that holds a folder for each data set; by default ``MU2MPI_DATA_DIR`` or the user's cache.
     overwrite : bool, optional
         Replace an output that exists.
-    progress : Progress, optional
-        Told on rank 0 how the run goes.
+    observers : sequence of Observer, optional
+        Hear on rank 0 how the run goes, such as a `LiveFigure`.
+    progress : bool, optional
+        Say so on standard error: with a bar on a terminal or in a notebook, and else in lines.
     checkpoint_every : float, optional
         Seconds between two checkpoints.
     all_ranks : bool, optional
@@ -63,18 +69,24 @@ def run(
     ------
     InputError
         If the experiment, the data, the output or its checkpoint cannot be used; nothing is written then.
+        If an observer failed, which is the cause on rank 0.
     OSError
         If the result cannot be written.
     Interrupted
         If SIGUSR1, SIGUSR2, SIGTERM or Ctrl-C stopped a run with an output: a `SystemExit` with code 75.
     """
-    communicator, progress = world(), progress or Progress()
+    communicator, heard = world(), [*observers, *([for_standard_error()] if progress else [])]
+    if not isinstance(experiment, Experiment):
+        with communicator.together():
+            experiment = Experiment.make(experiment)
     folder = None if data_dir is None else Path(data_dir)
     if output is None:
         # Without a file to go on from, signals do what they do to any program.
         job = Job(communicator, lambda: False, overwrite, checkpoint_every, all_ranks=all_ranks)
         source = shared_source(experiment, folder, communicator)
-        return job.run(_resolved(experiment, source, communicator), progress)
+        audience = Audience(heard, given=communicator.size)
+        result = job.run(_resolved(experiment, source, communicator), audience)
+        return audience.finish(result, communicator)
     path, before = Path(output), {}
     with stop_requests() as requests:
         with communicator.together():
@@ -84,7 +96,7 @@ def run(
                 check_output(path, overwrite)
                 before[path] = identity(path)
         job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before, all_ranks)
-        return job.run_to_file(experiment, shared_source(experiment, folder, communicator), path, progress)
+        return job.run_to_file(experiment, shared_source(experiment, folder, communicator), path, heard)
 
 
 def _resolved(experiment: Experiment, source: Source, communicator: Communicator) -> Plan:
@@ -111,7 +123,7 @@ class Job:
     def run(
         self,
         plan: Plan,
-        progress: Progress,
+        audience: Audience | None = None,
         checkpoint: Checkpoint | None = None,
         make_keeper: "Callable[[Job, Simulation], Keeper]" = lambda *_: Keeper(),
     ) -> Result:
@@ -123,15 +135,13 @@ class Job:
 
         def simulate(job: Job) -> Result:
             simulation = Simulation(plan, job.communicator, checkpoint)
-            return simulation.run(progress, make_keeper(job, simulation))
+            return simulation.run(audience, make_keeper(job, simulation))
 
         # Also on nodes that take no part: the next start may be on them.
         check_data(plan.source, everyone)
         ranks = range(everyone.size) if self.all_ranks else fastest_ranks(plan, everyone)
         if len(ranks) == everyone.size:
             return simulate(self)
-        if everyone.rank == 0:
-            progress.chosen(len(ranks), everyone.size)
         with part_of(everyone, 0 if everyone.rank in ranks else None) as crew:
             result = on_a_part(everyone, crew, self.is_asked, lambda part: simulate(self.on(part)))
         facts = environment.describe(everyone) | {"ranks_at_work": len(ranks)}
@@ -143,11 +153,17 @@ class Job:
         return shared
 
     def run_to_file(
-        self, experiment: Experiment, source: Source, path: Path, progress: Progress, plan: Plan | None = None
+        self,
+        experiment: Experiment,
+        source: Source,
+        path: Path,
+        observers: Sequence[Observer] = (),
+        plan: Plan | None = None,
     ) -> Result:
         """Run an experiment, or its settled plan, from its checkpoint, if any; raises like `run`."""
         communicator = self.communicator
         checkpoint: Checkpoint | None = None
+        audience = Audience(observers, str(path), communicator.size)
         builds = environment.builds(communicator)
         with communicator.together():
             if communicator.rank == 0:
@@ -166,16 +182,16 @@ class Job:
                 check_state(checkpoint, plan, path)
 
         def make_keeper(job: Job, simulation: Simulation) -> Keeper:
-            keeper = FileKeeper(job, path)
+            keeper = FileKeeper(job, path, audience)
             if not goes_on:
                 keeper.begin(simulation.state())
             return keeper
 
-        result = self.run(plan, progress, checkpoint, make_keeper)
+        result = self.run(plan, audience, checkpoint, make_keeper)
         with communicator.together():
             if communicator.rank == 0:
                 self._write(result, path)
-        return result
+        return audience.finish(result, communicator)
 
     def _write(self, result: Result, path: Path) -> None:
         """Write the result and remove the checkpoint; the same result from another job is as good."""
@@ -220,9 +236,9 @@ def holds(path: Path, experiment: Experiment) -> bool:
 class FileKeeper(Watch, Keeper):
     """Keeps checkpoints in a file beside the output, which rank 0 alone writes: others have no state."""
 
-    def __init__(self, job: Job, output: Path) -> None:
+    def __init__(self, job: Job, output: Path, audience: Audience) -> None:
         super().__init__(job.communicator, job.is_asked, job.checkpoint_every)
-        self._job, self._output = job, output
+        self._job, self._output, self._audience = job, output, audience
 
     def keep(self, verdict: Verdict, state: Checkpoint | None) -> None:
         """Write the state, and stop every rank if it was to stop; a full disk stops no other run."""
@@ -233,6 +249,10 @@ class FileKeeper(Watch, Keeper):
                 raise
             if state is not None:
                 print(f"mu2mpi: warning: {error}; the run goes on", file=sys.stderr, flush=True)
+        else:
+            if state is not None:
+                self._audience.checkpoint(state.rounds_done)
+        self._audience.check(self._communicator)
         if verdict is Verdict.STOP:
             raise Interrupted(self._communicator.share(state.rounds_done if state is not None else 0))
 

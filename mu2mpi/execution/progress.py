@@ -1,111 +1,108 @@
-"""How a run tells of itself: a bar on a terminal, a plain line for each evaluation in a log."""
+"""How a run tells of itself on standard error: a bar on a terminal or in a notebook, plain lines in a log."""
 
-import math
+import importlib.util
 import sys
 from datetime import timedelta
 from time import monotonic
 from typing import Any, TextIO
 
-from mu2mpi.execution.plan import Plan
 from mu2mpi.registry import default
+from mu2mpi.results.observer import Evaluation, Observer, Start
 
 REFRESH_SECONDS = 0.2
 """How often a bar is drawn again at most."""
 
-
-class Progress:
-    """What a run reports on rank 0 while it goes on; this one says nothing."""
-
-    def chosen(self, ranks: int, given: int) -> None:
-        """Hear that fewer ranks than were given are faster."""
-
-    def start(self, plan: Plan, rounds_done: int) -> None:
-        """Hear of the run before its first round, or before the one after a checkpoint."""
-
-    def advance(self) -> None:
-        """Hear that a round is over."""
-
-    def measured(self, t: int, loss: float, score: str, spent: float) -> None:
-        """Hear the loss, the score in words and the rho spent once round t is over."""
-
-    def finish(self) -> None:
-        """Hear that the last round is over."""
+LOG_SECONDS = 3.0
+"""How often a log hears of a run at most, but for its last round."""
 
 
-def headline(plan: Plan, rounds_done: int) -> str:
+def headline(start: Start) -> str:
     """Say in a line what is about to run."""
-    experiment, schedule = plan.experiment, plan.schedule
+    experiment, schedule = start.experiment, start.schedule
     method = "" if experiment.method == default("methods") else f", by {experiment.method}"
-    going_on = f"; going on after round {rounds_done}" if rounds_done else ""
     who = "" if experiment.participation is None else f" ({experiment.participation})"
     noise = f"rho = {experiment.rho:g}" if schedule.mechanism.is_noisy else "no noise"
     if schedule.mechanism.is_noisy and schedule.mechanism.spends != "rho":
         noise = f"epsilon = {experiment.target_epsilon:.4g} (delta = {experiment.delta:g})"
     elif experiment.epsilon is not None:
         noise += f" (epsilon = {experiment.epsilon:g}, delta = {experiment.delta:g})"
-    return (
+    told = (
         f"{experiment.data}, {schedule.server} server, {noise}: M = {schedule.machines} machines{who}, "
-        f"T = {schedule.rounds} rounds, d = {schedule.d}{method}{going_on}"
+        f"T = {schedule.rounds} rounds, d = {schedule.d}{method}"
     )
+    if start.ranks < start.given:
+        told += f", on {start.ranks} of {start.given} ranks, as more would not be faster"
+        told += " (--all-ranks takes them all)"
+    return told + (f"; going on after round {start.rounds_done}" if start.rounds_done else "")
 
 
-def spent_text(spent: float) -> str:
-    """Say how much rho is spent, where that is how releases are accounted for."""
-    return "" if math.isnan(spent) else f"rho spent {spent:.3g}, "
+def number_text(number: float) -> str:
+    """Write a number with commas, without an exponent, to at least two digits: 12,345, 3.1 or 0.025."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
-class _Printed(Progress):
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def chosen(self, ranks: int, given: int) -> None:
-        """Print on how many ranks the run will be."""
-        words = f"on {ranks} of {given} ranks, as more would not be faster (--all-ranks takes them all)"
-        print(words, file=self._stream, flush=True)
+def duration_text(seconds: float) -> str:
+    """Write how long something took: 0.01 s, 12 s or 0:02:05."""
+    return f"{number_text(seconds)} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
 
 
-class LogProgress(_Printed):
-    """Plain lines, for log files and pipes; at least `interval` seconds lie between two about a run."""
+class _Printed(Observer):
+    """Prints whole lines, those of a run that is one of several with a label."""
 
-    def __init__(self, stream: TextIO, interval: float = 0.0) -> None:
-        super().__init__(stream)
-        self._interval = interval
+    def __init__(self, stream: TextIO, label: str = "") -> None:
+        self._stream, self._label = stream, label
 
-    def start(self, plan: Plan, rounds_done: int) -> None:
+    def _print(self, line: str) -> None:
+        # In one piece, so that lines of processes with one terminal or pipe do not run together.
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+    def on_start(self, start: Start) -> None:
         """Print what is about to run."""
-        self._rounds, self._before = plan.schedule.rounds, rounds_done
+        self._rounds, self._before = start.schedule.rounds, start.rounds_done
         self._started = self._told = monotonic()
-        print(headline(plan, rounds_done), file=self._stream, flush=True)
+        told = headline(start)
+        self._print(f"{self._label} {start.name}: {told}" if self._label else told)
 
-    def measured(self, t: int, loss: float, score: str, spent: float) -> None:
-        """Print what was measured, unless the last line is too young."""
-        now = monotonic()
-        if now - self._told < self._interval:
-            return
-        self._told = now
-        rate = (t - self._before) / max(now - self._started, 1e-9)
-        left = timedelta(seconds=round((self._rounds - t) / rate))
-        print(
-            f"  round {t} of {self._rounds}: loss {loss:.4f}, {score}, "
-            f"{spent_text(spent)}{rate:,.4g} rounds/s, {left} left",
-            file=self._stream,
-            flush=True,
+    def _print_measured(self, evaluation: Evaluation) -> None:
+        """Print what was measured, and how long the run still takes, or took."""
+        rate = (evaluation.round - self._before) / max(monotonic() - self._started, 1e-9)
+        left = self._rounds - evaluation.round
+        time = f"{timedelta(seconds=round(left / rate))} left"
+        if left == 0:
+            time = f"took {duration_text(evaluation.elapsed_seconds)}"
+        self._print(
+            f"{self._label or ' '} round {evaluation.round} of {self._rounds}: {evaluation}, "
+            f"{number_text(rate)} rounds/s, {time}"
         )
 
 
-class TerminalProgress(_Printed):
+class LogProgress(_Printed):
+    """Plain lines, for log files and pipes; at least so many seconds lie between two, but for the last."""
+
+    def __init__(self, stream: TextIO, label: str = "", interval: float = LOG_SECONDS) -> None:
+        super().__init__(stream, label)
+        self._interval = interval
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        """Print what was measured, unless the line before is too young."""
+        now = monotonic()
+        if now - self._told >= self._interval or evaluation.round == self._rounds:
+            self._told = now
+            self._print_measured(evaluation)
+
+
+class BarProgress(_Printed):
     """A bar with rounds per second, time left, rho spent so far, and the last measured loss."""
 
-    def start(self, plan: Plan, rounds_done: int) -> None:
+    def on_start(self, start: Start) -> None:
         """Print what is about to run and open the bar."""
-        from tqdm import tqdm
-
-        print(headline(plan, rounds_done), file=self._stream, flush=True)
-        self._spent, self._done = plan.schedule.mechanism.rho_spent, rounds_done
-        self._last, self._shown = "", 0.0
-        self._bar: Any = tqdm(
-            total=plan.schedule.rounds,
-            initial=rounds_done,
+        super().on_start(start)
+        self._spent, self._last, self._shown = start.schedule.rho_spent, "", 0.0
+        self._end: Evaluation | None = None
+        self._bar: Any = bar_class()(
+            total=start.schedule.rounds,
+            initial=start.rounds_done,
             unit="round",
             file=self._stream,
             leave=False,
@@ -113,27 +110,43 @@ class TerminalProgress(_Printed):
             dynamic_ncols=True,
         )
 
-    def advance(self) -> None:
+    def on_round(self, t: int) -> None:
         """Move the bar on."""
-        self._done += 1
         now = monotonic()
         if now - self._shown >= REFRESH_SECONDS:
-            self._shown = now
-            spent = spent_text(self._spent(self._done))
-            self._bar.set_postfix_str(f"{self._last}{spent}".removesuffix(", "), refresh=False)
+            self._shown, spent = now, self._spent(t)
+            told = [self._last] * bool(self._last) + [f"rho spent {spent:.3g}"] * (spent == spent)
+            self._bar.set_postfix_str(", ".join(told), refresh=False)
         self._bar.update()
 
-    def measured(self, t: int, loss: float, score: str, spent: float) -> None:
+    def on_evaluation(self, evaluation: Evaluation) -> None:
         """Show what was measured beside the bar."""
         # Without the score, all of it fits into 80 columns.
-        self._last, self._shown = f"loss {loss:.4f}, ", 0.0
+        self._last, self._shown = f"loss {evaluation.loss:.4f}", 0.0
+        self._end = evaluation if evaluation.round == self._rounds else None
 
-    def finish(self) -> None:
-        """Take the bar away."""
+    def on_close(self) -> None:
+        """Take the bar away, and leave a line of what was measured in the end."""
         self._bar.close()
+        if self._end is not None:
+            self._print_measured(self._end)
 
 
-def for_standard_error(interval: float = 0.0) -> Progress:
+def in_notebook() -> bool:
+    """Return whether a notebook shows what is displayed."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def bar_class() -> Any:
+    """Return the class of bars that suits where this process shows them."""
+    has_widgets = in_notebook() and importlib.util.find_spec("ipywidgets") is not None
+    return importlib.import_module("tqdm.notebook" if has_widgets else "tqdm").tqdm
+
+
+def for_standard_error(label: str = "", interval: float = LOG_SECONDS) -> Observer:
     """Return the kind of progress that suits what standard error is; `interval` is that of a log."""
     stream = sys.stderr
-    return TerminalProgress(stream) if stream.isatty() else LogProgress(stream, interval)
+    has_bars = stream.isatty() or in_notebook()
+    return BarProgress(stream, label) if has_bars else LogProgress(stream, label, interval)

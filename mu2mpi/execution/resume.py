@@ -12,7 +12,7 @@ from mu2mpi.config.identity import difference
 from mu2mpi.config.options import method_options
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
-from mu2mpi.execution.evaluation import planned_rounds
+from mu2mpi.execution.measurements import planned_measurements
 from mu2mpi.execution.plan import Plan, digest_with, filled
 from mu2mpi.federation.machine import counted_classes
 from mu2mpi.privacy.grid import LARGEST_SUM
@@ -83,7 +83,7 @@ def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
     shape, counts = (schedule.rows, schedule.features), checkpoint.class_counts
     iterates = schedule.make_iterates(schedule)
     expected, beyond = iterates.arrays(), iterates.beyond
-    rounds = planned_rounds(plan)
+    rounds = planned_measurements(plan).rounds
     fitting = {
         "iterates": checkpoint.iterates.keys() == expected.keys()
         and all(

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from mu2mpi.config.identity import simulated
 from mu2mpi.execution import environment, evaluation
+from mu2mpi.execution.audience import Audience
 from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.measurements import planned_measurements
 from mu2mpi.execution.plan import Plan
-from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.theory import assess
 from mu2mpi.execution.warmup import compile_kernels
 from mu2mpi.execution.watch import Verdict
@@ -24,7 +25,8 @@ from mu2mpi.privacy.masks import split_sum
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.linear import norm
-from mu2mpi.results.schema import COUNTS, Checkpoint, Diagnostics, History, Result, score_text
+from mu2mpi.results.observer import Evaluation, Start
+from mu2mpi.results.schema import COUNTS, SCORES, Checkpoint, Diagnostics, History, Result
 
 
 class Keeper:
@@ -63,8 +65,9 @@ class Simulation:
             self.machines, self.server = machines_and_server(
                 schedule, hosted, supply, communicator, keys.noise
             )
-            self._evaluate_at = frozenset(evaluation.planned_rounds(plan).tolist())
-            self.evaluator = evaluation.make_evaluator(source, schedule, communicator)
+            self.measurements = planned_measurements(plan)
+            share = self.measurements.share
+            self.evaluator = evaluation.make_evaluator(source, schedule, communicator, share)
         self.clock = Stopwatch(schedule.rounds)
         self.rounds_done = 0
         self._rows: list[tuple[float, ...]] = []
@@ -86,20 +89,21 @@ class Simulation:
             noise_recomputable=self.experiment.seed is not None,
         )
 
-    def run(self, progress: Progress, keeper: Keeper | None = None) -> Result:
+    def run(self, audience: Audience | None = None, keeper: Keeper | None = None) -> Result:
         """Take all rounds that are left and return the result, the same on every rank.
 
-        Rank 0 tells `progress` how the run goes; the keeper is asked between rounds whether to keep the
+        Rank 0 tells its audience how the run goes; the keeper is asked between rounds whether to keep the
         state, or to stop.
         """
         communicator, schedule, iterates = self.communicator, self.schedule, self.server.iterates
-        if communicator.rank != 0:
-            progress = Progress()
-        progress.start(self.plan, self.rounds_done)
+        heard = audience if audience is not None and communicator.rank == 0 else Audience()
         try:
-            self._take_rounds(progress, keeper or Keeper())
+            size = communicator.size
+            heard.start(Start("", self.experiment, schedule, self.rounds_done, size, size))
+            heard.check(communicator)
+            self._take_rounds(heard, keeper or Keeper())
         finally:
-            progress.finish()
+            heard.close()
         largest, clipped, class_counts = self._counts_so_far()
         drawn = schedule.summed(schedule.rounds, schedule.sampling.drawn)
         loss = communicator.share(self._rows[-1][1] if self._rows else math.nan)
@@ -129,30 +133,30 @@ class Simulation:
         shared: Result = communicator.share(result)
         return shared
 
-    def _take_rounds(self, progress: Progress, keeper: Keeper) -> None:
+    def _take_rounds(self, audience: Audience, keeper: Keeper) -> None:
         """Take the rounds that are left; rank 0 notes what is measured on the way."""
-        server, machines, clock = self.server, self.machines, self.clock
+        server, machines, clock, rounds = self.server, self.machines, self.clock, self.schedule.rounds
+        evaluate_at = frozenset(self.measurements.rounds.tolist())
         self.communicator.wait_for_all()
         started = perf_counter() - self._elapsed_before
         clock.restart()
-        for t in range(self.rounds_done + 1, self.schedule.rounds + 1):
+        for t in range(self.rounds_done + 1, rounds + 1):
             verdict = keeper.look(t)
             if verdict is not Verdict.GO_ON:
                 keeper.keep(verdict, self.state(perf_counter() - started))
             query, x = server.iterates.x, server.iterates.visit(t)
             server.round(t, machines, clock)
             clock.end_round(t)
-            if t in self._evaluate_at:
-                measured = self.evaluator.measure(x)
+            self.rounds_done = t
+            audience.round(t)
+            if t in evaluate_at:
+                measured = self.evaluator.measure(x, whole=t == rounds)
                 error = self._estimate_error(t, query)
                 clock.lap("evaluation")
                 if measured is not None:
-                    loss, score = measured
-                    self._rows.append((*self._row(t, loss, score, perf_counter() - started), error))
-                    words = score_text(score, self.schedule.problem.labels)
-                    progress.measured(t, loss, words, self.schedule.rho_spent(t))
-            self.rounds_done = t
-            progress.advance()
+                    self._rows.append((*self._row(t, *measured, perf_counter() - started), error))
+                    audience.evaluation(self._last_evaluation())
+                audience.check(self.communicator)
 
     def _row(self, t: int, loss: float, score: float, elapsed: float) -> tuple[float, ...]:
         schedule, sampling, direction = self.schedule, self.schedule.sampling, self.server.iterates.direction
@@ -165,7 +169,21 @@ class Simulation:
             unit = schedule.mechanism.resolution / (schedule.total * sampling.size(t))
             message = norm(direction.astype(np.float64)) * unit
         scores = (score, math.nan) if schedule.problem.labels == "classes" else (math.nan, score)
-        return t, loss, *scores, samples, gradients, spent, elapsed, message
+        tested = self.measurements.whole if t == schedule.rounds else self.measurements.share
+        return t, loss, *scores, tested, samples, gradients, spent, elapsed, message
+
+    def _last_evaluation(self) -> Evaluation:
+        """Return the last row of the history, as observers hear of it."""
+        row, labels = dict(zip(History.columns(), self._rows[-1], strict=True)), self.schedule.problem.labels
+        return Evaluation(
+            round=int(row["round"]),
+            loss=row["test_loss"],
+            score=row[SCORES[labels]],
+            labels=labels,
+            test_samples=int(row["test_samples"]),
+            rho_spent=row["rho_spent"],
+            elapsed_seconds=row["elapsed_seconds"],
+        )
 
     def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
         """Return ||d_t - f'(x_t)||^2 on rank 0, where f is known: the sum before noise is of made-up data."""

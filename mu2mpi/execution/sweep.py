@@ -2,9 +2,10 @@
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference
@@ -15,54 +16,177 @@ from mu2mpi.execution.cost import run_cost
 from mu2mpi.execution.crew import on_a_part, part_of
 from mu2mpi.execution.job import Job, holds
 from mu2mpi.execution.plan import Plan, resolve
-from mu2mpi.execution.progress import LogProgress, Progress, for_standard_error
+from mu2mpi.execution.progress import LogProgress, for_standard_error
 from mu2mpi.execution.side_by_side import Wave, waves
-from mu2mpi.execution.signals import stop_requests
+from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
 from mu2mpi.execution.sources import check_data, shared_source
 from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator, world
-from mu2mpi.results.reader import read_experiment
+from mu2mpi.results.observer import Observer
+from mu2mpi.results.reader import read_experiment, read_summary
 from mu2mpi.results.writer import check_output
+from mu2mpi.toml import read_toml
+
+if TYPE_CHECKING:
+    from mu2mpi.analysis.runs import Runs
 
 LOG_SECONDS = 30.0
 """A log hears of a run at most this often: a sweep may have hundreds of short ones."""
+
+
+def sweep(
+    settings: Mapping[str, Any] | Path | str,
+    *,
+    output: Path | str,
+    data_dir: Path | str | None = None,
+    overwrite: bool = False,
+    observers: Sequence[Observer] = (),
+    progress: bool = True,
+    checkpoint_every: float = CHECKPOINT_SECONDS,
+    all_ranks: bool = False,
+) -> "Runs":
+    """Run every combination of the lists among some settings, but for what is finished, and load the results.
+
+    Parameters
+    ----------
+    settings : dict or path
+        Settings by name, of which any may be a list; or the TOML file that holds them.
+    output : path
+        The folder of the results. The same call goes on from what is there.
+    data_dir, checkpoint_every, all_ranks
+        As for `run`.
+    overwrite : bool, optional
+        Run again what is finished.
+    observers : sequence of Observer, optional
+        Hear of each run, one after the other: on rank 0 of those that take it, so that where runs go side by
+        side, each lane has its own copies.
+    progress : bool, optional
+        Say on standard error how it goes, on a terminal or in a notebook with a bar for each run.
+
+    Returns
+    -------
+    Runs
+        In the order of the sweep: the last list varies fastest. The same on every rank.
+
+    Raises
+    ------
+    InputError, OSError, Interrupted
+        As `run` does; before anything is run, if an experiment does not fit its data, or a file in the folder
+        holds another experiment.
+
+    Examples
+    --------
+    >>> runs = mu2mpi.sweep({"machines": [1, 10], "epsilon": [1, 2], "seed": [1, 2, 3]}, output="runs/")
+    >>> print(runs.table())
+    """
+    from mu2mpi.analysis.runs import Run as Loaded, Runs
+
+    communicator, folder = world(), Path(output)
+    with communicator.together():
+        if isinstance(settings, Path | str):
+            found = Sweep(read_toml(Path(settings)), str(settings))
+        else:
+            found = Sweep(settings)
+    paths = run_sweep(
+        found,
+        found.choose(None),
+        folder,
+        data_dir=None if data_dir is None else Path(data_dir),
+        overwrite=overwrite,
+        checkpoint_every=checkpoint_every,
+        all_ranks=all_ranks,
+        observers=observers,
+        progress=progress,
+    )
+    with communicator.together():
+        summaries = [read_summary(path) for path in paths] if communicator.rank == 0 else []
+    return Runs(map(Loaded, communicator.share(summaries)))
 
 
 def run_sweep(
     sweep: Sweep,
     chosen: list[tuple[int, Experiment]],
     folder: Path,
-    data_dir: Path | None,
-    overwrite: bool,
-    checkpoint_every: float,
+    *,
+    data_dir: Path | None = None,
+    overwrite: bool = False,
+    checkpoint_every: float = CHECKPOINT_SECONDS,
     all_ranks: bool = False,
-) -> None:
+    observers: Sequence[Observer] = (),
+    progress: bool = True,
+) -> list[Path]:
     """Run experiments of a sweep on all ranks, side by side (`waves`), and write a file for each to a folder.
 
+    Returns the files of all that it holds, also of what was finished, but for methods that were left out.
     Every rank raises InputError before anything is run if an experiment does not fit its data, or a file in
     the folder holds another experiment than the sweep would write there; and Interrupted if a signal stopped
     the sweep: the runs that it was at have checkpoints.
     """
     with stop_requests() as requests:
         communicator = world()
-        plans = resolve_all([e for _, e in chosen], data_dir, communicator, communicator.size)
+        teller = Teller(observers, progress)
+        plans = resolve_sweep(sweep, [e for _, e in chosen], data_dir, communicator)
+        for line in sweep.left_out:
+            teller.say(communicator, line)
         with communicator.together():
-            names = [sweep.file_name(e) for _, e in chosen]
-            runs = [Run(plan, folder / name) for plan, name in zip(plans, names, strict=True)]
+            runs = [Run(plan, folder / sweep.file_name(e)) for e, plan in plans.items()]
             todo = unfinished(runs, overwrite) if communicator.rank == 0 else []
+            paths = [run.path for run in runs]
         runs = [runs[number] for number in communicator.share(todo)]
         before = {run.path: identity(run.path) for run in runs} if communicator.rank == 0 else {}
         before = communicator.share(before)
         job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before, all_ranks)
         for source in dict.fromkeys(run.plan.source for run in runs):
             check_data(source, communicator)
-        _say(communicator, f"{len(chosen) - len(runs)} of {len(chosen)} runs are finished; {len(runs)} to go")
+        done = f"{len(plans) - len(runs)} of {len(plans)} runs are finished; {len(runs)} to go"
+        teller.say(communicator, done)
         schedules = [run.plan.schedule for run in runs]
         machines, costs = [s.machines for s in schedules], [run_cost(s) for s in schedules]
         place = itertools.count(1)
         for wave in waves(machines, costs, communicator.size):
-            _run_wave(job, wave, runs, {number: f"[{next(place)}/{len(runs)}]" for number in wave.runs()})
-        _say(communicator, f"all {len(chosen)} runs are in {folder}; next: mu2mpi table {folder}")
+            labels = {number: f"[{next(place)}/{len(runs)}]" for number in wave.runs()}
+            _run_wave(job, wave, runs, labels, teller)
+        teller.say(communicator, f"all {len(plans)} runs are in {folder}; next: mu2mpi table {folder}")
+        return paths
+
+
+@dataclass(frozen=True)
+class Teller:
+    """Who hears of the runs of a sweep, and whether standard error does."""
+
+    observers: Sequence[Observer]
+    progress: bool
+
+    def say(self, communicator: Communicator, message: str) -> None:
+        """Print a line on rank 0."""
+        if self.progress and communicator.rank == 0:
+            print(message, file=sys.stderr, flush=True)
+
+    def observers_of(self, label: str, side_by_side: bool) -> list[Observer]:
+        """Return who hears of a run; of several bars on one terminal, each would draw over the others."""
+        if not self.progress:
+            return [*self.observers]
+        if side_by_side:
+            return [*self.observers, LogProgress(sys.stderr, label, LOG_SECONDS)]
+        return [*self.observers, for_standard_error(label, LOG_SECONDS)]
+
+
+def resolve_sweep(
+    sweep: Sweep, experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator
+) -> dict[Experiment, Plan]:
+    """Settle what experiments leave open, but for those of methods that turn out not to suit their data."""
+    if not sweep.compares:
+        plans = resolve_all(experiments, data_dir, communicator, communicator.size)
+        return dict(zip(experiments, plans, strict=True))
+    sources, found = open_all(experiments, data_dir, communicator), {}
+    for experiment in experiments:
+        try:
+            with communicator.together():
+                found[experiment] = resolve(experiment, sources[experiment.data_key], communicator.size)
+        except InputError as error:
+            sweep.leave_out(experiment.settings(), error)
+    sweep.check_left(len(found))
+    return found
 
 
 def resolve_all(
@@ -90,53 +214,60 @@ class Run:
     path: Path
 
 
-def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str]) -> None:
+def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str], teller: Teller) -> None:
     """Take the runs of a wave, each lane on its own ranks; if one is interrupted, so is every rank."""
-    everyone = job.communicator
-    if len(wave.lanes) == 1:
-        for number in wave.lanes[0]:
-            _take(job, runs[number], labels[number], for_standard_error(LOG_SECONDS))
+    everyone, side_by_side = job.communicator, len(wave.lanes) > 1
+
+    def take_lane(job: Job, lane: int) -> None:
+        for number in wave.lanes[lane]:
+            _take(job, runs[number], labels[number], teller, side_by_side)
+
+    if not side_by_side:
+        take_lane(job, 0)
         return
     lane = wave.lane_of(everyone.rank)
-
-    def take_lane(group: Communicator) -> None:
-        for number in wave.lanes[lane or 0]:
-            _take(job.on(group), runs[number], labels[number], LogProgress(sys.stderr, LOG_SECONDS))
-
     with part_of(everyone, lane) as group:
-        on_a_part(everyone, group, job.is_asked, take_lane)
+        on_a_part(everyone, group, job.is_asked, lambda part: take_lane(job.on(part), lane or 0))
 
 
-def _take(job: Job, run: Run, label: str, progress: Progress) -> None:
+def _take(job: Job, run: Run, label: str, teller: Teller, side_by_side: bool) -> None:
     communicator, plan = job.communicator, run.plan
-    _say(communicator, f"{label} {run.path}")
     # Another job may have been at work in the same folder meanwhile.
     is_done = communicator.rank == 0 and job.has_changed(run.path) and holds(run.path, plan.experiment)
     if communicator.share(is_done):
-        _say(communicator, f"{label} finished by another job")
+        teller.say(communicator, f"{label} {run.path}: finished by another job")
         return
-    result = job.run_to_file(plan.experiment, plan.source, run.path, progress, plan)
-    _say(communicator, f"{label} loss {result.history.test_loss[-1]:.4f}, {result.final_score}")
+    observers = teller.observers_of(label, side_by_side)
+    job.run_to_file(plan.experiment, plan.source, run.path, observers, plan)
 
 
 def unfinished(runs: list[Run], overwrite: bool) -> list[int]:
-    """Return the numbers of what has no result yet, having made sure that it can be written."""
-    todo = []
+    """Return the numbers of what has no result yet, having made sure that it can be written.
+
+    A result that was measured at other rounds is finished: its model is the same.
+    """
+    todo, measured_otherwise = [], []
     for number, run in enumerate(runs):
         if overwrite or not run.path.exists():
             todo.append(number)
             continue
-        different = difference(run.plan.experiment, read_experiment(run.path))
+        experiment, there = run.plan.experiment, read_experiment(run.path)
+        different = difference(experiment, there, but=("evaluations",))
         if different is not None:
             raise InputError(
                 f"{run.path} holds another experiment: {different}; "
                 "use another --output, or --overwrite to replace it"
             )
+        if experiment.evaluations != there.evaluations:
+            measured_otherwise.append(run.path)
     if todo:
         check_output(runs[todo[0]].path, overwrite)
+    if measured_otherwise:
+        print(
+            f"mu2mpi: warning: {len(measured_otherwise)} of the finished runs have another number of "
+            f"evaluations, such as {measured_otherwise[0]}; that changes no model, so they stay as they are. "
+            "--overwrite runs them again, which without a seed spends as much privacy once more",
+            file=sys.stderr,
+            flush=True,
+        )
     return todo
-
-
-def _say(communicator: Communicator, message: str) -> None:
-    if communicator.rank == 0:
-        print(message, file=sys.stderr, flush=True)

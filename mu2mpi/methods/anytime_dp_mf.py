@@ -9,7 +9,7 @@ from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.mechanisms.correlated import check_rounds, strategy_of
-from mu2mpi.problem.practical import Facts, choices, normalize, rounded
+from mu2mpi.problem.practical import Choices, Facts, one_pass, rounds_of_one_pass
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
@@ -42,24 +42,18 @@ class AnytimeDpMf(Method):
         Steps are so long that w_T has the noise that weights may gather; without noise, that all together
         are no longer than those of mu^2-SGD.
         """
-        if options.preset is None:
-            return {}
-        if facts is None:
-            return {"normalize": normalize(asked), **dict.fromkeys(("clip_norm", "diameter", "eta_scale"))}
-        from mu2mpi.privacy.correlation import Correlation
 
-        M, chosen = asked.machines or 1, choices(asked, facts, WIDER)
-        rounds = asked.rounds or facts.samples // M
-        check_rounds(rounds)
-        own = strategy_of(options.noise_correlation, options.noise_buffers)
-        gain = Correlation(*own, rounds, normalized=True, lasts=False).gain()
-        eta = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip * gain)
-        return {
-            "normalize": normalize(asked),
-            "clip_norm": chosen.clip_norm,
-            "diameter": chosen.diameter,
-            "eta_scale": rounded(8 * chosen.L * min(eta, 2 * M / chosen.nearby)),
-        }
+        def eta_scale(chosen: Choices, facts: Facts) -> float:
+            from mu2mpi.privacy.correlation import Correlation
+
+            rounds = rounds_of_one_pass(asked, facts)
+            check_rounds(rounds)
+            own = strategy_of(options.noise_correlation, options.noise_buffers)
+            gain = Correlation(*own, rounds, normalized=True, lasts=False).gain()
+            eta = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip * gain)
+            return 8 * chosen.L * min(eta, 2 * (asked.machines or 1) / chosen.nearby)
+
+        return {} if options.preset is None else one_pass(asked, facts, eta_scale, WIDER)
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
         """Return 1 / (8 L): the path of all rounds is then as long as that of mu^2-SGD's longest steps."""

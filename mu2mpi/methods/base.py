@@ -32,7 +32,8 @@ class PresetOptions(Options):
     preset: Literal["practical"] | None = Field(
         None,
         description="practical chooses from public facts alone what is not given of normalize, clip-norm, "
-        "diameter and eta-scale, of rounds, tail and momentum of methods with a choice, and of methods dp-gd "
+        "diameter and eta-scale, of rounds, batch, tail, momentum and mechanism of methods with a choice, "
+        "and of methods dp-gd "
         "[default: the settings of theory]",
     )
 

@@ -11,16 +11,11 @@ from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import Facts, choices, normalize, rounded
+from mu2mpi.problem.practical import Choices, Facts, longest_at_averages, one_pass
 from mu2mpi.registry import find, names, register
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
-
-LONGEST = 16.0
-"""Largest learning rate for each machine, in units of 1/(4LT) with L where no margin passes 1, however little
-noise there is: beyond it, w follows single samples. And for each round: beyond it w swings, but where samples
-have norm 1 and classes."""
 
 
 class Mu2Options(CorrelatedOptions):
@@ -58,16 +53,9 @@ class Mu2Sgd(Method):
         raise InputError(f"no method has the estimator {wanted[0]} and the query point {wanted[1]}")
 
     def check(self, asked: "Experiment", options: Any) -> None:
-        """Refuse a preset of another method's, and what the method that was chosen refuses."""
-        method = self.chosen(options)
-        if method is self:
-            return
-        if options.preset is not None:
-            raise ValueError(
-                "preset chooses settings of mu^2-SGD alone: method = mu2-sgd, estimator = "
-                "corrected-momentum, query = average"
-            )
-        method.check(asked, options)
+        """Refuse what the method that was chosen refuses."""
+        if (method := self.chosen(options)) is not self:
+            method.check(asked, options)
 
     def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
         """Return the settings of the practical mode: beyond the theorems, from public facts alone.
@@ -76,22 +64,15 @@ class Mu2Sgd(Method):
         runs with a loss: it is the first term of the theorem's min(rho D N / (2 C T sqrt(d)), 1/(4LT)) with
         that noise for D / sqrt(d), where N is sqrt(M) for the untrusted and M for the trusted server.
         """
-        if options.preset is None:
-            return {}
-        if facts is None:
-            return {"normalize": normalize(asked), **dict.fromkeys(("clip_norm", "diameter", "eta_scale"))}
-        M, chosen = asked.machines or 1, choices(asked, facts)
-        shared = facts.shared or shared_by(asked)
-        most = facts.effective or M
-        if asked.scaling != "unit" or find("problems", asked.loss).labels == "numbers":
-            most = min(most, asked.rounds or facts.samples // M)
-        eta_scale = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
-        return {
-            "normalize": normalize(asked),
-            "clip_norm": chosen.clip_norm,
-            "diameter": chosen.diameter,
-            "eta_scale": rounded(min(eta_scale, LONGEST * most * chosen.L / chosen.nearby)),
-        }
+        if (method := self.chosen(options)) is not self:
+            return method.preset(asked, options, facts)
+
+        def eta_scale(chosen: Choices, facts: Facts) -> float:
+            shared = facts.shared or shared_by(asked)
+            by_noise = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
+            return min(by_noise, longest_at_averages(asked, facts) * chosen.L / chosen.nearby)
+
+        return {} if options.preset is None else one_pass(asked, facts, eta_scale)
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)): Theorems 5.2 and 6.2.

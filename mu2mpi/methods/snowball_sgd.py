@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
-from mu2mpi.methods.base import Method
+from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.registry import register
+from mu2mpi.problem.practical import Facts, choices, normalize
+from mu2mpi.registry import find, register
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
@@ -34,6 +35,7 @@ class SnowballSgd(Method):
 
     name, title = "snowball-sgd", "Snowball SGD (last iterate alone)"
     summary = "gradients of growing batches, which protects the last iterate alone"
+    options, presets = PresetOptions, ("preset",)
     estimator, query = GRADIENT, ITERATE
     mechanism = "last-iterate"
     hides_iterates = True
@@ -61,6 +63,20 @@ class SnowballSgd(Method):
                 "method = snowball-sgd protects the last iterate alone, so that is where loss and accuracy "
                 "are measured; give --evaluations 1, or leave it out"
             )
+
+    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
+        """Return the settings of the practical mode, from public facts alone: all but the ball is of theory.
+
+        Nothing is clipped, so where gradients grow with the ball, and noise with them, margins are at most 1.
+        """
+        if options.preset is None:
+            return {}
+        if facts is None:
+            return {"normalize": normalize(asked), "diameter": None}
+        reach = find("problems", asked.loss).practical.reach
+        wide, narrow = choices(asked, facts), choices(asked, facts, 1 / reach)
+        diameter = narrow.diameter if wide.G > narrow.G else wide.diameter
+        return {"normalize": normalize(asked), "diameter": diameter}
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
         """Return as many steps as the samples allow, and one more round that shows the last iterate."""

@@ -1,6 +1,7 @@
 """The practical presets: settings beyond the theorems, from public facts alone (docs/practical.md)."""
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mu2mpi.registry import find
@@ -106,6 +107,54 @@ def descent(asked: "Experiment", facts: Facts | None, plan: Descent | None = Non
         "tail": plan.tail,
         "eta_scale": rounded(chosen.L * min(step, path / (asked.rounds or rounds))),
     }
+
+
+LONGEST = 16.0
+"""Of presets with gradients at averages: the largest learning rate for each machine, in units of 1/(4LT) with
+L where no margin passes 1, however little noise there is: beyond it, w follows single samples. And for each
+round: beyond it w swings, but where samples have norm 1 and classes."""
+
+
+def one_pass(
+    asked: "Experiment",
+    facts: Facts | None,
+    eta_scale: Callable[[Choices, Facts], float],
+    wider: float = 1.0,
+) -> dict[str, Any]:
+    """Return what presets choose that use each sample once; without facts, what is open.
+
+    How long steps are, the method says; and by how much its ball has to be wider than those of others.
+    """
+    if facts is None:
+        return {"normalize": normalize(asked), **dict.fromkeys(("clip_norm", "diameter", "eta_scale"))}
+    chosen = choices(asked, facts, wider)
+    return {
+        "normalize": normalize(asked),
+        "clip_norm": chosen.clip_norm,
+        "diameter": chosen.diameter,
+        "eta_scale": rounded(eta_scale(chosen, facts)),
+    }
+
+
+def longest_at_averages(asked: "Experiment", facts: Facts) -> float:
+    """Return the largest learning rate at averages of iterates, as `LONGEST` says."""
+    most = facts.effective or asked.machines or 1
+    if asked.scaling != "unit" or find("problems", asked.loss).labels == "numbers":
+        most = min(most, rounds_of_one_pass(asked, facts))
+    return LONGEST * most
+
+
+def rounds_of_one_pass(asked: "Experiment", facts: Facts) -> int:
+    """Return how many rounds there are of a sample of each machine."""
+    return asked.rounds or facts.samples // (asked.machines or 1)
+
+
+def gathered(asked: "Experiment", chosen: Choices, shared: float) -> float:
+    """Return by what gradients may be multiplied in all, where their noise is 2 C / rho but shared.
+
+    Weights gather then the noise that they may.
+    """
+    return chosen.noise * asked.rho * shared / (2 * min(chosen.clip, chosen.G))
 
 
 def normalize(asked: "Experiment") -> str:

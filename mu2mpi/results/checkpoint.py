@@ -22,7 +22,7 @@ from mu2mpi.results.schema import COUNTS, OF_CHECKPOINT, Checkpoint, History, pr
 from mu2mpi.results.seal import seal_of
 from mu2mpi.results.writer import plain
 
-CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-5"
+CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-6"
 
 ARRAYS = ("q", "class_counts")
 SCALARS: dict[str, type[np.generic]] = {

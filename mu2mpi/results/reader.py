@@ -52,6 +52,8 @@ class Summary:
         ``balanced_accuracy`` and ``auc``, or ``rmse``, ``mae`` and ``r2``, of the output.
     facts : Facts or None
         What a preset could use of the data.
+    version : str
+        Of the package that made the file.
     """
 
     path: Path
@@ -62,6 +64,7 @@ class Summary:
     figures: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan
     facts: Facts | None = None
+    version: str = ""
 
     @property
     def labels(self) -> str:
@@ -160,8 +163,16 @@ def read_summary(path: Path) -> Summary:
         experiment, created = stored_experiment(file, path), _text(file, "created")
         figures |= _metrics(file)
         scores = {name: last(name) if f"history/{name}" in file else math.nan for name in SCORES.values()}
+        facts, version = _facts(file), str(file.attrs.get("mu2mpi_version", ""))
         return Summary(
-            path, experiment, created, last("test_loss"), figures=figures, facts=_facts(file), **scores
+            path,
+            experiment,
+            created,
+            last("test_loss"),
+            figures=figures,
+            facts=facts,
+            version=version,
+            **scores,
         )
 
 
@@ -320,10 +331,12 @@ def _timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
 
 def stored_history(file: h5py.File) -> History:
     """Return the history that an open file holds, of which all columns have one length."""
-    scores = SCORES.values()
-    there = [name for name in History.columns() if name not in scores or f"history/{name}" in file]
+    # Earlier versions did not say on how many test samples they measured.
+    absent: dict[str, Any] = {**dict.fromkeys(SCORES.values(), np.nan), "test_samples": 0}
+    there = [name for name in History.columns() if name not in absent or f"history/{name}" in file]
     columns = {name: _array(file, f"history/{name}") for name in there}
-    columns |= {name: np.full(columns["round"].shape, np.nan) for name in scores if name not in there}
+    others = {name: unknown for name, unknown in absent.items() if name not in there}
+    columns |= {name: np.full(columns["round"].shape, unknown) for name, unknown in others.items()}
     shapes = {values.shape for values in columns.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise ValueError(f"the columns of /history differ in shape: {shapes}")

@@ -34,7 +34,7 @@ OF_CHECKPOINT = (
 SCORES = {"classes": "test_accuracy", "numbers": "test_r2"}
 """By what a run learned, the one of these columns of the history that it has: how good a model is."""
 
-COUNTS = ("round", "samples", "gradient_evaluations")
+COUNTS = ("round", "test_samples", "samples", "gradient_evaluations")
 """Columns of the history that are whole numbers."""
 
 
@@ -61,6 +61,9 @@ class History:
     test_loss: Floats = field(metadata=described("mean loss of x_t on the test set"))
     test_accuracy: Floats = field(metadata=described("share of test samples that x_t classifies correctly"))
     test_r2: Floats = field(metadata=described("share of the variance of test labels that x_t explains: R^2"))
+    test_samples: Integers = field(
+        metadata=described("test samples of which loss and score are: all in the last round; 0 where unknown")
+    )
     samples: Integers = field(metadata=described("training samples used so far by all machines"))
     gradient_evaluations: Integers = field(metadata=described("gradients computed so far by all machines"))
     rho_spent: Floats = field(metadata=described("rho of everything released so far"))

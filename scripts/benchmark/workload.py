@@ -14,7 +14,6 @@ from mu2mpi import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Source
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.execution.sources import shared_source
 from mu2mpi.parallel import Communicator, block
@@ -53,7 +52,7 @@ def run(experiment: Experiment, communicator: Communicator, of: Source | None = 
     simulation = Simulation(plan, communicator)
     communicator.wait_for_all()
     started = perf_counter()
-    result = simulation.run(Progress())
+    result = simulation.run()
     total = perf_counter() - started
     return Timed(total, {phase: float(seconds.mean()) for phase, seconds in result.timing.items()})
 

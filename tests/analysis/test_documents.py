@@ -18,7 +18,7 @@ def test_the_analysis_page_runs_from_its_first_line_to_its_last(folder):
     made = {path.name for path in (folder / "figures").iterdir()}
     assert made == {
         "history.png", "tradeoff.png", "weights.png", "noise.png", "timing.png",
-        "history-samples.pdf", "tradeoff-epsilon.svg", "bound.png",
+        "history-samples.pdf", "tradeoff-machines.svg", "gradients.png",
     }  # fmt: skip
 
 

@@ -35,16 +35,16 @@ def runs(folder):
 def test_a_table_has_r2_where_all_learn_numbers_and_both_where_some_do(runs):
     squared = runs.where(loss="squared")
     text = squared.table()
-    assert "R2" in text
+    assert "R²" in text
     assert "accuracy" not in text
     assert f"{squared[0].result.metrics['r2']:.4f}" in text
     assert f"{squared[0].result.metrics['rmse']:.4g}" in squared.table(values=["rmse", "mae"])
     both = runs.table(columns=["loss"])
-    assert "R2" in both
+    assert "R²" in both
     assert "accuracy %" in both
     logistic = runs.where(loss="logistic").table()
     assert "accuracy %" in logistic
-    assert "R2" not in logistic
+    assert "R²" not in logistic
     header, *lines = runs.table(format="csv").splitlines()
     assert len(lines) == 4
     assert all(line.count(",") == header.count(",") for line in lines)
@@ -118,7 +118,7 @@ def test_all_measures_are_shown_with_their_units(folder):
 def test_a_report_of_classes_and_numbers_says_what_it_cannot_draw(runs):
     page = build_report(runs.summaries)
     assert "learn classes and some numbers" in page
-    assert "R2" in page
+    assert "R²" in page
 
 
 def test_a_public_test_file_of_a_schema_keeps_what_is_measured_and_loses_its_folder(folder, tmp_path):

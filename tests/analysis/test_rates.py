@@ -16,7 +16,6 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator
 from mu2mpi.results.reader import Summary
@@ -133,7 +132,7 @@ def measured():
     sources, summaries = {}, []
     for experiment in filter(is_telling, Sweep(read_toml(RATES)).experiments):
         source = sources.setdefault(experiment.data_key, open_source(experiment))
-        result = Simulation(resolve(experiment, source, 1), Communicator()).run(Progress())
+        result = Simulation(resolve(experiment, source, 1), Communicator()).run()
         theory = result.theory
         figures = {
             "parameters": result.x.size,

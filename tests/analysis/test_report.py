@@ -13,11 +13,14 @@ from missing import missing
 from slowly import slow
 
 import mu2mpi
+from mu2mpi.analysis.figures import draw, image
+from mu2mpi.analysis.figures.style import DARK, Page
 from mu2mpi.analysis.report import build_report
+from mu2mpi.analysis.report.night import COLOUR, at_night
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.execution.job import run
-from mu2mpi.results.reader import Summary
+from mu2mpi.results.reader import Summary, read_result
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +99,8 @@ def test_privacy_in_words(page):
     text = text_of(page)
     assert "nothing protects the people" not in text
     for words in (
-        "Whoever sees everything that leaves the machines",
-        "Whoever sees everything that leaves the server, which itself sees sums without noise,",
+        "Untrusted server: whoever sees everything that leaves the machines",
+        "Trusted server: whoever sees everything that leaves the server, which itself sees sums",
         "replace-one adjacency",
         "What the guarantee does not cover",
         "24 of 24 runs have a seed",
@@ -105,9 +108,37 @@ def test_privacy_in_words(page):
         "This page shows none of the diagnostics",
     ):
         assert words in text
+    assert text.count("replace-one adjacency") == 1
     # 12 runs with rho = 4 and 12 with rho = 16.
     assert f"ρ = {math.ceil(100 * math.sqrt(12 * 16 + 12 * 256)) / 100:.2f}" in text
     assert "27.2 24.39" in re.sub(r"\s+", " ", text)
+
+
+def test_it_names_methods_and_machines_in_words(page, runs):
+    text = text_of(page)
+    facts = read_result(runs[0].path).environment
+    assert f"files mu2mpi Python numpy hosts processor MPI library 24 {mu2mpi.__version__} " in text
+    assert facts["processor"] in text
+    assert "method μ²-SGD" in text
+    assert "server ρ M smallest loss" in text
+    assert "unset" not in text
+
+
+def colours_of(svg):
+    return np.array([[int(found[k : k + 2], 16) for k in (1, 3, 5)] for found in COLOUR.findall(svg)])
+
+
+@pytest.mark.parametrize("kind", ["history", "timing", "weights"])
+def test_a_figure_at_night_has_the_colours_of_one_that_is_drawn_for_it(runs, kind):
+    page = Page(DARK)
+    light, dark = image(draw(kind, runs), "svg"), image(draw(kind, runs, page=page), "svg", page)
+    if kind == "weights":
+        # Pictures have colours that no text tells.
+        assert at_night(light) is None
+    else:
+        # To a step of the scale of 256 colours.
+        assert np.abs(colours_of(at_night(light)) - colours_of(dark)).max() <= 4
+        assert np.abs(colours_of(light) - colours_of(dark)).max() > 100
 
 
 def test_only_runs_on_the_same_data_add_up(tmp_path):
@@ -140,7 +171,7 @@ def test_runs_without_noise_have_no_guarantee(runs):
     ]
     text = text_of(build_report(silent))
     assert "1 of 1 runs add no noise: for them there is no guarantee at all." in text
-    assert "learns at most" not in text
+    assert "at most this" not in text
 
 
 def toml_of(page):

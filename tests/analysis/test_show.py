@@ -42,7 +42,17 @@ def make_result(rows=30, seed=None):
         x=np.zeros((10, 785)),
         w=np.zeros((10, 785)),
         history=History(
-            k, 2.3 - 0.001 * k, 0.5 + 0.005 * k, k * np.nan, 2 * k, 4 * k, 0.1 * k, 0.5 * k, 1e3 + k, 1 / k
+            k,
+            2.3 - 0.001 * k,
+            0.5 + 0.005 * k,
+            k * np.nan,
+            100 * k,
+            2 * k,
+            4 * k,
+            0.1 * k,
+            0.5 * k,
+            1e3 + k,
+            1 / k,
         ),
         privacy=replace(STATEMENT, noise_recomputable=seed is not None),
         theory=Theory(0.3, 2.25, 1e-7, 0.02, 1.1, 0.9),

@@ -1,19 +1,19 @@
 """Tables of trust modes, and the figure of their losses against the number of machines, of made-up runs."""
 
-from dataclasses import replace
-from itertools import pairwise
+import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from made_up import rate_run, trust_runs
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from made_up import TRUSTED_TO, rate_run, trust_runs
 
 from mu2mpi.analysis.catalogue import FIGURES
-from mu2mpi.analysis.cells import Layout, build_sections
+from mu2mpi.analysis.cells import build_sections
 from mu2mpi.analysis.figures import draw
-from mu2mpi.analysis.figures.style import DARK, Page
+from mu2mpi.analysis.layouts import Layout
 from mu2mpi.errors import InputError
 
+EXPONENTS = re.compile(r": [−–0-9.| ]+$")
 WORDS = [
     "untrusted server",
     "aggregated server, c = 0",
@@ -28,7 +28,14 @@ WORDS = [
 def legend(figure):
     """Return the handles of a legend by their words."""
     (found,) = figure.legends
-    return {text.get_text(): line for text, line in zip(found.get_texts(), found.get_lines(), strict=True)}
+    words = (EXPONENTS.sub("", text.get_text()) for text in found.get_texts())
+    return dict(zip(words, found.get_lines(), strict=True))
+
+
+def exponents(figure):
+    """Return the exponents of lines, panel by panel, by their words."""
+    said = [text.get_text() for text in figure.legends[0].get_texts()]
+    return {EXPONENTS.sub("", text): found[0][2:] for text in said if (found := EXPONENTS.search(text))}
 
 
 def lines_of(figure, panel):
@@ -43,16 +50,15 @@ def lines_of(figure, panel):
 
 def test_tables_have_trust_modes_side_by_side():
     machines = [(20, 400), (40, 400), (200, 400)]
-    sections, _ = build_sections(trust_runs(), Layout(values=("excess_loss",)))
-    seen = {tuple(row[0] for row in section.rows): section for section in sections}
-    usual = seen.pop(("untrusted", "aggregated", "shuffled", "trusted"))
+    (usual,), _ = build_sections(trust_runs(), Layout(values=("excess_loss",)))
     assert usual.columns == machines
     assert all(cell.seeds == 2 for cell in usual.cells.values())
-    assert "colluders" not in usual.settings
-    # Without colluders, and with a number of them for each M.
-    assert sorted(
-        (section.settings["colluders"], rows) for rows, section in seen.items() if len(rows) > 1
-    ) == [(0, ("aggregated", "shuffled"))]
+    # As shares of M, whose numbers differ.
+    assert [row[:2] for row in usual.rows] == [
+        (server, share) for server, shares in TRUSTED_TO.items() for share in shares
+    ]
+    many = usual.cells[("aggregated", Fraction(3, 4), *usual.rows[0][2:]), machines[-1]]
+    assert many.settings == {"colluders": 150}
     named, _ = build_sections(trust_runs(), Layout(("server", "colluders"), values=("excess_loss",)))
     assert [row for section in named for row in section.rows if row[0] == "shuffled"] == [
         ("shuffled", number) for number in (0, 2, 4, 20)
@@ -78,23 +84,8 @@ def test_lines_are_servers_and_shares_of_machines_that_may_collude():
         # The trusted server's line lies on others, and is the narrowest.
         widths = [line.get_linewidth() for line in lines.values()]
         assert lines["trusted server"].get_linewidth() == min(widths) < max(widths)
-        assert sorted(text.get_text() for text in panel.texts) == ["−0.50"] + 6 * ["−1.00"]
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_numbers_beside_lines_do_not_cover_each_other(seed):
-    factors = np.random.default_rng(seed).lognormal(size=50)
-    runs = [
-        replace(run, figures={**run.figures, "excess_loss": factor * run.figures["excess_loss"]})
-        for run, factor in zip(trust_runs(seeds=1), factors, strict=False)
-    ]
-    figure = draw("trust", runs, page=Page(DARK))
-    FigureCanvasAgg(figure).draw()
-    (panel,) = figure.axes
-    boxes = sorted((text.get_window_extent() for text in panel.texts), key=lambda box: box.y0)
-    assert len(boxes) == 7
-    assert all(below.y1 <= above.y0 for below, above in pairwise(boxes))
-    assert (boxes[0].y0 + boxes[0].y1) / 2 >= panel.get_window_extent().y0 - 1
+    said = dict.fromkeys(WORDS, "−1.00 | −1.00") | {"untrusted server": "−0.50 | −0.50"}
+    assert exponents(figure) == said
 
 
 def test_numbers_of_colluders_that_each_m_has_are_numbers():

@@ -198,10 +198,6 @@ def test_options_of_other_methods_are_none():
         ),
         ({"method": "anytime-sgd", "estimator": "gradient"}, "estimator applies to method = mu2-sgd only"),
         (
-            {"method": "anytime-sgd", "preset": "practical"},
-            "preset applies to method = accelerated-srgd or anytime-dp-mf or dp-gd or dp-sgd or mu2-sgd only",
-        ),
-        (
             {"method": "dp-sgd", "server": "trusted", "query": "average"},
             "query applies to method = mu2-sgd only",
         ),

@@ -9,7 +9,6 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference, sent
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.privacy.masks import Masks
 from mu2mpi.registry import find, names
 
@@ -100,7 +99,7 @@ def test_one_rank_alone_computes_no_mask_unless_it_is_asked_for_all(monkeypatch)
     results = {
         masks: simulation_of(
             Experiment(server="aggregated", machines=4, seed=1, masks=masks), random_source(1, 40, 3, 2)
-        ).run(Progress())
+        ).run()
         for masks in ("crossing", "none", "all")
     }
     # Before the first round, that of kernels apart.
@@ -114,7 +113,7 @@ def test_without_noise_the_sums_are_those_of_a_trusted_server(server):
         simulation_of(
             Experiment(server=name, machines=4, seed=1, rho=float("inf"), clip_norm=1.0),
             random_source(1, 40, 3, 2),
-        ).run(Progress())
+        ).run()
         for name in (server, "trusted")
     ]
     assert results[0].x.tobytes() == results[1].x.tobytes()

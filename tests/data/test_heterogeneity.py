@@ -18,7 +18,6 @@ from mu2mpi.data.partition import (
 )
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator
 
@@ -217,7 +216,7 @@ def test_what_each_machine_got_is_recorded(partition):
     source = make_source(9, 400, 3, 4)
     machines = None if partition == "owner" else 4
     experiment = Experiment(partition=partition, machines=machines, seed=2)
-    result = Simulation(resolve(experiment, source, 1), Communicator()).run(Progress())
+    result = Simulation(resolve(experiment, source, 1), Communicator()).run()
     assert result.experiment.machines == 4
     assert result.class_counts.shape == (4, 3)
     assert np.all(result.class_counts.sum(axis=1) == result.experiment.rounds)

@@ -18,7 +18,6 @@ from mu2mpi.errors import InputError
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.parallel import Communicator
@@ -251,7 +250,7 @@ def test_there_are_as_many_samples_as_there_is_time_for():
 def test_replicates_have_samples_of_their_own():
     same = {"data": "population", "machines": 2, "rounds": 30, "rho": math.inf}
     one, other = (
-        Simulation(resolve(Experiment(seed=seed, **same), population(), 1), Communicator()).run(Progress())
+        Simulation(resolve(Experiment(seed=seed, **same), population(), 1), Communicator()).run()
         for seed in (1, 2)
     )
     assert not np.array_equal(one.x, other.x)

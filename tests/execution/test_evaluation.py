@@ -9,11 +9,16 @@ from relaxed import given
 from schedules import make_schedule
 
 from mu2mpi.errors import InputError
-from mu2mpi.execution.evaluation import (
+from mu2mpi.execution.cost import evaluation_cost, run_cost
+from mu2mpi.execution.evaluation import PIECE, Evaluator, spread_rows
+from mu2mpi.execution.measurements import (
+    FEWEST_EVALUATIONS,
+    FEWEST_SAMPLES,
+    FREE,
     MOST_EVALUATIONS,
-    PIECE,
-    Evaluator,
-    affordable_evaluations,
+    Measurements,
+    affordable_measurements,
+    default_rounds,
     evaluation_rounds,
 )
 from mu2mpi.parallel import Communicator
@@ -62,19 +67,57 @@ class Part(Communicator):
         return self.gathered if len(self.gathered) == self.size else None
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 40])
-def test_loss_has_the_same_bits_for_any_number_of_ranks(size):
+@given(st.integers(1, 10**5), st.integers(12, 20))
+def test_a_curve_has_at_least_twelve_points_where_there_are_as_many_rounds(rounds, count):
+    found = default_rounds(rounds, count)
+    assert min(FEWEST_EVALUATIONS, rounds) <= len(found) <= count
+    assert found[-1] == rounds
+
+
+@given(st.integers(1, 5000), st.integers(1, 5000), st.integers(0, 5000))
+def test_a_share_has_a_row_of_each_part_however_it_is_asked_for(share, more, start):
+    """Rows are different and rise, and those of some places do not depend on who else reads others."""
+    whole, start = share + more - 1, min(start, share)
+    rows = spread_rows(range(share), share, whole)
+    edges = [k * whole // share for k in range(share + 1)]
+    assert np.all((rows >= edges[:-1]) & (rows < edges[1:]))
+    np.testing.assert_array_equal(spread_rows(range(start, share), share, whole), rows[start:])
+    if share == whole:
+        np.testing.assert_array_equal(rows, np.arange(whole))
+
+
+@pytest.mark.parametrize("labels", [np.repeat(np.arange(10), 1000), np.arange(10_000) % 10])
+def test_a_share_is_like_the_whole_whatever_its_order(labels):
+    counts = np.bincount(labels[spread_rows(range(2000), 2000, 10_000)], minlength=10)
+    # Of labels that repeat, a class has 200 with a standard deviation of 13.
+    assert abs(counts - 200).max() < 60
+
+
+def whole_or_share(size, share):
+    """Return a source with a test set of this size, what Evaluators are made of, and a model."""
     rng = np.random.default_rng(0)
     source = random_source(1, 10, 6, 4)
-    source._test = random_samples(rng, 6 * PIECE + 17, 6, 4, np.uint8)
-    source.test_samples = len(source._test)
-    x = rng.standard_normal((4, 7))
+    source._test = random_samples(rng, size, 6, 4, np.uint8)
+    source.test_samples = size
+    return source, {"problem": SOFTMAX, "share": share}, rng.standard_normal((4, 7))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize("share", [None, 3 * PIECE + 1])
+def test_loss_has_the_same_bits_for_any_number_of_ranks(size, share):
+    source, of, x = whole_or_share(6 * PIECE + 17, share)
     gathered: list = []
-    found = [Evaluator(source, Part(rank, size, gathered), SOFTMAX).measure(x) for rank in range(size)][-1]
-    scaled = source._test.features * source.scale
-    assert found == Evaluator(source, Communicator(), SOFTMAX).measure(x)
-    assert found[0] == pytest.approx(ref.mean_loss(x, scaled, source._test.labels), rel=1e-12)
-    assert found[1] == ref.accuracy(x, scaled, source._test.labels)
+    found = [
+        Evaluator(source, Part(rank, size, gathered), **of).measure(x, whole=share is None)
+        for rank in range(size)
+    ][-1]
+    rows = (
+        np.arange(source.test_samples) if share is None else spread_rows(range(share), share, 6 * PIECE + 17)
+    )
+    scaled, labels = source._test.features[rows] * source.scale, source._test.labels[rows]
+    assert found == Evaluator(source, Communicator(), **of).measure(x, whole=share is None)
+    assert found[0] == pytest.approx(ref.mean_loss(x, scaled, labels), rel=1e-12)
+    assert found[1] == ref.accuracy(x, scaled, labels)
 
 
 def schedule_of(server, machines, rounds):
@@ -83,10 +126,32 @@ def schedule_of(server, machines, rounds):
     )
 
 
-def test_evaluations_take_a_small_share():
-    assert 10 <= affordable_evaluations(schedule_of("untrusted", 10, 6000), 10_000) <= 20
-    assert 3 <= affordable_evaluations(schedule_of("trusted", 100, 600), 10_000) < 20
-    assert affordable_evaluations(schedule_of("trusted", 100, 600), 300) == 20
+@given(
+    st.sampled_from(["untrusted", "trusted"]),
+    st.integers(1, 200),
+    st.integers(1, 5000),
+    st.integers(1, 10**6),
+)
+def test_evaluations_take_a_small_share_of_the_time(server, machines, rounds, whole):
+    """But for 11 on a small share, and the last, which is of all."""
+    schedule = schedule_of(server, machines, rounds)
+    count, share = affordable_measurements(schedule, whole)
+    assert FEWEST_EVALUATIONS <= count <= 20
+    assert min(whole, FEWEST_SAMPLES) <= share <= whole
+    cost = Measurements(np.arange(count), share, whole).cost(schedule)
+    budget = max(0.1 * run_cost(schedule), FREE)
+    if share > FEWEST_SAMPLES:
+        assert cost <= budget * (1 + 1e-9)
+    if share < whole:
+        assert count == FEWEST_EVALUATIONS
+        assert cost + 11 * evaluation_cost(schedule, FEWEST_SAMPLES) > 0.99 * budget
+
+
+def test_long_runs_and_small_test_sets_are_measured_whole():
+    assert affordable_measurements(schedule_of("untrusted", 10, 6000), 10_000) == (20, 10_000)
+    assert affordable_measurements(schedule_of("trusted", 100, 600), 300) == (20, 300)
+    assert affordable_measurements(schedule_of("trusted", 100, 600), 10_000) == (12, 2000)
+    assert affordable_measurements(schedule_of("trusted", 1, 2), FEWEST_SAMPLES)[1] == FEWEST_SAMPLES
 
 
 def test_gradients_of_any_size_are_summed():

@@ -11,11 +11,11 @@ from mu2mpi.errors import InputError
 from mu2mpi.execution import job as module
 from mu2mpi.execution.job import Job, holds
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.execution.sources import shared_source
 from mu2mpi.parallel import Communicator
 from mu2mpi.results.checkpoint import read_checkpoint
+from mu2mpi.results.observer import Observer
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import checkpoint_path
 
@@ -34,11 +34,11 @@ def job(overwrite=False):
     return Job(SERIAL, lambda: False, overwrite, 1e9)
 
 
-class Meanwhile(Progress):
+class Meanwhile(Observer):
     """Does something after the first checkpoint, if there is one, and before the first round."""
 
     def __init__(self, action):
-        self.start = lambda *_: action()
+        self.on_start = lambda _: action()
 
 
 def never():
@@ -47,7 +47,7 @@ def never():
 
 def test_what_is_written_is_what_is_returned(tmp_path, source):
     path = tmp_path / "new folder" / "a.h5"
-    result = job().run_to_file(SEEDED, source, path, Progress())
+    result = job().run_to_file(SEEDED, source, path)
     found = read_result(path)
     assert found.experiment == result.experiment == SEEDED
     assert (found.x.tobytes(), found.w.tobytes()) == (result.x.tobytes(), result.w.tobytes())
@@ -62,7 +62,7 @@ def test_a_plan_that_is_given_is_the_one_that_runs(tmp_path, source, monkeypatch
     plan = resolve(Experiment(**{**SETTINGS, "rounds": None}, seed=1), source, 1)
     assert plan.experiment.rounds == 30
     monkeypatch.setattr(module, "resolve", lambda *_: pytest.fail("it is settled"))
-    result = job().run_to_file(plan.experiment, source, tmp_path / "a.h5", Progress(), plan)
+    result = job().run_to_file(plan.experiment, source, tmp_path / "a.h5", plan=plan)
     assert result.experiment == plan.experiment
     assert result.history.round[-1] == 30
 
@@ -74,7 +74,7 @@ def test_a_result_of_another_experiment_is_refused_unless_it_may_be_replaced(tmp
     other = SEEDED.having(rho=2.0)
     for experiment in (other, SEEDED):
         with pytest.raises(InputError, match="exists"):
-            run(experiment, output=path, progress=Meanwhile(never))
+            run(experiment, output=path, observers=[Meanwhile(never)])
     assert path.read_bytes() == before
     run(other, output=path, overwrite=True)
     assert read_result(path).experiment == other
@@ -85,14 +85,14 @@ def test_a_result_of_another_experiment_is_refused_unless_it_may_be_replaced(tmp
 def test_a_result_of_another_experiment_that_comes_meanwhile_stays(experiment, tmp_path, source):
     """Then that of this run is lost but for its checkpoint."""
     path, other = tmp_path / "a.h5", experiment.having(rho=2.0)
-    meanwhile = Meanwhile(lambda: job().run_to_file(other, source, tmp_path / "b.h5", Progress()))
+    meanwhile = Meanwhile(lambda: job().run_to_file(other, source, tmp_path / "b.h5"))
 
     def written():
-        meanwhile.start()
+        meanwhile.on_start(None)
         (tmp_path / "b.h5").rename(path)
 
     with pytest.raises(InputError, match="in the meantime, and what this one found is in no file"):
-        job().run_to_file(experiment, source, path, Meanwhile(written))
+        job().run_to_file(experiment, source, path, [Meanwhile(written)])
     assert read_result(path).experiment == other
     assert checkpoint_path(path).exists()
 
@@ -100,7 +100,7 @@ def test_a_result_of_another_experiment_that_comes_meanwhile_stays(experiment, t
 def test_a_file_holds_an_experiment_if_it_is_its_whole_result(tmp_path, source):
     path = tmp_path / "a.h5"
     assert not holds(path, SEEDED)
-    job().run_to_file(SEEDED, source, path, Progress())
+    job().run_to_file(SEEDED, source, path)
     assert holds(path, SEEDED)
     assert holds(path, Experiment.make({**SETTINGS, "seed": "1"}))
     for other in (SECRET, SEEDED.having(rho=4.5), SEEDED.having(evaluations=3)):
@@ -117,7 +117,7 @@ def test_the_state_of_a_run_is_no_result(tmp_path, source):
         assert not holds(tmp_path / "b.h5", SECRET)
         assert not holds(path, SECRET)
 
-    job().run_to_file(SECRET, source, path, Meanwhile(looks))
+    job().run_to_file(SECRET, source, path, [Meanwhile(looks)])
     assert holds(path, SECRET)
 
 
@@ -128,26 +128,26 @@ def test_the_key_of_another_job_is_taken_up_and_not_drawn_anew(tmp_path, source)
     def dies():
         raise MemoryError
 
-    with pytest.raises(MemoryError):
-        job().run_to_file(SECRET, source, path, Meanwhile(dies))
+    with pytest.raises(InputError, match="MemoryError"):
+        job().run_to_file(SECRET, source, path, [Meanwhile(dies)])
     kept = read_checkpoint(checkpoint_path(path))
     assert len(kept.key) == 32
-    first = job().run_to_file(SECRET, source, path, Progress())
+    first = job().run_to_file(SECRET, source, path)
     assert list(tmp_path.iterdir()) == [path]
-    expected = Simulation(resolve(SECRET, source, 1), SERIAL, kept).run(Progress())
+    expected = Simulation(resolve(SECRET, source, 1), SERIAL, kept).run()
     assert first.x.tobytes() == expected.x.tobytes()
     # Another run has a key of its own.
-    other = job().run_to_file(SECRET, source, tmp_path / "b.h5", Progress())
+    other = job().run_to_file(SECRET, source, tmp_path / "b.h5")
     assert first.x.tobytes() != other.x.tobytes()
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_result_under_the_key_of_another_job_is_not_taken_for_ones_own(overwrite, tmp_path, source):
     path = tmp_path / "a.h5"
-    other = job().run_to_file(SECRET, source, tmp_path / "b.h5", Progress())
+    other = job().run_to_file(SECRET, source, tmp_path / "b.h5")
     comes = Meanwhile(lambda: (tmp_path / "b.h5").rename(path))
     with pytest.raises(InputError, match=r"in the meantime.* is spent.* go on from it"):
-        job(overwrite).run_to_file(SECRET, source, path, comes)
+        job(overwrite).run_to_file(SECRET, source, path, [comes])
     assert read_result(path).x.tobytes() == other.x.tobytes()
     assert checkpoint_path(path).exists()
 

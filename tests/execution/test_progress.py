@@ -4,11 +4,9 @@ import io
 import re
 
 import pytest
-from arrays import random_source
 
 from mu2mpi import Experiment, run
 from mu2mpi.execution import progress
-from mu2mpi.execution.plan import resolve
 
 
 class Terminal(io.StringIO):
@@ -16,52 +14,103 @@ class Terminal(io.StringIO):
         return True
 
 
-def told(kind, **settings):
+def told(kind, evaluations=5, more=(), **settings):
     stream = Terminal()
-    run(Experiment(machines=3, rounds=200, seed=1, evaluations=5, **settings), progress=kind(stream))
+    experiment = Experiment(machines=3, rounds=200, seed=1, evaluations=evaluations, **settings)
+    run(experiment, observers=[kind(stream, *more)])
     return stream.getvalue()
 
 
-def test_a_log_has_a_line_for_each_evaluation_with_rate_and_time_left():
-    lines = told(progress.LogProgress).splitlines()
-    assert lines[0].startswith("digits, untrusted server, rho = 4: M = 3 machines, T = 200 rounds")
+def test_a_log_hears_of_evaluations_with_rate_and_time_left():
+    lines = told(progress.LogProgress, more=("[2/3]", 0.0)).splitlines()
+    assert lines[0].startswith("[2/3] run: digits, untrusted server, rho = 4: M = 3 machines, T = 200 rounds")
     pattern = (
-        r"  round (\d+) of 200: loss 2\.\d{4}, accuracy \d+\.\d%, rho spent ([\d.]+), "
-        r"[\d,.e+]+ rounds/s, \d+:\d\d:\d\d left"
+        r"\[2/3\] round (\d+) of 200: loss 2\.\d{4}, accuracy \d+\.\d%, rho spent ([\d.]+), "
+        r"[\d,.]+ rounds/s, (.*)"
     )
     found = [re.fullmatch(pattern, line) for line in lines[1:]]
     assert all(found)
     assert [int(match[1]) for match in found] == [1, 4, 14, 53, 200]
     assert found[-1][2] == "4"
-    assert lines[-1].endswith("0:00:00 left")
+    assert all(re.fullmatch(r"\d+:\d\d:\d\d left", match[3]) for match in found[:-1])
+    assert re.fullmatch(r"took [\d.]+ s", found[-1][3])
 
 
-def test_time_left_counts_only_rounds_of_this_start(monkeypatch):
-    clock = iter([100.0, 110.0])
-    monkeypatch.setattr(progress, "monotonic", lambda: next(clock))
+def test_a_log_hears_of_a_short_run_twice():
+    lines = told(progress.LogProgress, evaluations=18).splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("  round 200 of 200: loss 2.")
+
+
+def test_a_log_hears_every_few_seconds(monkeypatch):
+    now = [100.0]
+
+    class Slow(progress.Observer):
+        def on_round(self, t):
+            now[0] += 0.5
+
+    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
     stream = io.StringIO()
-    log = progress.LogProgress(stream)
+    run(
+        Experiment(machines=2, rounds=40, seed=1, evaluations=10_000),
+        observers=[Slow(), progress.LogProgress(stream)],
+    )
+    found = re.findall(r"round (\d+) of 40: .* 2 rounds/s, (.*)", stream.getvalue())
+    assert [int(t) for t, _ in found] == [6, 12, 18, 24, 30, 36, 40]
+    assert found[1][1] == "0:00:14 left"
 
-    experiment = Experiment(server="trusted", machines=2, rounds=1000)
-    log.start(resolve(experiment, random_source(1, 2000, 4, 3), 1), 400)
-    log.measured(500, 2.0, 0.5, 3.0)
-    # 100 rounds in 10 seconds, so the 500 that are left take 50.
-    assert "10 rounds/s, 0:00:50 left" in stream.getvalue()
-    assert "going on after round 400" in stream.getvalue()
+
+def test_time_left_counts_only_rounds_of_this_start(tmp_path, monkeypatch):
+    """Of 40 rounds, 10 are done when a run stops, and 10 more in the next 5 seconds."""
+    now, stream = [100.0], io.StringIO()
+    experiment, output = Experiment(machines=2, rounds=40, seed=1, evaluations=10_000), tmp_path / "a.h5"
+
+    class Stops(progress.Observer):
+        def on_evaluation(self, evaluation):
+            if evaluation.round == 10:
+                raise ZeroDivisionError
+
+    class Slow(progress.Observer):
+        def on_round(self, t):
+            now[0] += 0.5
+
+    monkeypatch.setattr("mu2mpi.execution.watch.FIRST_SECONDS", 0.0)
+    with pytest.raises(ValueError, match="Stops"):
+        run(experiment, output=output, observers=[Stops()])
+    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+    run(experiment, output=output, observers=[Slow(), progress.LogProgress(stream, "", 0.0)])
+    first = int(re.search(r"going on after round (\d+)", stream.getvalue())[1])
+    assert 0 < first <= 10
+    assert "rho spent 4, 2 rounds/s, took" in stream.getvalue().splitlines()[-1]
+    assert re.search(r"round 20 of 40: .* 2 rounds/s, 0:00:10 left", stream.getvalue())
 
 
 def test_a_terminal_has_a_bar_with_all_of_it(monkeypatch):
     monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.0)
-    text = told(progress.TerminalProgress)
+    text = told(progress.BarProgress)
     bars = [part for part in text.split("\r") if "round/s" in part]
     assert re.search(r"\d+/200 \[\d\d:\d\d<\d\d:\d\d, +[\d.]+\w?round/s", bars[-1])
     assert re.search(r"loss 2\.\d{4}, rho spent [\d.]+", bars[-1])
-    spent = [float(found) for found in re.findall(r"rho spent ([\d.]+)", text)]
+    spent = [float(found) for found in re.findall(r"rho spent ([\d.]+)", "".join(bars))]
     # Not only at the five rounds of evaluation.
     assert len(set(spent)) > 20
     assert spent == sorted(spent)
     assert spent[-1] == pytest.approx(4, rel=0.02)
+    assert re.search(r"  round 200 of 200: loss 2.*took [\d.]+ s\n$", text)
 
 
 def test_without_noise_nothing_is_spent_in_numbers():
     assert "no noise" in told(progress.LogProgress, rho=float("inf"))
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(12345.4, "12,345"), (10.0, "10"), (9.87, "9.9"), (0.0123, "0.012"), (2.5e6, "2,500,000")],
+)
+def test_numbers_have_no_exponents(number, text):
+    assert progress.number_text(number) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.0103, "0.01 s"), (12.3, "12 s"), (125.4, "0:02:05")])
+def test_durations_are_short(seconds, text):
+    assert progress.duration_text(seconds) == text

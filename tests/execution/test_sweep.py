@@ -39,7 +39,7 @@ def done(folder, settings=SETTINGS, index=None, overwrite=False):
     """Run a sweep; return its experiments, and its paths."""
     sweep = Sweep(settings)
     chosen = sweep.choose(index)
-    run_sweep(sweep, chosen, folder, None, overwrite, 1e9)
+    run_sweep(sweep, chosen, folder, overwrite=overwrite)
     return [experiment for _, experiment in chosen], [folder / sweep.file_name(e) for _, e in chosen]
 
 

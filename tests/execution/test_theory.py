@@ -14,7 +14,6 @@ from slowly import slow
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.evaluation import Evaluator, affordable_passes
 from mu2mpi.execution.job import run
-from mu2mpi.execution.progress import Progress
 from mu2mpi.parallel import Communicator
 from mu2mpi.problem.minimum import TOLERANCE
 from mu2mpi.problem.scaling import Scaling
@@ -71,7 +70,7 @@ def test_gradient_of_the_evaluation_loss(dtype, unit):
 def test_smallest_loss_in_the_ball_against_scipy(diameter):
     source = random_source(3, 4000, 6, 4)
     experiment = Experiment(machines=2, seed=1, rho=8.0, diameter=diameter, evaluations=3)
-    theory = simulation_of(experiment, source).run(Progress()).theory
+    theory = simulation_of(experiment, source).run().theory
     features, labels = source._test.features * source.scale, source._test.labels
     inside = {"type": "ineq", "fun": lambda x: (diameter / 2) ** 2 - x @ x}
     truth = minimize(
@@ -111,18 +110,18 @@ def test_runs_of_a_sweep_share_the_search(monkeypatch):
     gradient = Evaluator.gradient
     monkeypatch.setattr(Evaluator, "gradient", lambda *where: calls.append(1) or gradient(*where))
     source = random_source(3, 400, 6, 4)
-    first = simulation_of(Experiment(machines=2, seed=1), source).run(Progress())
+    first = simulation_of(Experiment(machines=2, seed=1), source).run()
     assert len(calls) > 2
     calls.clear()
-    second = simulation_of(Experiment(machines=2, seed=2), source).run(Progress())
+    second = simulation_of(Experiment(machines=2, seed=2), source).run()
     assert first.theory.minimum_loss == second.theory.minimum_loss
     # Only the gradient at its own output.
     assert len(calls) == 1
-    other = simulation_of(Experiment(machines=2, seed=1, diameter=0.3), source).run(Progress())
+    other = simulation_of(Experiment(machines=2, seed=1, diameter=0.3), source).run()
     assert other.theory.minimum_loss < first.theory.minimum_loss
     calls.clear()
     unit = Experiment(machines=2, seed=1, normalize="unit")
-    assert simulation_of(unit, source).run(Progress()).theory.minimum_gap <= TOLERANCE
+    assert simulation_of(unit, source).run().theory.minimum_gap <= TOLERANCE
     assert len(calls) > 1
 
 

@@ -13,7 +13,6 @@ from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.privacy.accountant import epsilon_exact
 from mu2mpi.registry import find, names
 from mu2mpi.results.reader import read_result
@@ -138,7 +137,7 @@ def test_the_history_counts_who_was_there(server, participation, method, source,
     experiment = Experiment(
         server=server, participation=participation, budgets=budgets, seed=3, evaluations=1000, **method
     )
-    result = simulation_of(experiment, source).run(Progress())
+    result = simulation_of(experiment, source).run()
     accounts, history, rounds = result.accounts, result.history, result.experiment.rounds
     counts = np.cumsum(accounts.present, axis=0)
     np.testing.assert_array_equal(history.round, np.arange(1, rounds + 1))
@@ -169,7 +168,7 @@ def test_samples_of_different_sizes_are_all_used_and_none_twice(source):
     asked = []
     training = source.training
     source.training = lambda rows: (asked.append(rows), training(rows))[1]
-    result = simulation_of(Experiment(participation="by-size", seed=3), source).run(Progress())
+    result = simulation_of(Experiment(participation="by-size", seed=3), source).run()
     assert sorted(np.concatenate(asked).tolist()) == list(range(sum(SIZES)))
     assert result.experiment.rounds == max(SIZES)
     assert result.accounts.rounds.tolist() == SIZES

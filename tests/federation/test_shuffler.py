@@ -12,7 +12,6 @@ from mu2mpi.audit.wire import on_ranks
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.samples import make_supply
@@ -91,7 +90,7 @@ def test_runs_end_alike_whichever_is_simulated():
 
     def output(shuffle, seed):
         plan = tiny_plan(shuffle=shuffle, seed=seed)
-        return Simulation(plan, Communicator()).run(Progress()).x.ravel()
+        return Simulation(plan, Communicator()).run().x.ravel()
 
     numbers = {"messages": 20, "sums": 40}
     outputs = {name: np.array([output(name, seed) for seed in range(n)]) for name, n in numbers.items()}

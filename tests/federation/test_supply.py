@@ -11,7 +11,6 @@ from mu2mpi.data.opening import open_source
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.execution.evaluation import PIECE, Evaluator
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.parallel import Communicator
 from mu2mpi.registry import find
@@ -84,10 +83,10 @@ def test_a_sample_larger_than_a_chunk_is_read_all_the_same(monkeypatch):
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_bits_do_not_depend_on_how_much_is_read_at_once(monkeypatch, server):
     experiment = Experiment(server=server, machines=4, seed=3)
-    whole = simulation_of(experiment, random_source(1, 100, DIMENSION, 3)).run(Progress())
+    whole = simulation_of(experiment, random_source(1, 100, DIMENSION, 3)).run()
     source = watched(100)
     limit_memory(monkeypatch, source, 3 * 4)
-    parts = simulation_of(experiment, source).run(Progress())
+    parts = simulation_of(experiment, source).run()
     assert len(source.asked) == 9
     assert parts.x.tobytes() == whole.x.tobytes()
     assert parts.history.test_loss.tobytes() == whole.history.test_loss.tobytes()
@@ -102,10 +101,10 @@ def test_a_large_test_set_is_measured_in_chunks(monkeypatch, pieces):
     whole = Evaluator(source, Communicator(), find("problems", "softmax"))
     limit_memory(monkeypatch, source, pieces * PIECE)
     parts = Evaluator(source, Communicator(), find("problems", "softmax"))
-    assert len(parts.samples) == min(pieces * PIECE, source.test_samples)
+    assert len(parts.whole.samples) == min(pieces * PIECE, source.test_samples)
     for _ in range(2):
         assert parts.measure(x) == whole.measure(x)
         loss, gradient = parts.gradient(x)
         assert loss == whole.gradient(x)[0]
         assert gradient.tobytes() == whole.gradient(x)[1].tobytes()
-        assert len(parts.samples) <= pieces * PIECE
+        assert len(parts.whole.samples) <= pieces * PIECE

@@ -16,7 +16,6 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import partition_rows
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.federation.stopwatch import Stopwatch
@@ -196,7 +195,7 @@ def test_run_equals_the_method_in_plain_numpy(
         partition=partition, diameter=D, seed=seed, rounds=rounds, **options_of(method),
     )  # fmt: skip
     simulation = simulation_of(experiment, source)
-    result, schedule = simulation.run(Progress()), simulation.schedule
+    result, schedule = simulation.run(), simulation.schedule
     by_samples = objective == "samples" or (objective is None and kind == "by-size")
     run = reference_of(experiment, source, schedule, rho, kind, by_samples)
     x, w = METHODS[method](run)

@@ -18,7 +18,6 @@ from mu2mpi.data.sources.population import Population
 from mu2mpi.errors import InputError
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
 from mu2mpi.registry import find
@@ -72,7 +71,7 @@ def test_a_run_equals_the_method_in_plain_numpy(server, sizes, rho, diameter, cl
         clip_norm=clip_norm, l2=l2 or None, seed=seed,
     )  # fmt: skip
     simulation = simulation_of(experiment, source)
-    schedule, result = simulation.schedule, simulation.run(Progress())
+    schedule, result = simulation.schedule, simulation.run()
     rows = machine_rows(source.training_samples, M, T * K, derive_key(root_key(seed), "dealing"), range(M))
     samples = source.training(rows.reshape(T, K, M).transpose(0, 2, 1).ravel())
     z, labels = ref.add_bias(samples.features).reshape(T, M, K, F), samples.labels.reshape(T, M, K)

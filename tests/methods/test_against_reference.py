@@ -15,7 +15,6 @@ from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.execution.keys import Keys
-from mu2mpi.execution.progress import Progress
 from mu2mpi.privacy.noise import AGGREGATE, MACHINE, SERVER, derive_key, key_words, root_key
 
 shapes = st.tuples(
@@ -112,7 +111,7 @@ def test_run_equals_the_algorithm_box(
         evaluations=rounds,
     )
     simulation = simulation_of(experiment, source)
-    result = simulation.run(Progress())
+    result = simulation.run()
     record: list[ref.Round] = []
     x, w = reference_run(experiment, source, simulation.schedule, record)
     assert_same_point(result.x, x, simulation.schedule)
@@ -168,7 +167,7 @@ def test_run_equals_the_method_of_its_source(
         evaluations=3,
     )
     simulation = simulation_of(experiment, source)
-    schedule, result = simulation.schedule, simulation.run(Progress())
+    schedule, result = simulation.schedule, simulation.run()
     features, labels, x1, by_machine, by_server = dealt(experiment, source, schedule)
 
     def of_all(t):
@@ -271,7 +270,7 @@ def test_snowball_equals_the_method_of_its_source(server, shape, rho, diameter, 
         seed=seed,
     )
     simulation = simulation_of(experiment, source)
-    result, root = simulation.run(Progress()), root_key(seed)
+    result, root = simulation.run(), root_key(seed)
     rows = machine_rows(
         source.training_samples, machines, sum(batches), derive_key(root, "dealing"), range(machines)
     )

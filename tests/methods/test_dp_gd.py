@@ -18,7 +18,6 @@ from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.federation.sampling import Cyclic
 from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
 from mu2mpi.results.checkpoint import write_checkpoint
@@ -71,7 +70,7 @@ def test_runs_are_those_of_plain_numpy(
         rho=rho, clip_norm=clip, normalize=normalize, diameter=D, seed=seed, evaluations=9,
     )  # fmt: skip
     simulation = simulation_of(experiment, source)
-    result, K = simulation.run(Progress()), batch or 7
+    result, K = simulation.run(), batch or 7
     output, w, _ = by_hand(simulation, source, K, momentum or 0.0, tail)
     assert np.linalg.norm(result.x - output) < 1e-6 * max(np.linalg.norm(output), 1e-6)
     assert np.linalg.norm(result.w - w) < 1e-6 * max(np.linalg.norm(w), 1e-6)
@@ -112,7 +111,7 @@ def test_full_batches_are_read_once_and_counted_in_each_round():
     source = random_source(1, 60, 4, 3)
     source.__class__ = Watched
     simulation = simulation_of(Experiment(method="dp-gd", machines=3, rounds=7, seed=1), source)
-    result = simulation.run(Progress())
+    result = simulation.run()
     assert source.read == 60
     classes = np.bincount(source._training.labels, minlength=3)
     np.testing.assert_array_equal(result.class_counts.sum(axis=0), 7 * classes)

@@ -17,7 +17,6 @@ from mu2mpi.data.partition import machine_rows
 from mu2mpi.errors import InputError
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.federation.sampling import Batches, Cyclic, Fresh, Poisson, WithReplacement
 from mu2mpi.privacy.accountant import epsilon_exact
 from mu2mpi.privacy.mechanisms.poisson import poisson_epsilon
@@ -135,7 +134,7 @@ def test_noisy_minibatch_sgd_is_that_of_its_source(
         normalize=normalize, seed=seed, evaluations=3, **chosen, **privacy,
     )  # fmt: skip
     simulation = simulation_of(experiment, source)
-    result = simulation.run(Progress())
+    result = simulation.run()
     run = drawn(simulation.experiment, source, simulation.schedule)
     F = 1 if run.unit else dimension + 1
     L, d = ref.smoothness(F), run.x1.size
@@ -167,7 +166,7 @@ def test_dp_sgd_is_that_of_its_source(epsilon, machines, classes, dimension, D, 
         clip_norm=clip_norm, normalize=normalize, seed=seed, evaluations=3, **privacy,
     )  # fmt: skip
     simulation = simulation_of(experiment, source)
-    result = simulation.run(Progress())
+    result = simulation.run()
     run = drawn(simulation.experiment, source, simulation.schedule)
     F = 1 if run.unit else dimension + 1
     run.C, run.batch = min(ref.lipschitz(F), clip_norm or math.inf), 2 * machines
@@ -211,7 +210,6 @@ def test_another_epsilon_or_delta_means_other_draws_and_noise():
         ({"method": "dp-sgd"}, r"method = dp-sgd has noise for the sum .* each needs its own"),
         ({"batch": 3}, r"batch applies to method = .* or dp-gd or dp-sgd or noisy-minibatch-sgd only, and"),
         ({"method": "noisy-minibatch-sgd", "estimator": "gradient"}, r"estimator applies .* only.* leave"),
-        ({"method": "noisy-minibatch-sgd", "preset": "practical"}, r"preset applies .* mu2-sgd only"),
         ({"method": "nosuch"}, r"method = 'nosuch' should be"),
     ],
 )  # fmt: skip

@@ -9,7 +9,6 @@ from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError
-from mu2mpi.execution.progress import Progress
 from mu2mpi.registry import names
 
 LOSSES = ["logistic", "smoothed-hinge", "squared", "huber", "poisson"]
@@ -25,7 +24,7 @@ CASES = [
 def finished(**settings):
     chosen = {"data": "synthetic", "samples": 300, "features": 5, "machines": 3, "seed": 1, "evaluations": 1}
     experiment = Experiment(**{**chosen, **settings})
-    return simulation_of(experiment, open_source(experiment)).run(Progress())
+    return simulation_of(experiment, open_source(experiment)).run()
 
 
 @pytest.mark.parametrize(("loss", "classes"), [("squared", 4), *slow(*[(name, 2) for name in LOSSES])])

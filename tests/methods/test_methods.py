@@ -11,7 +11,6 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.sources.population import Population
 from mu2mpi.errors import InputError
 from mu2mpi.execution.evaluation import ExactEvaluator
-from mu2mpi.execution.progress import Progress
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key
 
@@ -71,7 +70,7 @@ def test_a_run_on_a_population_measures_the_same_errors():
             errors.append(np.sum((d - simulation.evaluator.gradient(x)[1]) ** 2))
 
         simulation.machines.observe = observed
-        history = simulation.run(Progress()).history
+        history = simulation.run().history
         np.testing.assert_allclose(history.estimate_error, np.array(errors)[history.round - 1], rtol=1e-12)
 
 

@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 from relaxed import given
 from schedules import simulation_of
 
-from mu2mpi.analysis.cells import Layout, build_sections
+from mu2mpi.analysis.cells import build_sections
+from mu2mpi.analysis.grids import grids
+from mu2mpi.analysis.layouts import Layout
 from mu2mpi.analysis.settings import varying
+from mu2mpi.analysis.words import Words, number_text
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.problem.losses.softmax import Softmax
 from mu2mpi.problem.practical import Facts, Practical
 from mu2mpi.results.checkpoint import write_checkpoint
@@ -222,7 +224,7 @@ def test_every_loss_learns(method, loss, kind, rho, scaling):
         preset="practical", method=method, loss=loss, machines=10, server="trusted", rho=rho, seed=1,
         normalize=scaling, evaluations=1, rounds=2000 if method == "dp-sgd" and math.isinf(rho) else None,
     )  # fmt: skip
-    metrics = simulation_of(experiment, Table(kind)).run(Progress()).metrics
+    metrics = simulation_of(experiment, Table(kind)).run().metrics
     if kind == "classes":
         assert metrics["accuracy"] > (0.9 if scaling == "none" else 0.85)
     else:
@@ -255,7 +257,7 @@ def test_the_output_is_the_mean_of_the_tail(tail, first):
     iterates, visited = simulation.server.iterates, []
     visit = iterates.visit
     iterates.visit = lambda t: visited.append(iterates.x.copy()) or visit(t)
-    result = simulation.run(Progress())
+    result = simulation.run()
     expected = visited[-1] if tail is None else np.mean(visited[first - 1 :], axis=0)
     assert len(visited) == 8
     np.testing.assert_allclose(result.x, expected, rtol=1e-12, atol=1e-15)
@@ -286,7 +288,8 @@ def test_what_a_preset_chose_parts_no_table_and_no_figure():
     runs = list(summaries())
     assert len({run.experiment.eta_scale for run in runs}) > 1
     sections, _ = build_sections(runs, Layout())
-    assert [section.heading for section in sections] == ["data = digits, preset = practical"]
+    (heading,) = [grid.heading for grid in grids(sections, Words())]
+    assert heading == f"digits, preset practical, ρ = {number_text(runs[0].experiment.rho)}"
     assert varying(runs) == ["server", "machines"]
     both = [*runs, *summaries(diameter=5.0)]
     sections, _ = build_sections(both, Layout())
@@ -296,9 +299,7 @@ def test_what_a_preset_chose_parts_no_table_and_no_figure():
 
 def test_no_theorem_holds_for_the_preset():
     source = random_source(3, 400, 6, 4)
-    result = simulation_of(Experiment(method="mu2-sgd", preset="practical", machines=2, seed=1), source).run(
-        Progress()
-    )
+    result = simulation_of(Experiment(method="mu2-sgd", preset="practical", machines=2, seed=1), source).run()
     assert math.isnan(result.theory.excess_loss_bound)
     assert result.theory.excess_loss > 0
     assert result.privacy.clip_norm == 0.75

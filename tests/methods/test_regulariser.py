@@ -17,7 +17,6 @@ from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Samples
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.keys import Keys
-from mu2mpi.execution.progress import Progress
 from mu2mpi.federation.landing import arithmetic_slack
 from mu2mpi.privacy.noise import SERVER, derive_key, key_words, root_key
 from mu2mpi.registry import find
@@ -92,7 +91,7 @@ def test_steps_are_those_of_the_regularised_loss(
         diameter=diameter, clip_norm=clip_norm, seed=seed,
     )  # fmt: skip
     simulation = simulation_of(experiment, source)
-    schedule, result = simulation.schedule, simulation.run(Progress())
+    schedule, result = simulation.schedule, simulation.run()
     assume(result.diagnostics.clipped_share == 0)
     key = key_words(Keys.noise_key(root_key(seed), experiment))
     features, labels = dealt(experiment, source, rounds)
@@ -134,7 +133,7 @@ def test_what_is_drawn_is_regularised_too(monkeypatch, method, loss):
         steps.append((t, before, message, self.w.copy()))
 
     monkeypatch.setattr(iterates, "step", recorded)
-    simulation.run(Progress())
+    simulation.run()
     assert len(steps) == schedule.rounds - 1
     for t, w, total, after in steps:
         size = schedule.machines * schedule.sampling.size(t)
@@ -181,7 +180,7 @@ def test_theory_compares_with_the_minimum_of_the_sum(loss):
     experiment = Experiment(
         data="population", loss=loss, machines=2, rounds=3000, rho=math.inf, diameter=4.0, l2=l2, seed=1
     )
-    result = simulation_of(experiment, population).run(Progress())
+    result = simulation_of(experiment, population).run()
     z = np.c_[population.points, np.ones(len(population.points))]
     weights, values = population.probabilities(), population.values
 

@@ -18,7 +18,6 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.federation.landing import arithmetic_slack
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, rounding_slack
@@ -34,7 +33,7 @@ def finished():
     """Return the result of a run."""
     source = random_source(1, 600, 4, 3)
     experiment = Experiment(method="snowball-sgd", server="trusted", machines=2, rho=1.0, seed=1)
-    return simulation_of(experiment, source).run(Progress())
+    return simulation_of(experiment, source).run()
 
 
 def iterates_of(schedule, source, noises):
@@ -206,7 +205,7 @@ def test_by_default_it_takes_as_many_steps_as_there_are_samples_for():
     assert schedule.sampling.owned <= 300
     with pytest.raises(InputError, match=r"rounds are too many: they need 3\d\d samples of each machine"):
         resolve(experiment.having(rounds=schedule.rounds + 1), source, 1)
-    history = simulation_of(experiment, source).run(Progress()).history
+    history = simulation_of(experiment, source).run().history
     assert history.round.tolist() == [schedule.rounds]
     assert history.rho_spent.tolist() == [1.0]
 
@@ -227,7 +226,6 @@ def test_the_noise_of_another_method_is_another():
         (["--machines", "1", "--eta-scale", "1.5"], ["eta_scale = 1.5", "2/L", "at most 1"]),
         (["--machines", "1", "--evaluations", "5"], ["last iterate alone", "--evaluations 1"]),
         (["--machines", "1", "--estimator", "gradient"], ["estimator", "leave it out"]),
-        (["--machines", "1", "--preset", "practical"], ["preset", "mu2-sgd"]),
         (["--machines", "1", "--rho", "0.01"], ["last batch of 5,100 samples", "1,437", "larger rho"]),
         (["--machines", "1", "--rounds", "1"], ["at least 2 rounds"]),
         (["--machines", "1", "--rounds", "1400"], ["1400 rounds are too many", "fewer --rounds"]),

@@ -7,7 +7,6 @@ from same import assert_same
 from schedules import simulation_of
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.execution.progress import Progress
 from mu2mpi.parallel import Communicator
 
 SIZES = [17, 4, 9, 6, 11]
@@ -25,10 +24,10 @@ SETTINGS = [
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: "-".join(map(str, settings.values())))
 def test_absent_machines_have_the_bits_of_one_process(communicator, monkeypatch, server, settings):
     experiment = Experiment(machines=5, server=server, seed=4, clip_norm=1.5, **settings)
-    alone = simulation_of(experiment, owned_source(2, SIZES, 13, 5), Communicator()).run(Progress())
+    alone = simulation_of(experiment, owned_source(2, SIZES, 13, 5), Communicator()).run()
     for name in ("WHOLE_BYTES", "PART_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 700)
-    ours = simulation_of(experiment, owned_source(2, SIZES, 13, 5), communicator).run(Progress())
+    ours = simulation_of(experiment, owned_source(2, SIZES, 13, 5), communicator).run()
     assert_same(ours, alone)
     assert ours.privacy == alone.privacy
     assert ours.accounts.differences(alone.accounts) == []

@@ -10,7 +10,6 @@ from mu2mpi.execution import crew, job
 from mu2mpi.execution.crew import fastest_ranks, on_a_part, part_of
 from mu2mpi.execution.job import Job
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator
 
@@ -35,9 +34,9 @@ def settled(server: str, machines: int, rounds: int = 40):
 @pytest.mark.parametrize("count", [1, 2])
 def test_any_crew_finds_the_same_bits_and_all_ranks_get_them(communicator, server, count, monkeypatch):
     plan = settled(server, 5)
-    expected = Simulation(plan, Communicator()).run(Progress())
+    expected = Simulation(plan, Communicator()).run()
     monkeypatch.setattr(job, "fastest_ranks", lambda *_: range(count))
-    found = Job(communicator, never, False, 1e9).run(plan, Progress())
+    found = Job(communicator, never, False, 1e9).run(plan)
     assert found.x.tobytes() == expected.x.tobytes()
     np.testing.assert_array_equal(found.history.test_loss, expected.history.test_loss)
     assert (found.environment["ranks"], found.environment["ranks_at_work"]) == (communicator.size, count)

@@ -14,7 +14,6 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
-from mu2mpi.execution.progress import Progress
 from mu2mpi.parallel import Communicator
 
 
@@ -33,10 +32,10 @@ from mu2mpi.parallel import Communicator
 def test_bits_equal_those_of_one_process(communicator, server, machines, dtype, normalize):
     source = random_source(machines, 20 * machines, 13, 5, dtype)
     experiment = Experiment(server=server, machines=machines, seed=machines, normalize=normalize)
-    ours = simulation_of(experiment, source, communicator).run(Progress())
+    ours = simulation_of(experiment, source, communicator).run()
     # A source of its own, so that nothing found with ours is used again.
     source = random_source(machines, 20 * machines, 13, 5, dtype)
-    alone = simulation_of(experiment, source, Communicator()).run(Progress())
+    alone = simulation_of(experiment, source, Communicator()).run()
     assert_same(ours, alone)
     assert ours.privacy == alone.privacy
     assert ours.theory == alone.theory
@@ -54,9 +53,7 @@ def test_other_methods_have_the_bits_of_one_process(communicator, server, machin
         server=server, machines=machines, rounds=20, seed=3, clip_norm=2.0, estimator=estimator, query=query
     )
     source = random_source(machines, 20 * machines, 13, 5)
-    ours, alone = (
-        simulation_of(experiment, source, ranks).run(Progress()) for ranks in (communicator, Communicator())
-    )
+    ours, alone = (simulation_of(experiment, source, ranks).run() for ranks in (communicator, Communicator()))
     assert ours.x.tobytes() == alone.x.tobytes()
     assert ours.privacy == alone.privacy
     np.testing.assert_array_equal(ours.history.test_loss, alone.history.test_loss)
@@ -75,9 +72,7 @@ def test_sums_that_nobody_sees_the_parts_of_have_the_bits_of_one_process(communi
         experiment = Experiment(
             server="aggregated", machines=machines, rounds=9, seed=3, masks=masks, method=method
         )
-        result = simulation_of(experiment, random_source(machines, 20 * machines, 13, 5), ranks).run(
-            Progress()
-        )
+        result = simulation_of(experiment, random_source(machines, 20 * machines, 13, 5), ranks).run()
         found.append(result.x.tobytes())
         assert result.privacy.noise == ("unmasked" if masks == "none" else "protocol")
         assert result.privacy.parts == max(1, machines - 1)
@@ -98,7 +93,7 @@ def test_shuffled_bits_equal_those_of_one_process(communicator, shuffle, machine
         shuffle=shuffle,
     )
     ours, alone = (
-        simulation_of(experiment, random_source(1, 60, 1, 2), ranks).run(Progress())
+        simulation_of(experiment, random_source(1, 60, 1, 2), ranks).run()
         for ranks in (communicator, Communicator())
     )
     assert ours.x.tobytes() == alone.x.tobytes()
@@ -110,9 +105,7 @@ def test_shuffled_bits_equal_those_of_one_process(communicator, shuffle, machine
 def test_growing_batches_have_the_bits_of_one_process(communicator, server, machines):
     experiment = Experiment(method="snowball-sgd", server=server, machines=machines, rho=1.0, seed=3)
     source = random_source(machines, 120 * machines, 13, 5)
-    ours, alone = (
-        simulation_of(experiment, source, ranks).run(Progress()) for ranks in (communicator, Communicator())
-    )
+    ours, alone = (simulation_of(experiment, source, ranks).run() for ranks in (communicator, Communicator()))
     assert ours.x.tobytes() == alone.x.tobytes()
     assert ours.privacy == alone.privacy
     np.testing.assert_array_equal(ours.class_counts, alone.class_counts)
@@ -146,7 +139,7 @@ def test_samples_drawn_at_random_have_the_bits_of_one_process(
 
     def result(ranks):
         source = open_source(experiment) if data == "population" else random_source(5, 104, 13, 5)
-        return simulation_of(experiment, source, ranks).run(Progress())
+        return simulation_of(experiment, source, ranks).run()
 
     alone = result(Communicator())
     for name in ("WHOLE_BYTES", "PART_BYTES"):
@@ -165,7 +158,7 @@ def test_populations_have_the_bits_of_one_process(communicator, server):
         data="population", server=server, machines=5, rounds=30, seed=1, features=4, heterogeneity=0.5
     )
     ours, alone = (
-        simulation_of(experiment, open_source(experiment), ranks).run(Progress())
+        simulation_of(experiment, open_source(experiment), ranks).run()
         for ranks in (communicator, Communicator())
     )
     assert ours.x.tobytes() == alone.x.tobytes()
@@ -188,8 +181,8 @@ def test_bits_of_the_preset_equal_those_of_one_process(communicator, server, own
     """Of every method that has one, with noise that is correlated or not."""
     experiment = Experiment(preset="practical", server=server, machines=5, seed=1, **own)
     source = random_source(5, 100, 13, 5)
-    ours = simulation_of(experiment, source, communicator).run(Progress())
-    alone = simulation_of(experiment, source, Communicator()).run(Progress())
+    ours = simulation_of(experiment, source, communicator).run()
+    alone = simulation_of(experiment, source, Communicator()).run()
     assert ours.experiment == alone.experiment
     assert ours.x.tobytes() == alone.x.tobytes()
 
@@ -197,10 +190,10 @@ def test_bits_of_the_preset_equal_those_of_one_process(communicator, server, own
 @pytest.mark.parametrize("partition", ["contiguous", "sorted", "dirichlet:0.3", "labels:2"])
 def test_any_partition_read_in_parts_gives_the_bits_of_one_process(communicator, monkeypatch, partition):
     experiment = Experiment(machines=7, seed=3, partition=partition)
-    alone = simulation_of(experiment, random_source(4, 300, 13, 5), Communicator()).run(Progress())
+    alone = simulation_of(experiment, random_source(4, 300, 13, 5), Communicator()).run()
     for name in ("WHOLE_BYTES", "PART_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 500)
-    ours = simulation_of(experiment, random_source(4, 300, 13, 5), communicator).run(Progress())
+    ours = simulation_of(experiment, random_source(4, 300, 13, 5), communicator).run()
     assert ours.x.tobytes() == alone.x.tobytes()
     np.testing.assert_array_equal(ours.class_counts, alone.class_counts)
     assert np.all(ours.class_counts.sum(axis=1) == ours.experiment.rounds)
@@ -212,13 +205,13 @@ def test_every_rank_gets_the_same_result_and_holds_only_its_samples(communicator
     held = communicator.allgather(simulation.machines.samples.features.size)
     assert sum(held) == 60 * 4
     assert max(held) - min(held) <= 10 * 4
-    assert sum(communicator.allgather(len(simulation.evaluator.samples))) == 30
-    result = simulation.run(Progress())
+    assert sum(communicator.allgather(len(simulation.evaluator.whole.samples))) == 30
+    result = simulation.run()
     assert len(set(communicator.allgather(result.x.tobytes()))) == 1
 
 
 def test_machines_default_to_ranks(communicator):
-    result = simulation_of(Experiment(seed=1), random_source(1, 60, 4, 3), communicator).run(Progress())
+    result = simulation_of(Experiment(seed=1), random_source(1, 60, 4, 3), communicator).run()
     assert result.experiment.machines == communicator.size
     assert result.experiment.rounds == 60 // communicator.size
 
@@ -227,7 +220,7 @@ def test_without_a_seed_all_ranks_share_what_they_must(communicator):
     for server in ("untrusted", "trusted"):
         experiment = Experiment(server=server, machines=2 * communicator.size)
         simulation = simulation_of(experiment, random_source(1, 200, 4, 3), communicator)
-        result = simulation.run(Progress())
+        result = simulation.run()
         assert np.isfinite(result.x).all()
         if server == "untrusted":
             assert len(set(communicator.allgather(simulation.machines.key.tobytes()))) == 1

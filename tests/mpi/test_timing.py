@@ -10,7 +10,6 @@ from schedules import simulation_of
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution import environment
-from mu2mpi.execution.progress import Progress
 from mu2mpi.federation.machine import Machines
 
 ROUNDS, LATE = 30, 0.02
@@ -33,7 +32,7 @@ def test_waiting_for_the_slowest_is_told_from_moving(communicator, monkeypatch, 
         observe(machines, t, *arguments)
 
     monkeypatch.setattr(Machines, "observe", late)
-    timing = simulation(communicator).run(Progress()).timing
+    timing = simulation(communicator).run().timing
     waits = np.full(ranks, ROUNDS * LATE)
     waits[-1] = 0
     if in_turn:
@@ -45,7 +44,7 @@ def test_waiting_for_the_slowest_is_told_from_moving(communicator, monkeypatch, 
 
 
 def test_data_that_are_read_between_rounds_have_a_phase_of_their_own(communicator, monkeypatch):
-    assert not simulation(communicator).run(Progress()).timing["data"].any()
+    assert not simulation(communicator).run().timing["data"].any()
     for name in ("WHOLE_BYTES", "PART_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 250)
     reading = simulation(communicator)
@@ -57,7 +56,7 @@ def test_data_that_are_read_between_rounds_have_a_phase_of_their_own(communicato
         return supply(t)
 
     reading.machines._supply = slow
-    timing = reading.run(Progress()).timing
+    timing = reading.run().timing
     reads = np.array(communicator.allgather(len(late)))
     assert np.all(reads > 3)
     assert np.all(timing["data"] > reads * LATE)

@@ -10,7 +10,6 @@ from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.mechanisms.base import Mechanism
@@ -53,7 +52,7 @@ def test_only_an_account_that_holds_is_taken(method, mechanism):
         plan = resolve(experiment, SOURCE, 1)
         assert plan.schedule.mechanism.name == mechanism
         assert plan.experiment.mechanism == mechanism
-        assert contradictions(Simulation(plan, Communicator()).run(Progress())) == []
+        assert contradictions(Simulation(plan, Communicator()).run()) == []
         return
     mend = "give another server" if mechanism == "binomial" else "leave --mechanism out"
     words = f"it is not known how private mechanism = {mechanism} makes what method = {method} sends; {mend}"

@@ -12,7 +12,6 @@ from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.federation.participation import Attendance, Roll, Trace
 from mu2mpi.privacy.correlation import Correlation, Filter
 from mu2mpi.privacy.drawing import make_draw, make_member_draw
@@ -247,14 +246,14 @@ def test_powers_that_nothing_is_known_of_are_refused(power):
 
 def test_without_noise_nothing_is_drawn():
     experiment = Experiment(method="anytime-dp-mf", machines=3, rounds=5, rho=np.inf, seed=1)
-    assert np.any(simulation_of(experiment, random_source(1, 30, 4, 3)).run(Progress()).x)
+    assert np.any(simulation_of(experiment, random_source(1, 30, 4, 3)).run().x)
 
 
 @pytest.mark.parametrize("settings", [{"noise_correlation": 0.5}, {"method": "anytime-dp-mf"}])
 def test_a_file_that_says_another_strategy_than_its_experiment_is_found_out(settings):
     """Also if its noise and all that it claims fit to that."""
     source = random_source(1, 90, 4, 3)
-    result = simulation_of(Experiment(machines=3, rounds=30, seed=1, **settings), source).run(Progress())
+    result = simulation_of(Experiment(machines=3, rounds=30, seed=1, **settings), source).run()
     assert contradictions(result) == []
     honest = result.privacy.mechanism
     for change in ({"lasts": not honest.lasts}, {"power": 0.6}, {"buffers": 5}):

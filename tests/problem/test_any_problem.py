@@ -14,7 +14,6 @@ from mu2mpi import registry
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.sources.population import Population
 from mu2mpi.errors import InputError
-from mu2mpi.execution.progress import Progress
 from mu2mpi.kernels import inline
 from mu2mpi.problem.base import Constants, Problem
 from mu2mpi.problem.linear import sum_losses
@@ -172,7 +171,7 @@ def test_a_run_minimises_a_loss_of_the_users_own(monkeypatch, estimator):
             data="population", loss="squared-hinge", estimator=estimator, machines=2, rounds=rounds,
             rho=math.inf, diameter=1.0, seed=1,
         )  # fmt: skip
-        result = simulation_of(experiment, population).run(Progress())
+        result = simulation_of(experiment, population).run()
         # No gradient is longer than G says, so no increment is longer than S.
         assert result.diagnostics.clipped_share == 0
         assert result.theory.minimum_gap <= 1e-12

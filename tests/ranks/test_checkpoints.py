@@ -29,7 +29,6 @@ from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution import environment
 from mu2mpi.execution.job import Job
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.resume import check_state, find_checkpoint
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.watch import Verdict
@@ -38,6 +37,7 @@ from mu2mpi.parallel import Communicator
 from mu2mpi.privacy import drawing
 from mu2mpi.registry import names
 from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
+from mu2mpi.results.observer import Observer
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import SUFFIX, History, checkpoint_path
 
@@ -66,7 +66,7 @@ def found_checkpoint(path, experiment):
 
 def simulated(experiment, source, state=None, keeper=None):
     """Return the result of a run in one process, from the start or from a state."""
-    return Simulation(resolve(experiment, source, 1), Communicator(), state).run(Progress(), keeper)
+    return Simulation(resolve(experiment, source, 1), Communicator(), state).run(keeper=keeper)
 
 
 def stopped_state(experiment, source, t):
@@ -194,23 +194,23 @@ def test_the_key_is_kept_before_the_first_message(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("mu2mpi.federation.servers.untrusted.UntrustedServer.round", fail)
         with pytest.raises(MemoryError):
-            job.run_to_file(Experiment(machines=4), source, path, Progress())
+            job.run_to_file(Experiment(machines=4), source, path)
     kept = read_checkpoint(checkpoint_path(path))
     assert kept.rounds_done == 0
     expected = simulated(Experiment(machines=4), source, kept)
-    found = job.run_to_file(Experiment(machines=4), source, path, Progress())
+    found = job.run_to_file(Experiment(machines=4), source, path)
     assert_same(found, expected)
     assert_same(read_result(path), expected)
     assert not checkpoint_path(path).exists()
 
 
-class Meanwhile(Progress):
+class Meanwhile(Observer):
     """Does something once, after the first checkpoint and before the first round."""
 
     def __init__(self, action):
         self.action = action
 
-    def start(self, *_):
+    def on_start(self, _):
         self.action()
 
 
@@ -227,15 +227,15 @@ def test_of_two_starts_at_once_only_one_sends(tmp_path, monkeypatch):
             patch.setattr("mu2mpi.execution.job.find_checkpoint", lambda *_: None)
             patch.setattr("mu2mpi.federation.machine.Machines.noised", lambda *_: pytest.fail("it sends"))
             with pytest.raises(InputError, match=r"another job has begun the run of .* sent nothing"):
-                job.run_to_file(experiment, source, path, Progress())
+                job.run_to_file(experiment, source, path)
         assert checkpoint_path(path).read_bytes() == of_first[0]
 
-    first = job.run_to_file(experiment, source, path, Meanwhile(second_start))
+    first = job.run_to_file(experiment, source, path, [Meanwhile(second_start)])
     assert len(of_first) == 1
     assert_same(read_result(path), first)
     # A third, which looked for the output before it was there.
     with pytest.raises(InputError, match=r"written .* since this one began.* has sent nothing"):
-        job.run_to_file(experiment, source, path, Meanwhile(lambda: pytest.fail("it begins")))
+        job.run_to_file(experiment, source, path, [Meanwhile(lambda: pytest.fail("it begins"))])
     assert_same(read_result(path), first)
     assert list(tmp_path.iterdir()) == [path]
 
@@ -247,12 +247,12 @@ def test_what_may_be_replaced_is_what_was_there_when_the_job_began(tmp_path):
     def job():
         return Job(Communicator(), lambda: False, True, 1e9, {path: identity(path)})
 
-    old = job().run_to_file(experiment, source, path, Progress())
+    old = job().run_to_file(experiment, source, path)
     first, second = job(), job()
-    new = first.run_to_file(experiment, source, path, Progress())
+    new = first.run_to_file(experiment, source, path)
     assert not np.array_equal(old.x, new.x)
     with pytest.raises(InputError, match=r"written .* since this one began.* has sent nothing"):
-        second.run_to_file(experiment, source, path, Meanwhile(lambda: pytest.fail("it begins")))
+        second.run_to_file(experiment, source, path, [Meanwhile(lambda: pytest.fail("it begins"))])
     assert_same(read_result(path), new)
     assert list(tmp_path.iterdir()) == [path]
 
@@ -267,10 +267,10 @@ def test_a_job_leaves_the_checkpoint_of_another_alone(seeds, tmp_path):
     def another_starts():
         kept = checkpoint_path(path).read_bytes()
         with pytest.raises(InputError, match="is of another experiment: seed is"):
-            job.run_to_file(second, source, path, Meanwhile(lambda: pytest.fail("it begins")))
+            job.run_to_file(second, source, path, [Meanwhile(lambda: pytest.fail("it begins"))])
         assert checkpoint_path(path).read_bytes() == kept
 
-    job.run_to_file(first, source, path, Meanwhile(another_starts))
+    job.run_to_file(first, source, path, [Meanwhile(another_starts)])
     assert read_result(path).experiment.seed == first.seed
     assert list(tmp_path.iterdir()) == [path]
 
@@ -301,18 +301,16 @@ def test_a_run_goes_on_from_the_checkpoint_before_one_that_cannot_be_read(seed, 
         asked = iter([False] * looks)
         job = Job(Communicator(), lambda: next(asked, True), False, 1e-9)
         with pytest.raises(Interrupted):
-            job.run_to_file(experiment, source, path, Progress())
+            job.run_to_file(experiment, source, path)
 
     stops(2)
     kept = {name: name.read_bytes() for name in tmp_path.iterdir()}
     assert len(kept) == 2
-    expected = Job(Communicator(), lambda: False, False, 1e9).run_to_file(
-        experiment, source, path, Progress()
-    )
+    expected = Job(Communicator(), lambda: False, False, 1e9).run_to_file(experiment, source, path)
     path.unlink()
     for name, content in kept.items():
         name.write_bytes(content if name != place else content[:-1])
-    found = Job(Communicator(), lambda: False, False, 1e9).run_to_file(experiment, source, path, Progress())
+    found = Job(Communicator(), lambda: False, False, 1e9).run_to_file(experiment, source, path)
     assert "the one before it takes its place" in capsys.readouterr().err
     assert_same(found, expected)
     assert list(tmp_path.iterdir()) == [path]
@@ -322,7 +320,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_one_that_cannot_be_read(seed, 
 def test_a_result_under_another_key_is_not_as_good(tmp_path, checkpoint_stays):
     source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4)
     job, path = Job(Communicator(), lambda: False, False, 1e9), tmp_path / "a.h5"
-    job.run_to_file(experiment, source, tmp_path / "other.h5", Progress())
+    job.run_to_file(experiment, source, tmp_path / "other.h5")
 
     def another_result():
         (tmp_path / "other.h5").rename(path)
@@ -331,7 +329,7 @@ def test_a_result_under_another_key_is_not_as_good(tmp_path, checkpoint_stays):
 
     words = "go on from it" if checkpoint_stays else "it is lost"
     with pytest.raises(InputError, match=rf"in the meantime.* is spent, .* squares.*{words}"):
-        job.run_to_file(experiment, source, path, Meanwhile(another_result))
+        job.run_to_file(experiment, source, path, [Meanwhile(another_result)])
     assert checkpoint_path(path).exists() == checkpoint_stays
 
 
@@ -343,9 +341,9 @@ def test_two_jobs_that_go_on_from_one_checkpoint_come_to_one_result(tmp_path, se
     results = []
 
     def another_job():
-        results.append(job.run_to_file(experiment, source, path, Progress()))
+        results.append(job.run_to_file(experiment, source, path))
 
-    assert_same(job.run_to_file(experiment, source, path, Meanwhile(another_job)), results[0])
+    assert_same(job.run_to_file(experiment, source, path, [Meanwhile(another_job)]), results[0])
     assert_same(read_result(path), results[0])
     assert list(tmp_path.iterdir()) == [path]
 
@@ -565,7 +563,6 @@ import os, sys
 from pathlib import Path
 from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator
-from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.job import Job
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.sources import shared_source
@@ -576,7 +573,7 @@ source = shared_source(experiment, None, serial)
 job = Job(serial, lambda: False, False, 0.01)
 for name in ("first.h5", "unbroken.h5"):  # the first compiles
     began = time.monotonic()
-    job.run_to_file(experiment, source, Path(sys.argv[1], name), Progress())
+    job.run_to_file(experiment, source, Path(sys.argv[1], name))
     duration = time.monotonic() - began
 wanted, rng = int(sys.argv[3]), random.Random(sys.argv[4])
 kills = finished = 0
@@ -584,7 +581,7 @@ while kills < wanted:
     path = Path(sys.argv[1], f"{finished}.h5")
     child = os.fork()
     if child == 0:
-        job.run_to_file(experiment, source, path, Progress())
+        job.run_to_file(experiment, source, path)
         os._exit(0)
     time.sleep(rng.random() * duration)
     os.kill(child, signal.SIGKILL)
@@ -594,7 +591,7 @@ while kills < wanted:
     finished += not killed
 child = os.fork()
 if child == 0:
-    job.run_to_file(experiment, source, path, Progress()) if not path.exists() else None
+    job.run_to_file(experiment, source, path) if not path.exists() else None
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """

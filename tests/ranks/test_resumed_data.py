@@ -16,9 +16,9 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.data import source as sources
 from mu2mpi.data.sources.user_file import Split
 from mu2mpi.errors import InputError, Interrupted
-from mu2mpi.execution.progress import Progress
 from mu2mpi.federation.machine import Machines
 from mu2mpi.results.checkpoint import read_checkpoint
+from mu2mpi.results.observer import Observer
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import checkpoint_path
 from mu2mpi.toml import read_toml
@@ -50,13 +50,14 @@ def rewritten(array, row, value):
     return changed
 
 
-class Stops(Progress):
+class Stops(Observer):
     """Ends a run, by an error or by a signal, once it has passed some round."""
 
     def __init__(self, after, sign=None):
         self.after, self.sign = after, sign
 
-    def measured(self, t, *numbers):
+    def on_evaluation(self, evaluation):
+        t = evaluation.round
         if t > self.after and self.sign is None:
             raise ZeroDivisionError
         if t > self.after:
@@ -86,8 +87,8 @@ def in_parts(monkeypatch):
 
 def broken_off(path, output, after=20, sign=None, **settings):
     experiment = Experiment(data=str(path), **{**SETTINGS, **settings})
-    with pytest.raises(Interrupted if sign else ZeroDivisionError):
-        run(experiment, output=output, progress=Stops(after, sign), checkpoint_every=1e9)
+    with pytest.raises(Interrupted if sign else InputError, match="" if sign else "ZeroDivisionError"):
+        run(experiment, output=output, observers=[Stops(after, sign)], checkpoint_every=1e9)
     assert checkpoint_path(output).exists()
     return experiment
 
@@ -197,7 +198,7 @@ def test_methods_that_are_not_accounted_for_by_rho_say_epsilon(tmp_path):
         data=str(path), method="noisy-minibatch-sgd", machines=3, rounds=60, epsilon=2.0, partition="iid"
     )
     with pytest.raises(Interrupted):
-        run(experiment, output=output, progress=Stops(5, signal.SIGUSR1))
+        run(experiment, output=output, observers=[Stops(5, signal.SIGUSR1)])
     checkpoint = read_checkpoint(checkpoint_path(output))
     write(path, labels=1 - Y)
     words = r"\d of 60 rounds had been sent \(epsilon = (\S+) at .* spend epsilon = (\S+) at delta = 1e-05"
@@ -226,14 +227,14 @@ def test_the_same_data_go_on_to_the_same_messages(tmp_path, sent):
     assert first.items() <= dict(sent).items()
 
 
-class Puts(Progress):
+class Puts(Observer):
     """Puts a file in the place of another once a run has passed some round."""
 
     def __init__(self, new, old):
         self.new, self.old = new, old
 
-    def measured(self, t, *numbers):
-        if t > 20 and self.new.exists():
+    def on_evaluation(self, evaluation):
+        if evaluation.round > 20 and self.new.exists():
             shutil.copy(self.old, f"{self.old}.kept")
             self.new.rename(self.old)
 
@@ -244,7 +245,7 @@ def test_a_file_that_is_replaced_while_it_is_read(tmp_path, sent, in_parts):
     write(new, -X, 1 - Y)
     experiment = Experiment(data=str(path), **{**SETTINGS, "rounds": 80})
     with pytest.raises(InputError, match=r"a\.h5 has changed while it was in use"):
-        run(experiment, output=output, progress=Puts(new, path))
+        run(experiment, output=output, observers=[Puts(new, path)])
     first = list(sent)
     assert 20 < len(first) < 80
     with pytest.raises(InputError, match="not those with which the run"):
@@ -330,8 +331,8 @@ def test_a_sweep_reads_its_data_once_and_goes_on_with_the_same_alone(tmp_path, m
     sweep = Sweep(read_toml(config))
     output = folder / sweep.file_name(sweep.experiments[-1])
     output.unlink()
-    with pytest.raises(ZeroDivisionError):
-        run(sweep.experiments[-1], output=output, progress=Stops(20))
+    with pytest.raises(InputError, match="ZeroDivisionError"):
+        run(sweep.experiments[-1], output=output, observers=[Stops(20)])
     write(path, *label_corrected(X, Y, OWNERS))
     assert main(["sweep", str(config), "-o", str(folder)]) == 2
     assert f"not those with which the run of {output} began" in capsys.readouterr().err

@@ -20,6 +20,7 @@ def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
             draw.random(rows),
             draw.random(rows),
             np.full(rows, np.nan),
+            100 * rounds,
             2 * rounds,
             4 * rounds,
             draw.random(rows),

@@ -43,7 +43,7 @@ def same_history(a, b) -> bool:
 
 def is_running(cluster, job: str) -> bool:
     """Whether the rounds of a job have begun."""
-    return "round 1 of" in cluster.logs() and cluster.show(job)["JobState"] == "RUNNING"
+    return " rounds, d = " in cluster.logs() and cluster.show(job)["JobState"] == "RUNNING"
 
 
 def ranks_in(folder: Path) -> list[int]:

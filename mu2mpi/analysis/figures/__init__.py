@@ -4,12 +4,15 @@ import importlib
 import io
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mu2mpi.analysis.catalogue import FIGURES, FORMATS, TIMES, check_kind
 from mu2mpi.analysis.cells import without_repeats
-from mu2mpi.analysis.figures.style import PAGE, Figure, Page, styled
+from mu2mpi.analysis.figures.style import PAGE, Figure, Page, page_of, styled
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
+
+__all__ = ["draw", "image", "page_of"]
 
 
 def draw(kind: str, runs: Sequence[Summary], against: str | None = None, page: Page = PAGE) -> Figure:
@@ -29,15 +32,33 @@ def draw(kind: str, runs: Sequence[Summary], against: str | None = None, page: P
     if without:
         who = f"{without[0]} and {len(without) - 1} more hold" if len(without) > 1 else f"{without[0]} holds"
         raise InputError(f"{kind} shows {words}, and {who} none, as published files may; choose others")
-    options = {"against": against or facts.against[0]} if facts.against else {}
+    options = {} if against is None else {"against": against}
+    page = replace(page, scored=facts.scored)
     with styled(page):
         figure: Figure = importlib.import_module(f"{__name__}.{kind}").draw(kept, page, **options)
+        _finish(figure, page)
     return figure
 
 
+def _finish(figure: Figure, page: Page) -> None:
+    """Do what the user wants of every figure, and fit it, if it is not on axes of the user's."""
+    if page.linear:
+        for panel in page.axes or figure.axes:
+            for axis in (panel.xaxis, panel.yaxis):
+                if axis.get_scale() == "log":
+                    panel.set(**{f"{axis.axis_name}scale": "linear"})
+    if page.title is not None:
+        figure.suptitle(page.title)
+    if not page.axes:
+        importlib.import_module(f"{__name__}.fitting").fit(figure)
+
+
 def image(figure: Figure, suffix: str, page: Page = PAGE) -> bytes:
-    """Return a figure as the content of a file, ``png``, ``svg`` or ``pdf``: the same bytes each time."""
+    """Return a figure as the content of a file, one of `FORMATS`: the same bytes each time."""
     buffer = io.BytesIO()
     with styled(page):
+        if suffix == "pgf":
+            content: bytes = importlib.import_module(f"{__name__}.tex").as_pgf(figure)
+            return content
         figure.savefig(buffer, format=suffix, metadata=FORMATS[suffix])
     return buffer.getvalue()

@@ -37,7 +37,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
     handles = []
     for k, (name, colour) in enumerate(zip(found.rows, page.theme.colours(rows), strict=True)):
         at = places + SPREAD * ((k + 0.5) / rows - 0.5)
-        look = {"color": colour, "linestyle": "", "marker": MARKERS[k % len(MARKERS)]}
+        look = {"color": colour, "linestyle": "", "marker": MARKERS[k % len(MARKERS)], "label": name}
         panel.errorbar(found.values[k, chosen], at, xerr=found.errors[chosen], elinewidth=0.9, **look)
         handles.append(handle(name, **look))
     panel.set_yticks(places, [found.terms[k] for k in chosen])

@@ -1,14 +1,16 @@
 """What several figures draw: groups of runs told apart by looks, histories, means with bars, and axes."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import sort_key
+from mu2mpi.analysis.cells import Key, sort_key
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Page, canvas, dashed, handle
 from mu2mpi.analysis.groups import Group, grouped, in_nats
@@ -17,7 +19,11 @@ from mu2mpi.errors import InputError
 from mu2mpi.results.collection import shown
 from mu2mpi.results.reader import Summary
 
-MOST_PANELS, MOST_COLOURS = 4, 7
+MOST = {"panels": 4, "colours": 7, "lines": len(DASHES)}
+"""How many of each are told apart in a figure."""
+
+MOST_SETTINGS = 6
+"""In which runs may differ, and how they are told apart is still searched for."""
 
 SCORES = {"classes": ("test_accuracy", "test accuracy (%)", 100.0), "numbers": ("test_r2", "test R²", 1.0)}
 """By what was learned: a measurement, what its axis says, and the factor to its unit."""
@@ -46,24 +52,48 @@ def encode(
     """Choose how groups of runs are told apart, in a theme.
 
     Settings in `apart` do not part groups, as an axis shows them; those in `panel` make panels, where they
-    vary; and of those in `colour`, the first that varies makes colours. Raises an InputError if the runs
-    differ in more than a figure can show.
+    vary; of those in `colour`, the first that varies makes colours, and the rest makes lines. Where that are
+    too many of one, settings change places, as few as can be. Raises an InputError if the runs differ in more
+    than a figure can show.
     """
     names = [name for name in varying(runs) if name not in apart]
-    panels = [name for name in names if name in panel]
-    rest = [name for name in names if name not in panels]
-    colours = [name for name in colour if name in rest][:1] or rest[:1]
-    styles = [name for name in rest if name not in colours]
+    rest = [name for name in names if name not in panel]
+    hue = next((name for name in (*colour, *rest) if name in rest), None)
+    usual = tuple("panels" if n in panel else "colours" if n == hue else "lines" for n in names)
     groups = grouped(runs, names)
-    limits = {"panels": MOST_PANELS, "colours": MOST_COLOURS, "lines": len(DASHES)}
-    for chosen, (what, most) in zip((panels, colours, styles), limits.items(), strict=True):
-        _, values = _parted(groups, chosen, page)
-        if len(values) > most:
-            raise InputError(
-                f"these runs have {len(values)} values of {', '.join(chosen)}, too many for {what}; "
-                f"choose some, for example with --where {chosen[0]}=..."
-            )
+    panels, colours, styles = _places(groups, names, usual)
     return encoded(groups, page, panels, colours, styles)
+
+
+def _places(groups: Sequence[Group], names: Names, usual: Names) -> list[list[str]]:
+    """Return which settings make panels, colours and lines: as usual, or as near to it as there is room."""
+
+    def changes(places: Names) -> int:
+        return sum(place != before for place, before in zip(places, usual, strict=True))
+
+    def number(places: Names, place: str) -> int:
+        return len({key_of(group, _of_place(names, places, place)) for group in groups})
+
+    several = len(names) <= MOST_SETTINGS
+    for places in sorted(product(MOST, repeat=len(names)), key=changes) if several else [usual]:
+        full = [place for place, most in MOST.items() if number(places, place) > most]
+        if not full and ("colours" in places or not names):
+            return [_of_place(names, places, place) for place in MOST]
+    place = next((place for place, most in MOST.items() if number(usual, place) > most), "lines")
+    most_values = max(_of_place(names, usual, place), key=lambda n: len({g.settings[n] for g in groups}))
+    raise InputError(
+        f"these runs have {number(usual, place)} values of {', '.join(_of_place(names, usual, place))}, too "
+        f"many for {place}; choose some, for example with --where {most_values}=..."
+    )
+
+
+def _of_place(names: Names, places: Names, place: str) -> list[str]:
+    return [name for name, of_name in zip(names, places, strict=True) if of_name == place]
+
+
+def key_of(group: Group, names: Names) -> Key:
+    """Return the values of some settings of a group."""
+    return tuple(group.settings[name] for name in names)
 
 
 def encoded(groups: Sequence[Group], page: Page, panels: Names, colours: Names, styles: Names) -> Encoding:
@@ -74,8 +104,8 @@ def encoded(groups: Sequence[Group], page: Page, panels: Names, colours: Names, 
     palette = page.theme.colours(len(hues))
     # Where colours are all there is, markers make up for their loss in grey.
     looks = [
-        {"color": palette[k], **dashed(style, style if styles else k)}
-        for k, style in zip(of_colour, of_style, strict=True)
+        {"color": palette[k], **dashed(style, style if styles else k), "label": page.words.of(group.settings)}
+        for group, k, style in zip(groups, of_colour, of_style, strict=True)
     ]
     legend = []
     if colours:
@@ -89,7 +119,7 @@ def encoded(groups: Sequence[Group], page: Page, panels: Names, colours: Names, 
 
 def _parted(groups: Sequence[Group], names: Names, page: Page) -> tuple[list[int], list[str]]:
     """Return which value of some settings each group has, counted from 0, and what each is called."""
-    keys = [tuple(group.settings[name] for name in names) for group in groups]
+    keys = [key_of(group, names) for group in groups]
     levels = sorted(set(keys), key=sort_key)
     words = [page.words.of(dict(zip(names, level, strict=True))) for level in levels]
     return [levels.index(key) for key in keys], words
@@ -103,14 +133,19 @@ def loss_words(runs: Iterable[Summary], words: str = "test loss") -> str:
 def measured(runs: Sequence[Summary]) -> tuple[tuple[str, str, float], ...]:
     """Return measurements, what their axis says, and the factor to its unit: of the loss, and of the score.
 
-    Raises an InputError if some runs learn classes and some numbers.
+    Raises an InputError if some runs learn classes and some numbers, or their losses have different units.
     """
     learned = {run.labels for run in runs}
+    losses = sorted({run.experiment.loss for run in runs})
     if len(learned) > 1:
-        losses = ", ".join(sorted({run.experiment.loss for run in runs}))
         raise InputError(
-            f"some of these runs learn classes and some numbers (loss = {losses}), which have no score in "
-            "common; choose some, for example with --where loss=..."
+            f"some of these runs learn classes and some numbers (loss = {', '.join(losses)}), which have no "
+            "score in common; choose some, for example with --where loss=..."
+        )
+    if len(losses) > 1 and not in_nats(runs):
+        raise InputError(
+            f"the losses of these runs (loss = {', '.join(losses)}) have no unit in common; choose some, for "
+            "example with --where loss=..."
         )
     return ("test_loss", loss_words(runs), 1.0), SCORES[learned.pop()]
 
@@ -122,12 +157,18 @@ def read_histories(runs: Sequence[Summary]) -> None:
 
 
 def histories_of(group: Group, against: str, name: str) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Return the rounds (or samples) at which all runs of a group were measured, and one row a run."""
+    """Return the rounds (or samples) at which all runs of a group were measured, and one row a run.
+
+    What runs end with belongs together, even if they end at different rounds; these are means then.
+    """
     members = [run.history for run in group.runs]
-    common = reduce(np.intersect1d, [history.round for history in members])
-    values = np.array([getattr(history, name)[np.isin(history.round, common)] for history in members])
-    across: NDArray[Any] = getattr(members[0], against)
-    return across[np.isin(members[0].round, common)], values
+    common = reduce(np.intersect1d, [history.round[:-1] for history in members])
+    kept = [np.append(np.flatnonzero(np.isin(history.round[:-1], common)), -1) for history in members]
+    across, values = (
+        np.array([getattr(history, column)[at] for history, at in zip(members, kept, strict=True)])
+        for column in (against, name)
+    )
+    return across.mean(axis=0), values
 
 
 def along_rounds(encoding: Encoding, label: str, page: Page) -> tuple[Figure, Any]:
@@ -147,6 +188,17 @@ def plain_log_ticks(axis: Any, values: Sequence[float]) -> None:
     axis.set_minor_locator(ticker.NullLocator())
 
 
+def round_numbers(low: float, high: float) -> list[float]:
+    """Return the numbers of one digit in a range; of a narrow one evenly spread ones, of a wide one fewer."""
+    if high < 2 * low:
+        return [
+            n for n in needed("matplotlib.ticker").MaxNLocator(5).tick_values(low, high) if low <= n <= high
+        ]
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    digits = (1, 3) if high > 50 * low else (1, 2, 3, 5) if high > 5 * low else range(1, 10)
+    return [n for k in powers for d in digits if low <= (n := float(f"{d}e{k}")) <= high]
+
+
 def bars_handle(page: Page) -> Any:
     """Return what a legend says of error bars."""
     return handle(
@@ -160,5 +212,6 @@ def draw_means(
     """Draw means with bars, from pairs of mean and deviation; return whether any bar is to be seen."""
     means, deviations = factor * np.array([*estimates], float).T
     bars = np.nan_to_num(deviations)
-    panel.errorbar(x, means, bars, **{"capsize": 2.5, "elinewidth": 0.9, **look})
+    drawn = panel.errorbar(x, means, bars, **{"capsize": 2.5, "elinewidth": 0.9, **look})
+    drawn.lines[0].set_label(drawn.get_label())
     return bool(np.any(bars > 0))

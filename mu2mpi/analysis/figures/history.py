@@ -1,6 +1,7 @@
 """Loss and score along rounds, samples or gradients: mean and standard deviation over seeds."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from mu2mpi.analysis.figures.curves import encode, histories_of, measured, read_histories
 from mu2mpi.analysis.figures.style import Figure, Page, canvas, handle, with_legend
@@ -14,7 +15,7 @@ LABELS = {
 FAINT = 0.18
 
 
-def draw(runs: Sequence[Summary], page: Page, against: str) -> Figure:
+def draw(runs: Sequence[Summary], page: Page, against: str = "round") -> Figure:
     """Draw loss above accuracy or R^2, with a panel for each server."""
     encoding, panels = encode(runs, page), measured(runs)
     sharex = "col" if against == "round" else True
@@ -37,4 +38,12 @@ def draw(runs: Sequence[Summary], page: Page, against: str) -> Figure:
     for panel in axes.flat:
         panel.set_xscale("log")
     band = handle("band: ± 1 standard deviation", color=page.theme.ink, linewidth=6, alpha=FAINT)
-    return with_legend(figure, encoding.legend + [band] * banded)
+    return with_legend(figure, encoding.legend + [band] * banded + _of_shares(runs))
+
+
+def _of_shares(runs: Sequence[Summary]) -> list[Any]:
+    """Return what a legend says where all but the last points are of a share of the test set."""
+    samples = [run.history.test_samples for run in runs]
+    shares = sorted({f"{of[0]:,} of {of[-1]:,}" for of in samples if of[0] < of[-1]})
+    words = f"before the last round: on {' or '.join(shares)} test samples"
+    return [handle(words, linestyle="none")] if shares else []

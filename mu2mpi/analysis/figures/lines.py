@@ -1,30 +1,28 @@
-"""Losses against one quantity, a line for each choice of settings, with fitted exponents beside them."""
+"""Losses against one quantity, a line for each choice of settings, with fitted exponents in the legend."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.cells import Key, estimate
+from mu2mpi.analysis.cells import estimate
 from mu2mpi.analysis.figures.curves import (
     Encoding,
     bars_handle,
     draw_means,
+    key_of,
     loss_words,
     plain_log_ticks,
+    round_numbers,
 )
-from mu2mpi.analysis.figures.style import Axes, Figure, Page, canvas, handle, with_legend
+from mu2mpi.analysis.figures.style import Figure, Page, canvas, handle, with_legend
 from mu2mpi.analysis.groups import Group
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
 MOST_PANELS, FEWEST = 3, 3
-"""Panels with room for numbers beside each, and points that make an exponent."""
-
-APART = 0.07
-"""Of the height of a panel, between the numbers beside its lines."""
+"""Panels, and points that make an exponent."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +47,11 @@ def draw_lines(
     Groups that agree in the settings `own` have one look, that of the encoding, and are called by `words`.
     """
     looks = {key_of(group, own): (look, words(group, page)) for group, _, look in encoding.groups}
+    exponents = {key: ["–"] * len(panels) for key in looks}
     figure, axes = canvas(page, 1, len(panels), 3.6, list(panels))
     barred = numbered = False
-    for panel, here in zip(axes[0], panels.values(), strict=True):
+    for k, (panel, here) in enumerate(zip(axes[0], panels.values(), strict=True)):
         name, label = _measured(here)
-        ends = []
         for group in here:
             look, _ = looks[key_of(group, own)]
             points: dict[float, list[float]] = {}
@@ -64,17 +62,22 @@ def draw_lines(
             means = np.array([point.mean for point in found])
             if name == "excess_loss" and len(means) >= FEWEST and np.all(means > 0):
                 slope = np.polyfit(np.log([*points]), np.log(means), 1)[0]
-                ends.append((float(means[-1]), f"{slope:.2f}".replace("-", "−"), look["color"]))
+                exponents[key_of(group, own)][k] = f"{slope:z.2f}".replace("-", "−")
+                numbered = True
+                panel.set_yscale("log")
         panel.set(xscale="log", xlabel=across.words, ylabel=label)
         plain_log_ticks(panel.xaxis, sorted({across.of(run) for group in here for run in group.runs}))
-        if ends:
-            numbered = True
-            panel.set_yscale("log")
-            plain_log_ticks(panel.yaxis, _round_numbers(*panel.get_ylim()))
-            _write_beside(panel, sorted(ends, key=lambda end: end[0]))
-    lines = [handle(said, **look) for look, said in looks.values()]
-    exponents = handle(f"numbers: fitted exponents of {across.symbol}", linestyle="")
-    return with_legend(figure, [*lines, *[bars_handle(page)] * barred, *[exponents] * numbered])
+        if panel.get_yscale() == "log":
+            plain_log_ticks(panel.yaxis, round_numbers(*panel.get_ylim()))
+    lines = [
+        handle(f"{said}: {' | '.join(exponents[key])}" if numbered else said, **look)
+        for key, (look, said) in looks.items()
+    ]
+    legend = [*lines, *[bars_handle(page)] * barred]
+    if numbered:
+        where = ", panel by panel" * (len(panels) > 1)
+        legend.append(handle(f"numbers: fitted exponents of {across.symbol}{where}", linestyle=""))
+    return with_legend(figure, legend)
 
 
 def by_panel(
@@ -98,38 +101,8 @@ def by_panel(
     return found
 
 
-def key_of(group: Group, names: Sequence[str]) -> Key:
-    """Return the values of some settings of a group."""
-    return tuple(group.settings[name] for name in names)
-
-
 def _measured(groups: Sequence[Group]) -> tuple[str, str]:
     """Return which loss is known of all runs of a panel, and what its axis says."""
     runs = [run for group in groups for run in group.runs]
     known = all(math.isfinite(run.figures.get("excess_loss", math.nan)) for run in runs)
     return ("excess_loss", loss_words(runs, "excess loss")) if known else ("test_loss", loss_words(runs))
-
-
-def _round_numbers(low: float, high: float) -> list[float]:
-    """Return the numbers of one digit in a range; of a narrow one evenly spread ones, of a wide one fewer."""
-    if high < 2 * low:
-        from matplotlib.ticker import MaxNLocator
-
-        return [n for n in MaxNLocator(5).tick_values(low, high) if low <= n <= high]
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
-    digits = (1, 3) if high > 50 * low else (1, 2, 3, 5) if high > 5 * low else range(1, 10)
-    return [n for k in powers for d in digits if low <= (n := float(f"{d}e{k}")) <= high]
-
-
-def _write_beside(panel: Axes, ends: Sequence[tuple[float, str, Any]]) -> None:
-    """Write a number where each line ends, from the lowest up, so far apart that none covers another."""
-    low, high = panel.get_ylim()
-    heights = np.array([math.log(y / low) / math.log(high / low) for y, _, _ in ends])
-    steps = APART * np.arange(len(ends))
-    # Up from the lowest, and down from the highest: what lies between the two is as far apart.
-    up = np.maximum.accumulate(heights - steps)
-    down = np.minimum.accumulate((heights - steps)[::-1])[::-1]
-    placed = np.maximum((up + down) / 2, 0) + steps
-    for height, (_, text, colour) in zip(placed, ends, strict=True):
-        place: dict[str, Any] = {"transform": panel.transAxes, "va": "center", "fontsize": 6.5}
-        panel.text(1.01, height, text, color=colour, **place)

@@ -25,10 +25,12 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
     may spend, or its epsilon where there is no rho. Of several runs, the first whose machines differ is
     drawn; its settings stand above.
     """
-    run = next((run for run in runs if machines_differ(run.experiment)), None)
+    differing = [run for run in runs if machines_differ(run.experiment)]
+    run = differing[0] if differing else None
     accounts = None if run is None else read_result(run.path).accounts
     if run is None or accounts is None:
         raise InputError("in none of these runs machines differ, or are away (docs/federations.md)")
+    words = page.words.name
     figure, axes = canvas(page, 2, 1, 4.2, sharex=True)
     (above,), (below,) = axes
     of_rounds, of_privacy = page.theme.colours(2)
@@ -44,11 +46,11 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
     legend = [handle("samples", color=of_rounds, **LEVELS), handle("rounds", color=of_rounds, **DOTS)]
     if np.isnan(accounts.rho).any():
         below.plot(place, accounts.epsilon[order], color=of_privacy, **DOTS)
-        below.set_ylabel(f"epsilon at delta = {run.experiment.delta:g}")
+        below.set_ylabel(f"{words('epsilon')} at {words('delta')} = {run.experiment.delta:g}")
     else:
         levels(below, accounts.rho_allowed, of_privacy)
         below.plot(place, accounts.rho[order], color=of_privacy, **DOTS)
-        below.set_ylabel("rho (no unit)")
+        below.set_ylabel(words("rho"))
         legend.append(handle("may spend", color=of_privacy, **LEVELS))
     legend.append(handle("spends", color=of_privacy, **DOTS))
     for panel in (above, below):
@@ -59,7 +61,8 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
     else:
         below.set_xticks([])
     settings = {name: value for name, value in run.experiment.settings().items() if name in SHOWN}
-    figure.suptitle(page.words.of(settings), fontsize=9)
+    which = f" — the first of {len(differing)} runs" if len(differing) > 1 else ""
+    figure.suptitle(f"{page.words.of(settings)}{which}", fontsize=9)
     return with_legend(figure, legend)
 
 

@@ -54,7 +54,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
     encoding = encode(runs, page)
     figure, panels = along_rounds(encoding, "norm, average over machines (no unit)", page)
     read_histories(runs)
-    measured = False
+    measured = expected = False
     for group, place, look in encoding.groups:
         panel, run = panels[place], group.runs[0]
         t = np.geomspace(1, max(2, run.experiment.rounds or 1), 50)
@@ -62,14 +62,15 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
         panel.plot(t, signal, **{**look, "marker": ""})
         rounds = np.unique(t.astype(np.int64))
         noise = noise_norm(run, rounds)
-        if noise.any():
+        if np.any(noise > 0):
+            expected = True
             panel.plot(rounds, noise, color=look["color"], **NOISE)
         at, released = histories_of(group, "round", "message_norm")
         known = np.isfinite(released).all(axis=0)
         measured |= bool(known.any())
         panel.plot(at[known], released[:, known].mean(axis=0), **{**look, "linestyle": ""})
     legend = [*encoding.legend, handle("signal k$_t$ ‖∇f(x$_t$)‖", color=page.theme.ink)]
-    if any(run.figures["sigma"] > 0 for run in runs):
+    if expected:
         legend.append(handle("noise Y$_t$, expected", color=page.theme.ink, **NOISE))
     if measured:
         legend.append(handle("released q̃$_t$, measured", color=page.theme.ink, linestyle="", marker="o"))

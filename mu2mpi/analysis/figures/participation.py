@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from mu2mpi.analysis.cells import sort_key
-from mu2mpi.analysis.figures.curves import encoded
-from mu2mpi.analysis.figures.lines import Across, by_panel, draw_lines, key_of
+from mu2mpi.analysis.figures.curves import encoded, key_of
+from mu2mpi.analysis.figures.lines import Across, by_panel, draw_lines
 from mu2mpi.analysis.figures.style import Figure, Page
 from mu2mpi.analysis.groups import Group, grouped
 from mu2mpi.analysis.settings import varying

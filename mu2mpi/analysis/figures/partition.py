@@ -32,7 +32,11 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
         shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
         panel.grid(visible=False)
         panel.set_xlabel("class" if result.label_range is None else "part of the label's range")
-        panel.locator_params(axis="y", integer=True)
+        owners = None if result.accounts is None else result.accounts.owners
+        if owners is not None and len(owners) <= MOST_NAMES:
+            panel.set_yticks(range(len(owners)), owners)
+        else:
+            panel.locator_params(axis="y", integer=True)
         shown = panel.imshow(shares, "viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         if len(labels) <= MOST_NAMES:
             rotation, side = (45, "right") if max(map(len, labels)) > 2 else (0, "center")

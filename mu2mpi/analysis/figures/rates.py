@@ -7,7 +7,7 @@ from typing import Any
 from mu2mpi.analysis.figures.curves import encoded, loss_words, plain_log_ticks
 from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Page, canvas, handle, with_legend
 from mu2mpi.analysis.groups import Group
-from mu2mpi.analysis.rates import AXES, Rate, find_rates
+from mu2mpi.analysis.rates import AXES, FEWEST, Rate, find_rates
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -52,12 +52,15 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
         row[0].set_ylim(*_limits([rate for here in of_axes for rate in here], room=LINE * (lines + 1)))
     for panel, axis in zip(panels[-1], axes, strict=True):
         panel.set_xlabel(f"{axis.symbol}  ({axis.words})")
-    return with_legend(figure, _legend(rates, looks, page))
+    drawn = {id(run) for rate in rates for run in rate.runs}
+    left = len(runs) - len(drawn)
+    remark = [handle(f"{left:,} of {len(runs):,} runs make no line of {FEWEST} points", linestyle="")]
+    return with_legend(figure, _legend(rates, looks, page) + remark * (left > 0))
 
 
 def _key(rate: Group) -> Key:
     """Return what tells a line from another in its panel."""
-    across = [axis.setting for axis in AXES]
+    across = ["epsilon", *(axis.setting for axis in AXES)]
     return tuple((name, value) for name, value in rate.settings.items() if name not in across)
 
 

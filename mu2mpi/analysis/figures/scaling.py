@@ -12,7 +12,7 @@ from mu2mpi.analysis.cells import sort_key
 from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.figures.curves import plain_log_ticks
 from mu2mpi.analysis.figures.style import HATCHES, Axes, Figure, Page, canvas, dashed, handle, with_legend
-from mu2mpi.analysis.settings import varying
+from mu2mpi.analysis.settings import own_settings, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -107,7 +107,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
             if series is None:
                 stack.set_axis_off()
                 continue
-            look = {"color": colours[len(legend)], **dashed(len(legend), len(legend))}
+            look = {"color": colours[len(legend)], **dashed(len(legend), len(legend)), "label": series.label}
             legend.append(handle(series.label, **look))
             _draw_series(column[0], column[1], series, look, page)
             _draw_phases(stack, series, fills)
@@ -136,7 +136,8 @@ def _series(
     """Return the runs with the same value of `shared` and of the settings, where numbers of ranks differ."""
     found: dict[tuple[Any, ...], dict[int, list[Summary]]] = {}
     for run in runs:
-        points = found.setdefault((shared(run), *(run.row[name] for name in names)), {})
+        own = own_settings(run)
+        points = found.setdefault((shared(run), *(own[name] for name in names)), {})
         points.setdefault(int(run.figures["ranks"]), []).append(run)
     word, series = ("M = {:g} per rank" if growth else "M = {:,}"), []
     for key in sorted((key for key, points in found.items() if len(points) > 1), key=sort_key):

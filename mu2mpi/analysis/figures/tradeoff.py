@@ -1,62 +1,89 @@
-"""Loss and score of the output against privacy: the paper's tables as a picture."""
+"""Loss and score of the output against privacy, or against any setting: the paper's tables as a picture."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from mu2mpi.analysis.cells import Layout, build_sections, estimate
-from mu2mpi.analysis.figures.curves import bars_handle, draw_means, encode, measured, plain_log_ticks
+from mu2mpi.analysis.cells import build_sections, by_settings, estimate
+from mu2mpi.analysis.figures.axis import PRIVACY, Axis, axis_of, usual_axis
+from mu2mpi.analysis.figures.curves import Encoding, bars_handle, draw_means, encode, measured
 from mu2mpi.analysis.figures.style import Figure, Page, canvas, handle, with_legend
-from mu2mpi.analysis.groups import grouped
+from mu2mpi.analysis.layouts import Layout
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
 CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5, "markeredgewidth": 0.9}
+SILENT: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
+"""Runs without noise, which have no place on an axis of privacy."""
+
+SPREAD = 0.4
+"""Part of the place of a name that points share; no line joins names."""
+
+PAPER = Layout(rows=("server", "rho"), columns=("machines",), values=("test_loss", "test_accuracy"))
 
 
-def draw(runs: Sequence[Summary], page: Page, against: str) -> Figure:
-    """Draw loss beside accuracy or R^2, and the paper's values where the settings are the paper's."""
-    runs = [run for run in runs if np.isfinite(run.experiment.rho)]
-    if not runs:
+def draw(runs: Sequence[Summary], page: Page, against: str | None = None) -> Figure:
+    """Draw loss and accuracy or R^2 over what is across, and the paper's values where the settings are its.
+
+    By itself that is privacy as it was set, or the first other number that varies where privacy does not.
+    """
+    against = against or usual_axis(runs)
+    axis, panels = axis_of(runs, against, page), measured(runs)
+    if not axis.ticks:
         raise InputError("all runs are without noise (rho = inf), so there is no privacy to set against loss")
-    apart = ("rho", "delta") if against == "epsilon" else ("rho",)
-    encoding = encode(runs, page, apart=apart, panel=(), colour=("machines",))
-    figure, axes = canvas(page, 1, 2, 3.2)
-    panels = measured(runs)
-    ticks: set[float] = set()
-    barred = False
-    for group, _, look in encoding.groups:
-        points = grouped(group.runs, ["rho"])
-        x = [_abscissa(point.runs[0], against) for point in points]
-        ticks.update(x)
-        for panel, (name, _, factor) in zip(axes[0], panels, strict=True):
-            found = [estimate([run.row[name] for run in point.runs]) for point in points]
-            barred |= draw_means(panel, x, found, factor, **look)
-    of_paper = _papers_values(runs)
-    for at, values in of_paper:
-        for panel, (name, _, factor) in zip(axes[0], panels, strict=True):
-            panel.plot(_abscissa(at, against), factor * values[name], color=page.theme.ink, zorder=4, **CROSS)
-    deltas = ", ".join(f"{delta:g}" for delta in sorted({run.experiment.delta for run in runs}))
-    across = "privacy ρ" if against == "rho" else f"exact ε at δ = {deltas}"
-    for panel, (_, label, _) in zip(axes[0], panels, strict=True):
-        panel.set(xscale="log", xlabel=f"{across}  (less private →)", ylabel=label)
-        plain_log_ticks(panel.xaxis, sorted(ticks) if len(ticks) <= 8 else sorted(ticks)[:: len(ticks) // 6])
-    crosses = [handle("the paper's values", color=page.theme.ink, **CROSS)] if of_paper else []
-    return with_legend(figure, [*encoding.legend, *[bars_handle(page)] * barred, *crosses])
+    colour = ("machines",) if against in PRIVACY else (*PRIVACY, "machines")
+    encoding = encode(runs, page, axis.apart, panel=(), colour=colour)
+    columns = len(encoding.titles)
+    if columns == 1:
+        figure, axes = canvas(page, 1, 2, 3.2)
+        axes = axes.T
+    else:
+        figure, axes = canvas(page, 2, columns, 4.4, encoding.titles, sharex=True, sharey="row")
+    if axis.names is not None:
+        _use_marks_alone(encoding)
+    barred = silent = False
+    for k, (group, column, look) in enumerate(encoding.groups):
+        points: dict[float, list[Summary]] = {}
+        for run in sorted(group.runs, key=axis.place):
+            points.setdefault(axis.place(run), []).append(run)
+        known = [x for x in points if math.isfinite(x)]
+        beside = SPREAD * ((k + 0.5) / len(encoding.groups) - 0.5) if axis.names else 0.0
+        for panel, (name, _, factor) in zip(axes[:, column], panels, strict=True):
+            found = {x: estimate([run.row[name] for run in of]) for x, of in points.items()}
+            if known:
+                at = [x + beside for x in known]
+                barred |= draw_means(panel, at, [found[x] for x in known], factor, **look)
+            if math.inf in found:
+                silent = True
+                panel.axhline(factor * found[math.inf].mean, color=look["color"], **SILENT)
+    crossed = columns == 1 and against in (*PAPER.places, "epsilon") and _draw_paper(axes, runs, axis, page)
+    for (panel, *_), (_, label, _) in zip(axes, panels, strict=True):
+        panel.set_ylabel(label)
+    for panel in axes.flat:
+        axis.scale(panel, page)
+    for panel in axes.flat if columns == 1 else axes[-1]:
+        panel.set_xlabel(axis.label)
+    crosses = [handle("the paper's values", color=page.theme.ink, **CROSS)] * crossed
+    silences = [handle("without noise", color=page.theme.ink, **SILENT)] * silent
+    return with_legend(figure, [*encoding.legend, *[bars_handle(page)] * barred, *crosses, *silences])
 
 
-def _abscissa(run: Summary, against: str) -> float:
-    return run.experiment.rho if against == "rho" else run.figures["epsilon_exact"]
+def _use_marks_alone(encoding: Encoding) -> None:
+    """Take the lines from points of names, and from those entries of the legend that have a marker."""
+    for _, _, look in encoding.groups:
+        look["linestyle"] = ""
+    for entry in encoding.legend:
+        if entry.get_marker():
+            entry.set_linestyle("")
 
 
-def _papers_values(runs: Sequence[Summary]) -> list[tuple[Summary, dict[str, float]]]:
-    """Return the paper's values of those cells that have runs, each with a run of the same rho."""
-    by_rho = {run.experiment.rho: run for run in runs}
-    sections, _ = build_sections(runs, Layout())
-    return [
-        (by_rho[row[1]], cell.paper)
-        for section in sections
-        for (row, _), cell in section.cells.items()
-        if cell.seeds and cell.paper
-    ]
+def _draw_paper(axes: Any, runs: Sequence[Summary], axis: Axis, page: Page) -> bool:
+    """Draw the paper's values of those cells that have runs, and return whether there are any."""
+    members, crossed = by_settings(runs, PAPER.places), False
+    for section in build_sections(runs, PAPER)[0] if {run.labels for run in runs} == {"classes"} else []:
+        for (row, (machines, *_)), cell in section.cells.items():
+            if cell.seeds and cell.paper:
+                crossed, at = True, axis.place(members[(*row, machines)][0])
+                for panel, name, factor in zip(axes[:, 0], PAPER.values, (1.0, 100.0), strict=True):
+                    panel.plot(at, factor * cell.paper[name], color=page.theme.ink, zorder=4, **CROSS)
+    return crossed

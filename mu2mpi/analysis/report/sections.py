@@ -3,22 +3,26 @@
 import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import tomli_w
 
 from mu2mpi.analysis.catalogue import FIGURES
-from mu2mpi.analysis.cells import Layout, build_sections, estimate, sort_key
+from mu2mpi.analysis.cells import estimate, sort_key
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.style import DARK, Page
+from mu2mpi.analysis.formats import Dialect
+from mu2mpi.analysis.grids import grids
 from mu2mpi.analysis.groups import grouped, in_nats
 from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
+from mu2mpi.analysis.report.night import at_night
 from mu2mpi.analysis.settings import varying
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
-from mu2mpi.analysis.tables import grid, legend
+from mu2mpi.analysis.tables import build_table
 from mu2mpi.analysis.together import Release, together
-from mu2mpi.analysis.words import number_text
+from mu2mpi.analysis.words import Words
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.data.sources.digits import Digits
@@ -30,12 +34,15 @@ from mu2mpi.results.reader import Summary, read_result
 
 MOST_EXPERIMENTS = 10
 
+NUMBERS = Dialect(lambda text: "".join("\u2007" if letter.isalnum() else "\u2008" for letter in text))
+"""Spaces as wide as the digits and points of a page."""
+
 GUARANTEE = (
-    "about any one sample of any one machine: if that sample were replaced by another (replace-one "
-    "adjacency), the Rényi divergence of order a of all that is seen would be at most a ρ²/2, for every "
-    "a > 1. In terms of (ε, δ) this is the ε below: once by the paper's lemma, and once exactly, which "
-    "is the smallest that is true. Where samples are drawn at random there is no ρ, and ε is what the "
-    "accountant that is named gives."
+    "What is learned about any one sample of any one machine is at most this: if that sample were replaced "
+    "by another (replace-one adjacency), the Rényi divergence of order a of all that is seen would be at "
+    "most a ρ²/2, for every a > 1. In terms of (ε, δ) this is the ε below: once by the paper's lemma, and "
+    "once exactly, which is the smallest that is true. Where samples are drawn at random there is no ρ, "
+    "and ε is what the accountant that is named gives."
 )
 
 EXCESS = (
@@ -46,21 +53,27 @@ EXCESS = (
     "says nothing; or the model is too large for the search."
 )
 
+WHERE = {
+    "mu2mpi_version": "mu2mpi", "python_version": "Python", "numpy_version": "numpy", "hosts": "hosts",
+    "processor": "processor", "mpi_library": "MPI library",
+}  # fmt: skip
+"""What a file says of where it was made, and what that is called."""
+
+MOST_PLACES = 10
+
 SIZES = {"mnist": FILES[0].shape[0], "digits": Digits.training_samples}
 """Training samples of built-in data, which no setting tells."""
 
 
 def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
     """Return the settings of all runs, where they ran, and what was left out."""
-    settings = []
+    settings, words = [], Words()
     for name, field in option_fields().items():
         values = [group.settings[name] for group in grouped(runs, [name])]
         if values != [None]:
             # Without the choices and the default, with which the help goes on.
             meaning = re.split(r"[:;\[]", field.title or str(field.description))[0].strip()
-            settings.append([name, ", ".join(map(number_text, values)), meaning])
-    facts = read_result(runs[-1].path).environment
-    names = ("mu2mpi_version", "hosts", "mpi_library", "processor", "python_version", "numpy_version")
+            settings.append([name, ", ".join(words.in_table(name, value) for value in values), meaning])
     ranks = sorted({int(run.figures["ranks"]) for run in runs})
     seconds = sum(run.figures["elapsed_seconds"] for run in runs)
     # Published files hold no times.
@@ -70,21 +83,36 @@ def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
         f"{len(runs):,} result files, written from {created[0][:16]} to {created[-1][:16]} UTC, on "
         f"{', '.join(map(str, ranks))} MPI rank{'s' if ranks != [1] else ''}{took}."
     )
-    where = [[name, str(facts[name])] for name in names if name in facts]
     parts = [
         table(["setting", "values", "meaning"], [settings], kind="prose"),
         paragraph(written),
-        table(["where the last one ran", ""], [where]),
+        _where(runs),
     ]
     if remarks:
         parts += [paragraph(f"{len(remarks):,} files were left out:", "warn"), bullets(remarks)]
     return "\n".join(parts)
 
 
+def _where(runs: Sequence[Summary]) -> str:
+    """Return the machines and versions of all files, each of which is a row with how many files it made."""
+    facts = [read_result(run.path).environment for run in runs]
+    names = [name for name in WHERE if any(name in of_run for of_run in facts)]
+    made = Counter(tuple(str(of_run.get(name, "–")) for name in names) for of_run in facts)
+    rows = [[f"{count:,}", *values] for values, count in made.most_common(MOST_PLACES)]
+    more = len(made) - len(rows)
+    return table(["files", *map(WHERE.__getitem__, names)], [rows], kind="prose") + (
+        paragraph(f"{more:,} more such rows are left out.", "soft") if more else ""
+    )
+
+
 def results(runs: Sequence[Summary]) -> str:
     """Return the tables of `mu2mpi table`."""
-    sections, _ = build_sections(runs, Layout())
-    return "\n".join(table(*grid(s), caption=f"{s.heading}. {legend(s)}") for s in sections)
+    found = build_table(runs)
+    parts = [
+        table(grid.header, grid.blocks_of(grid.aligned(NUMBERS)), f"{grid.heading}. {grid.legend}")
+        for grid in grids(found.sections, Words())
+    ]
+    return "\n".join([*parts, *(paragraph(f"Note: {note}.", "soft") for note in found.notes)])
 
 
 def figures(runs: Sequence[Summary]) -> str:
@@ -94,7 +122,8 @@ def figures(runs: Sequence[Summary]) -> str:
         if not kind.reported(runs):
             continue
         try:
-            light, dark = (image(draw(name, runs, page=page), "svg", page) for page in (Page(), Page(DARK)))
+            light = image(draw(name, runs), "svg")
+            dark = at_night(light) or image(draw(name, runs, page=Page(DARK)), "svg", Page(DARK))
         except InputError as error:
             if "mu2mpi[analysis]" in str(error):
                 raise
@@ -123,7 +152,11 @@ def privacy(runs: Sequence[Summary], files: Sequence[Summary]) -> str:
         server, mechanism = run.experiment.server, _mechanism(run)
         alone = "" if mechanism.shows_messages else run.experiment.chosen_method.title
         seen.setdefault(mechanism.who_sees(server), alone or f"{server.capitalize()} server")
-    parts += [paragraph(f"{title}. {who} learns at most this {GUARANTEE}") for who, title in seen.items()]
+    parts += [
+        paragraph("What a run releases is seen by:"),
+        bullets(f"{title}: {who[0].lower()}{who[1:].rstrip(',')}" for who, title in seen.items()),
+        paragraph(GUARANTEE),
+    ]
     rows = [_claims(group.runs[0]) for group in grouped(noisy, ["server", "method", "rho", "delta"])]
     header = ["server", "ρ", "δ", "ε by the paper's lemma", "ε exactly"]
     parts.append(table(header, [rows], "What one run reveals at most; rounded up."))
@@ -175,12 +208,12 @@ def theory(runs: Sequence[Summary]) -> str:
         return ""
     names = list(dict.fromkeys(["server", "rho", "machines", *varying(known)]))
     measured = {"minimum_loss": "{:.4f}", "excess_loss": "{:.4g}", "excess_loss_bound": "{:.4g}"}
-    rows = []
+    rows, words = [], Words()
     for group in grouped(known, names):
         means = {name: estimate([run.figures[name] for run in group.runs]).mean for name in measured}
         numbers = ["–" if math.isnan(mean) else measured[name].format(mean) for name, mean in means.items()]
-        rows.append([*map(number_text, group.settings.values()), *numbers])
-    header = [*names, "smallest loss", "excess loss, measured", "theorem: at most"]
+        rows.append([*(words.in_table(name, value) for name, value in group.settings.items()), *numbers])
+    header = [*map(words.name, names), "smallest loss", "excess loss, measured", "theorem: at most"]
     unit = "In nats; means" if in_nats(known) else "Means"
     return paragraph(EXCESS) + table(header, [rows], f"{unit} over seeds.")
 

@@ -1,33 +1,44 @@
 """``mu2mpi plot``."""
 
 import os
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.analysis.catalogue import AGAINST, KINDS, check_kind, suffix_of
+from mu2mpi.analysis.catalogue import AXES, KINDS, check_kind, suffix_of
 from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
 from mu2mpi.suggestions import or_else
 
 SUMMARY = "draw a figure of results, ready for a paper"
 MORE = (
     f"FIGURE is one of: {'; '.join(f'{kind} ({what})' for kind, what in KINDS.items())}. "
-    "Without it: tradeoff for runs of several rho, history otherwise."
+    "Without it: tradeoff for several rho or epsilon, or --against a setting, history otherwise."
 )
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the figure and the results, the output, and what is across."""
     add_runs(parser, "[FIGURE] PATH")
-    add_output(parser, "PNG, SVG or PDF by its suffix [default: FIGURE.png]")
-    across = (f"{' or '.join(axes)} for {kind} [default: {axes[0]}]" for kind, axes in AGAINST.items())
-    axes = [axis for axes in AGAINST.values() for axis in axes]
-    parser.add_argument("--against", choices=axes, help=f"what is across: {'; '.join(across)}")
+    add_output(parser, "PNG, SVG, PDF or PGF by its suffix [default: FIGURE.png]")
+    across = (f"{' or '.join(axes)} for {kind} [default: {axes[0]}]" for kind, axes in AXES.items())
+    settings = "any setting, such as machines, for tradeoff [default: rho or epsilon, as it was set]"
+    what = f"what is across: {'; '.join(across)}; {settings}"
+    parser.add_argument("--against", metavar="NAME", help=what)
+    width = "inches, or a paper's column (3.3) or page (7), at which all text has 8 points [default: page]"
+    parser.add_argument("--width", metavar="INCHES|column|page", default="page", help=width)
+    parser.add_argument("--title", metavar="TEXT", help="what stands above the figure")
+    labels = "call a setting or a value otherwise, as rho=4:strong or rho:privacy, or as a TOML file says"
+    parser.add_argument("--labels", action="append", default=[], metavar="NAME[=VALUE]:TEXT", help=labels)
+    add_flag(parser, "--linear", "make axes linear that are logarithmic by themselves")
+    style = "a style sheet of matplotlib, which has the last word on how it looks"
+    parser.add_argument("--style", type=Path, metavar="FILE.mplstyle", help=style)
     add_flag(parser, "--overwrite", "replace the output if it exists")
 
 
 def execute(arguments: Namespace) -> None:
     """Draw the figure that is named, or the one that suits the results, and print the file's name."""
-    from mu2mpi.analysis.figures import draw, image
+    from mu2mpi.analysis.cells import versions_note
+    from mu2mpi.analysis.figures import draw, image, page_of
     from mu2mpi.files import write_whole
     from mu2mpi.results.writer import check_output
 
@@ -36,18 +47,24 @@ def execute(arguments: Namespace) -> None:
     if kind is not None:
         if not others:
             arguments.parser.error(f"name the results to draw, such as: mu2mpi plot {kind} runs/")
-        check_kind(kind, arguments.against)
         arguments.paths = others
     elif not os.path.exists(first):
-        arguments.parser.error(
-            f"{first} is neither a figure nor a file or folder{or_else(str(first), KINDS, 'figures')}"
-        )
+        meant = or_else(str(first), KINDS, "figures")
+        arguments.parser.error(f"{first} is neither a figure nor a file or folder{meant}")
+    elif arguments.against is not None:
+        kind = "history" if arguments.against in AXES["history"] else "tradeoff"
+    if kind is not None:
+        check_kind(kind, arguments.against)
     if arguments.output is not None:
         suffix_of(arguments.output)
         check_output(arguments.output, arguments.overwrite)
+    said = (arguments.width, arguments.title, arguments.linear, arguments.labels, arguments.style)
+    page = page_of(*said)
     runs, _ = read_runs(arguments)
     kind = kind or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
     output = arguments.output or Path(f"{kind}.png")
     check_output(output, arguments.overwrite)
-    write_whole(output, [image(draw(kind, runs, arguments.against), suffix_of(output))])
+    for note in versions_note(runs):
+        print(f"mu2mpi: warning: {note}", file=sys.stderr)
+    write_whole(output, [image(draw(kind, runs, arguments.against, page), suffix_of(output), page)])
     print(output)

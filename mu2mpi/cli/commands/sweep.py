@@ -1,18 +1,24 @@
 """``mu2mpi sweep``."""
 
 import re
+import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mu2mpi.cli.logs import add_logs, logs_of
 from mu2mpi.cli.shared import add_flag, add_output, warn_of_kernels, warn_of_tests
+from mu2mpi.errors import InputError
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.config.sweep import Sweep
 
-SUMMARY = "run every combination of the lists in a TOML file"
-MORE = "Any key may hold a list; an option replaces it. Finished runs are skipped."
+SUMMARY = "run every combination of the lists in a TOML file, or methods to compare"
+MORE = (
+    "Any key may hold a list; an option replaces it. Finished runs are skipped. --methods all compares every "
+    "method, with a trusted server by default, and says which cannot do what is asked for."
+)
 MAKES_RESULTS = True
 
 
@@ -20,7 +26,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the file, the folder of results, which combinations to run, and settings that replace lists."""
     from mu2mpi.cli.options import add_running_options
 
-    parser.add_argument("config", type=Path, metavar="TOML", help="settings, of which any may be a list")
+    words = "settings, of which any may be a list; --methods needs none"
+    parser.add_argument("config", type=Path, nargs="?", metavar="TOML", help=words)
+    compared = "compare methods, each with its own preset: all, or names between commas (docs/practical.md)"
+    parser.add_argument("--methods", metavar="NAMES", help=compared)
     add_output(parser, "[default: runs/]", "FOLDER", default=Path("runs"))
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--index", type=int, metavar="I", help="run only the I-th combination, from 0")
@@ -28,6 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     which.add_argument("--part", type=_part, default=(0, 1), metavar="K/N", help=some)
     add_flag(parser, "--list", "print the combinations and their indices, run nothing")
     add_flag(parser, "--overwrite", "run again what is finished")
+    add_logs(parser)
     add_running_options(parser)
 
 
@@ -55,6 +65,8 @@ def execute(arguments: Namespace) -> None:
         sweep, chosen = _chosen(arguments)
     if arguments.list:
         if communicator.rank == 0:
+            for line in sweep.left_out:
+                print(line, file=sys.stderr)
             for index, experiment in chosen:
                 print(index, sweep.file_name(experiment))
         return
@@ -66,7 +78,8 @@ def execute(arguments: Namespace) -> None:
     start_compiler_without_scipy()
     warn_of_kernels(communicator)
     asked = {name: getattr(arguments, name) for name in RUNNING}
-    run_sweep(sweep, chosen, arguments.output, **asked)
+    observers = logs_of(arguments, communicator)
+    run_sweep(sweep, chosen, arguments.output, observers=observers, **asked)
     if communicator.rank == 0:
         warn_of_tests(experiment for _, experiment in chosen)
 
@@ -76,5 +89,10 @@ def _chosen(arguments: Namespace) -> "tuple[Sweep, list[tuple[int, Experiment]]]
     from mu2mpi.config.sweep import Sweep
     from mu2mpi.toml import read_toml
 
-    sweep = Sweep(read_toml(arguments.config), str(arguments.config), given_settings(arguments))
+    config, given = arguments.config, given_settings(arguments)
+    if arguments.methods is not None:
+        given["methods"] = arguments.methods
+    elif config is None:
+        raise InputError("there is nothing to run: give a TOML file, or --methods all")
+    sweep = Sweep({} if config is None else read_toml(config), str(config or ""), given)
     return sweep, sweep.choose(arguments.index, arguments.part)

@@ -1,0 +1,66 @@
+"""What the user calls settings and their values, in place of the words that figures and tables have."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mu2mpi.analysis.words import number_text
+from mu2mpi.config.options import option_fields
+from mu2mpi.errors import InputError
+from mu2mpi.suggestions import or_else
+from mu2mpi.toml import read_toml
+
+Labels = Mapping[str, str] | Path | str | Sequence[str]
+
+
+def read_labels(given: Labels) -> dict[str, str]:
+    """Return own labels by what they stand for, a setting (``rho``) or one of its values (``rho=4``).
+
+    They are given as such a mapping, as texts (``rho=4:strong``), or as TOML files, in which a table is a
+    setting with labels of its values. Raises an InputError if one names no setting.
+    """
+    if isinstance(given, Mapping):
+        return _checked(given)
+    found: dict[str, str] = {}
+    for one in [given] if isinstance(given, Path | str) else given:
+        if Path(one).suffix == ".toml":
+            found |= _of_file(Path(one))
+            continue
+        # Values hold colons more often than labels do, as labels:1 and uniform:10.
+        key, colon, label = str(one).rpartition(":")
+        if not colon:
+            raise InputError(f"{one!r} is no label such as rho=4:strong, and no TOML file of labels")
+        found |= _checked({key: label})
+    return found
+
+
+def _of_file(path: Path) -> dict[str, str]:
+    flat: dict[str, object] = {}
+    for key, value in read_toml(path).items():
+        of_values = {f"{key}={own}": label for own, label in value.items()} if isinstance(value, dict) else {}
+        flat |= of_values or {key: value}
+    wrong = [key for key, label in flat.items() if not isinstance(label, str)]
+    if wrong:
+        raise InputError(f"{path}: the label of {wrong[0]} is no text")
+    try:
+        return _checked({key: str(label) for key, label in flat.items()})
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _checked(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return labels with their values as these are told otherwise: 4.0 is 4."""
+    found = {}
+    for key, label in labels.items():
+        name, equals, value = key.strip().partition("=")
+        if name not in option_fields():
+            meant = or_else(name, option_fields(), "settings")
+            raise InputError(f"there is no setting {name!r} to label{meant}")
+        found[f"{name}{equals}{_plain(value)}"] = label.strip()
+    return found
+
+
+def _plain(value: str) -> str:
+    try:
+        return number_text(float(value))
+    except ValueError:
+        return value

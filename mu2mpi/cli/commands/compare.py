@@ -1,0 +1,31 @@
+"""``mu2mpi compare``."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from mu2mpi.cli.shared import add_flag, add_values, read_runs
+
+SUMMARY = "say in what two results, or two folders of them, differ"
+MORE = (
+    "Settings, versions and machines, and results: runs of folders are matched by their settings, and where "
+    "both have several seeds a test says whether results differ by more than seeds do."
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add both sides."""
+    for name in ("a", "b"):
+        parser.add_argument(name, type=Path, metavar=name.upper(), help="a result file, or a folder of them")
+    add_values(parser)
+    add_flag(parser, "--strict", "make a file that cannot be used an error, not a warning")
+
+
+def execute(arguments: Namespace) -> None:
+    """Print the differences."""
+    from mu2mpi.analysis.differences import compare
+
+    first, second = (
+        read_runs(Namespace(paths=[path], strict=arguments.strict, where=[]))[0]
+        for path in (arguments.a, arguments.b)
+    )
+    print(f"A: {arguments.a}\nB: {arguments.b}\n\n{compare(first, second, arguments.values)}")

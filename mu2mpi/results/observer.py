@@ -1,0 +1,94 @@
+"""What hears how a run goes on: a log, a bar, a live figure, or what the user writes."""
+
+import math
+from dataclasses import dataclass
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.federation.schedule import Schedule
+from mu2mpi.results.schema import Result, score_text
+
+
+@dataclass(frozen=True)
+class Start:
+    """A run before its first round, or before the one after a checkpoint; all of it is public.
+
+    Attributes
+    ----------
+    name : str
+        The path of the result, or ``run`` where none is written.
+    experiment : Experiment
+        What is run, with machines and rounds filled in.
+    schedule : Schedule
+        The constants of the run: M is ``schedule.machines``, T ``schedule.rounds``, and d ``schedule.d``;
+        ``schedule.rho_spent(t)`` is the rho of everything released until round t.
+    rounds_done : int
+        Rounds of earlier starts: more than 0 where the run goes on from a checkpoint.
+    ranks, given : int
+        How many ranks take part, and how many there are.
+    """
+
+    name: str
+    experiment: Experiment
+    schedule: Schedule
+    rounds_done: int
+    ranks: int
+    given: int
+
+    @property
+    def warns_of_tests(self) -> bool:
+        """Whether losses and scores are people's data: the run is private but for its test set."""
+        return self.experiment.tests_on_a_share and self.experiment.seed is None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured once round t was over: a row of the history.
+
+    The loss and the score, an accuracy or R^2 as `labels` are ``classes`` or ``numbers``, are means over so
+    many samples of the test set. `rho_spent` is NaN for methods that are not accounted for by rho.
+    """
+
+    round: int
+    loss: float
+    score: float
+    labels: str
+    test_samples: int
+    rho_spent: float
+    elapsed_seconds: float
+
+    @property
+    def score_text(self) -> str:
+        """The score in words."""
+        return score_text(self.score, self.labels)
+
+    def __str__(self) -> str:
+        spent = "" if math.isnan(self.rho_spent) else f", rho spent {self.rho_spent:.3g}"
+        return f"loss {self.loss:.4f}, {self.score_text}{spent}"
+
+
+class Observer:
+    """Hears on rank 0 how a run goes on; override what you want to hear, as all of this does nothing.
+
+    Nothing that it hears depends on private data but through what is released, except for elapsed times, and
+    for losses and scores where the test set is a share of a file of one's own (`Start.warns_of_tests`). An
+    exception in it ends the run on every rank with an `InputError` whose cause it is. What was kept of the
+    run stays, so that the same call goes on from there.
+    """
+
+    def on_start(self, start: Start) -> None:
+        """Hear of the run before its first round, or before the one after a checkpoint."""
+
+    def on_round(self, t: int) -> None:
+        """Hear that round t is over: often, so be quick; an exception counts from the next evaluation on."""
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        """Hear what was measured."""
+
+    def on_checkpoint(self, rounds_done: int) -> None:
+        """Hear that the state after so many rounds is on the disk; a run that is asked to stop ends so."""
+
+    def on_close(self) -> None:
+        """Hear that there are no more rounds, be they all done, broken off or to be continued."""
+
+    def on_finish(self, result: Result) -> None:
+        """Hear the result, without its diagnostics, once its file is written."""

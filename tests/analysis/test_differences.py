@@ -1,0 +1,78 @@
+"""What `mu2mpi compare` says of two results or folders: settings, places, and whether seeds explain it."""
+
+import re
+
+import numpy as np
+import pytest
+
+import mu2mpi
+from mu2mpi.analysis.differences import compare, p_value
+from mu2mpi.cli.program import main
+
+stats = pytest.importorskip("scipy.stats")
+
+
+@pytest.mark.parametrize(("sizes", "gap"), [((3, 3), 0.5), ((2, 7), 3.0), ((20, 5), 0.0), ((2, 2), 40.0)])
+def test_p_values_are_those_of_welch(sizes, gap):
+    rng = np.random.default_rng(1)
+    one, other = rng.normal(0, 1, sizes[0]), rng.normal(gap, 2, sizes[1])
+    assert p_value(one, other) == pytest.approx(stats.ttest_ind(one, other, equal_var=False).pvalue, rel=1e-6)
+
+
+def test_p_values_where_there_is_no_spread():
+    assert p_value([1.0, 1.0], [1.0, 1.0]) == 1.0
+    assert p_value([1.0, 1.0], [2.0, 2.0]) == 0.0
+    assert np.isnan(p_value([1.0], [2.0, 3.0]))
+
+
+def runs_of(folder, **settings):
+    return mu2mpi.load(folder).where(**settings).summaries
+
+
+def test_runs_are_matched_by_what_varies_within_a_side(folder):
+    untrusted, trusted = (runs_of(folder, server=server) for server in ("untrusted", "trusted"))
+    text = compare(untrusted, trusted)
+    assert re.search(r"^server +untrusted +trusted$", text, re.MULTILINE)
+    assert "seed" not in text.split("\n\n")[0]
+    lines = [re.split("  +", line) for line in text.splitlines() if re.search("  loss  ", line)]
+    assert [line[:2] for line in lines] == [["2", "4"], ["2", "16"], ["10", "4"], ["10", "16"]]
+    one, other = (
+        [r.test_loss for r in side if (r.experiment.machines, r.experiment.rho) == (10, 16)]
+        for side in (untrusted, trusted)
+    )
+    assert float(lines[-1][-1]) == pytest.approx(p_value(one, other), rel=0.05)
+    assert f"{np.mean(other) - np.mean(one):.4f}" == lines[-1][-2]
+    assert re.search(
+        r"\d of 8 differences are larger than seeds alone would make them", " ".join(text.split())
+    )
+    assert "The same bits" not in text
+
+
+def test_privacy_that_differs_is_not_pooled(folder):
+    text = compare(runs_of(folder, machines=2), runs_of(folder, machines=10, rho=4.0))
+    assert "6 runs of A without a counterpart" in text
+    assert "3 runs for each mean" in text
+
+
+def test_copies_are_the_same_to_the_bit(folder):
+    runs = runs_of(folder, server="trusted", rho=4.0)
+    text = compare(runs, runs)
+    assert "Settings: the same." in text
+    assert "Versions and machines: the same." in text
+    assert "6 of 6 models of the same seed are equal" in text
+    assert "0 of 4 differences" in text
+
+
+def test_one_run_each_tells_nothing_and_one_against_many_how_far_it_is(folder):
+    runs = runs_of(folder, server="trusted", rho=4.0, machines=10)
+    assert "tells nothing of what another seed would change" in compare(runs[:1], runs[1:2])
+    assert "standard deviations over seeds from the other" in " ".join(compare(runs[:1], runs[1:]).split())
+
+
+def test_the_command(folder, capsys):
+    first, second = (str(run.path) for run in runs_of(folder, rho=4.0, machines=10)[:2])
+    assert main(["compare", first, second, "--values", "test_loss"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"A: {first}\nB: {second}\n\n")
+    assert re.search(r"^seed +\d +\d$", said, re.MULTILINE)
+    assert main(["compare", first, "nowhere"]) == 2

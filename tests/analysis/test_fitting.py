@@ -1,0 +1,202 @@
+"""No text of a figure covers another, and none is cut off, whatever is drawn at whatever width."""
+
+import io
+from itertools import combinations
+
+import numpy as np
+import pytest
+from awkward import FOLDERS
+from matplotlib import image as pictures
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+from slowly import slow
+
+import mu2mpi
+from mu2mpi.analysis.figures import draw, image, page_of
+from mu2mpi.analysis.figures.style import DARK, LIGHT
+from mu2mpi.errors import InputError
+
+WIDTHS = ("column", "page")
+EACH = [(name, kind, width) for name, of in FOLDERS.items() for kind in of.kinds for width in WIDTHS]
+LARGE = ("rates", "ranks", "forty bars", "colluders")
+SOME = [(name, FOLDERS[name].kinds[0], WIDTHS[k % 2]) for k, name in enumerate(FOLDERS) if name not in LARGE]
+
+
+def texts_of(figure):
+    """Return all texts that are drawn."""
+    found = [figure.heading, *(text for legend in figure.legends for text in legend.get_texts())]
+    for panel in figure.axes:
+        found += panel.texts
+        if not panel.axison:
+            continue
+        found += [panel.title, panel.xaxis.label, panel.yaxis.label, panel._left_title]
+        for axis in (panel.xaxis, panel.yaxis):
+            found += [axis.get_offset_text(), *(tick.label1 for tick in axis._update_ticks())]
+    return [text for text in found if text is not None and text.get_visible() and text.get_text().strip()]
+
+
+def box_of(text, figure):
+    box = text.get_window_extent(figure.pen)
+    # A text has some air above its letters.
+    return Bbox.from_extents(box.x0 + 0.5, box.y0 + 0.1 * box.height, box.x1 - 0.5, box.y1 - 0.1 * box.height)
+
+
+def faults(figure):
+    """Return which texts cover others or leave the figure, and which legends lie on panels."""
+    figure.draw_without_rendering()
+    page = figure.bbox
+    boxes = [(text.get_text(), box_of(text, figure)) for text in texts_of(figure)]
+    found = [
+        f"{text!r} leaves the figure: {box} not in {page.size}" for text, box in boxes
+        if box.x0 < page.x0 or box.x1 > page.x1 or box.y0 < page.y0 or box.y1 > page.y1
+    ]  # fmt: skip
+    found += [f"{a!r} covers {b!r}" for (a, one), (b, two) in combinations(boxes, 2) if one.overlaps(two)]
+    for legend in figure.legends:
+        box = legend.get_window_extent(figure.pen)
+        found += [
+            "the legend covers a panel" for p in figure.axes if box.overlaps(p.get_tightbbox(figure.pen))
+        ]
+    return found
+
+
+@pytest.mark.parametrize(("name", "kind", "width"), [*SOME, *slow(*(one for one in EACH if one not in SOME))])
+def test_all_texts_have_room(name, kind, width):
+    folder = FOLDERS[name]
+    figure = draw(kind, folder.runs(), folder.against, page_of(width, **folder.page))
+    assert not faults(figure)
+
+
+def study():
+    return FOLDERS["epsilon"].runs()
+
+
+def test_a_figure_is_as_wide_as_is_said_and_its_type_has_eight_points():
+    for width, inches in (("column", 3.3), (5.5, 5.5)):
+        figure = draw("tradeoff", study(), page=page_of(width))
+        assert figure.get_figwidth() == inches
+        assert {text.get_fontsize() for text in texts_of(figure)} == {8.0}
+        picture = pictures.imread(io.BytesIO(image(figure, "png")))
+        assert picture.shape[1] == round(200 * inches)
+    for wrong in ("coloumn", "0.5", "nan"):
+        with pytest.raises(InputError, match="column or page"):
+            page_of(wrong)
+
+
+def test_panels_of_a_narrow_figure_are_below_each_other_with_labels_of_their_own():
+    runs = FOLDERS["all trust modes"].runs()[:4]
+    narrow, wide = (draw("history", runs, page=page_of(width)) for width in WIDTHS)
+    assert len({panel.get_position().x0 for panel in narrow.axes}) == 1
+    assert len({round(panel.get_position().x0, 6) for panel in wide.axes}) == 2
+    assert all(panel.get_ylabel() for panel in narrow.axes)
+    heights = [panel.bbox.height / narrow.dpi for panel in narrow.axes]
+    assert heights == pytest.approx(heights[:1] * 4)
+
+
+def test_own_labels_take_the_place_of_symbols(tmp_path):
+    file = tmp_path / "labels.toml"
+    file.write_text('server = "seen by"\n[epsilon]\n"2.0" = "weak"\n')
+    page = page_of(labels=["epsilon=1:strong", str(file)])
+    legend = [
+        text.get_text()
+        for text in draw("tradeoff", study(), page=page, against="machines").legends[0].get_texts()
+    ]
+    assert {"strong", "weak"} <= {*legend}
+    for wrong in ("strong", "eps=1:strong", str(tmp_path / "none.toml")):
+        with pytest.raises(InputError):
+            page_of(labels=[wrong])
+
+
+def test_linear_figures_have_no_logarithms():
+    figure = draw("tradeoff", study(), page=page_of(linear=True))
+    assert {(p.get_xscale(), p.get_yscale()) for p in figure.axes} == {("linear", "linear")}
+    assert draw("tradeoff", study()).axes[0].get_xscale() == "log"
+
+
+def test_a_style_sheet_has_the_last_word_but_for_the_width(tmp_path):
+    sheet = tmp_path / "own.mplstyle"
+    sheet.write_text(
+        "font.size: 6\nsavefig.bbox: tight\nfigure.facecolor: ff0000\nsavefig.facecolor: ff0000\n"
+    )
+    page = page_of("column", style=sheet)
+    figure = draw("tradeoff", study(), page=page)
+    assert {text.get_fontsize() for text in texts_of(figure)} == {6.0}
+    picture = pictures.imread(io.BytesIO(image(figure, "png", page)))
+    assert picture.shape[1] == 660
+    assert picture[0, 0, :3].tolist() == [1, 0, 0]
+    for content in ("font.size: large and more\n", "fond.size: 8\n", "\x00"):
+        sheet.write_text(content)
+        with pytest.raises(InputError, match="no style sheet"):
+            page_of(style=sheet)
+    with pytest.raises(InputError, match="cannot read"):
+        page_of(style=tmp_path / "none.mplstyle")
+
+
+def test_own_axes_are_drawn_into_and_nothing_else(folder):
+    runs = mu2mpi.load(folder)
+    figure = Figure(figsize=(5, 2))
+    one, other = figure.subplots(1, 2)
+    other.plot([1, 2], [3, 4])
+    assert runs.plot("tradeoff", ax=one) is one
+    assert one.get_ylabel() == "test loss (nats)"
+    assert one.get_legend() is not None
+    assert (figure.get_size_inches().tolist(), figure.legends, figure.get_suptitle()) == ([5, 2], [], "")
+    assert len(other.lines) == 1
+    both = runs.plot("history", ax=Figure().subplots(1, 2), title="all")
+    assert [panel.get_ylabel() for panel in both] == ["test loss (nats)", ""]
+    names = {line.get_label() for line in both[0].get_lines()}
+    assert {"untrusted server, M = 10, ρ = 4", "untrusted server, M = 2, ρ = 16"} <= names
+    four = Figure().subplots(2, 2)
+    runs.plot("history", ax=four)
+    assert four[1, 0].get_ylabel() == "test accuracy (%)"
+    with pytest.raises(InputError, match=r"has 4 panels, .* or 2 for the loss alone, not 3"):
+        runs.plot("history", ax=[*four.flat][:3])
+
+
+def test_a_notebook_shows_a_figure_by_itself():
+    assert draw("tradeoff", study())._repr_png_().startswith(b"\x89PNG")
+
+
+def test_pgf_needs_no_tex_and_says_letters_that_tex_knows(monkeypatch, folder):
+    monkeypatch.setenv("PATH", "")
+    page = page_of("column", title="100 % of a_b & c", labels={"epsilon=1": "a_b {c} $x_t$"})
+    one, two = (image(draw("tradeoff", study(), page=page, against="machines"), "pgf", page) for _ in "ab")
+    assert one == two
+    text = one.decode()
+    assert text.isascii()
+    assert r"a\_b \& c" in text
+    assert r"a\_b \{c\} $x_t$" in text
+    assert "{3.300000in}" in text
+    with pytest.raises(InputError, match="takes no pictures"):
+        image(mu2mpi.load(folder).plot("weights"), "pgf")
+
+
+MACHADO = np.array([
+    [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+])  # fmt: skip
+"""Machado, Oliveira and Fernandes 2009, severity 1, of linear RGB: protanopia,
+deuteranopia and tritanopia."""
+
+XYZ = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750],
+                [0.0193339, 0.1191920, 0.9503041]]) / np.array([[0.95047], [1], [1.08883]])  # fmt: skip
+
+
+def seen(colours, sight):
+    """Return colours in L*a*b*, as they are seen with some sight."""
+    rgb = np.array(colours)[:, :3]
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    x, y, z = XYZ @ np.clip(np.array(sight) @ linear.T, 0, 1)
+    x, y, z = (np.where(v > 0.008856, np.cbrt(v), 7.787 * v + 16 / 116) for v in (x, y, z))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)]).T
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_colours_tell_apart_whatever_colours_one_sees(theme):
+    # Differences of 2.3 are just seen; more colours than seven have hatches or markers as well.
+    for count, least in ((3, 20), (7, 8), (10, 5)):
+        for sight in (np.eye(3), *MACHADO):
+            colours = seen(theme.colours(count), sight)
+            assert min(np.linalg.norm(a - b) for a, b in combinations(colours, 2)) > least
+        lightness = seen(theme.colours(count), np.eye(3))[:, 0]
+        assert np.all(np.diff(lightness) > least)

@@ -1,0 +1,141 @@
+"""Logs: whole lines, from several processes and starts, and no reason for a run to end."""
+
+import errno
+import json
+import multiprocessing
+import os
+import re
+import resource
+import signal
+
+import pytest
+
+import mu2mpi
+from mu2mpi.cli import main
+from mu2mpi.errors import Interrupted
+from mu2mpi.execution.logs import JsonLog, PlainLog
+from mu2mpi.results.observer import Observer
+
+SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "rounds": 20, "seed": 1}
+
+
+def events(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+class Stops(Observer):
+    def on_evaluation(self, evaluation):
+        if evaluation.round == 8:
+            signal.raise_signal(signal.SIGUSR1)
+
+
+def test_logs_go_on_where_a_run_does(tmp_path, monkeypatch):
+    monkeypatch.setattr("mu2mpi.execution.watch.LOOK_SECONDS", 0.0)
+    plain, as_json, output = tmp_path / "new" / "a.log", tmp_path / "a.jsonl", tmp_path / "a.h5"
+    logs = [PlainLog(plain), JsonLog(as_json)]
+    logs[0].check()
+    with pytest.raises(Interrupted) as stop:
+        mu2mpi.run(SETTINGS, output=output, observers=[*logs, Stops()])
+    result = mu2mpi.run(SETTINGS, output=output, observers=logs)
+    found = events(as_json)
+    count = len(result.history)
+    assert [event["event"] for event in found].count("evaluation") == count
+    assert {event["run"] for event in found} == {str(output)}
+    assert found[0]["settings"]["rounds"] == 20
+    measured = [event for event in found if event["event"] == "evaluation"]
+    history = result.history
+    for name, column in (("round", "round"), ("loss", "test_loss"), ("score", "test_accuracy")):
+        assert [event[name] for event in measured] == getattr(history, column).tolist()
+    assert [event["rho_spent"] for event in measured] == history.rho_spent.tolist()
+    starts = [event for event in found if event["event"] == "start"]
+    assert [start["rounds_done"] for start in starts] == [0, stop.value.rounds_done]
+    assert [event["round"] for event in found if event["event"] == "checkpoint"] == [stop.value.rounds_done]
+    assert found[-1]["event"] == "finish"
+    lines = plain.read_text().splitlines()
+    assert len(lines) == len(found)
+    assert all(re.match(rf"20\S+\+00:00 {re.escape(str(output))}: ", line) for line in lines)
+    assert sum(f"going on after round {stop.value.rounds_done}" in line for line in lines) == 1
+
+
+def test_numbers_that_are_not_finite_are_null(tmp_path):
+    path = tmp_path / "a.jsonl"
+    mu2mpi.run({**SETTINGS, "rho": float("inf")}, observers=[JsonLog(path)])
+    start, first, *_ = events(path)
+    assert start["settings"]["rho"] is None
+    assert first["rho_spent"] is None or first["rho_spent"] >= 0
+
+
+def append(path, name):
+    log = PlainLog(path)
+    for number in range(300):
+        log._append(f"{name} {number} {name * 5000}\n".encode())
+
+
+def test_lines_of_several_processes_stay_whole(tmp_path):
+    path = tmp_path / "a.log"
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=append, args=(path, name)) for name in "abc"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    lines = path.read_text().splitlines()
+    assert sorted(lines) == sorted(
+        f"{name} {number} {name * 5000}" for name in "abc" for number in range(300)
+    )
+
+
+def test_a_line_that_a_crash_left_unfinished_is_not_gone_on_with(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"event": "sta')
+    mu2mpi.run(SETTINGS, observers=[JsonLog(path)])
+    torn, *others = path.read_text().splitlines()
+    assert torn == '{"event": "sta'
+    assert json.loads(others[0])["event"] == "start"
+
+
+@pytest.fixture
+def most_bytes():
+    """Return what lets no file of this process grow beyond so many bytes, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_costs_lines_and_no_run(tmp_path, capsys, most_bytes):
+    path = tmp_path / "a.log"
+    log = PlainLog(path)
+    most_bytes(1000)
+    result = mu2mpi.run(SETTINGS, observers=[log])
+    text = path.read_text()
+    assert 500 < len(text) <= 1000
+    assert text.endswith("\n")
+    assert all(re.match(r"20\S+ run: .*(rho spent|d = )", line) for line in text.splitlines())
+    assert capsys.readouterr().err.count("the run goes on without") == 1
+    assert len(result.history) >= 12
+
+
+def test_commands_write_logs(tmp_path, capsys):
+    options = [part for name, value in SETTINGS.items() for part in (f"--{name}", str(value))]
+    plain, as_json = tmp_path / "a.log", tmp_path / "a.jsonl"
+    logs = ["--log", str(plain), "--log-json", str(as_json)]
+    assert main(["run", *options, "-o", str(tmp_path / "a.h5"), *logs]) == 0
+    config = tmp_path / "sweep.toml"
+    config.write_text("seed = [1, 2]")
+    assert main(["sweep", str(config), *options[:-2], "-o", str(tmp_path), *logs]) == 0
+    finished = [event["run"] for event in events(as_json) if event["event"] == "finish"]
+    assert finished == [str(tmp_path / name) for name in ("a.h5", "seed-1.h5", "seed-2.h5")]
+    assert plain.read_text().count("done, took") == 3
+    assert main(["run", *options, "-o", str(tmp_path / "b.h5"), "--log", str(tmp_path)]) == 2
+    assert os.strerror(errno.EISDIR) in capsys.readouterr().err
+    assert not (tmp_path / "b.h5").exists()
+
+
+def test_a_log_says_that_a_test_set_of_ones_own_is_not_protected(tmp_path):
+    data = tmp_path / "a.csv"
+    data.write_text("a,b,label\n" + "0.5,1,0\n-0.5,0.2,1\n" * 20)
+    path = tmp_path / "a.log"
+    mu2mpi.run({"data": str(data), "machines": 2, "rounds": 3}, observers=[PlainLog(path)])
+    assert "not private" in path.read_text().splitlines()[0]

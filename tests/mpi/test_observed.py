@@ -1,0 +1,99 @@
+"""What runs tell on several ranks: rank 0 alone is told, all end alike, and a share has the same bits."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from arrays import random_samples, random_source
+from schedules import simulation_of
+from slowly import slow
+
+import mu2mpi
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.errors import InputError
+from mu2mpi.execution import job
+from mu2mpi.execution.logs import JsonLog
+from mu2mpi.parallel import Communicator
+from mu2mpi.results.observer import Observer
+
+SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 3, "rounds": 15, "seed": 1}
+
+
+class Listener(Observer):
+    """Counts what it hears of rounds, and fails at a moment."""
+
+    def __init__(self, fails_at=""):
+        self.rounds, self.fails_at = 0, fails_at
+
+    def hear(self, moment):
+        if moment == self.fails_at:
+            raise RuntimeError("enough")
+
+    def on_start(self, start):
+        self.hear("start")
+
+    def on_round(self, t):
+        self.rounds += 1
+        self.hear("round")
+
+    def on_evaluation(self, evaluation):
+        self.hear("evaluation")
+
+    def on_finish(self, result):
+        self.hear("finish")
+
+
+@pytest.fixture
+def folder(communicator, tmp_path) -> Path:
+    """Return the same folder on every rank."""
+    shared: Path = communicator.share(tmp_path)
+    return shared
+
+
+@pytest.mark.parametrize(
+    ("moment", "count"), [("round", 2), ("evaluation", 1), ("finish", 2), *slow(("start", 1), ("start", 2))]
+)
+def test_an_observer_that_fails_ends_the_run_on_every_rank(communicator, folder, moment, count, monkeypatch):
+    monkeypatch.setattr(job, "fastest_ranks", lambda *_: range(min(count, communicator.size)))
+    for output in (None, folder / "a.h5"):
+        listener = Listener(moment)
+        with pytest.raises(InputError, match="the observer Listener failed: RuntimeError: enough"):
+            mu2mpi.run(SETTINGS, output=output, observers=[listener])
+        assert communicator.allgather(listener.rounds)[1:] == [0] * (communicator.size - 1)
+    # The ranks are in step, and what was kept is gone on from.
+    result = mu2mpi.run(SETTINGS, output=folder / "a.h5", overwrite=moment == "finish")
+    assert len(set(communicator.allgather(result.x.tobytes()))) == 1
+    assert result.x.tobytes() == mu2mpi.run(SETTINGS).x.tobytes()
+
+
+@pytest.mark.parametrize("fails_at", ["", "evaluation"])
+def test_lanes_of_a_sweep_write_one_log(communicator, folder, fails_at):
+    log, settings = folder / "a.jsonl", {**SETTINGS, "seed": list(range(6))}
+    options = {"output": folder / "runs", "observers": [JsonLog(log), Listener(fails_at)], "progress": False}
+    if fails_at:
+        with pytest.raises(InputError, match="the observer Listener failed"):
+            mu2mpi.sweep(settings, **options)
+        assert not list(folder.glob("runs/*.h5"))
+        return
+    runs = mu2mpi.sweep(settings, **options)
+    assert [run.experiment.seed for run in runs] == list(range(6))
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    for run in runs:
+        of_run = [event for event in events if event["run"] == str(run.path)]
+        assert [of_run[0]["event"], of_run[-1]["event"]] == ["start", "finish"]
+        losses = [event["loss"] for event in of_run if event["event"] == "evaluation"]
+        assert losses == run.result.history.test_loss.tolist()
+
+
+def test_what_is_measured_on_a_share_has_the_bits_of_one_process(communicator):
+    experiment = Experiment(server="trusted", machines=3, rounds=40, seed=2)
+    source = random_source(3, 200, 600, 20)
+    source._test = random_samples(np.random.default_rng(0), 9001, 600, 20, np.uint8)
+    source.test_samples = 9001
+    ours, alone = (simulation_of(experiment, source, on).run() for on in (communicator, Communicator()))
+    assert set(ours.history.test_samples[:-1]) == {2000}
+    assert ours.history.test_samples[-1] == 9001
+    assert len(ours.history) >= 12
+    for name in ("test_samples", "test_loss", "test_accuracy"):
+        np.testing.assert_array_equal(getattr(ours.history, name), getattr(alone.history, name))
