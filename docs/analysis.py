@@ -18,12 +18,14 @@ print(runs)
 
 # %% [markdown]
 # ## One run
+#
+# It is what `mu2mpi.run` returns, with plain arrays, or with names and units: an `xarray.Dataset`.
 
 # %%
 run = runs[0]
 print(run.experiment.to_toml())
-print(run.history)  # an xarray.Dataset along `round`, with units: run.history.test_loss.plot()
-print(run.x.shape, run.privacy.epsilon_exact, run.theory.excess_loss)
+print(run.history.test_loss, run.x.shape, run.privacy.epsilon_exact)
+print(run.to_xarray())  # in a notebook: run.to_xarray().test_loss.plot()
 
 # %% [markdown]
 # ## All runs as one data frame
@@ -35,11 +37,21 @@ frame = runs.to_dataframe()
 print(frame.groupby(["server", "rho", "machines"]).test_loss.agg(["mean", "std", "count"]))
 
 # %% [markdown]
+# ## All runs as labelled arrays
+#
+# Over the settings that vary, seeds and rounds. Statistics over seeds are one more dimension.
+
+# %%
+print(runs.to_xarray())
+bands = runs.over_seeds()
+print(bands.final_test_loss.sel(statistic="mean"))
+
+# %% [markdown]
 # ## Tables
 
 # %%
 print(runs.table())
-print(runs.table(rows=["rho"], columns=["server", "machines"], values=["excess_loss"], format="markdown"))
+print(runs.table(rows=["rho"], columns=["server", "machines"], values=["epsilon_exact"], format="markdown"))
 print(runs.table(format="latex", best=True, label="tab:servers"))
 
 # %% [markdown]
@@ -58,18 +70,21 @@ runs.plot("tradeoff", against="machines").savefig(figures / "tradeoff-machines.s
 # %% [markdown]
 # ## A figure of your own
 #
-# The frame is tidy, so that pandas, seaborn and their like take it as it is.
+# The loss over the rounds with its band of 95 % over seeds, at the last value of every setting;
+# `bands.test_loss.sel(rho=4, machines=10)` chooses another. The frame is tidy, so that pandas, seaborn and
+# their like take it as it is.
 
 # %%
 from matplotlib.figure import Figure
 
-figure = Figure(figsize=(4, 3), layout="constrained")
+settings = [name for name in bands.test_loss.dims if name not in ("round", "statistic")]
+band = bands.test_loss.isel(dict.fromkeys(settings, -1)).dropna("round", how="all")
+figure = Figure(figsize=(3.3, 2.5), layout="constrained")
 axes = figure.subplots()
-for server, group in frame.groupby("server"):
-    axes.scatter(group.gradient_evaluations, group.test_loss, label=f"{server} server")
-axes.set(xscale="log", xlabel="gradients computed by all machines", ylabel="test loss")
-axes.legend()
-figure.savefig(figures / "gradients.png")
+axes.fill_between(band["round"], band.sel(statistic="low"), band.sel(statistic="high"), alpha=0.3)
+axes.plot(band["round"], band.sel(statistic="mean"))
+axes.set(xlabel="round", ylabel=f"test loss ({band.units})")
+figure.savefig(figures / "band.png")
 
 # %% [markdown]
 # ## Without this package
@@ -82,6 +97,6 @@ import xarray
 
 with h5py.File(run.path) as file:
     print(file["history/test_loss"][-1], file["history/test_loss"].attrs["units"])
-    print(dict(file["theory"].attrs))
+    print(dict(file["privacy"].attrs))
 with xarray.open_dataset(run.path, engine="h5netcdf", group="history") as history:
     print(history.test_loss.sel(round=history["round"][-1]).item())

@@ -11,7 +11,7 @@ from mu2mpi._version import __version__
 
 if TYPE_CHECKING:
     from mu2mpi.analysis.live import LiveFigure as LiveFigure
-    from mu2mpi.analysis.runs import Run as Run, Runs as Runs, load as load
+    from mu2mpi.analysis.runs import Runs as Runs, load as load
     from mu2mpi.config.experiment import Experiment as Experiment
     from mu2mpi.errors import InputError as InputError, Interrupted as Interrupted
     from mu2mpi.execution.job import run as run
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "mu2mpi.analysis.live": ("LiveFigure",),
-    "mu2mpi.analysis.runs": ("Run", "Runs", "load"),
+    "mu2mpi.analysis.runs": ("Runs", "load"),
     "mu2mpi.config.experiment": ("Experiment",),
     "mu2mpi.errors": ("InputError", "Interrupted"),
     "mu2mpi.execution.job": ("run",),

@@ -6,7 +6,7 @@ import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from mu2mpi.analysis.extra import needed
+from mu2mpi.extra import needed
 from mu2mpi.results.observer import Evaluation, Observer, Start
 
 if TYPE_CHECKING:

@@ -77,12 +77,11 @@ def _published(result: Result, with_test_results: bool) -> Result:
     """Return a result without what the guarantee does not cover, and without what tells of the machine."""
     unknown = np.full(len(result.history), np.nan)
     history, theory, without = replace(result.history, elapsed_seconds=unknown), result.theory, WITHOUT
-    metrics = result.metrics
     if result.tests_on_a_share and not with_test_results:
         scores = dict.fromkeys(SCORES.values(), unknown)
         history = replace(history, test_loss=unknown, test_samples=0 * history.round, **scores)
         # The smallest loss in the ball and the slopes are of the same test set.
-        theory, metrics = None, {}
+        theory, result = None, replace(result, metrics={}, confusion=None, test_rows=None)
     if not history.has_losses:
         without += "; without loss and scores, as the test set was a share of the data file"
     # Named one by one, so that no fact of the machine that a later version adds gets out.
@@ -97,7 +96,6 @@ def _published(result: Result, with_test_results: bool) -> Result:
         experiment=result.experiment.having(**files),
         history=history,
         theory=theory,
-        metrics=metrics,
         diagnostics=None,
         class_counts=None,
         timing={},

@@ -1,37 +1,32 @@
-"""Results for notebooks: one run with labelled arrays, many runs as one data frame."""
+"""Results for notebooks: many runs as one data frame, one labelled dataset, a table or a figure."""
 
 import warnings
-from collections import UserList
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.labels import Labels, read_labels
 from mu2mpi.analysis.layouts import Layout
+from mu2mpi.analysis.settings import settings_of
 from mu2mpi.analysis.tables import Dress, Format, build_table
-from mu2mpi.analysis.words import Words
+from mu2mpi.analysis.words import Words, number_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
-from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.extra import needed
 from mu2mpi.results.collection import check_some, find_summaries
 from mu2mpi.results.reader import Summary, read_result
-from mu2mpi.results.schema import SCORES, Diagnostics, History, Result, Theory, metadata_of, score_text
+from mu2mpi.results.schema import SCORES, Result
 from mu2mpi.suggestions import or_else
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
-    from mu2mpi.results.coefficients import Coefficients
-
 WHOLE = ("seed", "machines", "rounds", "evaluations", "samples", "features", "classes", "data_seed", "ranks")
 """Columns of integers that may be unset, which pandas would otherwise turn into floats."""
+
+ALWAYS = ("test_loss", *SCORES.values(), "created", "file")
+"""What is known of every run beside its settings."""
 
 
 def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "Runs":
@@ -45,108 +40,62 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
     >>> import mu2mpi
     >>> runs = mu2mpi.load("runs/")
     >>> runs.to_dataframe().groupby(["server", "rho"]).test_loss.mean()
-    >>> runs[0].history.test_loss.plot()
+    >>> runs.select(server="trusted", rho=4).to_xarray().test_loss.mean("seed").plot()
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
     found, complaints = find_summaries([Path(path) for path in given], strict)
     for complaint in complaints:
         warnings.warn(f"skipped: {complaint}", stacklevel=2)
     check_some(found, given)
-    return Runs(map(Run, found))
+    return Runs(found)
 
 
-class Run:
-    """One result file, of which arrays are read when they are asked for.
+class Runs(Sequence[Result]):
+    """Runs in an order; a slice of them, or a sum, is one of these as well.
 
-    `path` is the file, `summary` what tables need of it, and `experiment` what was run, with machines and
-    rounds filled in.
+    What tables and figures need of all of them is in memory, as `summaries`. The result of one is read in
+    full when it is asked for, as in ``runs[0]``.
     """
 
-    def __init__(self, summary: Summary) -> None:
-        self.summary, self.path, self.experiment = summary, summary.path, summary.experiment
-
-    def __repr__(self) -> str:
-        score = score_text(self.summary.score, self.summary.labels)
-        return f"<Run {self.path}: test loss {self.summary.test_loss:.4f}, {score}>"
-
-    @cached_property
-    def result(self) -> Result:
-        """Everything that the file holds, as plain arrays."""
-        return read_result(self.path)
-
-    @property
-    def x(self) -> NDArray[np.float64]:
-        """The output x_T, shape (rows, features); the last feature is the bias."""
-        return self.result.x
-
-    @property
-    def privacy(self) -> PrivacyStatement:
-        """What the released messages reveal at most."""
-        return self.result.privacy
-
-    @property
-    def theory(self) -> Theory | None:
-        """The theorem's bound and the smallest loss over K."""
-        return self.result.theory
-
-    @property
-    def diagnostics(self) -> Diagnostics | None:
-        """Facts about the private data that the guarantee does not cover; None of a published file."""
-        return self.result.diagnostics
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return what the model predicts of samples, as `Result.predict` does."""
-        return self.result.predict(X)
-
-    def scores(self, X: Any) -> NDArray[np.float64]:
-        """Return a score for each class, as `Result.scores` does."""
-        return self.result.scores(X)
-
-    def coefficients(self, scaled: bool = False) -> "Coefficients":
-        """Return the model in the columns' own units, as `Result.coefficients` does."""
-        return self.result.coefficients(scaled)
-
-    @property
-    def history(self) -> "xarray.Dataset":
-        """Loss, score and cost along ``round``, with names and units."""
-        history, unit = self.result.history, self.result.unit
-        columns = {
-            c.name: ("round", getattr(history, c.name), metadata_of(c, unit))
-            for c in fields(History)
-            if c.name not in SCORES.values() or c.name == SCORES[self.result.labels]
-        }
-        dataset: xarray.Dataset = needed("xarray").Dataset(columns).set_coords("round")
-        return dataset
-
-    @property
-    def timing(self) -> "xarray.Dataset":
-        """Seconds by phase along ``rank``."""
-        timing = self.result.timing
-        said = {phase: {"long_name": f"time spent on {phase}", "units": "s"} for phase in timing}
-        columns = {phase: ("rank", seconds, said[phase]) for phase, seconds in timing.items()}
-        ranks = len(next(iter(timing.values()), ()))
-        dataset: xarray.Dataset = needed("xarray").Dataset(columns, coords={"rank": np.arange(ranks)})
-        return dataset
-
-
-class Runs(UserList[Run]):
-    """Runs in an order; a slice of them, or a sum, is one of these as well."""
+    def __init__(self, summaries: Iterable[Summary]) -> None:
+        self.summaries = list(summaries)
 
     def __repr__(self) -> str:
         return f"<{len(self)} runs>"
 
-    @property
-    def summaries(self) -> list[Summary]:
-        """What tables and figures are made of."""
-        return [run.summary for run in self]
+    def __len__(self) -> int:
+        return len(self.summaries)
 
-    def where(self, **settings: Any) -> "Runs":
-        """Return the runs with these settings, such as ``server="trusted", rho=4``."""
-        known = option_fields()
-        for name in settings:
-            if name not in known:
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "Runs": ...
+
+    def __getitem__(self, index: int | slice) -> "Result | Runs":
+        if isinstance(index, slice):
+            return Runs(self.summaries[index])
+        return read_result(self.summaries[index].path)
+
+    def __add__(self, others: "Runs") -> "Runs":
+        return Runs([*self.summaries, *others.summaries])
+
+    def select(self, **settings: Any) -> "Runs":
+        """Return the runs with these settings, such as ``epsilon=2, server="trusted"``; None is unset.
+
+        Raises an InputError if there is no such setting, or no such run.
+        """
+        left = self.summaries
+        for name, value in settings.items():
+            if name not in (known := option_fields()):
                 raise InputError(f"there is no setting {name!r}{or_else(name, known, 'settings')}")
-        return Runs(run for run in self if all(getattr(run.experiment, n) == settings[n] for n in settings))
+            # One that is known by a name of its own may also have been chosen by its parts.
+            there = [(getattr(run.experiment, name), settings_of(run)[name]) for run in left]
+            left = [run for run, values in zip(left, there, strict=True) if value in values]
+            if not left:
+                said = ", ".join(sorted({number_text(given) for given, _ in there}))
+                raise InputError(f"no run has {name} = {number_text(value)}; {name} is {said}")
+        return Runs(left)
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return one row for each run: settings, final loss, score and metrics, epsilon, theory, times, file.
@@ -154,12 +103,41 @@ class Runs(UserList[Run]):
         Diagnostics, which the guarantee does not cover, are left out.
         """
         pandas = needed("pandas")
-        frame = pandas.DataFrame([run.summary.row for run in self])
+        rows = [run.row for run in self.summaries]
+        frame = pandas.DataFrame(rows, columns=None if rows else [*option_fields(), *ALWAYS])
         # The features of a file are a name.
         whole = {n: "Int64" for n in WHOLE if n in frame and not frame[n].map(type).eq(str).any()}
         frame = frame.astype({**whole, "clip_norm": float, "eta_scale": float, "epsilon": float})
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
         return frame
+
+    def to_xarray(self, history: bool = True) -> "xarray.Dataset | xarray.DataTree":
+        """Return one labelled dataset over the settings that vary, the seed and the round.
+
+        Settings are those in which the runs differ, such as ``machines`` and ``epsilon``; what follows from
+        these, as rounds may from machines, is a coordinate along them, and what all share is an attribute.
+        Runs without a seed are numbered. Columns of the history lie along ``round`` as well, with NaN where a
+        run was not evaluated. The others are those of `to_dataframe`; what would have the name of a column of
+        the history is called ``final_test_loss`` and so on. Without `history`, no file is read again.
+
+        Where data sets differ, it is a DataTree with a dataset for each. A run that is there twice counts
+        once, as in tables.
+        """
+        from mu2mpi.analysis.arrays import arrays_of
+
+        return arrays_of(self.summaries, history)
+
+    def over_seeds(
+        self, confidence: float = 0.95, history: bool = True
+    ) -> "xarray.Dataset | xarray.DataTree":
+        """Return what `to_xarray` does with the statistics of each number over seeds, along ``statistic``.
+
+        They are the ``mean``, the sample standard ``deviation``, the ends ``low`` and ``high`` of an interval
+        that holds the expectation with this confidence, by Student's t, and how many ``seeds`` there are.
+        """
+        from mu2mpi.analysis.arrays import arrays_of, statistics
+
+        return arrays_of(self.summaries, history, lambda dataset: statistics(dataset, confidence))
 
     def plot(
         self,

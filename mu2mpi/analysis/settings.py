@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import following
-from mu2mpi.config.options import method_options, option_fields
+from mu2mpi.config.options import method_options, option_fields, values_in
 from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary
@@ -27,7 +27,8 @@ def settings_of(run: Summary) -> dict[str, Any]:
 @cache
 def canonical(experiment: Experiment) -> dict[str, Any]:
     """Return the settings of an experiment as `settings_of` does; not to be changed."""
-    settings = {name: getattr(experiment, name) for name in option_fields()}
+    parts = experiment.source_options, experiment.options, experiment.server_options
+    settings = dict.fromkeys(option_fields()) | values_in(experiment, *parts)
     settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
     if settings["partition"] is None and not experiment.on_file:
         settings["partition"] = "iid"

@@ -43,6 +43,7 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
     test_warning = f"\n{as_paragraph(f'WARNING: {TEST_SHARE}')}"
     sections = {
         "Experiment": _experiment(result),
+        "Test samples by class": _by_class(result),
         "History": _history(result.history, result.labels),
         "Privacy": describe_privacy(result.privacy, result.accounts) + test_warning * lists_tests(result),
         "Theory": _theory(result.theory, " (nats)" * (result.unit == "nat")),
@@ -184,6 +185,19 @@ def _measures(result: Result) -> list[tuple[str, str]]:
         words, style = METRICS.get(name, (name, "{:.4g}"))
         facts.append((f"final test {words}", _texts([value], style)[0]))
     return facts
+
+
+def _by_class(result: Result) -> str:
+    """Return how many samples of each class there are, how many of them are recognised, and what else not."""
+    if result.confusion is None or result.classes > MOST_NAMES:
+        return ""
+    names, lines = result.names_of_classes, []
+    for k, taken in enumerate(result.confusion):
+        there, wrong = taken.sum(), np.delete(taken, k)
+        other, most = np.delete(names, k)[np.argmax(wrong)], wrong.max()
+        accuracy = f"{taken[k] / there:.1%}" if there else "none"
+        lines.append([names[k], f"{there:,}", accuracy, f"{other} ({most:,})" if most else ""])
+    return as_text(["class", "samples", "accuracy", "most often taken for"], [lines])
 
 
 def _history(history: History, labels: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from mu2mpi.config.options import choices, explained, option_fields, options_for, preset_method
+from mu2mpi.config.options import choices, explained, option_fields, options_for, preset_method, values_in
 from mu2mpi.config.together import check_together
 from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_participation, check_partition, is_file
 from mu2mpi.errors import InputError
@@ -341,4 +341,4 @@ class Experiment(BaseModel):
     def settings(self) -> dict[str, Any]:
         """Return every option that has a value, but for what a preset is still to choose, by name."""
         open_ones = self.by_preset().keys() - self.given
-        return {n: v for n in option_fields() if n not in open_ones and (v := getattr(self, n)) is not None}
+        return {n: v for n, v in values_in(self, *self._parts.values()).items() if n not in open_ones}

@@ -119,6 +119,15 @@ def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
     return parts
 
 
+def values_in(*parts: BaseModel) -> dict[str, Any]:
+    """Return by name the options that have a value in an experiment or its parts, in the order of all.
+
+    To ask for one after the other takes ten times as long, which matters for a thousand results.
+    """
+    values = {name: value for part in parts for name, value in part.__dict__.items()}
+    return {name: values[name] for name in option_fields() if values.get(name) is not None}
+
+
 def choices(field: FieldInfo) -> tuple[str, ...] | None:
     """Return the values that an option may have, or None if they are not a short list of names."""
     extra = field.json_schema_extra

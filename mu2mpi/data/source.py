@@ -101,6 +101,11 @@ class Source(ABC):
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         """Return these rows of one of the two sets, in this order."""
 
+    @property
+    def test_rows(self) -> NDArray[np.int64] | None:
+        """Which rows of a file of the user's are the test set, where it is a share of it."""
+        return None
+
     def take_numbers(self) -> None:
         """Have labels be numbers from now on: where they are classes, class c is the number c."""
         if self.label_range is None:

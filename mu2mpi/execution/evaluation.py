@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mu2mpi.data.source import Labels, Samples, Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.cost import evaluation_cost, run_cost
-from mu2mpi.execution.metrics import explained_share, metrics_of, metrics_over, moments
+from mu2mpi.execution.metrics import confusion_of, explained_share, metrics_of, metrics_over, moments
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.problem.base import Problem
@@ -27,6 +27,9 @@ FREE_PASSES = 1_500_000_000
 
 MOST_OUTPUTS = 10_000_000
 """Margins of test samples that rank 0 may gather in the end."""
+
+Measures = tuple[dict[str, float], NDArray[np.int64] | None]
+"""Measures of an output by name, and its confusion matrix."""
 
 PLAIN = Scaling()
 
@@ -146,14 +149,15 @@ class Evaluator:
         margins, labels = zip(*itertools.chain(*gathered), strict=True)
         return np.concatenate(margins), np.concatenate(labels)
 
-    def metrics(self, x: NDArray[np.float64]) -> dict[str, float]:
+    def metrics(self, x: NDArray[np.float64]) -> Measures:
         """Return what else is worth knowing of the output x; the same on every rank."""
-        found = {}
+        found: Measures = {}, None
         if self._size * len(x) <= MOST_OUTPUTS:
             outputs = self._gather_outputs(x)
             if outputs is not None:
-                found = metrics_of(self._problem, self._source, *outputs)
-        shared: dict[str, float] = self._communicator.share(found)
+                confusion = confusion_of(self._problem, self._source.classes, *outputs)
+                found = metrics_of(self._problem, self._source, *outputs), confusion
+        shared: Measures = self._communicator.share(found)
         return shared
 
     def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -198,13 +202,13 @@ class ExactEvaluator:
             return loss, metrics_over(self._problem, self._population, margins, self._weights)["r2"]
         return loss, float(np.sum(self._weights[np.arange(len(margins)), self._problem.best(margins)]))
 
-    def metrics(self, x: NDArray[np.float64]) -> dict[str, float]:
-        """Return what else is worth knowing of the output x; the same on every rank."""
-        found = {}
+    def metrics(self, x: NDArray[np.float64]) -> Measures:
+        """Return what else is worth knowing of the output x; the same on every rank. There are no counts."""
+        found: Measures = {}, None
         if self._communicator.rank == 0:
             margins = all_margins(x, self._z)
-            found = metrics_over(self._problem, self._population, margins, self._weights)
-        shared: dict[str, float] = self._communicator.share(found)
+            found = metrics_over(self._problem, self._population, margins, self._weights), None
+        shared: Measures = self._communicator.share(found)
         return shared
 
     def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:

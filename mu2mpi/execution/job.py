@@ -191,7 +191,7 @@ class Job:
         with communicator.together():
             if communicator.rank == 0:
                 self._write(result, path)
-        return audience.finish(result, communicator)
+        return audience.finish(replace(result, path=path), communicator)
 
     def _write(self, result: Result, path: Path) -> None:
         """Write the result and remove the checkpoint; the same result from another job is as good."""

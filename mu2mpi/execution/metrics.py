@@ -9,6 +9,10 @@ from mu2mpi.data.source import Labels, Source
 from mu2mpi.problem.base import Problem
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+MOST_CONFUSED = 1000
+"""Classes whose confusion matrix is worth its size in a file."""
 
 ROUNDING = 1e-12
 """Variance of numbers in [-1, 1] that may be nothing but rounding errors."""
@@ -32,6 +36,17 @@ def metrics_of(problem: Problem, source: Source, margins: Array, labels: Labels)
     weights = np.zeros((len(labels), source.classes))
     weights[np.arange(len(labels)), labels.astype(np.int64)] = 1.0
     return class_metrics(problem, margins, weights)
+
+
+def confusion_of(problem: Problem, classes: int, margins: Array, labels: Labels) -> Integers | None:
+    """Return how many samples of each class are taken for each, shape (K, K), but for very many classes.
+
+    None where labels are numbers.
+    """
+    if problem.labels == "numbers" or classes > MOST_CONFUSED:
+        return None
+    pairs = labels.astype(np.int64) * classes + problem.best(margins)
+    return np.bincount(pairs, minlength=classes**2).reshape(classes, classes).astype(np.int64)
 
 
 def metrics_over(problem: Problem, source: Source, margins: Array, weights: Array) -> dict[str, float]:

@@ -108,6 +108,7 @@ class Simulation:
         drawn = schedule.summed(schedule.rounds, schedule.sampling.drawn)
         loss = communicator.share(self._rows[-1][1] if self._rows else math.nan)
         theory = assess(schedule, self.source, self.evaluator, iterates.output, loss, communicator)
+        metrics, confusion = self.evaluator.metrics(iterates.output)
         # That of rank 0 is of all machines; the others take part, and get it.
         result = Result(
             experiment=self.experiment,
@@ -116,7 +117,9 @@ class Simulation:
             history=_history(self._rows),
             privacy=self.privacy,
             theory=theory,
-            metrics=self.evaluator.metrics(iterates.output),
+            metrics=metrics,
+            confusion=confusion,
+            test_rows=self.source.test_rows,
             diagnostics=Diagnostics(math.sqrt(largest), min(1.0, clipped / drawn)),
             class_counts=class_counts if class_counts.size else None,
             class_names=self.source.class_names,

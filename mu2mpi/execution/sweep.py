@@ -79,7 +79,7 @@ def sweep(
     >>> runs = mu2mpi.sweep({"machines": [1, 10], "epsilon": [1, 2], "seed": [1, 2, 3]}, output="runs/")
     >>> print(runs.table())
     """
-    from mu2mpi.analysis.runs import Run as Loaded, Runs
+    from mu2mpi.analysis.runs import Runs
 
     communicator, folder = world(), Path(output)
     with communicator.together():
@@ -100,7 +100,7 @@ def sweep(
     )
     with communicator.together():
         summaries = [read_summary(path) for path in paths] if communicator.rank == 0 else []
-    return Runs(map(Loaded, communicator.share(summaries)))
+    return Runs(communicator.share(summaries))
 
 
 def run_sweep(

@@ -17,7 +17,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
-from mu2mpi.hdf5 import open_to_read
+from mu2mpi.hdf5 import array_in, columns_in, number_in, open_group, open_to_read, shape_in, text_in
 from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.practical import Facts
@@ -29,6 +29,9 @@ OWN_ATTRIBUTES = ("schema", "created", "status", "experiment")
 OF_PRIVACY = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma"}
 OF_THEORY = ("excess_loss", "excess_loss_bound", "minimum_loss", "first_slope", "last_slope")
 """Attributes that a summary holds; the epsilon of /privacy under another name, as `epsilon` is a setting."""
+
+OF_HISTORY = ("test_loss", *SCORES.values(), "samples", "gradient_evaluations", "elapsed_seconds")
+"""Columns of the history of which a summary holds the last entry."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,6 @@ def read_result(path: Path) -> Result:
     """
     with _open(path, "model", "history", "privacy") as file:
         others = {name: value for name, value in file.attrs.items() if name not in OWN_ATTRIBUTES}
-        counts = "diagnostics/class_counts"
         return Result(
             experiment=stored_experiment(file, path),
             x=_matrix(file, "x"),
@@ -118,18 +120,21 @@ def read_result(path: Path) -> Result:
             accounts=_accounts(file),
             theory=_record(Theory, file, "theory"),
             diagnostics=_record(Diagnostics, file, "diagnostics"),
-            class_counts=_array(file, counts) if counts in file else None,
+            class_counts=_optional(file, "diagnostics/class_counts"),
             class_names=_names(file, "model/label"),
             metrics=_metrics(file),
+            confusion=_optional(file, "metrics/confusion"),
+            test_rows=_optional(file, "metrics/test_row"),
             label_range=_pair(file, "label_range"),
             feature_names=None if (names := _names(file, "model/feature_name")) is None else names[:-1],
             columns=file["model"].attrs.get("columns"),
-            scale=_number(file, "model", "scale"),
+            scale=number_in(open_group(file, "model"), "scale"),
             facts=_facts(file),
             unit=file["history/test_loss"].attrs.get("units", "1"),
             timing=_timing(file),
             # Python's own integers rather than numpy's.
             environment={k: v if isinstance(v, str) else v.item() for k, v in others.items()},
+            path=path,
         )
 
 
@@ -142,61 +147,40 @@ def read_experiment(path: Path) -> Experiment:
 def read_summary(path: Path) -> Summary:
     """Read only what a table needs of a file; raises like `read_result`."""
     with _open(path, "model", "history", "privacy") as file:
-
-        def last(column: str) -> Any:
-            return _array(file, f"history/{column}")[-1].item()
-
-        figures = {name: _number(file, "privacy", stated) for name, stated in OF_PRIVACY.items()}
+        experiment = stored_experiment(file, path)
+        privacy, history = open_group(file, "privacy"), open_group(file, "history")
+        figures = {name: number_in(privacy, stated) for name, stated in OF_PRIVACY.items()}
         if "theory" in file:
-            figures |= {name: _number(file, "theory", name) for name in OF_THEORY}
-        if "rho" not in file["privacy"].attrs:
+            theory = open_group(file, "theory")
+            figures |= {name: number_in(theory, name) for name in OF_THEORY}
+        if not h5py.h5a.exists(privacy, b"rho"):
             # The lemma speaks of a rho, so that the file repeats the epsilon of another account.
             figures["epsilon_paper"] = math.nan
-        figures["ranks"] = int(_number(file, ".", "ranks"))
-        if "cores" in file.attrs:
-            figures["cores"] = int(_number(file, ".", "cores"))
-        figures["parameters"] = math.prod(_dataset(file, "model/x").shape)
-        figures["samples_used"] = last("samples")
-        figures |= {name: last(name) for name in ("gradient_evaluations", "elapsed_seconds")}
+        figures["ranks"] = int(number_in(file.id, "ranks"))
+        if h5py.h5a.exists(file.id, b"cores"):
+            figures["cores"] = int(number_in(file.id, "cores"))
+        figures["parameters"] = math.prod(shape_in(open_group(file, "model"), "x"))
+        there = [name for name in OF_HISTORY if name.encode() in history]
+        (length,) = shape_in(history, "round")
+        columns = zip(there, columns_in(history, length, there), strict=True)
+        last = {name: float(values[-1]) for name, values in columns}
+        figures["samples_used"] = int(last["samples"])
+        figures["gradient_evaluations"] = int(last["gradient_evaluations"])
+        figures["elapsed_seconds"] = last["elapsed_seconds"]
         timing = _timing(file).items()
-        figures |= {f"{phase}_seconds": float(of_ranks.mean()) for phase, of_ranks in timing if of_ranks.size}
-        experiment, created = stored_experiment(file, path), _text(file, "created")
+        figures |= {f"{phase}_seconds": float(ranks.mean()) for phase, ranks in timing if ranks.size}
         figures |= _metrics(file)
-        scores = {name: last(name) if f"history/{name}" in file else math.nan for name in SCORES.values()}
-        facts, version = _facts(file), str(file.attrs.get("mu2mpi_version", ""))
         return Summary(
             path,
             experiment,
-            created,
-            last("test_loss"),
+            text_in(file.id, "created"),
+            last["test_loss"],
             figures=figures,
-            facts=facts,
-            version=version,
-            **scores,
+            # What nothing asks for is not read.
+            facts=_facts(file) if experiment.by_preset() else None,
+            version=text_in(file.id, "mu2mpi_version") if h5py.h5a.exists(file.id, b"mu2mpi_version") else "",
+            **{name: last.get(name, math.nan) for name in SCORES.values()},
         )
-
-
-# h5py's own objects take several times as long as these calls, which matters for a thousand files.
-
-
-def _number(file: h5py.File, group: str, name: str) -> float:
-    """Return an attribute that is a number."""
-    value = np.empty(())
-    h5py.h5a.open(file.id, name.encode(), obj_name=group.encode()).read(value)
-    return float(value)
-
-
-def _dataset(file: h5py.File, name: str) -> Any:
-    return h5py.h5d.open(file.id, name.encode())
-
-
-def _array(file: h5py.File, name: str) -> NDArray[Any]:
-    """Return an array of numbers."""
-    dataset = _dataset(file, name)
-    values = np.empty(dataset.shape, dataset.dtype)
-    if values.size:
-        dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values)
-    return values
 
 
 @contextmanager
@@ -209,8 +193,6 @@ def open_sealed(
     """
     check_readable(path)
     try:
-        if not h5py.is_hdf5(path):
-            raise InputError(f"{path} is not an HDF5 file, so not one of mu2mpi")
         if compare and seal_is_broken(path, required):
             raise ValueError("its checksum does not match")
         # Our files are replaced and never changed in place, so that no lock of another program matters.
@@ -221,6 +203,8 @@ def open_sealed(
     except Exception as error:
         if isinstance(error, OSError) and error.strerror and error.filename:
             raise InputError(f"cannot read {path}: {error.strerror}") from None
+        if not h5py.is_hdf5(path):
+            raise InputError(f"{path} is not an HDF5 file, so not one of mu2mpi") from None
         # Where HDF5 meets damage decides which of half a dozen exceptions it raises.
         raise InputError(f"{path} is damaged or incomplete ({error}); {way_out}") from error
 
@@ -229,23 +213,24 @@ def open_sealed(
 def _open(path: Path, *groups: str, compare: bool = True) -> Iterator[h5py.File]:
     """Open a finished result of this schema, in which these groups are needed."""
     with open_sealed(path, compare) as file:
-        if "schema" not in file.attrs:
+        if not h5py.h5a.exists(file.id, b"schema"):
             raise InputError(
                 f"{path} is an HDF5 file but not a result of mu2mpi: it has no attribute 'schema'"
             )
-        if (schema := _text(file, "schema")) != SCHEMA:
+        if (schema := text_in(file.id, "schema")) != SCHEMA:
             raise InputError(f"{path} has the schema {schema!r}; this version of mu2mpi reads {SCHEMA!r}")
-        if (status := _text(file, "status")) != "complete":
+        if (status := text_in(file.id, "status")) != "complete":
             raise InputError(f"{path} is not a finished run: its status is {status!r}")
+        root = open_group(file, "/")
         for group in groups:
-            if group not in file:
+            if group.encode() not in root:
                 raise InputError(f"{path} is incomplete: it has no group /{group}")
         yield file
 
 
 def stored_experiment(file: h5py.File, path: Path) -> Experiment:
     """Return the experiment that an open file holds; its machines and rounds are known."""
-    experiment = Experiment.make(tomllib.loads(_text(file, "experiment")), str(path))
+    experiment = Experiment.make(tomllib.loads(text_in(file.id, "experiment")), str(path))
     if experiment.machines is None or experiment.rounds is None:
         raise InputError(f"{path} is incomplete: its experiment lacks the number of machines or of rounds")
     return experiment
@@ -261,11 +246,9 @@ def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
         raise InputError(f"{path} cannot be used: {error}") from None
 
 
-def _text(file: h5py.File, name: str) -> str:
-    value = file.attrs[name]
-    if not isinstance(value, str):
-        raise TypeError(f"the attribute {name!r} is not text")
-    return value
+def _optional(file: h5py.File, name: str) -> NDArray[np.int64] | None:
+    """Return an array of counts or of row numbers, if it is there."""
+    return array_in(file.id, name) if name in file else None
 
 
 def _names(file: h5py.File, name: str) -> tuple[str, ...] | None:
@@ -285,7 +268,7 @@ def _accounts(file: h5py.File) -> Accounts | None:
     if group not in file:
         return None
     types = get_type_hints(Accounts)
-    columns = {name: _array(file, f"{group}/{name}") for name in Accounts.columns()}
+    columns = {name: array_in(file.id, f"{group}/{name}") for name in Accounts.columns()}
     owners, present = _names(file, f"{group}/owner"), None
     shapes = {values.shape for values in columns.values()} | ({(len(owners),)} if owners else set())
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
@@ -294,7 +277,7 @@ def _accounts(file: h5py.File) -> Accounts | None:
         if values.dtype != (np.int64 if types[name] == NDArray[np.int64] else np.float64):
             raise ValueError(f"/{group}/{name} has the type {values.dtype}")
     if f"{group}/present" in file:
-        present = _array(file, f"{group}/present")
+        present = array_in(file.id, f"{group}/present")
         if present.ndim != 2 or present.dtype != np.uint8:
             raise ValueError(f"/{group}/present has the type {present.dtype} and shape {present.shape}")
         present = present.astype(bool)
@@ -303,21 +286,25 @@ def _accounts(file: h5py.File) -> Accounts | None:
 
 def _facts(file: h5py.File) -> Facts | None:
     """Return what is public of the data, if it is there."""
-    if "square" not in file["model"].attrs:
+    model = open_group(file, "model")
+    there = [name for name in Facts._fields if h5py.h5a.exists(model, name.encode())]
+    if "square" not in there:
         return None
-    numbers = [_number(file, "model", name) for name in Facts._fields if name in file["model"].attrs]
-    classes, square, samples, *averages = numbers
+    classes, square, samples, *averages = (number_in(model, name) for name in there)
     return Facts(int(classes), square, int(samples), *averages)
 
 
 def _metrics(file: h5py.File) -> dict[str, float]:
     """Return the measures of the output by name; none of a file that was published without."""
-    return {name: float(value) for name, value in file["metrics"].attrs.items()} if "metrics" in file else {}
+    if "metrics" not in file:
+        return {}
+    metrics = open_group(file, "metrics")
+    return {name: number_in(metrics, name) for name in file["metrics"].attrs}
 
 
 def _matrix(file: h5py.File, name: str) -> NDArray[np.float64]:
-    matrix = _array(file, f"model/{name}")
-    shape = tuple(_dataset(file, f"model/{axis}").shape[0] for axis in ("row", "feature"))
+    matrix = array_in(file.id, f"model/{name}")
+    shape = tuple(shape_in(file.id, f"model/{axis}")[0] for axis in ("row", "feature"))
     if matrix.shape != shape or matrix.dtype != np.float64:
         raise ValueError(f"/model/{name} has the type {matrix.dtype} and shape {matrix.shape}")
     return matrix
@@ -325,8 +312,12 @@ def _matrix(file: h5py.File, name: str) -> NDArray[np.float64]:
 
 def _timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
     """Return the seconds by phase and rank; none of a file that was published without."""
-    phases = [name for name in file.get("timing", ()) if name != "rank"]
-    return {phase: _array(file, f"timing/{phase}") for phase in phases}
+    if "timing" not in file:
+        return {}
+    timing = open_group(file, "timing")
+    phases = [name.decode() for name in timing if name != b"rank"]
+    (ranks,) = shape_in(timing, "rank")
+    return dict(zip(phases, columns_in(timing, ranks, phases), strict=True))
 
 
 def stored_history(file: h5py.File) -> History:
@@ -334,7 +325,7 @@ def stored_history(file: h5py.File) -> History:
     # Earlier versions did not say on how many test samples they measured.
     absent: dict[str, Any] = {**dict.fromkeys(SCORES.values(), np.nan), "test_samples": 0}
     there = [name for name in History.columns() if name not in absent or f"history/{name}" in file]
-    columns = {name: _array(file, f"history/{name}") for name in there}
+    columns = {name: array_in(file.id, f"history/{name}") for name in there}
     others = {name: unknown for name, unknown in absent.items() if name not in there}
     columns |= {name: np.full(columns["round"].shape, unknown) for name, unknown in others.items()}
     shapes = {values.shape for values in columns.values()}
@@ -347,4 +338,5 @@ def _record(kind: type[Any], file: h5py.File, group: str) -> Any:
     """Rebuild a dataclass of numbers from the attributes of a group, if it is there."""
     if group not in file:
         return None
-    return kind(**{entry.name: _number(file, group, entry.name) for entry in fields(kind)})
+    attributes = open_group(file, group)
+    return kind(**{entry.name: number_in(attributes, entry.name) for entry in fields(kind)})

@@ -1,6 +1,6 @@
 """What result files (schema "mu2mpi-1") and checkpoints hold, shared by what writes and reads them."""
 
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,8 @@ from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.practical import Facts
 
 if TYPE_CHECKING:
+    import xarray
+
     from mu2mpi.data.schema import Schema
     from mu2mpi.results.coefficients import Coefficients
 
@@ -34,13 +36,12 @@ OF_CHECKPOINT = (
 SCORES = {"classes": "test_accuracy", "numbers": "test_r2"}
 """By what a run learned, the one of these columns of the history that it has: how good a model is."""
 
+CONFUSION = "test samples of a class that the output takes for a class"
+OF_CONFUSION = {"class": "class of a test sample", "predicted": "class that the output takes it for"}
+"""What a file says of the confusion matrix and its dimensions."""
+
 COUNTS = ("round", "test_samples", "samples", "gradient_evaluations")
 """Columns of the history that are whole numbers."""
-
-
-def metadata_of(column: "Field[Any]", unit: str) -> dict[str, str]:
-    """Return what a file says of a column of the history, where losses have this unit."""
-    return {**column.metadata, **({"units": unit} if column.name == "test_loss" else {})}
 
 
 def score_text(score: float, labels: str) -> str:
@@ -94,6 +95,16 @@ class History:
     def columns(cls) -> list[str]:
         """Return the names of the columns, in the order of the file."""
         return [f.name for f in fields(cls)]
+
+    @classmethod
+    def described(cls, labels: str, unit: str) -> dict[str, dict[str, str]]:
+        """Return the columns that a run has which learned such labels, and what a file says of each.
+
+        Its losses have this unit.
+        """
+        left_out = {*SCORES.values()} - {SCORES[labels]}
+        said = {column.name: dict(column.metadata) for column in fields(cls) if column.name not in left_out}
+        return {**said, "test_loss": {**said["test_loss"], "units": unit}}
 
 
 @dataclass(frozen=True)
@@ -164,7 +175,14 @@ class Result:
         What the classes are called, where it is not by their numbers.
     metrics : dict of str to float
         Of the output on the test set: ``accuracy``, ``balanced_accuracy`` and ``auc``, the area under the
-        ROC; or ``rmse`` and ``mae`` in the label's own units, and ``r2``. Empty in published files.
+        ROC; or ``rmse`` and ``mae`` in the label's own units, and ``r2``. Empty where a private test set
+        would be told of.
+    confusion : ndarray of int64, shape (classes, classes), or None
+        How many test samples of each class the output takes for each; None like the metrics, and where labels
+        are numbers, the test set is a population, or classes are many.
+    test_rows : ndarray of int64 or None
+        Where the test set is a share of a file, the rows that it is, from 0 on, as messages count them. Who
+        knows the file and its ``data_seed`` knows them.
     label_range : tuple of float or None
         Where labels are numbers, the range in which they lie by their declaration, in their own units.
     feature_names, columns : tuple of str or None, str or None
@@ -178,6 +196,8 @@ class Result:
         That of losses: ``nat``, or ``1`` for those that are no likelihoods.
     accounts : Accounts or None
         What each machine does and spends, where they differ or some are away.
+    path : Path or None
+        The file that it was read from, or written to.
     """
 
     experiment: Experiment
@@ -199,6 +219,9 @@ class Result:
     facts: Facts | None = None
     unit: str = "nat"
     accounts: Accounts | None = None
+    confusion: Integers | None = None
+    test_rows: Integers | None = None
+    path: Path | None = None
 
     @property
     def labels(self) -> str:
@@ -270,6 +293,17 @@ class Result:
         from mu2mpi.results.coefficients import coefficients_of
 
         return coefficients_of(self, scaled)
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """Return history, model, confusion matrix and times with names, coordinates and units.
+
+        The history lies along ``round``, models along ``row`` and ``feature``, the confusion matrix along
+        ``class`` and ``predicted``, and seconds by phase, such as ``noise_seconds``, along ``rank``. Settings
+        are attributes. What is private, such as the diagnostics, is left out.
+        """
+        from mu2mpi.results.labelled import labelled
+
+        return labelled(self)
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.experiment.settings().items())

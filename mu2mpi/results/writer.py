@@ -3,7 +3,7 @@
 import io
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import unfinished, write_whole
 from mu2mpi.privacy.accounts import Accounts
-from mu2mpi.results.schema import SCHEMA, SCORES, History, Result, metadata_of
+from mu2mpi.results.schema import CONFUSION, OF_CONFUSION, SCHEMA, History, Result
 from mu2mpi.results.seal import seal_of
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
@@ -79,21 +79,17 @@ def file_image(result: Result) -> memoryview:
         file.attrs.update(plain({**ours, **software, **ours}))
         _write_model(_group(file, "model"), result)
         history = _group(file, "history")
-        rounds, *others = fields(History)
-        scales = [_put(history, rounds.name, result.history.round, **rounds.metadata)]
-        left_out = {*SCORES.values()} - {SCORES[result.labels]}
-        for column in others:
-            if column.name in left_out:
-                continue
-            said = metadata_of(column, result.unit)
-            _put(history, column.name, getattr(result.history, column.name), **said, scales=scales)
+        (rounds, said_of_rounds), *others = History.described(result.labels, result.unit).items()
+        scales = [_put(history, rounds, result.history.round, **said_of_rounds)]
+        for name, said in others:
+            _put(history, name, getattr(result.history, name), **said, scales=scales)
         privacy = _group(file, "privacy", result.privacy.attributes())
         if result.accounts is not None:
             _write_accounts(privacy, result.accounts)
         if result.theory is not None:
             _group(file, "theory", {**asdict(result.theory), "units": result.unit})
-        if result.metrics:
-            _group(file, "metrics", result.metrics)
+        if result.metrics or result.test_rows is not None:
+            _write_metrics(_group(file, "metrics", result.metrics), result)
         if result.diagnostics is not None:
             private = _group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
             if (counts := result.class_counts) is not None:
@@ -135,6 +131,15 @@ def _write_model(group: h5py.Group, result: Result) -> None:
     if result.feature_names is not None:
         _put_names(group, "feature_name", (*result.feature_names, "(bias)"), "name of the feature", scales[1])
     _put(group, "w", np.asarray(result.w, np.float64), "last iterate w_T", scales=scales)
+
+
+def _write_metrics(group: h5py.Group, result: Result) -> None:
+    """Write which samples were tested on, if they are rows of a file, and as what each class was taken."""
+    if (rows := result.test_rows) is not None:
+        _put(group, "test_row", rows, "row of the data file that is a test sample, from 0 on")
+    if (confusion := result.confusion) is not None:
+        classes = [_put(group, name, np.arange(len(confusion)), text) for name, text in OF_CONFUSION.items()]
+        _put(group, "confusion", confusion, CONFUSION, scales=classes)
 
 
 def _write_accounts(privacy: h5py.Group, accounts: Accounts) -> None:

@@ -1,10 +1,14 @@
 """The page that shows an analysis does what it shows."""
 
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.execution.job import run
 
 PROJECT = Path(__file__).parents[2]
 
@@ -18,8 +22,18 @@ def test_the_analysis_page_runs_from_its_first_line_to_its_last(folder):
     made = {path.name for path in (folder / "figures").iterdir()}
     assert made == {
         "history.png", "tradeoff.png", "weights.png", "noise.png", "timing.png",
-        "history-samples.pdf", "tradeoff-machines.svg", "gradients.png",
+        "history-samples.pdf", "tradeoff-machines.svg", "band.png",
     }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_analysis_page_runs_on_runs_of_which_the_theorem_says_nothing(tmp_path):
+    for seed in (1, 2):
+        clipped = Experiment(data="digits", machines=2, rounds=20, clip_norm=1.0, seed=seed)
+        assert math.isnan(run(clipped, output=tmp_path / f"{seed}.h5").theory.excess_loss_bound)
+    script = PROJECT / "docs" / "analysis.py"
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

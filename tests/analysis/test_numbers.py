@@ -33,16 +33,16 @@ def runs(folder):
 
 
 def test_a_table_has_r2_where_all_learn_numbers_and_both_where_some_do(runs):
-    squared = runs.where(loss="squared")
+    squared = runs.select(loss="squared")
     text = squared.table()
     assert "R²" in text
     assert "accuracy" not in text
-    assert f"{squared[0].result.metrics['r2']:.4f}" in text
-    assert f"{squared[0].result.metrics['rmse']:.4g}" in squared.table(values=["rmse", "mae"])
+    assert f"{squared[0].metrics['r2']:.4f}" in text
+    assert f"{squared[0].metrics['rmse']:.4g}" in squared.table(values=["rmse", "mae"])
     both = runs.table(columns=["loss"])
     assert "R²" in both
     assert "accuracy %" in both
-    logistic = runs.where(loss="logistic").table()
+    logistic = runs.select(loss="logistic").table()
     assert "accuracy %" in logistic
     assert "R²" not in logistic
     header, *lines = runs.table(format="csv").splitlines()
@@ -61,7 +61,7 @@ def test_a_frame_has_what_each_run_measured_and_is_blank_where_it_did_not(runs):
 
 def test_a_history_has_the_score_that_there_is_and_the_unit_of_its_losses(runs):
     for loss, score, unit in (("squared", "test_r2", "1"), ("logistic", "test_accuracy", "nat")):
-        history = runs.where(loss=loss)[0].history
+        history = runs.select(loss=loss)[0].to_xarray()
         assert {"test_r2", "test_accuracy"} & set(history.data_vars) == {score}
         assert history.test_loss.attrs["units"] == unit
         assert history[score].notnull().all()
@@ -69,14 +69,14 @@ def test_a_history_has_the_score_that_there_is_and_the_unit_of_its_losses(runs):
 
 @pytest.mark.parametrize("kind", ["history", "tradeoff"])
 def test_figures_of_numbers_show_r2_and_no_nats(runs, kind):
-    squared = runs.where(loss="squared").summaries
+    squared = runs.select(loss="squared").summaries
     figure = draw(kind, squared)
     assert {panel.get_ylabel() for panel in figure.axes} == {"test loss", "test R²"}
     drawn = np.concatenate([line.get_ydata() for line in figure.axes[1].get_lines()])
     assert all(np.any(np.isclose(drawn, run.test_r2)) for run in squared)
     FigureCanvasAgg(figure).draw()
     assert "test loss (nats)" in {
-        p.get_ylabel() for p in draw(kind, runs.where(loss="poisson").summaries).axes
+        p.get_ylabel() for p in draw(kind, runs.select(loss="poisson").summaries).axes
     }
     with pytest.raises(InputError, match=r"classes and some numbers.*--where loss"):
         draw(kind, runs.summaries)
@@ -84,7 +84,7 @@ def test_figures_of_numbers_show_r2_and_no_nats(runs, kind):
 
 def test_weights_and_coefficients_of_one_row_are_drawn(runs):
     for loss, name in (("squared", "cost"), ("logistic", "ill")):
-        members = runs.where(loss=loss).summaries
+        members = runs.select(loss=loss).summaries
         for kind in ("weights", "coefficients"):
             FigureCanvasAgg(draw(kind, members)).draw()
         figure = draw("coefficients", members)

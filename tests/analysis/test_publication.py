@@ -129,14 +129,17 @@ def test_losses_stay_where_the_test_set_is_another(folder, tmp_path):
     for name in ("digits", "apart"):
         ours, theirs = (read_result(parent / f"{name}.h5") for parent in (folder / "runs", tmp_path))
         np.testing.assert_array_equal(ours.history.test_loss, theirs.history.test_loss)
+        np.testing.assert_array_equal(ours.confusion, theirs.confusion)
         assert theirs.theory == ours.theory
     assert theirs.experiment.test == "public.npz"
-    assert not read_result(tmp_path / "share.h5").history.has_losses
+    share = read_result(tmp_path / "share.h5")
+    assert not share.history.has_losses
+    assert (share.metrics, share.confusion, share.test_rows) == ({}, None, None)
     publish([folder / "runs" / "share.h5"], tmp_path, overwrite=True, with_test_results=True)
-    back = read_result(tmp_path / "share.h5")
-    np.testing.assert_array_equal(
-        read_result(folder / "runs/share.h5").history.test_loss, back.history.test_loss
-    )
+    ours, back = read_result(folder / "runs/share.h5"), read_result(tmp_path / "share.h5")
+    np.testing.assert_array_equal(ours.history.test_loss, back.history.test_loss)
+    np.testing.assert_array_equal(ours.confusion, back.confusion)
+    np.testing.assert_array_equal(ours.test_rows, back.test_rows)
     assert back.theory is not None
 
 
@@ -150,11 +153,11 @@ def test_everything_reads_published_files(folder, tmp_path):
     assert [run.diagnostics for run in runs] == [None] * 3
     assert len(runs[0].timing) == 0
     for one in runs:
-        text = describe(one.result, one.path)
+        text = describe(one, one.path)
         assert "nan" not in text
         assert "Diagnostics" not in text
         assert "Time in seconds" not in text
-    assert "nothing protects" not in describe(runs[2].result, runs[2].path)
+    assert "nothing protects" not in describe(runs[2], runs[2].path)
     text, problems = check_ledgers([tmp_path])
     assert problems == []
     assert "/diagnostics" not in text

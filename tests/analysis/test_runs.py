@@ -7,24 +7,42 @@ import numpy as np
 import pytest
 
 import mu2mpi
-from mu2mpi.analysis.extra import needed
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
+from mu2mpi.execution.job import run
+from mu2mpi.extra import needed
 from mu2mpi.results.reader import read_result
 
 
 def test_one_run_has_names_units_and_arrays(folder):
     runs = mu2mpi.load(folder)
     assert len(runs) == 24
-    (run,) = runs.where(server="trusted", rho=4, machines=10, seed=1)
-    result = read_result(run.path)
-    assert run.experiment == result.experiment
-    np.testing.assert_array_equal(run.x, result.x)
-    assert (run.privacy, run.theory, run.diagnostics) == (result.privacy, result.theory, result.diagnostics)
-    assert run.history.test_loss.attrs["units"] == "nat"
-    assert run.history.test_loss.sel(round=60) == result.history.test_loss[-1]
-    assert run.history.to_dataframe().index.name == "round"
-    np.testing.assert_array_equal(run.timing.noise, result.timing["noise"])
+    (run,) = runs.select(server="trusted", rho=4, machines=10, seed=1)
+    data = run.to_xarray()
+    assert data.test_loss.attrs["units"] == "nat"
+    assert data.test_loss.sel(round=60) == run.history.test_loss[-1]
+    assert data[["test_loss"]].to_dataframe().index.name == "round"
+    np.testing.assert_array_equal(data.noise_seconds, run.timing["noise"])
+    np.testing.assert_array_equal(data.x.sel(row="3")[:-1], run.x[3, :-1])
+    assert data.confusion.sel({"class": "2"}).sum() == run.confusion[2].sum()
+    assert data.confusion.sum() == 360
+    assert data.attrs["machines"] == 10
+    assert not [name for name in data if "clipped" in name or "count" in name]
+    for variable in data.variables.values():
+        assert variable.attrs["long_name"]
+        assert variable.attrs["units"]
     assert "accuracy" in repr(run)
+
+
+def test_a_result_is_the_same_from_a_run_and_from_its_file(tmp_path):
+    """One class, with the same arrays under the same names; and it knows its file."""
+    experiment = Experiment(data="digits", server="trusted", machines=2, rounds=20)
+    made = mu2mpi.run(experiment, output=tmp_path / "a.h5")
+    (found,) = mu2mpi.load(tmp_path)
+    assert type(found) is type(made) is mu2mpi.Result
+    assert found.path == made.path == tmp_path / "a.h5"
+    assert found.to_xarray().identical(made.to_xarray())
+    assert mu2mpi.run(experiment).path is None
 
 
 def test_all_runs_are_one_tidy_frame(folder):
@@ -46,11 +64,28 @@ def test_all_runs_are_one_tidy_frame(folder):
 
 def test_runs_are_a_sequence(folder):
     runs = mu2mpi.load([folder / path.name for path in sorted(folder.glob("*.h5"))[:4]])
-    assert [run.path for run in runs] == [run.path for run in runs[:]]
-    assert len(runs[1:3]) == 2
+    paths = [run.path for run in runs]
+    assert paths == [run.path for run in runs.summaries] == [runs[k].path for k in range(-4, 0)]
+    assert [run.path for run in runs[1:3] + runs[:1]] == [*paths[1:3], paths[0]]
     assert repr(runs) == "<4 runs>"
     with pytest.raises(InputError, match=r"'roh'.*rho"):
-        runs.where(roh=4)
+        runs.select(roh=4)
+    with pytest.raises(InputError, match=r"no run has rho = 5; rho is 16, 4"):
+        mu2mpi.load(folder).select(server="trusted", rho=5)
+
+
+def test_a_method_is_selected_by_its_name_however_it_was_chosen(tmp_path):
+    settings = {"data": "digits", "machines": 2, "rounds": 5, "seed": 1}
+    run(Experiment(**settings, estimator="gradient", query="iterate"), output=tmp_path / "a.h5")
+    (found,) = mu2mpi.load(tmp_path).select(method="parallel-sgd", partition="iid")
+    assert found.experiment.estimator == "gradient"
+
+
+def test_no_runs_are_an_empty_frame_with_the_same_columns(folder):
+    none, some = mu2mpi.load(folder)[:0].to_dataframe(), mu2mpi.load(folder).to_dataframe()
+    assert len(none) == 0
+    assert set(none) <= set(some)
+    assert none.groupby(["server", "rho"]).test_loss.mean().empty
 
 
 def test_what_cannot_be_used_is_named_and_skipped(folder, tmp_path):

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import Key, sort_key
-from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Page, canvas, dashed, handle
 from mu2mpi.analysis.groups import Group, grouped, in_nats
 from mu2mpi.analysis.settings import varying
 from mu2mpi.errors import InputError
+from mu2mpi.extra import needed
 from mu2mpi.results.collection import shown
 from mu2mpi.results.reader import Summary
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.labels import read_labels
 from mu2mpi.analysis.words import Words
 from mu2mpi.errors import InputError
+from mu2mpi.extra import needed
 from mu2mpi.files import check_readable
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 import re
 from functools import cache
 
-from mu2mpi.analysis.extra import needed
 from mu2mpi.analysis.figures.style import DARK, LIGHT
+from mu2mpi.extra import needed
 
 COLOUR = re.compile(rb"#[0-9a-f]{6}\b")
 

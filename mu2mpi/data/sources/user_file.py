@@ -22,6 +22,7 @@ from mu2mpi.files import check_readable
 
 LARGEST = 1e150  # squares of larger numbers, and sums of them, may leave the range of floating-point numbers
 READ_BYTES = 4 << 20  # of features at once
+MOST_LISTED = 1_000_000  # rows that a result names
 
 
 class UserFile(Source):
@@ -62,7 +63,7 @@ class UserFile(Source):
         self.scale = 1.0 if bound is None else 1 / bound
         if bound is None:
             self.limit, self.remedy = LARGEST, "remove the sample"
-        self._missing, self.public = missing, public
+        self._missing, self.public, self._is_split = missing, public, isinstance(test, float)
         self._labels = labels
         self.class_names, self.classes, self.label_range = labels.names, labels.classes, labels.range
         names = training.feature_names
@@ -116,6 +117,13 @@ class UserFile(Source):
             features[part] = table.features(rows[part])
             labels[part] = self._labels.of(table, rows[part])
         return Samples(features, labels)
+
+    @property
+    def test_rows(self) -> NDArray[np.int64] | None:
+        """The rows that the split takes, unless they are too many for a result to list."""
+        if not self._is_split or self.test_samples > MOST_LISTED:
+            return None
+        return self._sets["test"][1](np.arange(self.test_samples))
 
     def _place(self, which: Which, number: int) -> str:
         table, rows_of = self._sets[which]

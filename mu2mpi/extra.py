@@ -1,4 +1,4 @@
-"""Packages that only analysis needs, imported when it begins."""
+"""Packages that only analysis needs, imported where they are needed."""
 
 import importlib
 from typing import Any
