@@ -79,6 +79,21 @@ def specialised(template: Callable[..., Any], tag: str, **own: Any) -> Any:
     return kernel(copy)
 
 
+def why_not_compiled(function: Any, *types: Any) -> str | None:
+    """Say in a line why numba cannot compile a function for arguments of these types; None if it can."""
+    if not hasattr(function, "py_func"):
+        return "it is an ordinary function, and numba.njit makes one of it that kernels can call"
+    try:
+        function.compile(types)
+    except Exception as error:
+        # Below a heading of each of its passes, numba says what is wrong, and then where it met that.
+        lines = (line.strip() for line in str(error).splitlines())
+        told = [line for line in lines if line and not line.startswith("Failed in nopython mode")]
+        end = next((n for n, line in enumerate(told) if not line.endswith(":")), 0)
+        return " ".join(told[: end + 1]) or type(error).__name__
+    return None
+
+
 # Functions that only kernels call need no way in from Python or C, which takes a third of their compilation.
 _INSIDE: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 inline = numba.njit(**_INSIDE, **OPTIONS)

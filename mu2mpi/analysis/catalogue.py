@@ -7,6 +7,7 @@ from typing import Any
 
 from mu2mpi.config.together import machines_differ
 from mu2mpi.errors import InputError
+from mu2mpi.suggestions import or_else
 
 LOSSES, TIMES = ("test_loss", "test loss"), ("elapsed_seconds", "times")
 """What a published file may be without, by its name in a summary and in words."""
@@ -101,7 +102,7 @@ AXES = {name: kind.against for name, kind in FIGURES.items() if kind.against}
 def check_kind(kind: str, against: str | None) -> None:
     """Raise an InputError unless there is such a figure, with such a horizontal axis."""
     if kind not in FIGURES:
-        raise InputError(f"there is no figure {kind!r}; the figures are {', '.join(FIGURES)}")
+        raise InputError(f"there is no figure {kind!r}{or_else(kind, FIGURES, 'figures')}")
     facts = FIGURES[kind]
     axes = facts.against
     if against is None or against in axes:
@@ -113,8 +114,8 @@ def check_kind(kind: str, against: str | None) -> None:
 
     if against not in option_fields():
         raise InputError(
-            f"the figure {kind} is drawn against a setting, and {against} is none; the settings are "
-            f"{', '.join(option_fields())}"
+            f"the figure {kind} is drawn against a setting, and {against} is none"
+            f"{or_else(against, option_fields(), 'settings')}"
         )
 
 

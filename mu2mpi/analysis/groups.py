@@ -11,6 +11,7 @@ from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary
+from mu2mpi.suggestions import or_else
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +47,8 @@ def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
     for condition in conditions:
         name, equals, text = condition.partition("=")
         if not equals or name not in option_fields():
-            raise InputError(
-                f"{condition!r} is no condition such as rho=4; the settings are {', '.join(option_fields())}"
-            )
+            meant = or_else(name.strip(), option_fields(), "settings")
+            raise InputError(f"{condition!r} is no condition such as rho=4{meant}")
         left = [run for run in runs if _is(getattr(run.experiment, name), text)]
         if not left:
             there = {number_text(getattr(run.experiment, name)) for run in runs}

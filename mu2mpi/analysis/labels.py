@@ -6,6 +6,7 @@ from pathlib import Path
 from mu2mpi.analysis.words import number_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
+from mu2mpi.suggestions import or_else
 from mu2mpi.toml import read_toml
 
 Labels = Mapping[str, str] | Path | str | Sequence[str]
@@ -52,7 +53,8 @@ def _checked(labels: Mapping[str, str]) -> dict[str, str]:
     for key, label in labels.items():
         name, equals, value = key.strip().partition("=")
         if name not in option_fields():
-            raise InputError(f"there is no setting {name!r} to label; they are {', '.join(option_fields())}")
+            meant = or_else(name, option_fields(), "settings")
+            raise InputError(f"there is no setting {name!r} to label{meant}")
         found[f"{name}{equals}{_plain(value)}"] = label.strip()
     return found
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 from mu2mpi.analysis.settings import privacy_of, settings_of
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 from mu2mpi.results.schema import SCORES
+from mu2mpi.suggestions import or_else
 
 SHARE = "colluders_share"
 """Colluders as a share of the machines, exactly: what is the same for each number of machines."""
@@ -34,7 +34,7 @@ class Layout:
         named = [*self.rows, *self.columns]
         for name in named:
             if name not in PLACES:
-                raise InputError(f"there is no setting {name!r}{or_near(name, PLACES, 'settings')}")
+                raise InputError(f"there is no setting {name!r}{or_else(name, PLACES, 'settings')}")
             if named.count(name) > 1:
                 raise InputError(f"{name} cannot stand in two places of a table")
 
@@ -95,14 +95,4 @@ def check_values(runs: Iterable[Summary], values: Iterable[str]) -> None:
     known = [name for name in dict.fromkeys(numbers) if name not in PLACES]
     for name in values:
         if name not in known:
-            raise InputError(f"no run has a value {name!r}{or_near(name, known, 'values')}")
-
-
-def or_near(word: str, known: Sequence[str], what: str) -> str:
-    """Return how a message about an unknown name ends: with one that it may mean, or with all that there are.
-
-    What is called by its last part alone, as accuracy for test_accuracy, is near enough.
-    """
-    parts = [name for name in known if name.removeprefix("test_") == word]
-    near = parts or get_close_matches(word.lower().replace("-", "_").replace(" ", "_"), known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; the {what} are {', '.join(known)}"
+            raise InputError(f"no run has a value {name!r}{or_else(name, known, 'values')}")

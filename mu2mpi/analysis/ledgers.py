@@ -12,7 +12,7 @@ import numpy as np
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text, rounded_up
 from mu2mpi.analysis.machines import by_epsilon
 from mu2mpi.analysis.persons import Person, describe_person
-from mu2mpi.analysis.show import TEST_SHARE, in_numbers, lists_tests
+from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, in_numbers, lists_tests
 from mu2mpi.analysis.together import Release, together
 from mu2mpi.config.identity import simulated
 from mu2mpi.config.together import machines_differ
@@ -60,7 +60,9 @@ def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[
             most = f"machine {accounts.names[order[0]]}"
             if (number := alike.count(alike[0])) > 1:
                 most = f"{number:,} of the {len(alike):,} machines"
-            learn.append(f"Machines{about} differ; most is told about samples of {most}.")
+            fewer = len(alike) - number
+            less = f", and less about those of the other {fewer:,}" if fewer else ""
+            learn.append(f"Machines{about} differ; most is told about samples of {most}{less}.")
         account, holds = privacy.mechanism.name, "MISMATCH" if found else "agrees"
         rho, *epsilons = in_numbers(privacy.rho, privacy.epsilon_exact, privacy.epsilon, account)
         rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, holds])
@@ -150,7 +152,7 @@ def _sizes(result: Result) -> list[str]:
     task = task_of_result(result)
     asked = method.messages(task, method.sizes(task, result.experiment.rounds))
     if not mechanism.accounts_for(asked):
-        return [f"mechanism = {mechanism.name} does not account for method = {method.name}"]
+        return [f"it is not known how private mechanism = {mechanism.name} makes method = {method.name}"]
     names = ("rounds", "machines", "samples", "drawn", "parts", "touched", "parameters", "clip_norm")
     pairs = {name: (getattr(mechanism, name, None), getattr(asked, name)) for name in names}
     pairs |= {name: (getattr(mechanism, name), value) for name, value in mechanism.own(asked).items()}
@@ -221,7 +223,7 @@ def _remarks(results: Sequence[tuple[Path, Result]]) -> list[str]:
     for path, result in results:
         samples = None if result.accounts is None else result.accounts.all_samples
         texts = [concern.full for concern in result.privacy.concerns(samples)]
-        texts += [TEST_SHARE] * lists_tests(result)
+        texts += [TEST_SHARE] * lists_tests(result) + [KEY_GONE] * result.privacy.has_lost_key
         if result.diagnostics is not None or result.timing:
             texts.append(NOT_COVERED)
         for text in texts:

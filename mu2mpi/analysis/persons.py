@@ -60,6 +60,8 @@ def describe_person(results: Sequence[tuple[str, Result]], person: Person) -> st
         "would tell at most this of it. Which machines take part when, and how many samples each has, counts "
         "as known."
     )
+    if any(result.accounts is not None for _, result in results):
+        words += " Where machines differ, it is of a person at those that tell most."
     if math.isinf(max(epsilons)):
         words += " An infinite epsilon says that none is known."
     elif max(epsilons) > LARGE_EPSILON:

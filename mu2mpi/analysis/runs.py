@@ -16,6 +16,7 @@ from mu2mpi.extra import needed
 from mu2mpi.results.collection import check_some, find_summaries
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.schema import SCORES, Result
+from mu2mpi.suggestions import or_else
 
 if TYPE_CHECKING:
     import pandas
@@ -87,7 +88,7 @@ class Runs(Sequence[Result]):
         left = self.summaries
         for name, value in settings.items():
             if name not in (known := option_fields()):
-                raise InputError(f"there is no setting {name!r}; the settings are {', '.join(known)}")
+                raise InputError(f"there is no setting {name!r}{or_else(name, known, 'settings')}")
             # One that is known by a name of its own may also have been chosen by its parts.
             there = [(getattr(run.experiment, name), settings_of(run)[name]) for run in left]
             left = [run for run, values in zip(left, there, strict=True) if value in values]

@@ -32,6 +32,11 @@ TEST_SHARE = (
     "people in it. Do not publish these numbers, or test on a file that is public (--test FILE)."
 )
 
+KEY_GONE = (
+    "The secret key of the noise is gone with the run, as is the checkpoint that held it: nobody can compute "
+    "the noise again, nor can you."
+)
+
 
 def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
     """Say what a file holds, in paragraphs for a terminal; on request also what no guarantee covers."""
@@ -112,6 +117,7 @@ def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None
         f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in {draws}"
         f"{mechanism.noise_words}, on a grid of {mechanism.resolution:.3g}. "
         f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} is for draws that are not quite exact.",
+        *([KEY_GONE] if privacy.has_lost_key else []),
         *filter(None, [mechanism.price, trusted(privacy.server)]),
     ]
     paragraphs += [f"WARNING: {warning}" for warning in warnings]
@@ -132,9 +138,10 @@ def in_brief(privacy: PrivacyStatement, accounts: Accounts | None = None) -> str
     if not privacy.is_noisy:
         return f"privacy: none ({but})"
     rho = "" if privacy.rho is None else f", rho = {rounded_up(privacy.rho)}"
+    helped = "" if privacy.colluders is None else f" with c = {privacy.colluders:,}"
     return (
-        f"privacy of {privacy.unit} ({privacy.adjacency}): epsilon = {rounded_up(privacy.epsilon_exact)} at "
-        f"delta = {privacy.delta:g}{rho}{'; but ' if but else ''}{but}"
+        f"privacy of {privacy.unit} ({privacy.adjacency}), {privacy.server} server{helped}: epsilon = "
+        f"{rounded_up(privacy.epsilon_exact)} at delta = {privacy.delta:g}{rho}{'; but ' if but else ''}{but}"
     )
 
 

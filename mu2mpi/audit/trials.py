@@ -32,6 +32,9 @@ from mu2mpi.registry import find
 NORMALS_A_TRIAL = 500_000
 """How many normals of messages of real size are looked at, for each of the trials."""
 
+OF_PAPER = ("untrusted", "trusted")
+"""Servers that are audited where none is named."""
+
 FEWEST_MACHINES, FEWEST_ROUNDS = 3, 3
 """With a trusted server, a machine other than the first and the canary's must see a step taken after it."""
 
@@ -58,7 +61,7 @@ def audit_servers(settings: Mapping[str, Any], trials: int, communicator: Commun
     given = {name: value for name, value in settings.items() if value is not None}
     if "epsilon" not in given:
         given.setdefault("rho", 1.0)
-    servers = [given["server"]] if "server" in given else ["untrusted", "trusted"]
+    servers = [given["server"]] if "server" in given else OF_PAPER
     with communicator.together():
         experiments = _allowed([{**given, "server": server} for server in servers])
     for experiment in experiments:

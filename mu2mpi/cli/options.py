@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from mu2mpi.cli.shared import add_data_dir, add_flag
 from mu2mpi.config.options import choices, option_fields, takes_boolean
-from mu2mpi.errors import EXIT_INTERRUPTED
+from mu2mpi.errors import EXIT_INTERRUPTED, InputError
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
 from mu2mpi.registry import find, names
 from mu2mpi.toml import read_toml
@@ -90,6 +90,8 @@ def given_settings(arguments: Namespace) -> dict[str, Any]:
 def merged_settings(config: Path | None, arguments: Namespace) -> dict[str, Any]:
     """Return a file's settings, overridden by those given; epsilon overrides rho, and rho epsilon."""
     settings, given = {} if config is None else read_toml(config), given_settings(arguments)
+    if "part" in settings:
+        raise InputError(f"{config} has [[part]] tables, which make a sweep: give it to `mu2mpi sweep`")
     if "rho" in given or "epsilon" in given:
         settings = {name: value for name, value in settings.items() if name not in ("rho", "epsilon")}
     return {**settings, **given}

@@ -4,10 +4,11 @@ Exit codes: 0 done, 2 bad input, 1 failure, 75 stopped by a signal with a checkp
 """
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from mu2mpi._version import __version__
 from mu2mpi.cli.commands import command_names, load
@@ -15,6 +16,7 @@ from mu2mpi.cli.streams import lost_output, open_outputs
 from mu2mpi.cluster import word
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
 from mu2mpi.execution.signals import ending_at_once, stop_requests
+from mu2mpi.suggestions import did_you_mean
 
 DESCRIPTION = "Differentially private federated convex optimisation over MPI (DP-mu^2-FL)."
 EXAMPLES = """examples:
@@ -33,11 +35,25 @@ class Parser(argparse.ArgumentParser):
     """A parser that raises `InputError` for bad usage, on every rank since all have the same arguments."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise the message, with the valid options where one was not known."""
-        if message.startswith("unrecognized arguments"):
-            options = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
-            message += f"\nthe options are {', '.join(options)}"
+        """Raise the message, with the command whose help tells more."""
         raise SharedInputError(f"{message}\nSee: {self.prog} --help")
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Say of each option that is not known what it may mean, or else which ones there are."""
+        known = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
+        words = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        guesses = [did_you_mean(word, known) for word in words]
+        if words and all(guesses):
+            lines = (f"{word} is no option here{guess}" for word, guess in zip(words, guesses, strict=True))
+            self.error("\n".join(lines))
+        self.error(f"unrecognized arguments: {' '.join(unknown)}\nthe options are {', '.join(known)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            meant = did_you_mean(str(value), map(str, action.choices or ()))
+            raise argparse.ArgumentError(action, f"{error.message}{meant}") from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,6 +86,9 @@ def _execute(arguments: argparse.Namespace) -> int:
             return command.execute(arguments) or 0
     code = command.execute(arguments) or 0
     if (lost := lost_output()) is not None:
+        if lost.errno == errno.EPIPE:
+            # Whoever reads, such as `head`, has what it wants.
+            return _with_word(1)
         return _end_alone(f"error: cannot write to standard output: {lost.strerror}", 1)
     return code
 
@@ -102,7 +121,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
         # The command complains, which knows its options.
-        arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        arguments.parser.refuse(unknown)
     return arguments
 
 

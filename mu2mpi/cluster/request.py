@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from mu2mpi.errors import InputError
+from mu2mpi.suggestions import or_else
 from mu2mpi.toml import read_toml
 
 SITE_VARIABLE = "MU2MPI_SITE"
@@ -114,7 +115,7 @@ class Request(
         """
         path, site = _site()
         if unknown := site.keys() - names():
-            raise InputError(f"{path}: unknown key {min(unknown)!r}; the keys are {', '.join(names())}")
+            raise InputError(f"{path}: unknown key {min(unknown)!r}{or_else(min(unknown), names(), 'keys')}")
         asked: dict[str, Any] = {} if sys.prefix == sys.base_prefix else {"environment": sys.prefix}
         places = {}
         for place, settings in ((f"{path}: ", site), ("--", given)):

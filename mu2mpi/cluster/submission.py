@@ -13,7 +13,8 @@ from mu2mpi.cluster.script import render_job, render_table, slurm_directives
 from mu2mpi.cluster.slurm import most_tasks, submit
 from mu2mpi.cluster.status import counted, note_submission, status
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.execution.sweep import Run, resolve_all, unfinished
+from mu2mpi.errors import InputError
+from mu2mpi.execution.sweep import Run, open_all, resolve_all, unfinished
 from mu2mpi.parallel import Communicator
 
 
@@ -36,14 +37,28 @@ class SweepJob:
     @cached_property
     def runs(self) -> list[Run]:
         """All runs, with nothing open; InputError if the data are not here, or do not suit one of them."""
-        folder = None if self.request.data_dir is None else Path(self.request.data_dir)
-        plans = resolve_all(self.sweep.experiments, folder, Communicator(), self.request.ranks)
+        plans = resolve_all(self.sweep.experiments, self._data, Communicator(), self.request.ranks)
         return [Run(plan, path) for plan, path in zip(plans, self.paths, strict=True)]
+
+    @cached_property
+    def why_unknown(self) -> str | None:
+        """Why nothing is known of what the runs cost: their data cannot be opened here."""
+        try:
+            open_all(self.sweep.experiments, self._data, Communicator())
+        except InputError as error:
+            return str(error)
+        return None
+
+    @property
+    def _data(self) -> Path | None:
+        return None if self.request.data_dir is None else Path(self.request.data_dir)
 
     @cached_property
     def parts(self) -> int:
         """Into how many tasks the runs are packed: a function of the sweep, the time limit and the site."""
-        most = most_tasks() if len(self.runs) > 1 else 1
+        most = most_tasks() if len(self.paths) > 1 else 1
+        if self.why_unknown is not None:
+            return min(most, len(self.paths))
         return pack(self.loads, self.request.ranks, limit_seconds(self.request.time), most)
 
     @cached_property
@@ -51,10 +66,19 @@ class SweepJob:
         """What each run costs."""
         return [load_of(run.plan) for run in self.runs]
 
+    @property
+    def _longest(self) -> float:
+        """What the longest task is expected to take, in seconds."""
+        return max(task_seconds(self.loads, self.parts, self.request.ranks))
+
     def script(self) -> str:
-        """Return the script, having warned if a task of it will hardly end in time."""
-        longest = max(task_seconds(self.loads, self.parts, self.request.ranks))
-        if longest > limit_seconds(self.request.time):
+        """Return the script, having warned if a task of it will hardly end in time, or who knows when."""
+        if self.why_unknown is not None:
+            _say(
+                f"mu2mpi: warning: {self.why_unknown}\nSo it is not known how long runs take, and each has "
+                "a task of its own, as far as the site allows; print the script anew where the data are"
+            )
+        elif (longest := self._longest) > limit_seconds(self.request.time):
             _say(
                 f"mu2mpi: warning: a task may take {_minutes(longest)}, and its time limit is "
                 f"{self.request.time}; it then goes on after a requeue, or give more --time or --ntasks"
@@ -68,7 +92,9 @@ class SweepJob:
 
         Raises InputError before anything is submitted if a run cannot be settled or its output is taken.
         """
-        script, todo = self.script(), set(unfinished(self.runs, overwrite=False))
+        # First of all, since the data have to be here.
+        todo = set(unfinished(self.runs, overwrite=False))
+        script = self.script()
         if not todo:
             _say(f"all {len(self.runs):,} runs are in {self.output}; nothing is submitted")
             return

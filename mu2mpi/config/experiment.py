@@ -9,15 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from mu2mpi.config.options import choices, explained, option_fields, options_for, preset_method, values_in
 from mu2mpi.config.together import check_together
-from mu2mpi.data.options import (
-    FILE,
-    LEAST,
-    MOST,
-    check_data,
-    check_participation,
-    check_partition,
-    is_file,
-)
+from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_participation, check_partition, is_file
 from mu2mpi.errors import InputError
 from mu2mpi.federation.servers.base import Server, trust_mode
 from mu2mpi.methods.base import Method
@@ -25,6 +17,7 @@ from mu2mpi.privacy.accountant import SMALLEST_DELTA, epsilon_exact
 from mu2mpi.privacy.guarantee import affordable_rho
 from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import default, find
+from mu2mpi.suggestions import did_you_mean
 
 
 class Experiment(BaseModel):
@@ -174,7 +167,8 @@ class Experiment(BaseModel):
     def _check_known(cls, value: str | None, info: ValidationInfo) -> str | None:
         known = choices(cls.model_fields[str(info.field_name)]) or ()
         if value is not None and value not in known:
-            raise ValueError(f"should be {', '.join(known)}; what is not among these is not installed here")
+            meant = did_you_mean(value, known) or "; what is not among these is not installed here"
+            raise ValueError(f"should be {', '.join(known)}{meant}")
         return value
 
     @field_validator("epsilon", "rho")

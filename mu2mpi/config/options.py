@@ -12,6 +12,7 @@ from mu2mpi.config.together import OF_MACHINES
 from mu2mpi.data.options import OPTIONS
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
+from mu2mpi.suggestions import did_you_mean, or_else
 
 
 def option_fields() -> dict[str, FieldInfo]:
@@ -100,7 +101,7 @@ def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
         if own is not None:
             taken[own][name] = value
         elif not having:
-            lines.append(f"unknown option {name!r}; the options are {', '.join(option_fields())}")
+            lines.append(f"unknown option {name!r}{or_else(name, option_fields(), 'options')}")
         elif value is not None:
             kind = having[0]
             whose = f"{kind} = {' or '.join(known[kind][name])}"
@@ -154,7 +155,11 @@ def _explain(problem: Any) -> str:
         return str(problem["msg"]).removeprefix("Value error, ")
     if isinstance(problem["input"], list):
         return f"{location} is a list; lists of values are for `mu2mpi sweep`"
+    if isinstance(problem["input"], dict):
+        return f"{location} is a table; give it a value, as in {location} = ..."
     message = str(problem["msg"]).removeprefix("Input ").removeprefix("Value error, ")
+    if problem["type"] == "literal_error":
+        message += did_you_mean(str(problem["input"]), choices(option_fields()[location]) or ())
     for bound in {"gt", "ge", "lt", "le"} & problem.get("ctx", {}).keys():
         # Where pydantic writes out hundreds of zeros.
         message = f"{message.rpartition(' ')[0]} {repr(problem['ctx'][bound]).removesuffix('.0')}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
 
@@ -18,6 +19,12 @@ ALL = "all"
 
 LONGEST_NAME = 180
 """Bytes of a name that are kept: file systems take 255, with what checkpoints and unfinished files add."""
+
+LONGEST_VALUE = 40
+"""Letters of a text that are."""
+
+SPEAKING = "data", "partition", "loss", "method", "estimator", "query", "server", "participation"
+"""Settings whose values, all of them different, say what they are."""
 
 
 class Sweep:
@@ -146,6 +153,11 @@ def _combinations(settings: Mapping[str, Any], where: str) -> Iterator[dict[str,
     for name, values in lists.items():
         if not values or len({repr(value) for value in values}) < len(values):
             raise InputError(f"{where}: the list of {name} is empty or repeats a value: {values}")
+        if any(isinstance(value, list | dict) for value in values):
+            raise InputError(
+                f"{where}: {name} holds a list in a list, or a table; a sweep takes one list of values, such "
+                f"as {name} = [a, b], and [[part]] tables for combinations that differ in several settings"
+            )
     if (count := math.prod(map(len, lists.values()))) > MOST_RUNS:
         raise InputError(f"{where}: its lists have {count:,} combinations, and {MOST_RUNS:,} are the most")
     for combined in itertools.product(*lists.values()):
@@ -155,18 +167,23 @@ def _combinations(settings: Mapping[str, Any], where: str) -> Iterator[dict[str,
 def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
     """Return a file name such as ``trusted_rho-4_machines-100_seed-1.h5`` made of some settings.
 
-    By default they are those that tell most runs apart. The name is visible, and the end of one that is too
-    long is a hash of it.
+    By default they are all that were given, with a hash where the name alone does not tell their values. The
+    name is visible, and the end of one that is too long is a hash of it.
     """
-    parts = []
-    for name in swept or _telling(experiment):
-        if name == "rho" and experiment.epsilon is not None:
-            name = "epsilon"
-        value = getattr(experiment, name)
-        if isinstance(value, str):
-            parts.append(re.sub(r"[^\w.+-]+", "-", value).strip("-."))
-        elif value is not None:
-            parts.append(f"{name.replace('_', '-')}-{repr(value).removesuffix('.0')}")
+    settings = [
+        (name, value)
+        for given in swept or _telling(experiment)
+        for name in ["epsilon" if given == "rho" and experiment.epsilon is not None else given]
+        if (value := getattr(experiment, name)) is not None
+    ]
+    if swept:
+        parts = [
+            _plain(value) if isinstance(value, str) else _number(name, value) for name, value in settings
+        ]
+    else:
+        parts = [_short(name, value) for name, value in settings]
+        if any(map(_is_cut, *zip(*settings, strict=True))):
+            parts.append(hashlib.sha256(repr(settings).encode()).hexdigest()[:8])
     name = "_".join(filter(None, parts)) or "run"
     if len(name.encode()) > LONGEST_NAME:
         # Letters may have several bytes, of which a part is none.
@@ -176,10 +193,37 @@ def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
 
 
 def _telling(experiment: Experiment) -> Iterator[str]:
-    """Yield the settings that name a result where no sweep says which ones vary."""
-    yield "data"
-    fields = {**type(experiment).model_fields, **type(experiment.options).model_fields}
-    for name in ("loss", "method", "mechanism", *type(experiment.options).model_fields):
-        if getattr(experiment, name) != fields[name].default:
-            yield name
-    yield from ("server", "machines", "rho", "seed")
+    """Yield the settings that name a result where no sweep says which ones vary: those that were given."""
+    defaults = experiment.defaults
+    first = ["data", "loss", "method", "mechanism", *type(experiment.options).model_fields]
+    always = ["data", "server", "machines", "rho", "seed"]
+    yield from (name for name in first if name in always or getattr(experiment, name) != defaults[name])
+    yield from always[1:-1]
+    others = (name for name in option_fields() if name not in (*first, *always, "epsilon"))
+    yield from (name for name in others if name in defaults and getattr(experiment, name) != defaults[name])
+    yield always[-1]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-.")
+
+
+def _number(name: str, value: object) -> str:
+    return f"{name.replace('_', '-')}-{repr(value).removesuffix('.0')}"
+
+
+def _short(name: str, value: object) -> str:
+    """Return a setting in a name: files without their folders, and values that speak for themselves alone."""
+    if not isinstance(value, str):
+        return name.replace("_", "-") if value is True else _number(name, value)
+    kind, colon, path = value.rpartition(":")
+    text = _plain(f"{kind}{colon}{path.rpartition('/')[2]}")[:LONGEST_VALUE]
+    return text if name in SPEAKING else f"{name.replace('_', '-')}-{text}"
+
+
+def _is_cut(name: str, value: object) -> bool:
+    """Return whether another value of a setting may have the same part in a name."""
+    if not isinstance(value, str):
+        return False
+    joins = "_" in value and name != "data"
+    return joins or len(value) > LONGEST_VALUE or _plain(value) != value.replace(":", "-")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import reading, shown
+from mu2mpi.data.formats.table import reading, row_text, shown
 from mu2mpi.data.telling import DataError
 
 MISSING = frozenset(
@@ -29,15 +29,17 @@ class Cells:
     column: str
     rows: NDArray[np.int64]
     values: NDArray[Any]
+    has_header: bool = False
 
     def refuse(self, bad: NDArray[np.bool_], what: str, remedy: str) -> None:
         """Raise DataError if there is a bad value among these."""
         if bad.any():
             k = int(np.argmax(bad))
+            row = row_text(int(self.rows[k]), self.has_header)
             where, value = f"column {shown(self.column) or 'without a name'}", shown(self.values[k])
             raise DataError(
                 f"{self.path}: {where} has {what}; {remedy}",
-                f"{self.path}: row {self.rows[k]} has '{value}' in {where}, {what}; {remedy}",
+                f"{self.path}: {row} has '{value}' in {where}, {what}; {remedy}",
             )
 
     def numbers(self) -> NDArray[np.float64]:

@@ -33,6 +33,7 @@ class Encoded(Table):
 
     def __init__(self, columns: Columns, schema: Schema, strict: bool) -> None:
         self.path, self.samples, self._named = columns.path, columns.samples, columns
+        self.has_header = columns.has_header
         self.schema, self._strict, self.feature_type = schema, strict, FEATURE_TYPE
         self.dimension, self.has_owners = len(schema.feature_names), schema.owner is not None
 
@@ -55,14 +56,14 @@ class Encoded(Table):
         if what == "owner":
             name = str(self.schema.owner)
             owners = self._named.read([name], rows)[name]
-            cells = Cells(self.path, name, rows, owners)
+            cells = Cells(self.path, name, rows, owners, self.has_header)
             cells.refuse(
                 cells.codes({}, whole=False) == ABSENT, "an owner that is missing", "remove the sample"
             )
             return owners
         name, label = self.schema.label
         values = self._named.read([name], rows)[name]
-        return encoded_labels(label, Cells(self.path, name, rows, values), self._strict)
+        return encoded_labels(label, Cells(self.path, name, rows, values, self.has_header), self._strict)
 
     def flaws(self, rows: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
         """Return for each column how many values are missing, and outside what is declared, in some rows."""
@@ -82,7 +83,7 @@ class Encoded(Table):
     ) -> Iterator[tuple[str, Column, Cells]]:
         values = self._named.read(list(columns), rows)
         for name, column in columns.items():
-            yield name, column, Cells(self.path, name, rows, values[name])
+            yield name, column, Cells(self.path, name, rows, values[name], self.has_header)
 
 
 def kinds(schema: Schema) -> dict[str, Kind]:

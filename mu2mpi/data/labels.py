@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.cells import MISSING, Cells
-from mu2mpi.data.formats.table import Column, Table, reading, shown
+from mu2mpi.data.formats.table import Column, Table, reading, row_text, shown
 from mu2mpi.data.source import COLUMN_AT_ONCE, row_blocks
 from mu2mpi.data.telling import DataError
 from mu2mpi.errors import InputError
@@ -46,7 +46,7 @@ class FoundClasses:
             label, none = shown(labels[unknown[0]]), f"of which {self._training} has no sample"
             raise DataError(
                 f"{table.path} has a label {none}",
-                f"{table.path}: row {rows[unknown[0]]} has the label {label}, {none}",
+                f"{table.path}: {row_text(rows[unknown[0]], table.has_header)} has the label {label}, {none}",
             )
         return place.astype(np.int32)
 
@@ -64,7 +64,7 @@ class Numbers:
 
     def of(self, table: Table, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Return the label of each of some rows, ascending, in [-1, 1]."""
-        cells = Cells(table.path, "of labels", rows, table.column("label", rows))
+        cells = Cells(table.path, "of labels", rows, table.column("label", rows), table.has_header)
         labels = cells.numbers()
         cells.refuse(np.isnan(labels), "a label that is missing", "remove the sample")
         if self._strict:
@@ -115,7 +115,7 @@ def plain(
             fault, name = faults[texts[bad]], shown(texts[bad])
             raise DataError(
                 f"{table.path} has {ONE[what]} {fault}",
-                f"{table.path}: row {rows[bad]} has the {what} {name}, {fault}",
+                f"{table.path}: {row_text(rows[bad], table.has_header)} has the {what} {name}, {fault}",
             )
         return np.array([*texts, None], dtype=object)[:-1]
     if kind not in "biuf":
@@ -125,10 +125,11 @@ def plain(
     # Also false for NaN, and for what passes the range of 64-bit integers.
     bad_rows = np.flatnonzero(whole != values)
     if bad_rows.size:
+        row = row_text(rows[bad_rows[0]], table.has_header)
         neither = "which is neither a whole number nor text"
         raise DataError(
             f"{table.path} has {ONE[what]} {neither}",
-            f"{table.path}: row {rows[bad_rows[0]]} has the {what} {values[bad_rows[0]]}, {neither}",
+            f"{table.path}: {row} has the {what} {values[bad_rows[0]]}, {neither}",
         )
     return whole
 

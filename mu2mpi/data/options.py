@@ -7,6 +7,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from mu2mpi.suggestions import did_you_mean
+
 FILE = "a file"
 SUFFIXES = (
     *(".h5", ".hdf5", ".npz", ".parquet"),
@@ -17,6 +19,7 @@ LEAST, MOST = 1e-100, 1e100
 """Of what is multiplied and squared later on, which must not leave the range of floating-point numbers."""
 
 PARTITION = re.compile(r"iid|contiguous|sorted|owner|dirichlet:(\d*\.?\d+(?:e-?\d\d?)?)|labels:[1-9]\d{0,8}")
+DEALINGS = "iid", "contiguous", "sorted", "owner", "dirichlet:A", "labels:N"
 """Ways to deal samples to machines."""
 
 
@@ -27,12 +30,14 @@ def check_partition(text: str) -> str:
         raise ValueError(
             "should be iid, contiguous, sorted, owner, dirichlet:A with a positive number A such as "
             "dirichlet:0.3, or labels:N with a number of classes such as labels:2"
+            + did_you_mean(text, DEALINGS)
         )
     return text
 
 
 PARTICIPATION = re.compile(r"by-size|uniform:[1-9]\d{0,8}|bernoulli:(\d*\.?\d+(?:e-?\d)?)|trace:.+")
-"""Ways to decide which machines take part when, but for all in every round."""
+ATTENDANCES = "all", "by-size", "uniform:m", "bernoulli:p", "trace:FILE"
+"""Ways to decide which machines take part when; the pattern is without all in every round."""
 
 RAREST = 1e-4
 """The smallest probability with which a machine is there: with less, it would take long to see any round."""
@@ -47,6 +52,7 @@ def check_participation(text: str) -> str | None:
         raise ValueError(
             "should be all, uniform:m with a number of machines such as uniform:20, bernoulli:p with a "
             f"probability of {RAREST:g} to 1 such as bernoulli:0.2, by-size, or trace:FILE"
+            + did_you_mean(text, ATTENDANCES)
         )
     check_file_name(text)
     return text
@@ -226,8 +232,7 @@ OPTIONS: dict[str, type[SourceOptions]] = {**BUILT_IN, FILE: FileOptions}
 def check_data(name: str) -> str:
     """Return the name of a data set or of a file, or raise ValueError if it is none."""
     if name not in BUILT_IN and not is_file(name):
-        raise ValueError(
-            f"should be {', '.join(BUILT_IN)}, or a file whose name ends in {', '.join(SUFFIXES)}"
-        )
+        files = f"a file whose name ends in {', '.join(SUFFIXES)}"
+        raise ValueError(f"should be {', '.join(BUILT_IN)}, or {files}{did_you_mean(name, BUILT_IN)}")
     check_file_name(name)
     return name

@@ -20,6 +20,7 @@ from mu2mpi.data.formats.table import MOST_FEATURES, MOST_NAMES, shown
 from mu2mpi.data.labels import MOST_CLASSES, TENTHS, UNFIT
 from mu2mpi.data.options import LEAST, MOST, SUFFIXES, is_file
 from mu2mpi.errors import InputError
+from mu2mpi.suggestions import did_you_mean
 from mu2mpi.toml import read_toml
 
 TRUE, FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
@@ -329,7 +330,8 @@ def _explained(problem: Any) -> str:
     given = problem["input"].get("type") if isinstance(problem["input"], dict) else None
     if len(location) == 2 and given not in list(TYPES):
         has = "needs a type" if given in (None, "") else f"has the type {shown(given)}"
-        return f"{column} {has}; the types are {', '.join(TYPES)}"
+        meant = did_you_mean(str(given or ""), TYPES)
+        return f"{column} {has}; the types are {', '.join(TYPES)}{meant}"
     kind = str(location[2])
     if problem["type"] == "extra_forbidden":
         message = "is no key of this type"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.data.formats.table import shown
 from mu2mpi.data.telling import DataError, telling
 from mu2mpi.errors import InputError
 
@@ -229,12 +230,14 @@ class Source(ABC):
             needs = f"only finite numbers of at most {limit:g} can be scaled to norm 1"
             if self.limit is None:
                 needs = f"the sensitivity bound needs |x_j| <= 1 (here: stored values of at most {limit:g})"
+            names = self.feature_names
+            where = f"feature {column}" if names is None else f"column {shown(names[column])}"
             kind, remedy = "too large", self.remedy
             if not np.isfinite(value):
                 kind, remedy = "not finite", "remove the sample"
             raise DataError(
-                f"{self.name} has a value in feature {column} that is {kind}; {needs}, so {remedy}",
-                f"{place} has the value {value} in feature {column}; {needs}, so {remedy}",
+                f"{self.name} has a value in {where} that is {kind}; {needs}, so {remedy}",
+                f"{place} has the value {value} in {where}; {needs}, so {remedy}",
             )
 
     def _place(self, which: Which, number: int) -> str:

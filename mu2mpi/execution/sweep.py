@@ -178,7 +178,7 @@ def resolve_sweep(
     if not sweep.compares:
         plans = resolve_all(experiments, data_dir, communicator, communicator.size)
         return dict(zip(experiments, plans, strict=True))
-    sources, found = _sources(experiments, data_dir, communicator), {}
+    sources, found = open_all(experiments, data_dir, communicator), {}
     for experiment in experiments:
         try:
             with communicator.together():
@@ -193,15 +193,15 @@ def resolve_all(
     experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator, ranks: int
 ) -> list[Plan]:
     """Settle what experiments leave open, and open each data set once; raises InputError like `resolve`."""
-    sources = _sources(experiments, data_dir, communicator)
+    sources = open_all(experiments, data_dir, communicator)
     with communicator.together():
         return [resolve(e, sources[e.data_key], ranks) for e in experiments]
 
 
-def _sources(
+def open_all(
     experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator
 ) -> dict[tuple[object, ...], Source]:
-    """Open each data set once."""
+    """Open each data set of some experiments once, by the key that they have for it."""
     examples = {experiment.data_key: experiment for experiment in experiments}
     return {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
 

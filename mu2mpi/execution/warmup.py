@@ -3,16 +3,19 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numba.core.registry import cpu_target
 
+from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.drawing import make_draw
 from mu2mpi.privacy.noise import MACHINE, add_draws, padded_zeros
+from mu2mpi.problem.base import Problem
 from mu2mpi.problem.linear import sum_losses
 
 
@@ -53,7 +56,7 @@ def kernel_calls(feature_type: np.dtype[np.generic], schedule: Schedule) -> list
     add, losses = schedule.estimator.kernel(problem, schedule.rows), problem.kernel(sum_losses)
     mechanism = replace(schedule.mechanism, sigma=schedule.mechanism.resolution)
     small = replace(schedule, rows=2, features=2)
-    return [
+    calls: list[Callable[[], object]] = [
         lambda: make_draw(mechanism, key, (MACHINE, 0, 1), 1.0, noised.size)(noised, message, 1),
         *([] if schedule.members is None else [lambda: add_draws(noised, key, one, one, scales, scales, 1)]),
         *schedule.trust.kernel_calls(),
@@ -62,3 +65,15 @@ def kernel_calls(feature_type: np.dtype[np.generic], schedule: Schedule) -> list
         lambda: problem.loss_and_gradient(x, x, np.zeros(2, label_type)),
         lambda: schedule.make_iterates(small).step(1, np.zeros_like(q)),
     ]
+    return [partial(_call, call, problem) for call in calls]
+
+
+def _call(kernel: Callable[[], object], problem: Problem) -> None:
+    """Call a kernel; InputError if it cannot be compiled as a function of the problem cannot."""
+    try:
+        kernel()
+    except Exception as error:
+        # numba raises what it likes.
+        if (fault := problem.fault()) is None:
+            raise
+        raise InputError(fault) from error

@@ -273,7 +273,7 @@ class Method(ABC):
         if not kind.accounts_for(messages):
             own = f"give another server than {task.server}, whose noise that is, or another method"
             raise InputError(
-                f"mechanism = {kind.name} does not account for what method = {self.name} sends; "
+                f"it is not known how private mechanism = {kind.name} makes what method = {self.name} sends; "
                 + (own if task.trust.mechanism else "leave --mechanism out")
             )
         if task.cohort is None:

@@ -19,7 +19,9 @@ import numpy as np
 from numba import uint32, uint64
 from numpy.typing import NDArray
 
+from mu2mpi.errors import InputError
 from mu2mpi.kernels import inline, kernel, scratch
+from mu2mpi.memory import memory_left
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise import CHUNK, derive_key, key_words
 
@@ -30,6 +32,9 @@ USE = 0x6D61736B
 
 FAILURE_BITS = 40
 """The others are connected but for a probability of 2^-40."""
+
+BYTES_A_PAIR = 200
+"""Of memory, while neighbours are looked for."""
 
 
 def half_neighbours(machines: int, colluders: int) -> int:
@@ -61,6 +66,18 @@ def edges(machines: int, colluders: int, root: bytes) -> Integers:
     both = np.sort(np.concatenate([np.empty((0, 2), np.int64), *pairs]), axis=1)
     # Opposite places of a circle, or the only two, are found from either side.
     return np.unique(both, axis=0)
+
+
+def check_pairs(machines: int, colluders: int) -> None:
+    """Raise InputError if there are more pairs of neighbours than memory has room for."""
+    half = min(half_neighbours(machines, colluders), machines // 2)
+    pairs = machines * half
+    if BYTES_A_PAIR * pairs > memory_left():
+        raise InputError(
+            f"with c = {colluders:,} of M = {machines:,} machines that may work together with the server, "
+            f"each shares a key with {min(2 * half, machines - 1):,} others, and {pairs:,} pairs do not fit "
+            "into memory; give smaller --colluders or --machines, or --masks none, which gives the same bits"
+        )
 
 
 def leaving(pairs: Integers, hosted: range) -> Integers:
@@ -135,6 +152,8 @@ class Masks:
 
     def __init__(self, machines: int, colluders: int, root: bytes, hosted: range, every: bool) -> None:
         alone = not every and len(hosted) == machines
+        if not alone:
+            check_pairs(machines, colluders)
         pairs = np.empty((0, 2), np.int64) if alone else edges(machines, colluders, root)
         if not every:
             pairs = leaving(pairs, hosted)

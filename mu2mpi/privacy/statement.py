@@ -9,7 +9,7 @@ from typing import Any, Self, get_type_hints
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import SMALLEST_DELTA
 from mu2mpi.privacy.guarantee import Guarantee
-from mu2mpi.privacy.mechanisms.base import Concern, Mechanism, agree
+from mu2mpi.privacy.mechanisms.base import NONSENSE, Concern, Mechanism, agree
 from mu2mpi.privacy.sampler import is_negligible
 from mu2mpi.registry import find, names
 
@@ -82,6 +82,17 @@ class PrivacyStatement:
         return self.mechanism.who_sees(self.server, f"up to {known:,}" if known else "no")
 
     @property
+    def colluders(self) -> int | None:
+        """How many machines may help whoever is to learn no more, where the trust mode counts them."""
+        counts = "{c}" in self.mechanism.who_sees(self.server, "{c}")
+        return self.mechanism.machines - self.mechanism.parts if counts else None
+
+    @property
+    def has_lost_key(self) -> bool:
+        """Whether the noise came from a secret key, which is in no file once the run is over."""
+        return self.mechanism.is_noisy and not self.noise_recomputable
+
+    @property
     def rho(self) -> float | None:
         """The rho of all that is seen, as it was asked for, or None where none describes it."""
         return self.mechanism.stated_rho
@@ -131,9 +142,13 @@ class PrivacyStatement:
     def check_sampler(self, promised: float) -> None:
         """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them.
 
-        Or if they take it beyond the one that was promised, of which a small one leaves them next to nothing.
+        Or if they take it beyond the one that was promised, of which a small one leaves them next to nothing;
+        or if the mechanism's account makes no sense.
         """
-        if not is_negligible(self.epsilon_exact, self.guarantee.exact(self.delta), self.delta):
+        exact, kind = self.guarantee.exact(self.delta), self.mechanism.name
+        if not exact >= 0:
+            raise InputError(f"mechanism = {kind} states epsilon = {exact:g} as its guarantee; {NONSENSE}")
+        if not is_negligible(self.epsilon_exact, exact, self.delta):
             raise InputError(
                 f"{self.rounds:,} rounds of {self.parameters:,} coordinates take more draws of noise than "
                 "are known to be as good as exact ones; give fewer rounds, or a larger rho"

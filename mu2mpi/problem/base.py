@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.kernels import specialised
+from mu2mpi.kernels import specialised, why_not_compiled
 from mu2mpi.problem.linear import all_margins, loss, residual, sum_outer_products
 from mu2mpi.problem.practical import Practical
 
@@ -86,6 +87,15 @@ class Problem(ABC):
     def kernel(self, template: Callable[..., Any]) -> Any:
         """Return a kernel with this problem's `residual` and `loss` in place of those that it names."""
         return specialised(template, self._tag, residual=self.residual, loss=self.loss)
+
+    def fault(self) -> str | None:
+        """Say which of its functions numba cannot compile, and why; None if it can compile both."""
+        label = numba.int32 if self.labels == "classes" else numba.float64
+        for name in ("residual", "loss"):
+            why = why_not_compiled(getattr(self, name), numba.float64[::1], label)
+            if why is not None:
+                return f"numba cannot compile {name} of {type(self).__name__} (loss = {self.name}): {why}"
+        return None
 
     @cached_property
     def _tag(self) -> str:

@@ -142,10 +142,10 @@ def test_a_changed_file_is_found_out(made, tmp_path, action, words):
         (
             "minibatch",
             attributes(mechanism="gaussian", rho=0.5, touched=20),
-            "mechanism = gaussian does not account for method = noisy-minibatch-sgd",
+            "mechanism = gaussian makes method = noisy-minibatch-sgd",
         ),
-        ("minibatch", attribute("mechanism", "poisson"), "mechanism = poisson does not account for"),
-        ("poisson", attribute("mechanism", "replacement"), "mechanism = replacement does not account for"),
+        ("minibatch", attribute("mechanism", "poisson"), "mechanism = poisson makes method"),
+        ("poisson", attribute("mechanism", "replacement"), "mechanism = replacement makes method"),
     ],
 )
 def test_changed_claims_about_samples_drawn_at_random_are_found_out(made, tmp_path, method, action, words):
@@ -234,7 +234,7 @@ SWITCHES = {"estimator": None, "query": None, "batch": None}
         ("minibatch", {"batch": 10}, "drawn is 30.0 in /privacy and 10.0 in the experiment"),
         ("minibatch", {"batch": 10**6}, "there is no run of its experiment: batch = 1000000 is more than"),
         ("minibatch", {"rounds": 2**31}, "rounds is 20 in /privacy and 2147483648 in the experiment"),
-        ("minibatch", {"method": "mu2-sgd", **SWITCHES}, "mechanism = replacement does not account for"),
+        ("minibatch", {"method": "mu2-sgd", **SWITCHES}, "mechanism = replacement makes method"),
         ("minibatch", {"epsilon": 0.5}, "and at most 0.5 in the experiment"),
         ("poisson", {"batch": 1}, "drawn is 85.3"),
         ("poisson", {"rounds": 2**31}, "there is no run of its experiment: 2147483648 rounds are too many"),
@@ -243,7 +243,7 @@ SWITCHES = {"estimator": None, "query": None, "batch": None}
         ("snowball", {"rounds": 2**31}, "rounds = 2147483648 are too many"),
         ("snowball", {"rho": 0.1}, "rho is 2.0 in /privacy and 0.1 in the experiment"),
         ("snowball", {"machines": 1}, "samples is 102 in /privacy and 288 in the experiment"),
-        ("snowball", {"method": "parallel-sgd"}, "mechanism = last-iterate does not account for"),
+        ("snowball", {"method": "parallel-sgd"}, "mechanism = last-iterate makes method"),
         ("snowball", {"mechanism": "gaussian"}, "mechanism is last-iterate in /privacy and gaussian"),
         ("silent", {"rho": 1.0}, "rho is inf in /privacy and 1.0 in the experiment"),
     ],

@@ -122,7 +122,7 @@ def test_an_epsilon_that_protects_little_is_a_warning():
 
 def test_a_line_on_privacy_at_the_end_of_a_run():
     seeded = replace(STATEMENT, noise_recomputable=True)
-    begin = "privacy of one sample of one machine (replace-one): epsilon ="
+    begin = f"privacy of one sample of one machine (replace-one), {STATEMENT.server} server: epsilon ="
     why = "its seed is written down; epsilon is beyond 10"
     assert in_brief(seeded) == f"{begin} 20.13 at delta = 1e-05, rho = 4; but {why}"
     half = replace(STATEMENT.mechanism, rho=0.5)

@@ -324,7 +324,7 @@ def test_another_mechanism_is_audited_by_name(capsys):
     out = capsys.readouterr().out
     assert "Trusted server: dp-sgd, q = 0.333, 3 machines" in " ".join(out.split())
     assert cli.main(["audit", "--method", "dp-sgd", "--mechanism", "replacement", *small]) == 2
-    assert "does not account for" in capsys.readouterr().err
+    assert "it is not known how private" in capsys.readouterr().err
 
 
 # Ways to break the code, each a mistake that somebody has made somewhere.
@@ -559,11 +559,13 @@ def test_command(capsys, monkeypatch):
     for word in ("Untrusted server", "Trusted server", "claimed", "epsilon at delta = 1e-05, by counting"):
         assert word in out
     assert out.count("Nothing is refuted, and there is no alarm.") == 2
+    assert out.endswith("Without --server only the paper's are audited; others are aggregated, shuffled.\n")
     no_clipping(monkeypatch)
     assert cli.main([*arguments, "--server", "trusted"]) == 1
     out, err = capsys.readouterr()
     assert err.startswith("mu2mpi: error: the claim of privacy is refuted: trusted server: mu is at least ")
     assert "where rho = 1 is claimed" in out
+    assert "Without --server" not in out
 
 
 def test_command_says_of_an_alarm_that_it_is_one(capsys, monkeypatch):

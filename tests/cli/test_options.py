@@ -167,9 +167,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 def test_an_unknown_option_is_answered_with_those_there_are():
     with pytest.raises(SharedInputError) as caught:
-        PARSER.parse_args(["--rhoo", "1"])
+        PARSER.refuse(["--quux", "1"])
     first, listed, see = str(caught.value).splitlines()
-    assert first == "unrecognized arguments: --rhoo 1"
+    assert first == "unrecognized arguments: --quux 1"
     assert listed.removeprefix("the options are ").split(", ") == [
         *("--help", "--data-dir", "--checkpoint-every", "--all-ranks"),
         *(f"--{name.replace('_', '-')}" for name in FIELDS),

@@ -15,6 +15,8 @@ from mu2mpi.execution.job import run
 COMMAND = [sys.executable, "-m", "mu2mpi"]
 LIMIT = 2000
 """Bytes beyond which no file grows, as on a disk that is full."""
+KEEPING_NOTHING = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+"""Or modules that are compiled meanwhile would be cut off there, for all processes to come."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def limit_files():
 def test_a_full_disk_is_said_with_the_name_of_the_file(folder, tmp_path, command, name):
     output = tmp_path / name
     words = [*COMMAND, *command, folder / "a.h5", "--output", output]
-    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit_files)
+    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit_files, env=KEEPING_NOTHING)
     assert done.returncode == 1
     assert f"File too large: '{output}'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -53,7 +55,14 @@ def test_a_full_disk_below_the_standard_output(folder, tmp_path, to):
         output.write(bytes(LIMIT if to == "file" else 0))
         output.flush()
         words = [*COMMAND, "table", folder]
-        done = subprocess.run(words, stdout=output, stderr=subprocess.PIPE, text=True, preexec_fn=limit_files)
+        done = subprocess.run(
+            words,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=limit_files,
+            env=KEEPING_NOTHING,
+        )
     assert done.returncode == 1
     assert done.stderr.startswith("mu2mpi: error: cannot write to standard output: ")
     assert done.stderr.count("\n") == 1

@@ -111,6 +111,22 @@ def test_runs_that_cannot_be_resolved_are_refused_before_anything_is_submitted(c
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_script_is_printed_also_where_the_data_are_not(capsys, tmp_path, command):
+    config = tmp_path / "a.toml"
+    config.write_text('data = "mnist"\nmachines = 2\nrounds = 5\nseed = [1, 2, 3]\n')
+    away = ("--data-dir", tmp_path / "nowhere")
+    code, out, err = invoke(capsys, config, "-o", tmp_path / "runs", *away)
+    assert code == 0
+    assert out.endswith('--part "$SLURM_ARRAY_TASK_ID/3"\n')
+    assert "train-images" in err
+    assert "So it is not known how long runs take, and each has a task of its own" in err
+    script = command("sbatch", "Submitted batch job 7\n")
+    code, out, err = invoke(capsys, config, "-o", tmp_path / "runs", *away, "--submit")
+    assert (code, out) == (2, "")
+    assert "train-images" in err
+    assert not script.exists()
+
+
 def test_submission_and_status(capsys, tmp_path, command):
     config, runs = tmp_path / "a.toml", tmp_path / "runs"
     config.write_text(f"{SMALL}rho = [4.0, 2.0, 1.0]\nseed = [1, 2]\n")

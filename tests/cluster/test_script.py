@@ -191,7 +191,8 @@ def test_the_site_file_of_the_user(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("ntask = 2", f"unknown key 'ntask'; the keys are {', '.join(names())}"),
+        ("ntask = 2", "unknown key 'ntask'; did you mean ntasks?"),
+        ("quux = 2", f"unknown key 'quux'; the keys are {', '.join(names())}"),
         ("ntasks = 0", "ntasks 0 should be greater than or equal to 1"),
         ('account = "a b"', "account 'a b' should be a single word"),
         ("ntasks = [", "not valid TOML"),

@@ -24,6 +24,11 @@ X = np.random.default_rng(2).integers(-8, 9, (ROWS, 3)).astype(np.float32) / 8
 Y = np.arange(ROWS) % 3
 NAMES = [("no", "perhaps", "yes")[k] for k in Y]
 FORMATS = ("csv", "npz", "h5")
+ROW = {
+    "csv": f"row {BAD + 2} .the header is row 1.",
+    **dict.fromkeys(("npz", "h5"), f"row {BAD + 1} .the first is row 1."),
+}
+"""Where the bad name is, as a spreadsheet would number the row."""
 
 
 def having(name):
@@ -62,7 +67,7 @@ def opened(path, **settings):
 def test_names_that_no_result_or_terminal_takes(tmp_path, kind, name, column):
     names = having(name)
     path = written(tmp_path, kind, names) if column == "label" else written(tmp_path, kind, NAMES, names)
-    with pytest.raises(InputError, match=rf"a\.{kind}: row 17 has the {column} a\\") as caught:
+    with pytest.raises(InputError, match=rf"a\.{kind}: {ROW[kind]} has the {column} a\\") as caught:
         opened(path)
     assert str(caught.value).isprintable()
 
@@ -71,7 +76,7 @@ def test_names_that_no_result_or_terminal_takes(tmp_path, kind, name, column):
 def test_half_a_letter_is_no_name(tmp_path, column):
     names = having("a\ud800b")
     path = written(tmp_path, "npz", names) if column == "label" else written(tmp_path, "npz", NAMES, names)
-    with pytest.raises(InputError, match=rf"row 17 has the {column} a\\ud800b"):
+    with pytest.raises(InputError, match=rf"{ROW['npz']} has the {column} a\\ud800b"):
         opened(path)
 
 
@@ -90,11 +95,11 @@ def test_a_missing_label_is_no_class_unless_the_user_says_so(tmp_path, kind):
     for name in sorted(MISSING) if kind != "h5" else ("NaN", "?"):
         for shown in {name, name.upper(), name.title()}:
             path = written(tmp_path, kind, having(shown))
-            with pytest.raises(InputError, match=r"row 17 has the label .*--missing-labels keep"):
+            with pytest.raises(InputError, match=rf"{ROW[kind]} has the label .*--missing-labels keep"):
                 opened(path)
     assert shown in opened(path, missing_labels="keep").class_names
     path = written(tmp_path, kind, NAMES, having("N/A"))
-    with pytest.raises(InputError, match=r"row 17 has the owner N/A, which says that it is missing"):
+    with pytest.raises(InputError, match=rf"{ROW[kind]} has the owner N/A, which says that it is missing"):
         opened(path)
     assert "N/A" in opened(path, missing_labels="keep").training_owners()
 
@@ -103,13 +108,13 @@ def test_a_missing_label_is_no_class_unless_the_user_says_so(tmp_path, kind):
 @pytest.mark.parametrize("name", ["", " "])
 def test_an_empty_label_is_never_kept(tmp_path, kind, name):
     path = written(tmp_path, kind, having(name))
-    with pytest.raises(InputError, match=r"row 17 has the label .*, which is empty"):
+    with pytest.raises(InputError, match=rf"{ROW[kind]} has the label .*, which is empty"):
         opened(path, missing_labels="keep")
 
 
 def test_numbers_with_one_missing(tmp_path):
     path = written(tmp_path, "csv", [*map(str, Y[:BAD]), "NA", *map(str, Y[BAD + 1 :])])
-    with pytest.raises(InputError, match="row 17 has the label NA"):
+    with pytest.raises(InputError, match=f"{ROW['csv']} has the label NA"):
         opened(path)
 
 
@@ -121,7 +126,7 @@ def test_what_a_person_takes_for_names_are_no_numbers(tmp_path):
 def test_the_test_file_is_held_to_the_same(tmp_path):
     (tmp_path / "other").mkdir()
     good = written(tmp_path, "csv")
-    with pytest.raises(InputError, match=r"other/a\.npz: row 17 has the label NULL"):
+    with pytest.raises(InputError, match=rf"other/a\.npz: {ROW['npz']} has the label NULL"):
         opened(good, test=str(written(tmp_path / "other", "npz", having("NULL"))))
 
 
@@ -131,7 +136,7 @@ def test_a_run_is_refused_before_it_begins(tmp_path, capsys):
     assert main(command) == 2
     assert capsys.readouterr().err.startswith(f"mu2mpi: error: {path} has a label with a character that")
     assert main([*command, "--data-is-public"]) == 2
-    assert capsys.readouterr().err.startswith(f"mu2mpi: error: {path}: row 17 has the label")
+    assert capsys.readouterr().err.startswith(f"mu2mpi: error: {path}: row 19 (the header is row 1) has")
     assert [file.name for file in tmp_path.iterdir()] == ["a.csv"]
 
 

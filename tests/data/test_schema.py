@@ -441,7 +441,8 @@ def test_strict_refuses_what_is_else_clamped(tmp_path, schema):
             everything(opened(path, schema, strict=True))
         assert "33" not in str(caught.value).removeprefix(str(path))
         with pytest.raises(
-            InputError, match=f"row 33 has '.*' in column {column}, a value (that is )?{kind}"
+            InputError,
+            match=f"row 35 .the header is row 1. has '.*' in column {column}, a value (that is )?{kind}",
         ):
             everything(opened(path, schema, strict=True, data_is_public=True))
 

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import os
+import re
 import subprocess
 import sys
 
@@ -225,7 +226,10 @@ def test_another_file_for_testing(tmp_path):
     with pytest.raises(InputError, match=r"test\.npz has 2 features .* 5"):
         opened(training, test=str(test))
     np.savez(test, features=X[:7], labels=np.full(7, 3))
-    with pytest.raises(InputError, match=r"test\.npz: row 0 has the label 3, of which .*plain\.h5 has no"):
+    with pytest.raises(
+        InputError,
+        match=r"test\.npz: row 1 .the first is row 1. has the label 3, of which .*plain\.h5 has no",
+    ):
         opened(training, test=str(test)).test(np.arange(7))
 
 
@@ -315,7 +319,9 @@ def test_a_test_file_of_libsvm_may_lack_the_last_features(tmp_path):
 @pytest.mark.parametrize("name", ["plain.h5", "a.npz", "a.csv", "a.svm"])
 def test_features_beyond_the_declared_bound_are_refused(tmp_path, name):
     path = written(tmp_path, name, 16 * X)
-    with pytest.raises(InputError, match=r"row \d+ has the value .* at most 1\).*--normalize box.*unit"):
+    with pytest.raises(
+        InputError, match=r"row \d+ .the \w+ is row 1. has the value .* at most 1\).*--normalize box.*unit"
+    ):
         everything(opened(path))
     with pytest.raises(InputError, match=r"at most 4\)"):
         everything(opened(path, normalize="box", feature_bound=4))
@@ -335,7 +341,7 @@ def test_what_cannot_be_scaled_to_norm_1_is_refused(tmp_path, value):
         with np.errstate(over="ignore"):
             features[7, 2] = value
         np.savez(tmp_path / "a.npz", X=features, y=Y)
-        with pytest.raises(InputError, match=r"row 7 has the value .* in feature 2; only finite numbers"):
+        with pytest.raises(InputError, match=r"row 8 .* has the value .* in feature 2; only finite numbers"):
             everything(opened(tmp_path / "a.npz", normalize="unit"))
 
 
@@ -343,8 +349,37 @@ def test_the_refused_row_is_that_of_the_file(tmp_path):
     for row in (0, 31, ROWS - 1):
         features = X.copy()
         features[row, 2] = 7
-        with pytest.raises(InputError, match=rf"plain\.h5: row {row} has the value 7\.0 in feature 2"):
+        with pytest.raises(InputError, match=rf"plain\.h5: row {row + 1} .* has the value 7\.0 in feature 2"):
             everything(opened(written(tmp_path, "plain.h5", features)))
+
+
+CSV = {
+    "a bound": ("age,size,label\n1,1,a\n1,9,a\n1,1,b\n", "1,9,a", "in column size"),
+    "no number": ("age,size,label\n1,1,a\n1,1,b\n1,x,b\n", "1,x,b", "in column size"),
+    "a short row": ("age,size,label\n1,1,a\n1,b\n1,1,b\n", "1,b", "has 2 values"),
+    "a label": ("age,size,label\n1,1,a\n1,1,NA\n1,1,b\n", "1,1,NA", "has the label NA"),
+    "a line break": ('age,size,label\n1,"1\n",a\n1,9,b\n1,1,b\n', "1,9,b", "in column size"),
+    "no header": ("1,1,0\n1,9,0\n1,1,1\n1,1,1\n", "1,9,0", "in feature 1"),
+}
+
+
+@pytest.mark.parametrize("name", CSV)
+def test_rows_have_the_numbers_that_a_spreadsheet_shows_and_columns_their_names(tmp_path, name):
+    path = tmp_path / "a.csv"
+    text, bad, what = CSV[name]
+    path.write_text(text)
+    with open(path, newline="") as file:
+        row = 1 + [",".join(one) for one in csv.reader(file)].index(bad)
+    with pytest.raises(InputError) as caught:
+        everything(opened(path, labels="2" if name == "no header" else "label"))
+    begin = "first" if name == "no header" else "header"
+    assert re.search(rf"a\.csv: row {row} \(the {begin} is row 1\) .*{what}", str(caught.value))
+
+
+def test_a_column_of_words_may_be_that_of_owners(tmp_path):
+    (tmp_path / "a.csv").write_text("clinic,size,label\nnorth,1,a\nsouth,1,b\n")
+    with pytest.raises(InputError, match=r"column clinic, .* whose each sample is, call it machine \(if"):
+        open_source(Experiment(data=str(tmp_path / "a.csv")))
 
 
 @pytest.mark.parametrize(

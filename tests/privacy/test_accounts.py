@@ -55,7 +55,7 @@ def test_only_an_account_that_holds_is_taken(method, mechanism):
         assert contradictions(Simulation(plan, Communicator()).run()) == []
         return
     mend = "give another server" if mechanism == "binomial" else "leave --mechanism out"
-    words = f"mechanism = {mechanism} does not account for what method = {method} sends; {mend}"
+    words = f"it is not known how private mechanism = {mechanism} makes what method = {method} sends; {mend}"
     with pytest.raises(InputError, match=words):
         resolve(experiment, SOURCE, 1)
 

@@ -10,8 +10,18 @@ from hypothesis import strategies as st
 from relaxed import given
 from scipy import stats
 
+from mu2mpi.errors import InputError
 from mu2mpi.parallel import block
-from mu2mpi.privacy.masks import FAILURE_BITS, Masks, edge_key, edges, half_neighbours, leaving, touching
+from mu2mpi.privacy.masks import (
+    FAILURE_BITS,
+    Masks,
+    check_pairs,
+    edge_key,
+    edges,
+    half_neighbours,
+    leaving,
+    touching,
+)
 from mu2mpi.privacy.noise import CHUNK
 
 keys = st.binary(min_size=32, max_size=32)
@@ -184,3 +194,13 @@ def test_each_edge_is_added_by_one_of_its_machines_and_taken_away_by_the_other()
     pairs = edges(30, 3, bytes(32))
     found = sorted(edge for machine in range(30) for edge in touching(pairs, range(machine, machine + 1)))
     assert found == sorted((i, j, sign) for i, j in pairs.tolist() for sign in (-1, 1))
+
+
+def test_more_pairs_than_fit_into_memory_are_refused_with_what_is_large():
+    """Four terabytes; fewer colluders need few neighbours, and a rank by itself needs none."""
+    machines = 200_000
+    words = r"c = 199,999 of M = 200,000 .* with 199,999 others, and 20,000,000,000 pairs do not fit"
+    with pytest.raises(InputError, match=words):
+        Masks(machines, machines - 1, bytes(32), range(machines // 2), every=False)
+    assert not Masks(machines, machines - 1, bytes(32), range(machines), every=False)
+    check_pairs(machines, 1000)

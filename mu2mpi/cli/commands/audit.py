@@ -14,7 +14,10 @@ MORE = (
 )
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "server": {"help": "[default: untrusted and trusted, one by one, if the method allows them]"},
+    "server": {
+        "help": "[default: the paper's two, untrusted and trusted, as far as the method allows "
+        "them; others have to be named]"
+    },
     "machines": {"help": "number of machines M [default: 3]"},
     "rounds": {"help": "number of rounds T [default: 10]"},
     "participation": {},
@@ -46,18 +49,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print what was found of each server; complaints make the code 1."""
-    from mu2mpi.audit.trials import audit_servers
+    from mu2mpi.audit.trials import OF_PAPER, audit_servers
     from mu2mpi.cli.options import given_settings
     from mu2mpi.execution.warmup import start_compiler_without_scipy
     from mu2mpi.parallel import world
+    from mu2mpi.registry import names
 
-    communicator = world()
+    communicator, given = world(), given_settings(arguments)
     start_compiler_without_scipy()
     complaints = []
-    for finding in audit_servers(given_settings(arguments), arguments.trials, communicator):
+    for finding in audit_servers(given, arguments.trials, communicator):
         complaints += finding.complaints
         if communicator.rank == 0:
             print(f"{finding.describe()}\n", flush=True)
+    if "server" not in given and communicator.rank == 0:
+        others = ", ".join(name for name in names("servers") if name not in OF_PAPER)
+        print(f"Without --server only the paper's are audited; others are {others}.", flush=True)
     if complaints and communicator.rank == 0:
         print(f"mu2mpi: error: {'; '.join(complaints)}", file=sys.stderr)
     return 1 if complaints else 0

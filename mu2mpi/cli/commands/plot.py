@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mu2mpi.analysis.catalogue import AXES, KINDS, check_kind, suffix_of
 from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
+from mu2mpi.suggestions import or_else
 
 SUMMARY = "draw a figure of results, ready for a paper"
 MORE = (
@@ -48,7 +49,8 @@ def execute(arguments: Namespace) -> None:
             arguments.parser.error(f"name the results to draw, such as: mu2mpi plot {kind} runs/")
         arguments.paths = others
     elif not os.path.exists(first):
-        arguments.parser.error(f"{first} is neither a figure ({', '.join(KINDS)}) nor a file or folder")
+        meant = or_else(str(first), KINDS, "figures")
+        arguments.parser.error(f"{first} is neither a figure nor a file or folder{meant}")
     elif arguments.against is not None:
         kind = "history" if arguments.against in AXES["history"] else "tradeoff"
     if kind is not None:

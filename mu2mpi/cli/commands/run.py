@@ -39,7 +39,7 @@ def execute(arguments: Namespace) -> None:
     with communicator.together():
         experiment = _experiment(arguments)
     # What takes long to import waits until there is something to run.
-    from mu2mpi.analysis.show import in_brief
+    from mu2mpi.analysis.show import KEY_GONE, in_brief
     from mu2mpi.cli.options import RUNNING
     from mu2mpi.execution.job import run
     from mu2mpi.execution.warmup import start_compiler_without_scipy
@@ -54,6 +54,8 @@ def execute(arguments: Namespace) -> None:
         loss, score = result.history.test_loss[-1], result.final_score
         print(f"{output}: test loss {loss:.4f}, {score}; next: mu2mpi show {output}")
         print(in_brief(result.privacy, result.accounts))
+        if result.privacy.has_lost_key:
+            print(KEY_GONE)
         warn_of_tests([result.experiment])
 
 

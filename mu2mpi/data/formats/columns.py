@@ -21,6 +21,8 @@ LABEL = "label"
 class Columns(ABC):
     """Columns of a file, of which some rows, ascending, can be read."""
 
+    has_header = False
+
     def __init__(self, path: Path, samples: int) -> None:
         self.path, self.samples = path, samples
         if samples == 0:

@@ -48,6 +48,7 @@ class Table:
     """
 
     feature_names: tuple[str, ...] | None = None
+    has_header = False
 
     def __init__(self, path: Path, features: Any, labels: Any, owners: Any = None) -> None:
         self.path, self._features, self._columns = path, features, {"label": labels, "owner": owners}
@@ -119,6 +120,11 @@ def check_apart(path: Path, features: Sequence[Any], others: Collection[Any]) ->
             f"{path}: {name} is named as features twice, or holds labels or owners too; name others with "
             "--features and --labels"
         )
+
+
+def row_text(number: int, has_header: bool) -> str:
+    """Say which row of a file has this number, from 0, as a spreadsheet would: from 1, with the header."""
+    return f"row {number + 1 + has_header} (the {'header' if has_header else 'first'} is row 1)"
 
 
 def without_owner(name: str) -> str:

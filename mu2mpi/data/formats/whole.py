@@ -28,6 +28,7 @@ from mu2mpi.data.formats.table import (
     checked_size,
     find_name,
     reading,
+    row_text,
     shown,
 )
 from mu2mpi.data.telling import DataError
@@ -54,7 +55,7 @@ def read_csv(path: Path, features: str | None, labels: str | None) -> Table:
     Names of several features are separated by commas; by default, all columns are but those of labels and
     owners.
     """
-    with _separated(path) as (names, rows):
+    with _separated(path) as (names, rows, has_header):
         places = {name: k for k, name in enumerate(names)}
         others = [find_name(path, places, labels, "labels"), *({OWNERS} & places.keys())]
         wanted = [name for name in names if name not in others]
@@ -64,28 +65,30 @@ def read_csv(path: Path, features: str | None, labels: str | None) -> Table:
         chosen, columns = ([places[name] for name in some] for some in (wanted, others))
         values = array("d")
         texts: list[list[str]] = [[] for _ in columns]
-        for line, row in rows:
+        for number, row in enumerate(rows):
             try:
                 values.extend([float(row[k]) for k in chosen])
             except ValueError:
                 name, value = next((names[k], row[k]) for k in chosen if not _are_numbers([row[k]]))
-                wrong = f"in column {shown(name)}, which is not a number; choose the columns with --features"
+                wrong = (
+                    f"in column {shown(name)}, which is not a number; choose the columns with --features, or "
+                    f"declare them with --schema; if it says whose each sample is, call it {OWNERS}"
+                )
                 raise DataError(
-                    f"{path} has a value {wrong}, or declare them with --schema",
-                    f"{path}: line {line} has '{shown(value)}' {wrong}",
+                    f"{path} has a value {wrong}",
+                    f"{path}: {row_text(number, has_header)} has '{shown(value)}' {wrong}",
                 ) from None
             for column, read in zip(columns, texts, strict=True):
                 read.append(row[column].strip())
         table = np.asarray(values).reshape(len(texts[0]), len(chosen))
         found = Table(path, table, *map(_typed, texts))
-        if not _are_numbers(names):
-            found.feature_names = tuple(wanted)
+        found.has_header, found.feature_names = has_header, tuple(wanted) if has_header else None
         return found
 
 
 def csv_names(path: Path) -> list[str]:
     """Return the names of all columns."""
-    with _separated(path) as (names, _):
+    with _separated(path) as (names, *_):
         return names
 
 
@@ -93,9 +96,9 @@ def csv_columns(path: Path, wanted: Mapping[str, Kind]) -> Apart:
     """Read columns; of numbers, those are NaN that are missing."""
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in wanted}
     known: dict[str, str] = {}
-    with _separated(path) as (names, rows):
+    with _separated(path) as (names, rows, has_header):
         places, done = {name: k for k, name in enumerate(names)}, 0
-        while block := [row for _, row in islice(rows, ROWS_AT_ONCE)]:
+        while block := list(islice(rows, ROWS_AT_ONCE)):
             numbers = np.arange(done, done + len(block))
             done += len(block)
             for name, kind in wanted.items():
@@ -105,14 +108,15 @@ def csv_columns(path: Path, wanted: Mapping[str, Kind]) -> Apart:
                     row[place] if kind == "numbers" else _one(known, row[place].strip()) for row in block
                 ]
                 values = np.array([*texts, None], dtype=object)[:-1]
-                parts[name].append(
-                    Cells(path, name, numbers, values).numbers() if kind == "numbers" else values
-                )
+                cells = Cells(path, name, numbers, values, has_header)
+                parts[name].append(cells.numbers() if kind == "numbers" else values)
         if done == 0:
             raise InputError(f"{path} is empty: it has no rows but the first line")
         columns = {name: np.concatenate(blocks) for name, blocks in parts.items()}
         names_of = {name: _typed(columns[name].tolist()) for name, kind in wanted.items() if kind == "names"}
-        return Apart(path, columns | names_of)
+        found = Apart(path, columns | names_of)
+        found.has_header = has_header
+        return found
 
 
 def _one(known: dict[str, str], text: str) -> str:
@@ -120,28 +124,29 @@ def _one(known: dict[str, str], text: str) -> str:
 
 
 @contextmanager
-def _separated(path: Path) -> Iterator[tuple[list[str], Iterator[tuple[int, list[str]]]]]:
-    """Give the names of the columns of a CSV file, and its rows, each after the number of its line."""
+def _separated(path: Path) -> Iterator[tuple[list[str], Iterator[list[str]], bool]]:
+    """Give the names of the columns of a CSV file, its rows, and whether a row has these names."""
     with reading(path), io.TextIOWrapper(_opened(path), encoding="utf-8-sig", newline="") as lines:
         first = next((line for line in lines if line.strip()), "")
         rows = csv.reader(chain([first], lines), delimiter=max(DELIMITERS, key=first.count), strict=True)
         names = [name.strip() for name in next(rows, [])]
-        body = chain([], rows)
-        if _are_numbers(names):
+        body, has_header = chain([], rows), not _are_numbers(names)
+        if not has_header:
             names, body = [str(k) for k in range(len(names))], chain([names], rows)
         if len(set(names)) < len(names):
             raise InputError(f"{path}: two columns have the same name")
 
-        def checked() -> Iterator[tuple[int, list[str]]]:
-            for row in filter(None, body):
+        def checked() -> Iterator[list[str]]:
+            for number, row in enumerate(filter(None, body)):
                 if len(row) != len(names):
-                    line = f"line {rows.line_num} has {len(row)} values, and the first line {len(names)}"
+                    place = row_text(number, has_header)
                     raise DataError(
-                        f"{path}: a line has more or fewer values than the first line", f"{path}: {line}"
+                        f"{path}: a row has more or fewer values than the first",
+                        f"{path}: {place} has {len(row)} values, and the first {len(names)}",
                     )
-                yield rows.line_num, row
+                yield row
 
-        yield names, checked()
+        yield names, checked(), has_header
 
 
 class _Bounded(io.RawIOBase):

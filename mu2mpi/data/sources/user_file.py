@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mu2mpi.data.cells import MISSING
 from mu2mpi.data.encoding import Declared, Encoded, kinds
 from mu2mpi.data.formats.by_suffix import column_names, open_columns, open_table
-from mu2mpi.data.formats.table import Table, reading
+from mu2mpi.data.formats.table import Table, reading, row_text
 from mu2mpi.data.labels import UNFIT, FoundClasses, Numbers, plain
 from mu2mpi.data.schema import read_schema
 from mu2mpi.data.source import COLUMN_AT_ONCE, Labels, Samples, Source, Which, classes_of, row_blocks
@@ -127,7 +127,7 @@ class UserFile(Source):
 
     def _place(self, which: Which, number: int) -> str:
         table, rows_of = self._sets[which]
-        return f"{table.path}: row {rows_of(np.array([number]))[0]}"
+        return f"{table.path}: {row_text(rows_of(np.array([number]))[0], table.has_header)}"
 
     def training_labels(self) -> NDArray[np.int32]:
         """Return the class of every training sample, or its tenth of a range; features are not read."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SMALLEST, LARGEST = math.ulp(0.0), sys.float_info.max
 """Of the numbers above 0, and of the finite ones."""
 
+NONSENSE = "no guarantee is below 0 or no number, so its code has to be mended"
+
 
 class Concern(NamedTuple):
     """Why something is less private than it looks: in a few words, and in a sentence."""
@@ -238,6 +240,9 @@ class Mechanism(ABC):
 def calibrated(kind: type[Mechanism], budget: Budget, messages: Messages) -> Mechanism:
     """Return a mechanism that keeps to a budget; or InputError, also if by its own account it does not."""
     mechanism = kind.calibrate(budget, messages)
+    for rho in (mechanism.stated_rho, mechanism.guarantee().rho):
+        if rho is not None and not rho >= 0:
+            raise InputError(f"mechanism = {kind.name} states rho = {rho:g} as its guarantee; {NONSENSE}")
     if (rho := mechanism.stated_rho) is not None and rho > budget.rho * (1 + 1e-9):
         raise InputError(f"mechanism = {kind.name} spends rho = {rho:g} where {budget.rho:g} is asked for")
     return mechanism

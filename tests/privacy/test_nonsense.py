@@ -1,0 +1,55 @@
+"""Mechanisms of a user's own whose guarantee makes no sense are refused before anything is sent."""
+
+import math
+
+import pytest
+
+from mu2mpi import registry
+from mu2mpi.cli import main
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.opening import open_source
+from mu2mpi.execution.plan import resolve
+from mu2mpi.privacy.guarantee import Approximate, Gaussian
+from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
+
+
+def stating(guarantee_of, spends_what="rho"):
+    """Return a mechanism like the Gaussian one, but with this guarantee."""
+
+    class Own(GaussianReleases):
+        name, spends = "own", spends_what
+
+        def guarantee(self, rounds=None, draws=1):
+            return guarantee_of(super().guarantee(rounds, draws))
+
+    return Own
+
+
+CASES = {
+    "rho is no number": (stating(lambda true: Gaussian(math.nan, true.drawn)), "rho = nan"),
+    "rho is negative": (stating(lambda true: Gaussian(-true.rho, true.drawn)), "rho = -4"),
+    "epsilon is no number": (
+        stating(lambda true: Approximate(lambda delta: math.nan, true.drawn), "epsilon"),
+        "epsilon = nan",
+    ),
+    "epsilon is negative": (
+        stating(lambda true: Approximate(lambda delta: -1.0, true.drawn), "epsilon"),
+        "epsilon = -",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_guarantee_that_is_nonsense_is_refused(case, monkeypatch, capsys, tmp_path):
+    kind, words = CASES[case]
+    monkeypatch.setitem(registry._registered["mechanisms"], "own", kind)
+    command = ["run", "--mechanism", "own", "--machines", "2", "--rounds", "5", "--output"]
+    assert main([*command, str(tmp_path / "a.h5")]) == 2
+    assert f"error: mechanism = own states {words}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_with_a_guarantee_of_its_own_is_taken(monkeypatch):
+    monkeypatch.setitem(registry._registered["mechanisms"], "own", stating(lambda true: true))
+    experiment = Experiment(mechanism="own", machines=2, rounds=5)
+    assert resolve(experiment, open_source(experiment), 1).schedule.mechanism.stated_rho == 4
