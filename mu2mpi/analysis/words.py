@@ -10,7 +10,7 @@ from mu2mpi.registry import find, names
 
 SYMBOLS = {
     "rho": "ρ", "epsilon": "ε", "delta": "δ", "machines": "M", "rounds": "T", "diameter": "D",
-    "clip_norm": "C", "colluders": "c", "l2": "λ", "batch": "K", "samples": "n", "colluders_share": "c/M",
+    "clip_norm": "C", "colluders": "c", "l2": "λ", "samples": "n", "colluders_share": "c/M",
 }  # fmt: skip
 """The paper's letters for settings, where it has some."""
 

@@ -44,6 +44,8 @@ def draw(runs: Sequence[Summary], page: Page, against: str = "round") -> Figure:
 def _of_shares(runs: Sequence[Summary]) -> list[Any]:
     """Return what a legend says where all but the last points are of a share of the test set."""
     samples = [run.history.test_samples for run in runs]
-    shares = sorted({f"{of[0]:,} of {of[-1]:,}" for of in samples if of[0] < of[-1]})
-    words = f"before the last round: on {' or '.join(shares)} test samples"
-    return [handle(words, linestyle="none")] if shares else []
+    shares = sorted(int(of[0]) for of in samples if of[0] < of[-1])
+    if not shares:
+        return []
+    span = f"{shares[0]:,}" + f" to {shares[-1]:,}" * (shares[0] < shares[-1])
+    return [handle(f"before the last round: on {span} test samples", linestyle="none")]
