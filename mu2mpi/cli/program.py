@@ -42,7 +42,11 @@ class Parser(argparse.ArgumentParser):
         """Say of each option that is not known what it may mean, or else which ones there are."""
         known = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
         words = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-        guesses = [did_you_mean(word, known) for word in words]
+        from mu2mpi.config.options import option_fields
+
+        # What other commands have is not misspelt.
+        others = {f"--{name.replace('_', '-')}" for name in option_fields()}.difference(known)
+        guesses = ["" if word in others else did_you_mean(word, known) for word in words]
         if words and all(guesses):
             lines = (f"{word} is no option here{guess}" for word, guess in zip(words, guesses, strict=True))
             self.error("\n".join(lines))

@@ -26,7 +26,7 @@ def test_p_values_where_there_is_no_spread():
 
 
 def runs_of(folder, **settings):
-    return mu2mpi.load(folder).where(**settings).summaries
+    return mu2mpi.load(folder).select(**settings).summaries
 
 
 def test_runs_are_matched_by_what_varies_within_a_side(folder):

@@ -132,7 +132,7 @@ def test_other_evaluations_change_no_model_so_that_files_stay(tmp_path, capsys):
     assert "2 of the finished runs have another number" in (err := capsys.readouterr().err)
     assert "--overwrite" in err
     (new, _) = mu2mpi.sweep({**settings, "evaluations": 3}, output=tmp_path, overwrite=True)
-    assert len(new.result.history) == 3
+    assert len(new.history) == 3
     assert new.x.tobytes() == same.x.tobytes()
     with pytest.raises(InputError, match="rho is 3"):
         mu2mpi.sweep({**settings, "evaluations": 4, "rho": 3.0}, output=tmp_path)

@@ -122,9 +122,9 @@ def test_its_result_is_shown_and_its_claim_computed_again(case, results, extras)
 
 def test_tables_and_figures_know_it(results, extras, tmp_path):
     table = mu2mpi("table", results, "--rows", "loss,method,mechanism", **extras)
-    assert all(name in table.stdout for name in ("smoothed-quantile", "heavy-ball-sgd", "decaying-noise"))
+    assert all(name in table.stdout for name in ("smoothed-quantile", "heavy ball", "decaying-noise"))
     chosen = mu2mpi("table", results, "--where", "momentum=0.8", "--rows", "method,momentum", **extras)
-    assert "heavy-ball-sgd" in chosen.stdout
+    assert "heavy ball" in chosen.stdout
     assert "smoothed-quantile" not in chosen.stdout
     for loss in ("smoothed-quantile", "softmax"):
         where = "--where", f"loss={loss}"
