@@ -106,9 +106,12 @@ def goes_on(whole: Path, place: Path, words: list[object]) -> None:
 
 
 def test_an_interrupt_keeps_a_checkpoint_and_says_how_to_go_on(tmp_path):
-    process = start("run", *POPULATION, "--rounds", "4000000", "--evaluations", "2", *to(tmp_path / "a.h5"))
-    while not process.stderr.readline().startswith("  round 1 of 4000000"):
+    log = tmp_path / "log"
+    asked = ["--rounds", "4000000", "--evaluations", "2", "--log", log]
+    process = start("run", *POPULATION, *asked, *to(tmp_path / "a.h5"))
+    while not (log.exists() and "round 1 of" in log.read_text()):
         assert process.poll() is None
+        time.sleep(0.01)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=SECONDS)

@@ -12,7 +12,6 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.sources.digits import Digits
 from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.progress import Progress
 from mu2mpi.execution.sweep import resolve_sweep
 from mu2mpi.parallel import Communicator
 from mu2mpi.registry import find, names
@@ -28,7 +27,7 @@ def planned(method, **settings):
 
 
 def accuracy(**settings):
-    return simulation_of(Experiment(**{**ASKED, **settings}), Digits()).run(Progress()).metrics["accuracy"]
+    return simulation_of(Experiment(**{**ASKED, **settings}), Digits()).run().metrics["accuracy"]
 
 
 @pytest.mark.parametrize("method", names("methods"))
