@@ -83,7 +83,7 @@ def test_lanes_of_a_sweep_write_one_log(communicator, folder, fails_at):
         of_run = [event for event in events if event["run"] == str(run.path)]
         assert [of_run[0]["event"], of_run[-1]["event"]] == ["start", "finish"]
         losses = [event["loss"] for event in of_run if event["event"] == "evaluation"]
-        assert losses == run.result.history.test_loss.tolist()
+        assert losses == run.history.test_loss.tolist()
 
 
 def test_what_is_measured_on_a_share_has_the_bits_of_one_process(communicator):
