@@ -34,6 +34,7 @@ OTHER_WORDS = {
     "trusted": "central curator honest",
     "aggregated": "secagg secure-aggregation secure distributed",
     "shuffled": "shuffle shuffler",
+    "latex": "tex",
     "softmax": "cross-entropy multinomial",
     "logistic": "logreg binary-cross-entropy bce",
     "squared": "mse least-squares linear-regression",

@@ -25,6 +25,9 @@ from mu2mpi.results.reader import Summary
 VALUES = ("test_loss", "test_accuracy")
 """What the paper's tables measure."""
 
+PRIVACY = ("epsilon", "delta", "rho", "budgets")
+"""Settings that are always told of rows, as who reads two of them asks which is the better."""
+
 MOST_ADDED = 2
 """So many settings become rows where sections would have one row each."""
 
@@ -138,7 +141,8 @@ def _as_rows(apart: Sequence[str], rows: Sequence[dict[str, Any]]) -> tuple[list
     added: list[str] = []
     follow: dict[str, str] = {}
     for name in apart:
-        first = next((other for other in added if is_settled(name, [other], rows)), None)
+        followed = (other for other in added if name not in PRIVACY and is_settled(name, [other], rows))
+        first = next(followed, None)
         if first is None:
             added.append(name)
         else:

@@ -57,13 +57,8 @@ def compare(first: Sequence[Summary], second: Sequence[Summary], values: Sequenc
 
 def _matched_by(sides: Sequence[Sequence[Summary]]) -> list[str]:
     """Return the settings by which runs are matched: those that vary, but not from side to side alone."""
-    names = varying([run for side in sides for run in side])
-    of_sides = [[own_settings(run) for run in side] for side in sides]
-
-    def varies_within(name: str) -> bool:
-        return any(len({row[name] for row in rows}) > 1 for rows in of_sides)
-
-    return [name for name in names if varies_within(name)]
+    within = {name for side in sides for name in varying(side)}
+    return [name for name in varying([run for side in sides for run in side]) if name in within]
 
 
 def _pairs(sides: Sequence[Sequence[Summary]], names: Sequence[str]) -> tuple[list[Pair], tuple[int, int]]:
@@ -183,7 +178,8 @@ def _bits(pairs: Sequence[Pair]) -> str:
     same, count = 0, 0
     for pair in pairs:
         seeds = [{run.experiment.seed: run for run in side} for side in pair.sides]
-        for seed in seeds[0].keys() & seeds[1].keys():
+        # Runs without a seed have nothing in common.
+        for seed in (seeds[0].keys() & seeds[1].keys()) - {None}:
             one, other = (read_result(of[seed].path) for of in seeds)
             count += 1
             same += np.array_equal(one.x, other.x) and np.array_equal(one.w, other.w)

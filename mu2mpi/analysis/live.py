@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LEAST_SECONDS, SHARE = 1.0, 0.05
 """From one drawing to the next, and which share of the time they may take: a run may be short."""
 
-SCORE = {"classes": "accuracy", "numbers": "R²"}
+SCORE = {"classes": ("test accuracy (%)", 100.0), "numbers": ("test R²", 1.0)}
 
 
 class LiveFigure(Observer):
@@ -60,10 +60,14 @@ class LiveFigure(Observer):
         began, labels = monotonic(), self._done[-1].labels
         axes = self.figure.axes or self.figure.subplots(1, 2).tolist()
         rounds = [done.round for done in self._done]
-        shown = (("test loss", "loss"), (SCORE[labels], "score"))
-        for panel, (label, name) in zip(axes, shown, strict=True):
+        label, factor = SCORE[labels]
+        shown = (
+            ("test loss", [done.loss for done in self._done]),
+            (label, [factor * done.score for done in self._done]),
+        )
+        for panel, (label, values) in zip(axes, shown, strict=True):
             panel.clear()
-            panel.plot(rounds, [getattr(done, name) for done in self._done], marker=".")
+            panel.plot(rounds, values, marker=".")
             panel.set(xscale="log", xlim=(0.9, 1.1 * self._rounds), xlabel="round t", ylabel=label)
         self._show()
         self._next = began + max(LEAST_SECONDS, (monotonic() - began) / SHARE)

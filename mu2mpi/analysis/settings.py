@@ -14,6 +14,9 @@ from mu2mpi.results.reader import Summary
 POOLED = ("seed", "evaluations")
 """Settings that may differ within a cell: the seed, and what changes nothing in the model."""
 
+DRAWN, NEARLY = ("labels:", "dirichlet:"), 1.3
+"""Partitions that are drawn by the seed, and how far apart the rounds of repeats may be then."""
+
 
 def settings_of(run: Summary) -> dict[str, Any]:
     """Return all settings of a run by name, each of two ways to say the same as one.
@@ -65,14 +68,31 @@ def varying(runs: Sequence[Summary]) -> list[str]:
 
 def varying_among(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return in which of their `own_settings` runs differ, as `varying` does."""
+    rows = _without_drawn_rounds(rows)
     differ = [name for name in option_fields() if len(_values(name, rows)) > 1]
     for name in reversed([name for name in _sizes() if name in differ]):
-        # Who is there, and who has which labels, is drawn by the seed, and rounds may follow from that.
-        drawn = name == "rounds" and any(row["participation"] or row["partition"] != "iid" for row in rows)
-        others = [other for other in differ if other != name and (drawn or other not in POOLED)]
+        others = [other for other in differ if other != name and other not in POOLED]
         if others and is_settled(name, others, rows):
             differ.remove(name)
     return [name for name in differ if name not in POOLED]
+
+
+def _without_drawn_rounds(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Return runs without rounds that were drawn: of each seed others, and nearly as many.
+
+    Who is there, and who has which labels, follows from the seed, and how far samples last from that.
+    """
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["participation"] or str(row["partition"]).startswith(DRAWN):
+            others = tuple(value for name, value in row.items() if name not in (*POOLED, "rounds"))
+            groups.setdefault(others, []).append(row)
+    drawn: set[int] = set()
+    for group in groups.values():
+        rounds = [row["rounds"] or 0 for row in group]
+        if max(rounds) <= NEARLY * min(rounds) and len({row["seed"] for row in group}) == len(group):
+            drawn |= {id(row) for row in group}
+    return [{**row, "rounds": None} if id(row) in drawn else row for row in rows]
 
 
 def _values(name: str, rows: Sequence[dict[str, Any]]) -> set[Any]:

@@ -11,6 +11,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
+from mu2mpi.suggestions import did_you_mean
 
 MOST_RUNS = 100_000
 
@@ -57,7 +58,7 @@ class Sweep:
             overrides["method"] = _named(methods, where)
         parts = settings.get("part", [{}])
         if not (isinstance(parts, list) and parts and all(isinstance(part, dict) for part in parts)):
-            raise InputError(f"{where}: parts of a sweep are tables that begin with [[part]]")
+            raise InputError(f"{_at(where)}parts of a sweep are tables that begin with [[part]]")
         varying = [name for name, value in common.items() if isinstance(value, list)]
         varying += [name for part in parts for name in part]
         self.swept = [name for name in dict.fromkeys(varying) if name not in overrides]
@@ -114,7 +115,7 @@ class Sweep:
             except InputError as error:
                 self.leave_out(combination, error)
         if len(set(experiments)) < len(experiments):
-            raise InputError(f"{where}: two combinations of the lists are the same experiment")
+            raise InputError(f"{_at(where)}two combinations of the lists are the same experiment")
         return experiments
 
     def _check_names(self, where: str) -> None:
@@ -125,13 +126,18 @@ class Sweep:
             other = named.setdefault(name.casefold(), experiment)
             if other is not experiment:
                 raise InputError(
-                    f"{where}: the results of {self._told(other)} and of {self._told(experiment)} would both "
-                    f"be called {name}; rename what the settings name, or put them into sweeps of their own, "
-                    "each with its own --output"
+                    f"{_at(where)}the results of {self._told(other)} and of {self._told(experiment)} would "
+                    f"both be called {name}; rename what the settings name, or put them into sweeps of their "
+                    "own, each with its own --output"
                 )
 
     def _told(self, experiment: Experiment) -> str:
         return ", ".join(f"{name} = {getattr(experiment, name)!r}" for name in self.swept)
+
+
+def _at(where: str) -> str:
+    """Return how a message begins about what comes from there."""
+    return f"{where}: " if where else ""
 
 
 def _named(methods: Any, where: str) -> list[str]:
@@ -140,10 +146,10 @@ def _named(methods: Any, where: str) -> list[str]:
     wanted = methods.split(",") if isinstance(methods, str) else methods
     wanted = known if wanted == [ALL] else wanted
     if not (isinstance(wanted, list) and wanted and set(wanted) <= set(known)):
-        prefix = f"{where}: " if where else ""
-        raise InputError(
-            f"{prefix}methods = {methods!r} should be {ALL}, or some of {', '.join(known)} between commas"
-        )
+        unknown = [name for name in wanted or () if name not in known] if isinstance(wanted, list) else []
+        guess = did_you_mean(str(unknown[0]), known) if unknown else ""
+        some = guess or f"; it should be {ALL}, or some of {', '.join(known)} between commas"
+        raise InputError(f"{_at(where)}methods = {methods!r} has what is no method{some}")
     return list(dict.fromkeys(wanted))
 
 
@@ -152,14 +158,15 @@ def _combinations(settings: Mapping[str, Any], where: str) -> Iterator[dict[str,
     lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
     for name, values in lists.items():
         if not values or len({repr(value) for value in values}) < len(values):
-            raise InputError(f"{where}: the list of {name} is empty or repeats a value: {values}")
+            raise InputError(f"{_at(where)}the list of {name} is empty or repeats a value: {values}")
         if any(isinstance(value, list | dict) for value in values):
             raise InputError(
-                f"{where}: {name} holds a list in a list, or a table; a sweep takes one list of values, such "
-                f"as {name} = [a, b], and [[part]] tables for combinations that differ in several settings"
+                f"{_at(where)}{name} holds a list in a list, or a table; a sweep takes one list of values, "
+                f"such as {name} = [a, b], and [[part]] tables for combinations that differ in several "
+                "settings"
             )
     if (count := math.prod(map(len, lists.values()))) > MOST_RUNS:
-        raise InputError(f"{where}: its lists have {count:,} combinations, and {MOST_RUNS:,} are the most")
+        raise InputError(f"{_at(where)}its lists have {count:,} combinations, and {MOST_RUNS:,} are the most")
     for combined in itertools.product(*lists.values()):
         yield dict(zip(lists, combined, strict=True))
 

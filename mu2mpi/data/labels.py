@@ -86,7 +86,10 @@ def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
     for rows in row_blocks(table.samples, COLUMN_AT_ONCE):
         found = np.union1d(found, plain(table, rows, "label", missing))
         if len(found) > MOST_CLASSES or (SURELY_MANY < len(found) > table.samples / 3):
-            no = "these are no classes: name those with --labels, or give --label-range and --loss squared"
+            no = (
+                "these are no classes: if they are numbers, give --label-range LOW:HIGH and a loss of "
+                "numbers such as squared; if another column has the classes, name it with --labels"
+            )
             raise DataError(
                 f"{table.path} has too many different labels; {no}",
                 f"{table.path} has {len(found)} different labels in its first {rows[-1] + 1} rows; {no}",

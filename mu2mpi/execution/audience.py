@@ -22,7 +22,7 @@ class Audience:
         # Rounds may be short: only those are told who listen.
         self._counting = [each for each in observers if type(each).on_round is not Observer.on_round]
         self._started: list[Observer] = []
-        self._failure: tuple[str, Exception] | None = None
+        self._failure: tuple[str, BaseException] | None = None
 
     def _tell(self, tell: Callable[[Observer], Any], observers: Sequence[Observer]) -> None:
         for observer in observers:
@@ -30,10 +30,11 @@ class Audience:
                 return
             try:
                 tell(observer)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 place = traceback.extract_tb(error.__traceback__)[-1]
+                said = traceback.format_exception_only(error)[-1].strip()
                 self._failure = (
-                    f"the observer {type(observer).__name__} failed: {type(error).__name__}: {error} "
+                    f"the observer {type(observer).__name__} failed: {said} "
                     f"({place.filename}, line {place.lineno})",
                     error,
                 )

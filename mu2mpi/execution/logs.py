@@ -5,18 +5,24 @@ import fcntl
 import json
 import math
 import os
+import re
+import stat
 import sys
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from time import sleep
+from typing import Any, ClassVar
 
 from mu2mpi.errors import InputError
 from mu2mpi.execution.progress import duration_text, headline
 from mu2mpi.results.observer import Evaluation, Observer, Start
 from mu2mpi.results.schema import Result
+
+LOCK_SECONDS, PATIENCE = 0.01, 1.0
+"""How often to ask for the lock of a file, and how long all lines of a log may wait for it together."""
 
 TESTS = "losses and scores are computed without noise on a share of the data file, and are not private"
 
@@ -24,11 +30,15 @@ TESTS = "losses and scores are computed without noise on a share of the data fil
 class Log(Observer):
     """Appends a line for each event to a file that other runs may write at the same time.
 
-    A line that cannot be written, such as on a full disk, is lost with a warning, and the run goes on.
+    A line that cannot be written, such as on a full disk, is lost with a warning, and the run goes on. What a
+    line `begins` with tells a log from the user's other files.
     """
+
+    begins: ClassVar[re.Pattern[bytes]]
 
     def __init__(self, path: Path | str) -> None:
         self._path, self._has_warned = Path(path), False
+        self._patience = PATIENCE
 
     @abstractmethod
     def _line(self, event: str, words: str, facts: dict[str, Any]) -> str:
@@ -62,18 +72,26 @@ class Log(Observer):
         seconds = float(result.history.elapsed_seconds[-1])
         self._note("finish", f"done, took {duration_text(seconds)}", {"elapsed_seconds": seconds})
 
-    def check(self) -> None:
-        """Raise InputError unless the file can be written, which is made if need be."""
+    def check(self, taken: Iterable[Path] = ()) -> None:
+        """Raise InputError unless the file can be written, which is made if need be.
+
+        It may be none of those that are taken, and none that is there and no log.
+        """
+        if os.path.realpath(self._path) in map(os.path.realpath, taken):
+            raise InputError(f"{self._path} is what the command itself writes; name another file as its log")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._opened():
-                pass
+            with self._opened() as handle:
+                start = os.read(handle, 64) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+            if start.strip() and not self.begins.match(start):
+                raise InputError(f"{self._path} is there and is no log of this kind; name another file")
         except OSError as error:
             raise InputError(f"cannot write the log {self._path}: {error.strerror}") from None
 
     def _note(self, event: str, words: str, facts: dict[str, Any]) -> None:
         try:
-            self._append(f"{self._line(event, words, facts)}\n".encode())
+            # A name of a file need not be text.
+            self._append(f"{self._line(event, words, facts)}\n".encode(errors="backslashreplace"))
         except OSError as error:
             if not self._has_warned:
                 words = f"cannot write the log {self._path}: {error.strerror}; the run goes on without"
@@ -92,9 +110,7 @@ class Log(Observer):
 
     def _append(self, line: bytes) -> None:
         with self._opened() as handle:
-            # Only where there are no locks, on some network file systems, lines may get into each other.
-            with contextlib.suppress(OSError):
-                fcntl.flock(handle, fcntl.LOCK_EX)
+            self._lock(handle)
             size = os.fstat(handle).st_size
             if size and os.pread(handle, 1, size - 1) != b"\n":
                 # A machine that crashed may have left a part of a line.
@@ -104,9 +120,26 @@ class Log(Observer):
                 os.ftruncate(handle, size)
                 raise OSError(None, "there is no space left for a whole line")
 
+    def _lock(self, handle: int) -> None:
+        """Wait for other jobs, but not for ever: without a lock, lines may at worst get into each other.
+
+        On some network file systems there are none.
+        """
+        with contextlib.suppress(OSError):
+            while True:
+                try:
+                    return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if self._patience <= 0:
+                        return None
+                self._patience -= LOCK_SECONDS
+                sleep(LOCK_SECONDS)
+
 
 class PlainLog(Log):
     """Lines to read, each with the time and the name of the run."""
+
+    begins = re.compile(rb"\d{4}-\d\d-\d\dT\S+ ")
 
     def _line(self, event: str, words: str, facts: dict[str, Any]) -> str:
         return f"{_now()} {self._start.name}: {words}"
@@ -114,6 +147,8 @@ class PlainLog(Log):
 
 class JsonLog(Log):
     """One JSON object a line; numbers that are not finite are null."""
+
+    begins = re.compile(rb"\{")
 
     def _line(self, event: str, words: str, facts: dict[str, Any]) -> str:
         told = {"event": event, "time": _now(), "run": self._start.name, **facts}

@@ -261,7 +261,8 @@ class Result:
     def row_names(self) -> tuple[str, ...]:
         """What each row of the model speaks for: a class, the second of two, or the number learned."""
         if self.label_range is not None:
-            return ("label" if (schema := self.schema) is None else schema.label[0],)
+            schema = self.schema
+            return (self.experiment.labels or "label" if schema is None else schema.label[0],)
         return self.names_of_classes if len(self.x) > 1 else self.names_of_classes[-1:]
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -1,12 +1,14 @@
 """Logs: whole lines, from several processes and starts, and no reason for a run to end."""
 
 import errno
+import fcntl
 import json
 import multiprocessing
 import os
 import re
 import resource
 import signal
+import time
 
 import pytest
 
@@ -115,6 +117,33 @@ def test_a_full_disk_costs_lines_and_no_run(tmp_path, capsys, most_bytes):
     assert all(re.match(r"20\S+ run: .*(rho spent|d = )", line) for line in text.splitlines())
     assert capsys.readouterr().err.count("the run goes on without") == 1
     assert len(result.history) >= 12
+
+
+def test_no_file_of_the_user_is_a_log(tmp_path, capsys):
+    data, output = tmp_path / "data.csv", tmp_path / "a.h5"
+    data.write_text("a,label\n1,0\n0,1\n")
+    run = ["run", "--machines", "2", "--rounds", "5", "-o", str(output)]
+    for option in ("--log", "--log-json"):
+        for file in (data, output, tmp_path / "a.h5.checkpoint"):
+            assert main([*run, option, str(file)]) == 2
+            assert str(file) in capsys.readouterr().err
+    assert data.read_text() == "a,label\n1,0\n0,1\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
+    same = str(tmp_path / "log")
+    assert main([*run, "--log", same, "--log-json", same]) == 2
+    assert main([*run, "--log", same]) == 0
+    assert main([*run, "--overwrite", "--log-json", same]) == 2
+    assert main([*run, "--overwrite", "--log", same]) == 0
+
+
+def test_a_lock_or_a_name_that_is_no_text_stops_no_run(tmp_path):
+    log = tmp_path / "a.log"
+    with log.open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        began = time.monotonic()
+        mu2mpi.run(SETTINGS, observers=[PlainLog(log)], output=tmp_path / os.fsdecode(b"\xff.h5"))
+        assert time.monotonic() - began < 20
+    assert b"\\udcff.h5" in log.read_bytes()
 
 
 def test_commands_write_logs(tmp_path, capsys):

@@ -143,7 +143,7 @@ def test_a_live_figure_draws_what_was_measured(labels):
     loss = "softmax" if labels == "classes" else "squared"
     figure = mu2mpi.LiveFigure()
     result = mu2mpi.run({**SETTINGS, "loss": loss}, observers=[figure])
-    score = result.history.test_accuracy if labels == "classes" else result.history.test_r2
+    score = 100 * result.history.test_accuracy if labels == "classes" else result.history.test_r2
     for panel, values in zip(figure.figure.axes, (result.history.test_loss, score), strict=True):
         (line,) = panel.lines
         np.testing.assert_array_equal(line.get_xdata(), result.history.round)

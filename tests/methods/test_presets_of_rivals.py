@@ -138,7 +138,7 @@ def test_methods_may_be_named_and_settings_of_the_user_override():
     assert [e.method for e in sweep.experiments] == ["mu2-sgd", "dp-gd"]
     assert {(e.server, e.diameter) for e in sweep.experiments} == {("untrusted", 5.0)}
     for bad in ("mu2", "", "all,storm", [], 3):
-        with pytest.raises(InputError, match=r"a\.toml: methods = .* should be all, or some of .*mu2-sgd"):
+        with pytest.raises(InputError, match=r"a\.toml: methods = .* has what is no method"):
             Sweep({"methods": bad}, "a.toml")
 
 

@@ -23,12 +23,12 @@ SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 3, "r
 class Listener(Observer):
     """Counts what it hears of rounds, and fails at a moment."""
 
-    def __init__(self, fails_at=""):
-        self.rounds, self.fails_at = 0, fails_at
+    def __init__(self, fails_at="", error=RuntimeError):
+        self.rounds, self.fails_at, self.error = 0, fails_at, error
 
     def hear(self, moment):
         if moment == self.fails_at:
-            raise RuntimeError("enough")
+            raise self.error("enough")
 
     def on_start(self, start):
         self.hear("start")
@@ -49,6 +49,17 @@ def folder(communicator, tmp_path) -> Path:
     """Return the same folder on every rank."""
     shared: Path = communicator.share(tmp_path)
     return shared
+
+
+class UnsayableError(Exception):
+    def __str__(self):
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize("error", [SystemExit, UnsayableError])
+def test_an_observer_may_not_end_one_rank_alone(communicator, error):
+    with pytest.raises(InputError, match=f"the observer Listener failed: .*{error.__name__}"):
+        mu2mpi.run(SETTINGS, observers=[Listener("evaluation", error)], progress=False)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def execute(arguments: Namespace) -> None:
     start_compiler_without_scipy()
     warn_of_kernels(communicator)
     output = _output(arguments, experiment, communicator.size)
-    observers = logs_of(arguments, communicator)
+    observers = logs_of(arguments, communicator, [output])
     asked = {name: getattr(arguments, name) for name in RUNNING}
     result = run(experiment, output=output, observers=observers, progress=True, **asked)
     if communicator.rank == 0:

@@ -78,7 +78,7 @@ def execute(arguments: Namespace) -> None:
     start_compiler_without_scipy()
     warn_of_kernels(communicator)
     asked = {name: getattr(arguments, name) for name in RUNNING}
-    observers = logs_of(arguments, communicator)
+    observers = logs_of(arguments, communicator, outputs(arguments, communicator.size))
     run_sweep(sweep, chosen, arguments.output, observers=observers, **asked)
     if communicator.rank == 0:
         warn_of_tests(experiment for _, experiment in chosen)
