@@ -18,7 +18,7 @@ MOST_RUNS = 100_000
 ALL = "all"
 """Of a sweep of methods: every method that is installed."""
 
-LONGEST_NAME = 180
+LONGEST_NAME = 160
 """Bytes of a name that are kept: file systems take 255, with what checkpoints and unfinished files add."""
 
 LONGEST_VALUE = 40
