@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
-from functools import partial
+from functools import lru_cache, partial
 
 from mu2mpi.privacy.accountant import SMALLEST_DELTA, UP, epsilon_exact, epsilon_paper, rho_exact
 from mu2mpi.privacy.sampler import EXACT, RESERVE, Deviation, with_sampler
@@ -19,6 +19,8 @@ STEPS, HALVINGS, ROUNDED = 64, 30, 1e-12
 """By which the delta of each of several samples is found, and what is left to rounding errors of its log."""
 
 
+# A folder of results has few epsilons, and each takes a search.
+@lru_cache(maxsize=1024)
 def affordable_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho, rounded down, that keeps to an epsilon, with some left to the sampler."""
     exact = rho_exact((1 - RESERVE) * epsilon, (1 - RESERVE) * delta)
