@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.style import DARK, Page
 from mu2mpi.analysis.report import build_report
 from mu2mpi.analysis.report.night import COLOUR, at_night
+from mu2mpi.analysis.report.sections import _claims
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.execution.job import run
@@ -112,6 +114,41 @@ def test_privacy_in_words(page):
     # 12 runs with rho = 4 and 12 with rho = 16.
     assert f"ρ = {math.ceil(100 * math.sqrt(12 * 16 + 12 * 256)) / 100:.2f}" in text
     assert "27.2 24.39" in re.sub(r"\s+", " ", text)
+
+
+def claimed(settings):
+    """Return the rows of the claims of runs with these settings, without files."""
+    runs = []
+    for own in settings:
+        experiment = Experiment(**{"machines": 2, "rounds": 9, "server": "trusted", **own})
+        for epsilon in (experiment.target_epsilon, experiment.target_epsilon + 0.001):
+            figures = {"epsilon_exact": epsilon, "epsilon_paper": epsilon + 1}
+            runs.append(Summary(Path("made-up.h5"), experiment, "", 2.0, 0.5, figures))
+    rows = re.findall("<tr>(.*?)</tr>", _claims(runs))
+    return [re.findall("<t[dh][^>]*>(.*?)</t", html.unescape(row)) for row in rows]
+
+
+def test_each_epsilon_has_a_claim_of_its_own_and_none_is_understated():
+    by_epsilon, by_rho = ([{name: value} for value in (1.0, 2.0, 4.0)] for name in ("epsilon", "rho"))
+    header, *rows = claimed(by_epsilon)
+    assert header == ["server", "ρ", "δ", "ε by the paper's lemma", "ε exactly"]
+    assert [row[1] for row in rows] == ["0.2676", "0.5007", "0.9233"]
+    assert [row[-1] for row in rows] == ["1.001", "2.001", "4.001"]
+    assert [row[1] for row in claimed(by_rho)[1:]] == ["1", "2", "4"]
+    mixed = claimed([*by_rho, *by_epsilon])[1:]
+    assert [row[1] for row in mixed] == ["0.2676", "0.5007", "0.9233", "1", "2", "4"]
+    assert float(mixed[-1][-1]) > 24.38
+
+
+def test_claims_that_are_the_same_are_one_and_methods_are_named_where_they_differ():
+    preset = {"method": "mu2-sgd", "preset": "practical", "epsilon": 2.0}
+    assert len(claimed([preset, {"epsilon": 2.0}])) == 2
+    header, *rows = claimed(
+        [preset, {"method": "dp-sgd", "epsilon": 2.0}, {"method": "dp-gd", "epsilon": 2.0}]
+    )
+    assert header[1] == "method"
+    assert [row[1] for row in rows] == ["DP-GD", "DP-SGD", "μ²-SGD"]
+    assert rows[1][-1] == "2.001 (poisson)"
 
 
 def test_it_names_methods_and_machines_in_words(page, runs):
