@@ -18,6 +18,7 @@ from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.style import DARK, Page
 from mu2mpi.analysis.report import build_report
 from mu2mpi.analysis.report.night import COLOUR, at_night
+from mu2mpi.analysis.report.repetition import repeat
 from mu2mpi.analysis.report.sections import _claims
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
@@ -217,6 +218,25 @@ def test_the_sweep_that_repeats_the_runs(page, runs):
     sweep = Sweep(tomllib.loads(toml_of(page)))
     assert set(sweep.experiments) == {run.experiment for run in runs}
     assert "mu2mpi sweep sweep.toml" in page
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "mu2-sgd", "preset": "practical", "machines": [2, 4], "epsilon": [1.0, 2.0]},
+        {"methods": ["mu2-sgd", "dp-gd"], "machines": [2, 4], "epsilon": 2.0},
+    ],
+)
+def test_the_sweep_of_a_preset_leaves_out_what_it_chooses(settings, tmp_path):
+    made_up = {"data": "synthetic", "samples": 80, "features": 3, "seed": 1}
+    asked = Sweep({**made_up, **settings})
+    found = mu2mpi.sweep({**made_up, **settings}, output=tmp_path, progress=False).summaries
+    lines = toml_of(repeat(found))
+    assert {*Sweep(tomllib.loads(lines)).experiments} == {*asked.experiments}
+    assert "diameter" not in lines
+    assert "rounds" not in lines
+    # Of one run, all that was chosen is told.
+    assert "diameter" in toml_of(repeat(found[:1]))
 
 
 @pytest.mark.slow

@@ -2,12 +2,8 @@
 
 import math
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
-
-import tomli_w
 
 from mu2mpi.analysis.catalogue import FIGURES
 from mu2mpi.analysis.cells import Key, estimate, sort_key
@@ -15,23 +11,18 @@ from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.formats import Dialect
 from mu2mpi.analysis.grids import grids
 from mu2mpi.analysis.groups import grouped, in_nats
-from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
+from mu2mpi.analysis.report.markup import bullets, paragraph, picture, table
 from mu2mpi.analysis.report.night import at_night
 from mu2mpi.analysis.settings import varying
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.analysis.together import Release, together
 from mu2mpi.analysis.words import Words
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
-from mu2mpi.data.sources.digits import Digits
-from mu2mpi.data.sources.mnist import FILES
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary, read_result
-
-MOST_EXPERIMENTS = 10
 
 NUMBERS = Dialect(lambda text: "".join("\u2007" if letter.isalnum() else "\u2008" for letter in text))
 """Spaces as wide as the digits and points of a page."""
@@ -59,9 +50,6 @@ WHERE = {
 """What a file says of where it was made, and what that is called."""
 
 MOST_PLACES = 10
-
-SIZES = {"mnist": FILES[0].shape[0], "digits": Digits.training_samples}
-"""Training samples of built-in data, which no setting tells."""
 
 
 def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
@@ -225,40 +213,3 @@ def theory(runs: Sequence[Summary]) -> str:
     header = [*map(words.name, names), "smallest loss", "excess loss, measured", "theorem: at most"]
     unit = "In nats; means" if in_nats(known) else "Means"
     return paragraph(EXCESS) + table(header, [rows], f"{unit} over seeds.")
-
-
-def repeat(runs: Sequence[Summary]) -> str:
-    """Return the configuration that repeats all runs: one sweep if they are one."""
-    experiments = list(dict.fromkeys(run.experiment for run in runs))
-    sweep = _as_sweep(experiments)
-    unseeded = any(experiment.seed is None for experiment in experiments)
-    remark = " Runs without a seed draw new noise." if unseeded else ""
-    if sweep is not None:
-        name, command = "sweep.toml", "mpirun -n 2 mu2mpi sweep sweep.toml --output runs/again"
-        if len(experiments) == 1:
-            name, command = "experiment.toml", "mu2mpi run --config experiment.toml --output runs/again.h5"
-        text = f"Save these lines as {name}, and run the command below, on any number of ranks.{remark}"
-        return "\n".join([paragraph(text), code(sweep.strip()), code(command)])
-    text = "The runs are no single sweep. Save the lines of each as experiment.toml, and run: "
-    text += "mu2mpi run --config experiment.toml."
-    if len(experiments) > MOST_EXPERIMENTS:
-        text += f" The first {MOST_EXPERIMENTS} of {len(experiments):,} are below; "
-        text += "mu2mpi show prints those of any file."
-    shown = [code(experiment.to_toml().strip()) for experiment in experiments[:MOST_EXPERIMENTS]]
-    return "\n".join([paragraph(text + remark), *shown])
-
-
-def _as_sweep(experiments: Sequence[Experiment]) -> str | None:
-    """Return the TOML of a sweep that has just these experiments, or None if there is none."""
-    rows = [tomllib.loads(experiment.to_toml()) for experiment in experiments]
-    if len({frozenset(row) for row in rows}) > 1:
-        return None
-    lists: dict[str, list[Any]] = {name: sorted({row[name] for row in rows}) for name in rows[0]}
-    # Rounds that are those by default, for each number of machines, need no list.
-    by_default = (SIZES.get(row["data"], row.get("samples", 0)) // row["machines"] for row in rows)
-    if len(lists["rounds"]) > 1 and [row["rounds"] for row in rows] == list(by_default):
-        del lists["rounds"]
-    # No two rows are the same, so that as many as there are combinations are all of them.
-    if len(rows) != math.prod(map(len, lists.values())):
-        return None
-    return tomli_w.dumps({name: values if len(values) > 1 else values[0] for name, values in lists.items()})
