@@ -19,10 +19,11 @@ from mu2mpi.analysis.figures.style import DARK, Page
 from mu2mpi.analysis.report import build_report
 from mu2mpi.analysis.report.night import COLOUR, at_night
 from mu2mpi.analysis.report.repetition import repeat
-from mu2mpi.analysis.report.sections import _claims
+from mu2mpi.analysis.report.sections import _claims, what_was_run
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.execution.job import run
+from mu2mpi.problem.practical import Facts
 from mu2mpi.results.reader import Summary, read_result
 
 
@@ -208,6 +209,29 @@ def test_runs_without_noise_have_no_guarantee(runs):
     text = text_of(build_report(silent))
     assert "1 of 1 runs add no noise: for them there is no guarantee at all." in text
     assert "at most this" not in text
+
+
+def test_formulas_of_captions_are_set_as_such(page):
+    captions = re.findall("<figcaption>(.*?)</figcaption>", page)
+    assert any("<i>R</i><sup>2</sup>" in caption for caption in captions)
+    assert any("<i>x</i><sub>T</sub>" in caption for caption in captions)
+    assert not any(mark in caption for caption in captions for mark in "^_")
+
+
+def test_what_was_run_tells_what_follows_in_some_runs_and_short_times(runs):
+    base = {"data": "digits", "machines": 2, "server": "trusted", "seed": 1}
+    by_hand = Experiment(**base, rounds=718)
+    made = Experiment(**base, method="dp-gd", preset="practical")
+    chosen = made.by_preset(Facts(10, 64.0, 1436))
+    figures = {"ranks": 1, "elapsed_seconds": 0.1}
+    pair = [
+        Summary(runs[0].path, by_hand, "2030", 2.0, 0.5, figures),
+        Summary(runs[0].path, made.having(**chosen), "2030", 2.0, 0.5, figures, facts=Facts(10, 64.0, 1436)),
+    ]
+    text = text_of(what_was_run(pair, []))
+    assert f" rounds {chosen['rounds']}, 718 number of rounds T" in text
+    assert "practical chooses from public facts alone what is not given " in text
+    assert "less than a second of rounds in all" in text
 
 
 def toml_of(page):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mu2mpi.analysis.catalogue import FIGURES
-from mu2mpi.analysis.cells import Key, estimate, sort_key
+from mu2mpi.analysis.cells import Key, by_settings, estimate, sort_key
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.formats import Dialect
 from mu2mpi.analysis.grids import grids
@@ -56,15 +56,16 @@ def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
     """Return the settings of all runs, where they ran, and what was left out."""
     settings, words = [], Words()
     for name, field in option_fields().items():
-        values = [group.settings[name] for group in grouped(runs, [name])]
-        if values != [None]:
+        if [group.settings[name] for group in grouped(runs, [name])] != [None]:
+            # Where it is said in some runs, it is told of those, too, in which it follows from others.
+            values = [value for (value,) in by_settings(runs, [name])]
             # Without the choices and the default, with which the help goes on.
             meaning = re.split(r"[:;\[]", field.title or str(field.description))[0].strip()
             settings.append([name, ", ".join(words.in_table(name, value) for value in values), meaning])
     ranks = sorted({int(run.figures["ranks"]) for run in runs})
     seconds = sum(run.figures["elapsed_seconds"] for run in runs)
     # Published files hold no times.
-    took = "" if math.isnan(seconds) else f"; {seconds:,.0f} seconds of rounds in all"
+    took = "" if math.isnan(seconds) else f"; {_duration(seconds)} of rounds in all"
     created = sorted(run.created for run in runs)
     written = (
         f"{len(runs):,} result files, written from {created[0][:16]} to {created[-1][:16]} UTC, on "
@@ -78,6 +79,11 @@ def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
     if remarks:
         parts += [paragraph(f"{len(remarks):,} files were left out:", "warn"), bullets(remarks)]
     return "\n".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole:,} second{'s' * (whole > 1)}" if whole else "less than a second"
 
 
 def _where(runs: Sequence[Summary]) -> str:
