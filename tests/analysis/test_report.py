@@ -6,10 +6,12 @@ import re
 import shutil
 import subprocess
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from made_up import rate_run
 from missing import missing
 from slowly import slow
 
@@ -19,7 +21,7 @@ from mu2mpi.analysis.figures.style import DARK, Page
 from mu2mpi.analysis.report import build_report
 from mu2mpi.analysis.report.night import COLOUR, at_night
 from mu2mpi.analysis.report.repetition import repeat
-from mu2mpi.analysis.report.sections import _claims, what_was_run
+from mu2mpi.analysis.report.sections import _claims, theory, what_was_run
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.execution.job import run
@@ -161,6 +163,14 @@ def test_it_names_methods_and_machines_in_words(page, runs):
     assert "method μ²-SGD" in text
     assert "server ρ M smallest loss" in text
     assert "unset" not in text
+
+
+def test_excess_losses_stand_beside_the_privacy_that_was_given():
+    given = ({"rho": None, "epsilon": epsilon} for epsilon in (1.0, 2.0))
+    runs = [rate_run(1.0, 1, **privacy) for privacy in given]
+    text = text_of(theory([replace(run, figures={**run.figures, "minimum_loss": 0.5}) for run in runs]))
+    assert "server ε M smallest loss" in text
+    assert "untrusted 1 4 0.5000 1 30 untrusted 2 4 0.5000 1 30" in text
 
 
 def colours_of(svg):

@@ -13,7 +13,7 @@ from mu2mpi.analysis.grids import grids
 from mu2mpi.analysis.groups import grouped, in_nats
 from mu2mpi.analysis.report.markup import bullets, paragraph, picture, table
 from mu2mpi.analysis.report.night import at_night
-from mu2mpi.analysis.settings import varying
+from mu2mpi.analysis.settings import privacy_of, varying
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.analysis.together import Release, together
@@ -209,7 +209,7 @@ def theory(runs: Sequence[Summary]) -> str:
     known = [run for run in runs if "excess_loss" in run.figures]
     if not known:
         return ""
-    names = list(dict.fromkeys(["server", "rho", "machines", *varying(known)]))
+    names = list(dict.fromkeys(["server", *privacy_of(known), "machines", *varying(known)]))
     measured = {"minimum_loss": "{:.4f}", "excess_loss": "{:.4g}", "excess_loss_bound": "{:.4g}"}
     rows, words = [], Words()
     for group in grouped(known, names):
