@@ -133,7 +133,7 @@ def test_without_the_extra_a_command_says_what_to_install(mixed_folder, tmp_path
         "from mu2mpi.cli import main\nsys.exit(main(sys.argv[1:]))"
     )
     for command in (["plot", "history"], ["report"]):
-        arguments = [sys.executable, "-c", script, *command, str(mixed_folder / "1.h5"), "-o", "a.png"]
+        arguments = [sys.executable, "-c", script, *command, str(mixed_folder / "1.h5")]
         done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 2
         assert 'pip install "mu2mpi[analysis]"' in done.stderr
