@@ -46,13 +46,14 @@ class Cell:
     """The runs of one cell: how many there are, perhaps none, and measurements by name, accuracy as a share.
 
     The paper's measurements, where it has some, are there even if there is no run. `settings` are those that
-    follow from where the cell stands.
+    follow from where the cell stands, and `diameters` those of the balls, also where a preset chose them.
     """
 
     seeds: int
     values: dict[str, Estimate]
     paper: dict[str, float]
     settings: dict[str, Any] = field(default_factory=dict)
+    diameters: frozenset[float] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,8 @@ def _section(
             others["rho"] = there[0].experiment.rho
         ran = _what_ran(settings | others | dict(zip(layout.places, row + column, strict=True)))
         paper = {} if follow and not there else _paper().get(ran, {})
-        cells[row, column] = Cell(len(there), values, paper, others)
+        diameters = frozenset(run.experiment.diameter for run in there)
+        cells[row, column] = Cell(len(there), values, paper, others, diameters)
     return Section(layout, settings, runs[0].experiment.defaults, follow, rows, columns, cells)
 
 

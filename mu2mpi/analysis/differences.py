@@ -11,7 +11,7 @@ from mu2mpi.analysis.cells import Estimate, Key, by_settings, estimate, without_
 from mu2mpi.analysis.formats import Entry, aligned, as_paragraph, as_text
 from mu2mpi.analysis.grids import label_of, scale_of
 from mu2mpi.analysis.layouts import check_values, usual_values
-from mu2mpi.analysis.settings import own_settings, varying
+from mu2mpi.analysis.settings import own_settings, settings_of, varying
 from mu2mpi.analysis.words import MISSING, Words, number_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
@@ -73,20 +73,38 @@ def _pairs(sides: Sequence[Sequence[Summary]], names: Sequence[str]) -> tuple[li
 
 
 def _settings(sides: Sequence[Sequence[Summary]]) -> str:
-    """Return which settings the sides have other values of, seeds included."""
+    """Return which settings the sides have other values of, seeds included, and from what some follow.
+
+    What follows on both sides is left out, as that from which it follows is there.
+    """
     rows = []
     for name in option_fields():
-        values = [sorted({own_settings(run)[name] for run in side}, key=_order) for side in sides]
-        if values[0] != values[1]:
-            told = (", ".join(_value(name, value) for value in of_side) for of_side in values)
-            rows.append([name, *told])
+        found = [{(settings_of(run)[name], _cause(run, name)) for run in side} for side in sides]
+        values = [{value for value, _ in of_side} for of_side in found]
+        if values[0] != values[1] and not all(cause for of_side in found for _, cause in of_side):
+            rows.append([name, *(_told(name, of_side) for of_side in found)])
     if not rows:
         return "Settings: the same."
     return as_text(["setting", "A", "B"], [rows])
 
 
-def _value(name: str, value: Any) -> str:
-    return number_text(value) if value is None else WORDS.value(name, value)
+def _cause(run: Summary, name: str) -> str:
+    """Return from what a setting of a run follows; empty if from nothing."""
+    if own_settings(run)[name] is not None or settings_of(run)[name] is None or name == "delta":
+        return ""
+    if name == "rho":
+        return "by epsilon"
+    return "by preset" if name in run.experiment.by_preset() else "by server"
+
+
+def _told(name: str, found: Iterable[tuple[Any, str]]) -> str:
+    """Return the values of a setting, each or all together with that from which they follow."""
+    pairs = sorted(found, key=lambda pair: (_order(pair[0]), pair[1]))
+    texts = [number_text(value) if value is None else WORDS.value(name, value) for value, _ in pairs]
+    said = [f" ({cause})" * bool(cause) for _, cause in pairs]
+    if len(set(said)) == 1:
+        return ", ".join(texts) + said[0]
+    return ", ".join(map("".join, zip(texts, said, strict=True)))
 
 
 def _order(value: Any) -> tuple[bool, str | float]:

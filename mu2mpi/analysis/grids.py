@@ -206,7 +206,7 @@ class _Leaders:
 
     def __init__(self, section: Section, name: str, scale: Scale) -> None:
         self.best: set[tuple[Key, Key]] = set()
-        self.led, self.close = 0, 0
+        self.led, self.close, self.single = 0, 0, 0
         if name not in (*HIGHEST, *LOWEST):
             return
         sign = 1 if name in HIGHEST else -1
@@ -217,13 +217,17 @@ class _Leaders:
             self.best |= {key for key in cells if scale.text(sign * means[key]) == written}
             first, second = (section.cells[key] for key in ranked[:2])
             self.led += 1
-            self.close += not _is_clear(first, second, name)
+            if min(first.seeds, second.seeds) < 2:
+                self.single += 1
+            else:
+                self.close += not _is_clear(first, second, name)
 
 
 def _compared(section: Section, name: str) -> list[list[tuple[Key, Key]]]:
     """Return the cells that can be compared, at least two each: those of the same problem and privacy.
 
-    Methods are compared for each server by itself, as who is trusted is given, too.
+    Methods are compared for each server by itself, as who is trusted is given, too. The excess loss is
+    measured from the smallest in the ball, and compared in the same ball alone.
     """
     places = section.layout.places
     given = (*GIVEN, *["server", "colluders", SHARE] * ("method" in places))
@@ -231,12 +235,13 @@ def _compared(section: Section, name: str) -> list[list[tuple[Key, Key]]]:
     for (row, column), cell in section.cells.items():
         if not math.isnan(cell.values[name].mean):
             key = tuple(v for n, v in zip(places, row + column, strict=True) if n in given)
+            key += (cell.diameters,) * (name == "excess_loss")
             sets.setdefault(key, []).append((row, column))
     return [cells for cells in sets.values() if len(cells) > 1]
 
 
 def _is_clear(first: Cell, second: Cell, name: str) -> bool:
-    """Return whether two means are more than two standard errors apart; of single runs nobody knows."""
+    """Return whether two means, each of two seeds at least, are more than two standard errors apart."""
     (one, spread), (other, spread_of_other) = first.values[name], second.values[name]
     error = math.hypot(spread / math.sqrt(first.seeds), spread_of_other / math.sqrt(second.seeds))
     return abs(one - other) > 2 * error
@@ -244,14 +249,20 @@ def _is_clear(first: Cell, second: Cell, name: str) -> bool:
 
 def _on_best(leaders: dict[str, _Leaders], section: Section, words: Words) -> list[str]:
     """Say which means are marked, and how many of them lead by no more than chance may."""
-    led, close = (sum(getattr(of, which) for of in leaders.values()) for which in ("led", "close"))
+    led, close, single = (sum(getattr(o, n) for o in leaders.values()) for n in ("led", "close", "single"))
     if not led:
         return ["No two means can be compared."] if leaders else []
     places = section.layout.places
     left_out = ["rounds"] * ("machines" in places)
     given = [words.name(n) for n in GIVEN if n in places and n not in left_out]
+    balls = {cell.diameters for cell in section.cells.values() if cell.seeds}
+    if "excess_loss" in leaders and len(balls) > 1:
+        given.append(f"{words.name('diameter')} (of the excess loss)")
     at = f"at the same {' and '.join(given)}" if given else "of the table"
     noise = f"; {close:,} of {led:,} lead by less than two standard errors" if close else ""
+    if single:
+        which = "" if single == led else f" of {single:,} of {led:,}"
+        noise += f"; one seed tells nothing about the lead{which}"
     return [f"{{best}}: the best mean {at}{noise}."]
 
 

@@ -37,6 +37,15 @@ def following(experiment: Experiment, facts: Facts | None) -> dict[str, Any]:
     return {**experiment.by_preset(facts), **by_server}
 
 
+def filled(experiment: Experiment, facts: Facts | None = None, **sizes: Any) -> Experiment:
+    """Return an experiment with sizes, and with what its preset chooses but for what was set explicitly.
+
+    All is explicit then: the result repeats the run even where a later version chooses differently.
+    """
+    sized = experiment.having(**sizes)
+    return sized.having(**{k: v for k, v in sized.by_preset(facts).items() if k not in sized.given})
+
+
 def difference(one: Experiment, other: Experiment, but: Collection[str] = ()) -> str | None:
     """Say in words which setting differs first, but for some, or return None if none does."""
     for name in (name for name in option_fields() if name not in but):

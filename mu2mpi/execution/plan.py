@@ -2,11 +2,11 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.identity import filled
 from mu2mpi.config.machines import cohort_of, machine_files
 from mu2mpi.config.task import task_of
 from mu2mpi.config.together import machines_differ
@@ -97,12 +97,3 @@ def _cohort(
     if partition == "owner":
         return cohort_of(experiment, source.owner_sizes, source.owner_names)
     return cohort_of(experiment, np.full(machines, samples), None)
-
-
-def filled(experiment: Experiment, facts: Facts | None = None, **sizes: Any) -> Experiment:
-    """Return an experiment with sizes, and with what its preset chooses but for what was set explicitly.
-
-    All is explicit then: the result repeats the run even where a later version chooses differently.
-    """
-    sized = experiment.having(**sizes)
-    return sized.having(**{k: v for k, v in sized.by_preset(facts).items() if k not in sized.given})

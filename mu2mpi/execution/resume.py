@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import difference
+from mu2mpi.config.identity import difference, filled
 from mu2mpi.config.options import method_options
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
 from mu2mpi.execution.measurements import planned_measurements
-from mu2mpi.execution.plan import Plan, digest_with, filled
+from mu2mpi.execution.plan import Plan, digest_with
 from mu2mpi.federation.machine import counted_classes
 from mu2mpi.privacy.grid import LARGEST_SUM
 from mu2mpi.privacy.guarantee import Guarantee

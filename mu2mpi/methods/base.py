@@ -31,9 +31,9 @@ class PresetOptions(Options):
 
     preset: Literal["practical"] | None = Field(
         None,
-        description="practical chooses from public facts alone what is not given of normalize, clip-norm, "
-        "diameter and eta-scale, of rounds, batch, tail, momentum and mechanism of methods with a choice, "
-        "and of methods dp-gd "
+        description="practical chooses from public facts alone what is not given: the method (dp-gd), "
+        "normalize, clip-norm, diameter and eta-scale, and rounds, batch, tail, momentum and mechanism of "
+        "methods with a choice "
         "[default: the settings of theory]",
     )
 

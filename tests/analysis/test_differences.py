@@ -1,6 +1,7 @@
 """What `mu2mpi compare` says of two results or folders: settings, places, and whether seeds explain it."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,9 @@ import pytest
 import mu2mpi
 from mu2mpi.analysis.differences import compare, p_value
 from mu2mpi.cli.program import main
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.identity import filled
+from mu2mpi.problem.practical import Facts
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -61,6 +65,25 @@ def test_copies_are_the_same_to_the_bit(folder):
     assert "Versions and machines: the same." in text
     assert "6 of 6 models of the same seed are equal" in text
     assert "0 of 4 differences" in text
+
+
+def test_what_a_preset_chose_has_its_value_and_says_so(folder):
+    (run,) = runs_of(folder, server="trusted", rho=4.0, machines=10, seed=1)
+    facts = Facts(10, 64.0, 1430)
+    sides = []
+    for asked in ({"rho": 0.5}, {"preset": "practical", "epsilon": 2.0}):
+        made = filled(Experiment(data="digits", server="trusted", machines=10, seed=1, **asked), facts)
+        sides.append([replace(run, experiment=made.having(rounds=made.rounds or 143), facts=facts)])
+    text = compare(*sides)
+    assert "preset     unset    practical" in text
+    assert "method     mu2-sgd  dp-gd" in text
+    assert "diameter   0.1      200 (by preset)" in text
+    assert "normalize  none     unit (by preset)" in text
+    assert re.search(r"^rounds +143 +\d+ \(by preset\)$", text, re.MULTILINE)
+    assert re.search(r"^rho +0.5 +0.50\d* \(by epsilon\)$", text, re.MULTILINE)
+    # Nothing is told of what follows on both sides.
+    both = compare(sides[1], [replace(sides[1][0], experiment=sides[1][0].experiment.having(seed=2))])
+    assert both.splitlines()[2:4] == ["seed     1  2", ""]
 
 
 def test_one_run_each_tells_nothing_and_one_against_many_how_far_it_is(folder):

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from made_up import METHODS, comparison_run
+from made_up import METHODS, comparison_run, rate_run
 from missing import missing
 
 import mu2mpi
@@ -88,6 +88,38 @@ def test_what_cannot_be_compared_has_no_best():
     text = build_table(runs).render("text", Dress(best=True))
     assert "*" not in text
     assert "No two means can be compared." in " ".join(text.split())
+
+
+def test_one_seed_tells_nothing_about_a_lead():
+    runs = [comparison_run(4000, seed, **METHODS[name][0]) for name, seed in (("STORM", 1), ("DP-SGD", 2))]
+    said = " ".join(build_table(runs).render("text", Dress(best=True)).split())
+    assert "*: the best mean at the same M and ε; one seed tells nothing about the lead." in said
+    more = [
+        comparison_run(4000, k, epsilon=4.0, **METHODS[n][0]) for n in ("STORM", "DP-SGD") for k in (1, 3)
+    ]
+    said = " ".join(build_table([*runs, *more]).render("text", Dress(best=True)).split())
+    assert (
+        "2 of 4 lead by less than two standard errors; one seed tells nothing about the lead of 2 of 4."
+        in said
+    )
+
+
+def test_excess_losses_are_compared_in_the_same_ball_alone():
+    def best_of(*diameters):
+        chosen = zip(("mu2-sgd", "anytime-sgd", "parallel-sgd"), (1.0, 2.0, 3.0), diameters, strict=True)
+        runs = [
+            rate_run(loss + seed / 10, seed, method=method, server="trusted", diameter=D)
+            for method, loss, D in chosen
+            for seed in (1, 2)
+        ]
+        return build_table(runs, Layout(("method",), (), ("excess_loss",))).render("text", Dress(best=True))
+
+    assert re.search(r"μ²-SGD +1.150\*", best_of(1.0, 1.0, 1.0))
+    apart = best_of(4.0, 1.0, 1.0)
+    assert re.search(r"μ²-SGD +1.150 ", apart)
+    assert re.search(r"Anytime-SGD +2.150\*", apart)
+    assert "the best mean at the same M and D (of the excess loss)." in " ".join(apart.split())
+    assert "No two means can be compared." in best_of(4.0, 2.0, 1.0)
 
 
 def test_epsilon_where_it_was_set_and_rho_where_rho_was():

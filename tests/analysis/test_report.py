@@ -6,9 +6,12 @@ import re
 import shutil
 import subprocess
 import tomllib
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from made_up import rate_run
 from missing import missing
 from slowly import slow
 
@@ -17,9 +20,12 @@ from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.style import DARK, Page
 from mu2mpi.analysis.report import build_report
 from mu2mpi.analysis.report.night import COLOUR, at_night
+from mu2mpi.analysis.report.repetition import repeat
+from mu2mpi.analysis.report.sections import _claims, theory, what_was_run
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.execution.job import run
+from mu2mpi.problem.practical import Facts
 from mu2mpi.results.reader import Summary, read_result
 
 
@@ -114,6 +120,41 @@ def test_privacy_in_words(page):
     assert "27.2 24.39" in re.sub(r"\s+", " ", text)
 
 
+def claimed(settings):
+    """Return the rows of the claims of runs with these settings, without files."""
+    runs = []
+    for own in settings:
+        experiment = Experiment(**{"machines": 2, "rounds": 9, "server": "trusted", **own})
+        for epsilon in (experiment.target_epsilon, experiment.target_epsilon + 0.001):
+            figures = {"epsilon_exact": epsilon, "epsilon_paper": epsilon + 1}
+            runs.append(Summary(Path("made-up.h5"), experiment, "", 2.0, 0.5, figures))
+    rows = re.findall("<tr>(.*?)</tr>", _claims(runs))
+    return [re.findall("<t[dh][^>]*>(.*?)</t", html.unescape(row)) for row in rows]
+
+
+def test_each_epsilon_has_a_claim_of_its_own_and_none_is_understated():
+    by_epsilon, by_rho = ([{name: value} for value in (1.0, 2.0, 4.0)] for name in ("epsilon", "rho"))
+    header, *rows = claimed(by_epsilon)
+    assert header == ["server", "ρ", "δ", "ε by the paper's lemma", "ε exactly"]
+    assert [row[1] for row in rows] == ["0.2676", "0.5007", "0.9233"]
+    assert [row[-1] for row in rows] == ["1.001", "2.001", "4.001"]
+    assert [row[1] for row in claimed(by_rho)[1:]] == ["1", "2", "4"]
+    mixed = claimed([*by_rho, *by_epsilon])[1:]
+    assert [row[1] for row in mixed] == ["0.2676", "0.5007", "0.9233", "1", "2", "4"]
+    assert float(mixed[-1][-1]) > 24.38
+
+
+def test_claims_that_are_the_same_are_one_and_methods_are_named_where_they_differ():
+    preset = {"method": "mu2-sgd", "preset": "practical", "epsilon": 2.0}
+    assert len(claimed([preset, {"epsilon": 2.0}])) == 2
+    header, *rows = claimed(
+        [preset, {"method": "dp-sgd", "epsilon": 2.0}, {"method": "dp-gd", "epsilon": 2.0}]
+    )
+    assert header[1] == "method"
+    assert [row[1] for row in rows] == ["DP-GD", "DP-SGD", "μ²-SGD"]
+    assert rows[1][-1] == "2.001 (poisson)"
+
+
 def test_it_names_methods_and_machines_in_words(page, runs):
     text = text_of(page)
     facts = read_result(runs[0].path).environment
@@ -122,6 +163,14 @@ def test_it_names_methods_and_machines_in_words(page, runs):
     assert "method μ²-SGD" in text
     assert "server ρ M smallest loss" in text
     assert "unset" not in text
+
+
+def test_excess_losses_stand_beside_the_privacy_that_was_given():
+    given = ({"rho": None, "epsilon": epsilon} for epsilon in (1.0, 2.0))
+    runs = [rate_run(1.0, 1, **privacy) for privacy in given]
+    text = text_of(theory([replace(run, figures={**run.figures, "minimum_loss": 0.5}) for run in runs]))
+    assert "server ε M smallest loss" in text
+    assert "untrusted 1 4 0.5000 1 30 untrusted 2 4 0.5000 1 30" in text
 
 
 def colours_of(svg):
@@ -172,6 +221,29 @@ def test_runs_without_noise_have_no_guarantee(runs):
     assert "at most this" not in text
 
 
+def test_formulas_of_captions_are_set_as_such(page):
+    captions = re.findall("<figcaption>(.*?)</figcaption>", page)
+    assert any("<i>R</i><sup>2</sup>" in caption for caption in captions)
+    assert any("<i>x</i><sub>T</sub>" in caption for caption in captions)
+    assert not any(mark in caption for caption in captions for mark in "^_")
+
+
+def test_what_was_run_tells_what_follows_in_some_runs_and_short_times(runs):
+    base = {"data": "digits", "machines": 2, "server": "trusted", "seed": 1}
+    by_hand = Experiment(**base, rounds=718)
+    made = Experiment(**base, method="dp-gd", preset="practical")
+    chosen = made.by_preset(Facts(10, 64.0, 1436))
+    figures = {"ranks": 1, "elapsed_seconds": 0.1}
+    pair = [
+        Summary(runs[0].path, by_hand, "2030", 2.0, 0.5, figures),
+        Summary(runs[0].path, made.having(**chosen), "2030", 2.0, 0.5, figures, facts=Facts(10, 64.0, 1436)),
+    ]
+    text = text_of(what_was_run(pair, []))
+    assert f" rounds {chosen['rounds']}, 718 number of rounds T" in text
+    assert "practical chooses from public facts alone what is not given " in text
+    assert "less than a second of rounds in all" in text
+
+
 def toml_of(page):
     return html.unescape(re.search(r"<pre><code>(.*?)</code>", page, re.DOTALL)[1])
 
@@ -180,6 +252,25 @@ def test_the_sweep_that_repeats_the_runs(page, runs):
     sweep = Sweep(tomllib.loads(toml_of(page)))
     assert set(sweep.experiments) == {run.experiment for run in runs}
     assert "mu2mpi sweep sweep.toml" in page
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "mu2-sgd", "preset": "practical", "machines": [2, 4], "epsilon": [1.0, 2.0]},
+        {"methods": ["mu2-sgd", "dp-gd"], "machines": [2, 4], "epsilon": 2.0},
+    ],
+)
+def test_the_sweep_of_a_preset_leaves_out_what_it_chooses(settings, tmp_path):
+    made_up = {"data": "synthetic", "samples": 80, "features": 3, "seed": 1}
+    asked = Sweep({**made_up, **settings})
+    found = mu2mpi.sweep({**made_up, **settings}, output=tmp_path, progress=False).summaries
+    lines = toml_of(repeat(found))
+    assert {*Sweep(tomllib.loads(lines)).experiments} == {*asked.experiments}
+    assert "diameter" not in lines
+    assert "rounds" not in lines
+    # Of one run, all that was chosen is told.
+    assert "diameter" in toml_of(repeat(found[:1]))
 
 
 @pytest.mark.slow

@@ -95,9 +95,9 @@ def test_plot_and_report_overwrite_nothing(capsys, mixed_folder, tmp_path, monke
     code, out, err = invoke(capsys, "plot", "weights", mixed_folder / "1.h5")
     assert (code, out) == (0, "weights.png\n"), err
     before = (tmp_path / "weights.png").read_bytes()
+    (tmp_path / "report.html").write_bytes(b"")
     for command in (["plot", "weights"], ["report"]):
-        output = [] if command[0] == "plot" else ["-o", "weights.png"]
-        code, _, err = invoke(capsys, *command, mixed_folder / "1.h5", *output)
+        code, _, err = invoke(capsys, *command, mixed_folder / "1.h5")
         assert code == 2
         assert "--overwrite" in err
     assert (tmp_path / "weights.png").read_bytes() == before
@@ -116,6 +116,7 @@ def test_plot_and_report_overwrite_nothing(capsys, mixed_folder, tmp_path, monke
         (["table", ".", "--rows", "roh"], ["'roh'", "rho"]),
         (["table", ".", "--where", "rho"], ["no results"]),
         (["report", "."], ["no results in ."]),
+        (["report", ".", "-o", "a.pdf"], ["a.pdf", ".html or .htm"]),
     ],
 )
 def test_bad_input_of_analysis(capsys, tmp_path, monkeypatch, arguments, words):
@@ -132,7 +133,7 @@ def test_without_the_extra_a_command_says_what_to_install(mixed_folder, tmp_path
         "from mu2mpi.cli import main\nsys.exit(main(sys.argv[1:]))"
     )
     for command in (["plot", "history"], ["report"]):
-        arguments = [sys.executable, "-c", script, *command, str(mixed_folder / "1.h5"), "-o", "a.png"]
+        arguments = [sys.executable, "-c", script, *command, str(mixed_folder / "1.h5")]
         done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 2
         assert 'pip install "mu2mpi[analysis]"' in done.stderr

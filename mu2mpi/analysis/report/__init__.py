@@ -7,7 +7,8 @@ from mu2mpi._version import __version__
 from mu2mpi.analysis.catalogue import TIMES
 from mu2mpi.analysis.cells import without_repeats
 from mu2mpi.analysis.report.markup import escaped, section
-from mu2mpi.analysis.report.sections import figures, privacy, repeat, results, theory, what_was_run
+from mu2mpi.analysis.report.repetition import repeat
+from mu2mpi.analysis.report.sections import figures, privacy, results, theory, what_was_run
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 

@@ -2,6 +2,7 @@
 
 import base64
 import html
+import re
 from collections.abc import Iterable, Sequence
 
 from mu2mpi.analysis.formats import Block, Row
@@ -46,7 +47,10 @@ def picture(light: bytes, dark: bytes, caption: str) -> str:
     day, night = (f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}" for svg in (light, dark))
     source = f'<source srcset="{night}" media="(prefers-color-scheme: dark)">'
     image = f'<img src="{day}" alt="{escaped(caption)}">'
+    # Words for a terminal have formulas such as R^2 and x_T in plain letters.
+    formulas = re.sub(r"\b(\w)\^(\w)", r"<i>\1</i><sup>\2</sup>", escaped(caption))
+    formulas = re.sub(r"\b([a-z])_(\w)", r"<i>\1</i><sub>\2</sub>", formulas)
     return (
         f'<figure><div class="wide"><picture>{source}{image}</picture></div>'
-        f"<figcaption>{escaped(caption)}</figcaption></figure>"
+        f"<figcaption>{formulas}</figcaption></figure>"
     )

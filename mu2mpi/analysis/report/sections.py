@@ -2,36 +2,27 @@
 
 import math
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
-
-import tomli_w
 
 from mu2mpi.analysis.catalogue import FIGURES
-from mu2mpi.analysis.cells import estimate, sort_key
+from mu2mpi.analysis.cells import Key, by_settings, estimate, sort_key
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.formats import Dialect
 from mu2mpi.analysis.grids import grids
 from mu2mpi.analysis.groups import grouped, in_nats
-from mu2mpi.analysis.report.markup import bullets, code, paragraph, picture, table
+from mu2mpi.analysis.report.markup import bullets, paragraph, picture, table
 from mu2mpi.analysis.report.night import at_night
-from mu2mpi.analysis.settings import varying
+from mu2mpi.analysis.settings import privacy_of, varying
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.analysis.together import Release, together
 from mu2mpi.analysis.words import Words
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
-from mu2mpi.data.sources.digits import Digits
-from mu2mpi.data.sources.mnist import FILES
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary, read_result
-
-MOST_EXPERIMENTS = 10
 
 NUMBERS = Dialect(lambda text: "".join("\u2007" if letter.isalnum() else "\u2008" for letter in text))
 """Spaces as wide as the digits and points of a page."""
@@ -60,23 +51,21 @@ WHERE = {
 
 MOST_PLACES = 10
 
-SIZES = {"mnist": FILES[0].shape[0], "digits": Digits.training_samples}
-"""Training samples of built-in data, which no setting tells."""
-
 
 def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
     """Return the settings of all runs, where they ran, and what was left out."""
     settings, words = [], Words()
     for name, field in option_fields().items():
-        values = [group.settings[name] for group in grouped(runs, [name])]
-        if values != [None]:
+        if [group.settings[name] for group in grouped(runs, [name])] != [None]:
+            # Where it is said in some runs, it is told of those, too, in which it follows from others.
+            values = [value for (value,) in by_settings(runs, [name])]
             # Without the choices and the default, with which the help goes on.
             meaning = re.split(r"[:;\[]", field.title or str(field.description))[0].strip()
             settings.append([name, ", ".join(words.in_table(name, value) for value in values), meaning])
     ranks = sorted({int(run.figures["ranks"]) for run in runs})
     seconds = sum(run.figures["elapsed_seconds"] for run in runs)
     # Published files hold no times.
-    took = "" if math.isnan(seconds) else f"; {seconds:,.0f} seconds of rounds in all"
+    took = "" if math.isnan(seconds) else f"; {_duration(seconds)} of rounds in all"
     created = sorted(run.created for run in runs)
     written = (
         f"{len(runs):,} result files, written from {created[0][:16]} to {created[-1][:16]} UTC, on "
@@ -90,6 +79,11 @@ def what_was_run(runs: Sequence[Summary], remarks: Sequence[str]) -> str:
     if remarks:
         parts += [paragraph(f"{len(remarks):,} files were left out:", "warn"), bullets(remarks)]
     return "\n".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole:,} second{'s' * (whole > 1)}" if whole else "less than a second"
 
 
 def _where(runs: Sequence[Summary]) -> str:
@@ -155,9 +149,7 @@ def privacy(runs: Sequence[Summary], files: Sequence[Summary]) -> str:
         bullets(f"{title}: {who[0].lower()}{who[1:].rstrip(',')}" for who, title in seen.items()),
         paragraph(GUARANTEE),
     ]
-    rows = [_claims(group.runs[0]) for group in grouped(noisy, ["server", "method", "rho", "delta"])]
-    header = ["server", "ρ", "δ", "ε by the paper's lemma", "ε exactly"]
-    parts.append(table(header, [rows], "What one run reveals at most; rounded up."))
+    parts.append(_claims(noisy))
     parts += ["<h3>What the guarantee does not cover</h3>", bullets(_not_covered(noisy, files))]
     return "\n".join(parts)
 
@@ -167,13 +159,26 @@ def _mechanism(run: Summary) -> type[Mechanism]:
     return mechanism
 
 
-def _claims(run: Summary) -> list[str]:
-    """Return what a run reveals at most."""
-    experiment, figures, mechanism = run.experiment, run.figures, _mechanism(run)
-    spent = experiment.rho if mechanism.spends == "rho" else None
-    epsilons = figures["epsilon_exact"], figures["epsilon_paper"]
-    rho, exactly, lemma = in_numbers(spent, *epsilons, mechanism.name)
-    return [experiment.server, rho, f"{experiment.delta:g}", lemma, exactly]
+def _claims(runs: Sequence[Summary]) -> str:
+    """Return what one run reveals at most: a row for each claim, with its method where methods differ."""
+    claims: dict[Key, list[Summary]] = {}
+    for run in runs:
+        asked = run.experiment
+        spent = asked.rho if _mechanism(run).spends == "rho" else None
+        key = asked.server, asked.chosen_method.title, asked.target_epsilon, spent, asked.delta
+        claims.setdefault((*key, _mechanism(run).name), []).append(run)
+    shows_methods = len({method for _, method, *_ in claims}) > 1
+    rows = []
+    for claim in sorted(claims, key=sort_key):
+        server, method, _, spent, delta, account = claim
+        # What the sampler adds differs a little between runs of one claim: the most of all is true of each.
+        same = claims[claim]
+        most, by_lemma = (max(r.figures[name] for r in same) for name in ("epsilon_exact", "epsilon_paper"))
+        rho, exactly, lemma = in_numbers(spent, most, by_lemma, account)
+        rows.append([server, *[method] * shows_methods, rho, f"{delta:g}", lemma, exactly])
+    header = ["server", *["method"] * shows_methods, "ρ", "δ", "ε by the paper's lemma", "ε exactly"]
+    distinct = list(map(list, dict.fromkeys(map(tuple, rows))))
+    return table(header, [distinct], "What one run reveals at most; rounded up.")
 
 
 def _not_covered(runs: Sequence[Summary], files: Sequence[Summary]) -> list[str]:
@@ -204,7 +209,7 @@ def theory(runs: Sequence[Summary]) -> str:
     known = [run for run in runs if "excess_loss" in run.figures]
     if not known:
         return ""
-    names = list(dict.fromkeys(["server", "rho", "machines", *varying(known)]))
+    names = list(dict.fromkeys(["server", *privacy_of(known), "machines", *varying(known)]))
     measured = {"minimum_loss": "{:.4f}", "excess_loss": "{:.4g}", "excess_loss_bound": "{:.4g}"}
     rows, words = [], Words()
     for group in grouped(known, names):
@@ -214,40 +219,3 @@ def theory(runs: Sequence[Summary]) -> str:
     header = [*map(words.name, names), "smallest loss", "excess loss, measured", "theorem: at most"]
     unit = "In nats; means" if in_nats(known) else "Means"
     return paragraph(EXCESS) + table(header, [rows], f"{unit} over seeds.")
-
-
-def repeat(runs: Sequence[Summary]) -> str:
-    """Return the configuration that repeats all runs: one sweep if they are one."""
-    experiments = list(dict.fromkeys(run.experiment for run in runs))
-    sweep = _as_sweep(experiments)
-    unseeded = any(experiment.seed is None for experiment in experiments)
-    remark = " Runs without a seed draw new noise." if unseeded else ""
-    if sweep is not None:
-        name, command = "sweep.toml", "mpirun -n 2 mu2mpi sweep sweep.toml --output runs/again"
-        if len(experiments) == 1:
-            name, command = "experiment.toml", "mu2mpi run --config experiment.toml --output runs/again.h5"
-        text = f"Save these lines as {name}, and run the command below, on any number of ranks.{remark}"
-        return "\n".join([paragraph(text), code(sweep.strip()), code(command)])
-    text = "The runs are no single sweep. Save the lines of each as experiment.toml, and run: "
-    text += "mu2mpi run --config experiment.toml."
-    if len(experiments) > MOST_EXPERIMENTS:
-        text += f" The first {MOST_EXPERIMENTS} of {len(experiments):,} are below; "
-        text += "mu2mpi show prints those of any file."
-    shown = [code(experiment.to_toml().strip()) for experiment in experiments[:MOST_EXPERIMENTS]]
-    return "\n".join([paragraph(text + remark), *shown])
-
-
-def _as_sweep(experiments: Sequence[Experiment]) -> str | None:
-    """Return the TOML of a sweep that has just these experiments, or None if there is none."""
-    rows = [tomllib.loads(experiment.to_toml()) for experiment in experiments]
-    if len({frozenset(row) for row in rows}) > 1:
-        return None
-    lists: dict[str, list[Any]] = {name: sorted({row[name] for row in rows}) for name in rows[0]}
-    # Rounds that are those by default, for each number of machines, need no list.
-    by_default = (SIZES.get(row["data"], row.get("samples", 0)) // row["machines"] for row in rows)
-    if len(lists["rounds"]) > 1 and [row["rounds"] for row in rows] == list(by_default):
-        del lists["rounds"]
-    # No two rows are the same, so that as many as there are combinations are all of them.
-    if len(rows) != math.prod(map(len, lists.values())):
-        return None
-    return tomli_w.dumps({name: values if len(values) > 1 else values[0] for name, values in lists.items()})

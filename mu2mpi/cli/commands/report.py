@@ -4,9 +4,12 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
+from mu2mpi.errors import InputError
 
 SUMMARY = "make one page of results: tables, figures, privacy, how to repeat them"
 MORE = "The page holds all that it shows and needs no network."
+
+SUFFIXES = (".html", ".htm")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -22,6 +25,8 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.files import write_whole
     from mu2mpi.results.writer import check_output
 
+    if arguments.output.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{arguments.output}: a report is HTML; use {' or '.join(SUFFIXES)} at its end")
     check_output(arguments.output, arguments.overwrite)
     runs, skipped = read_runs(arguments)
     # A name of a file need not be text.
