@@ -92,6 +92,16 @@ def test_names_have_places_without_lines():
     assert ticks(draw("tradeoff", some, against="clip_norm").axes[0]) == ["C = S", "0.5", "1"]
 
 
+@pytest.mark.parametrize("width", [3.3, 7.0])
+def test_no_name_is_left_out(width):
+    methods = ("accelerated-srgd", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-sgd", "mu2-sgd",
+               "noisy-minibatch-sgd", "parallel-sgd", "snowball-sgd", "storm")  # fmt: skip
+    runs = [made(method=m, server="trusted", clip_norm=1.0 if m == "storm" else None) for m in methods]
+    figure = draw("tradeoff", runs, against="method", page=Page(width=width))
+    for panel in figure.axes:
+        assert len([name for name in ticks(panel) if name]) == len(methods)
+
+
 def test_privacy_is_across_as_it_was_set():
     figure = draw("tradeoff", study())
     loss, _ = figure.axes
