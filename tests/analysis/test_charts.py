@@ -14,7 +14,9 @@ import mu2mpi
 from mu2mpi.analysis.comparison import compare
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.figures.style import Page
+from mu2mpi.analysis.layouts import Layout
 from mu2mpi.analysis.rates import find_rates
+from mu2mpi.analysis.tables import build_table
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
@@ -100,6 +102,18 @@ def test_no_name_is_left_out(width):
     figure = draw("tradeoff", runs, against="method", page=Page(width=width))
     for panel in figure.axes:
         assert len([name for name in ticks(panel) if name]) == len(methods)
+
+
+def test_privacy_by_rho_and_by_epsilon_is_one_setting():
+    given = ({"rho": 4.0}, {"rho": 16.0}, {"epsilon": 2.0}, {"epsilon": 8.0})
+    runs = [made(machines=M, **one) for one in given for M in (4, 8)]
+    four = ["ρ = 4", "ρ = 16", "ε = 2", "ε = 8"]
+    assert words(draw("tradeoff", runs, against="machines")) == four
+    runs = [with_history(run, [1, 90]) for run in runs]
+    assert words(draw("history", runs)) == [*four, "M = 4", "M = 8"]
+    table = build_table(runs, Layout(("machines",), ("epsilon", "rho"), ("test_loss",))).render()
+    assert "δ = 1e-05" in table
+    assert "unset" not in table
 
 
 def test_privacy_is_across_as_it_was_set():

@@ -9,9 +9,8 @@ from mu2mpi.analysis.cells import by_settings
 from mu2mpi.analysis.figures.curves import plain_log_ticks
 from mu2mpi.analysis.figures.style import Axes, Page
 from mu2mpi.analysis.settings import privacy_of, settings_of, varying
+from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.results.reader import Summary
-
-PRIVACY = ("epsilon", "rho")
 
 FOLLOWING = ("rounds", "machines", "samples", "batch")
 """Settings that often change with another, and make no lines where they do."""

@@ -14,6 +14,7 @@ from mu2mpi.analysis.cells import Key, sort_key
 from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Page, canvas, dashed, handle
 from mu2mpi.analysis.groups import Group, grouped, in_nats
 from mu2mpi.analysis.settings import varying
+from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.errors import InputError
 from mu2mpi.extra import needed
 from mu2mpi.results.collection import shown
@@ -59,13 +60,17 @@ def encode(
     names = [name for name in varying(runs) if name not in apart]
     rest = [name for name in names if name not in panel]
     hue = next((name for name in (*colour, *rest) if name in rest), None)
-    usual = tuple("panels" if n in panel else "colours" if n == hue else "lines" for n in names)
+    units: list[Names] = [(name,) for name in names]
+    if {*PRIVACY} <= {*names}:
+        # Each run has one of these, and so they are one thing.
+        units = [PRIVACY, *((name,) for name in names if name not in PRIVACY)]
+    usual = tuple("panels" if u[0] in panel else "colours" if hue in u else "lines" for u in units)
     groups = grouped(runs, names)
-    panels, colours, styles = _places(groups, names, usual)
+    panels, colours, styles = _places(groups, units, usual)
     return encoded(groups, page, panels, colours, styles)
 
 
-def _places(groups: Sequence[Group], names: Names, usual: Names) -> list[list[str]]:
+def _places(groups: Sequence[Group], names: Sequence[Names], usual: Names) -> list[list[str]]:
     """Return which settings make panels, colours and lines: as usual, or as near to it as there is room."""
 
     def changes(places: Names) -> int:
@@ -87,8 +92,8 @@ def _places(groups: Sequence[Group], names: Names, usual: Names) -> list[list[st
     )
 
 
-def _of_place(names: Names, places: Names, place: str) -> list[str]:
-    return [name for name, of_name in zip(names, places, strict=True) if of_name == place]
+def _of_place(names: Sequence[Names], places: Names, place: str) -> list[str]:
+    return [name for of, of_name in zip(names, places, strict=True) if of_name == place for name in of]
 
 
 def key_of(group: Group, names: Names) -> Key:

@@ -18,6 +18,7 @@ from mu2mpi.analysis.figures.curves import (
 )
 from mu2mpi.analysis.figures.style import Figure, Page, canvas, handle, with_legend
 from mu2mpi.analysis.groups import Group
+from mu2mpi.analysis.words import told_privacy
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -90,7 +91,7 @@ def by_panel(
         alike = [g for g in groups if g.runs[0].experiment.data == data]
         differ = [name for name in names if len({g.settings[name] for g in alike}) > 1]
         shown = {"data": data, **{name: group.settings[name] for name in (*always, *differ)}}
-        title = "\n".join(page.words.of({name: value}) for name, value in shown.items())
+        title = "\n".join(page.words.of({name: value}) for name, value in told_privacy(shown).items())
         found.setdefault(title, []).append(group)
     if len(found) > MOST_PANELS:
         words = "; ".join(found).replace("\n", ", ")

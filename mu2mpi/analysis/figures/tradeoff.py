@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from mu2mpi.analysis.cells import build_sections, by_settings, estimate
-from mu2mpi.analysis.figures.axis import PRIVACY, Axis, axis_of, usual_axis
+from mu2mpi.analysis.figures.axis import Axis, axis_of, usual_axis
 from mu2mpi.analysis.figures.curves import Encoding, bars_handle, draw_means, encode, measured
 from mu2mpi.analysis.figures.style import Figure, Page, canvas, handle, with_legend
 from mu2mpi.analysis.layouts import Layout
+from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
