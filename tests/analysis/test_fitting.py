@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from awkward import FOLDERS
 from matplotlib import image as pictures
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 from slowly import slow
@@ -150,6 +151,18 @@ def test_own_axes_are_drawn_into_and_nothing_else(folder):
     assert four[1, 0].get_ylabel() == "test accuracy (%)"
     with pytest.raises(InputError, match=r"has 4 panels, .* or 2 for the loss alone, not 3"):
         runs.plot("history", ax=[*four.flat][:3])
+
+
+@pytest.mark.parametrize("layout", [None, "constrained"])
+def test_a_legend_of_own_axes_is_below_them_and_in_the_figure(layout):
+    figure = Figure(figsize=(7, 3), layout=layout)
+    _, panel = figure.subplots(1, 2)
+    FigureCanvasAgg(figure)
+    mu2mpi.Runs(study()).plot("tradeoff", against="machines", ax=panel)
+    figure.draw_without_rendering()
+    box = panel.get_legend().get_window_extent()
+    assert box.y1 <= panel.xaxis.label.get_window_extent().y0 + 1
+    assert box.y0 >= 0
 
 
 def test_a_notebook_shows_a_figure_by_itself():
