@@ -14,6 +14,7 @@ import mu2mpi
 from mu2mpi.analysis.comparison import compare
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.figures.style import Page
+from mu2mpi.analysis.figures.ticks import plain, round_numbers
 from mu2mpi.analysis.layouts import Layout
 from mu2mpi.analysis.rates import find_rates
 from mu2mpi.analysis.tables import build_table
@@ -102,6 +103,27 @@ def test_no_name_is_left_out(width):
     figure = draw("tradeoff", runs, against="method", page=Page(width=width))
     for panel in figure.axes:
         assert len([name for name in ticks(panel) if name]) == len(methods)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.58, 2.7), (0.0085, 0.019), (1700, 13_000), (1, 1437), (0.97, 1.02)]
+)
+def test_logarithmic_axes_have_several_plain_numbers(low, high):
+    numbers = round_numbers(low, high)
+    assert 3 <= len(numbers) <= 8
+    assert all(low <= number <= high and "e" not in plain(number) for number in numbers)
+    assert max(numbers) / min(numbers) > (high / low) ** 0.4
+    assert [plain(n) for n in (0.3, 1437.0, 20_000.0, 2e8)] == [
+        "0.3",
+        "1,437",
+        "20,000",
+        "$2 \\times 10^{8}$",
+    ]
+
+
+def test_rounds_are_plain_numbers():
+    runs = [with_history(made(rounds=1437), [1, 1437])]
+    assert ticks(draw("history", runs).axes[1]) == ["1", "10", "100", "1,000"]
 
 
 def test_privacy_by_rho_and_by_epsilon_is_one_setting():

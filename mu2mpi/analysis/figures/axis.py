@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mu2mpi.analysis.cells import by_settings
-from mu2mpi.analysis.figures.curves import plain_log_ticks
 from mu2mpi.analysis.figures.style import Axes, Page
+from mu2mpi.analysis.figures.ticks import plain_log_ticks
 from mu2mpi.analysis.settings import privacy_of, settings_of, varying
 from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.results.reader import Summary

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.comparison import Line, compare
-from mu2mpi.analysis.figures.curves import bars_handle, draw_means, measured, plain_log_ticks, round_numbers
+from mu2mpi.analysis.figures.curves import bars_handle, draw_means, measured
 from mu2mpi.analysis.figures.style import Axes, Figure, Page, canvas, handle, with_legend
 from mu2mpi.results.reader import Summary
 
@@ -44,7 +44,6 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
     for panel, (_, label, _) in zip(reached, panels, strict=True):
         panel.set(xscale="log", xlabel="gradients computed", ylabel=label)
     reached[0].set_yscale("log")
-    plain_log_ticks(reached[0].yaxis, round_numbers(*reached[0].get_ylim()))
     if grows:
         handles += _draw_complexity(axes[0, 2], lines, looks, page)
     return with_legend(figure, handles + [bars_handle(page)] * barred)

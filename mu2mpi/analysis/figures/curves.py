@@ -1,6 +1,5 @@
 """What several figures draw: groups of runs told apart by looks, histories, means with bars, and axes."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -16,7 +15,6 @@ from mu2mpi.analysis.groups import Group, grouped, in_nats
 from mu2mpi.analysis.settings import varying
 from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.errors import InputError
-from mu2mpi.extra import needed
 from mu2mpi.results.collection import shown
 from mu2mpi.results.reader import Summary
 
@@ -183,25 +181,6 @@ def along_rounds(encoding: Encoding, label: str, page: Page) -> tuple[Figure, An
         panel.set(xscale="log", yscale="log", xlabel="round t")
     axes[0, 0].set_ylabel(label)
     return figure, axes[0]
-
-
-def plain_log_ticks(axis: Any, values: Sequence[float]) -> None:
-    """Label a logarithmic axis at the values that occur, as ordinary numbers."""
-    ticker = needed("matplotlib.ticker")
-    axis.set_major_locator(ticker.FixedLocator(values))
-    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.4g}"))
-    axis.set_minor_locator(ticker.NullLocator())
-
-
-def round_numbers(low: float, high: float) -> list[float]:
-    """Return the numbers of one digit in a range; of a narrow one evenly spread ones, of a wide one fewer."""
-    if high < 2 * low:
-        return [
-            n for n in needed("matplotlib.ticker").MaxNLocator(5).tick_values(low, high) if low <= n <= high
-        ]
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
-    digits = (1, 3) if high > 50 * low else (1, 2, 3, 5) if high > 5 * low else range(1, 10)
-    return [n for k in powers for d in digits if low <= (n := float(f"{d}e{k}")) <= high]
 
 
 def bars_handle(page: Page) -> Any:

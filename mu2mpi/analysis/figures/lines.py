@@ -13,10 +13,9 @@ from mu2mpi.analysis.figures.curves import (
     draw_means,
     key_of,
     loss_words,
-    plain_log_ticks,
-    round_numbers,
 )
 from mu2mpi.analysis.figures.style import Figure, Page, canvas, handle, with_legend
+from mu2mpi.analysis.figures.ticks import plain_log_ticks
 from mu2mpi.analysis.groups import Group
 from mu2mpi.analysis.words import told_privacy
 from mu2mpi.errors import InputError
@@ -68,8 +67,6 @@ def draw_lines(
                 panel.set_yscale("log")
         panel.set(xscale="log", xlabel=across.words, ylabel=label)
         plain_log_ticks(panel.xaxis, sorted({across.of(run) for group in here for run in group.runs}))
-        if panel.get_yscale() == "log":
-            plain_log_ticks(panel.yaxis, round_numbers(*panel.get_ylim()))
     lines = [
         handle(f"{said}: {' | '.join(exponents[key])}" if numbered else said, **look)
         for key, (look, said) in looks.items()
