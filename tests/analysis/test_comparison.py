@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import mu2mpi
 from mu2mpi.analysis.comparison import compare
 from mu2mpi.analysis.figures import draw
+from mu2mpi.analysis.figures.comparison import MARKS
 from mu2mpi.analysis.groups import chosen
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
@@ -74,6 +75,12 @@ def test_the_figure_shows_every_method_and_its_exponent():
     for line in lines:
         assert any(np.array_equal(line.gradients, drawn.get_ydata()) for drawn in complexity.get_lines())
     FigureCanvasAgg(figure).draw()
+
+
+def test_points_of_one_size_have_markers_of_their_own_and_no_lines():
+    assert len(set(MARKS)) == len(MARKS) >= len(names("methods"))
+    (one,) = draw("comparison", [comparison_run(1000)]).legends
+    assert [handle.get_linestyle() for handle in one.legend_handles] == ["None"]
 
 
 def test_methods_with_a_name_have_no_estimator_and_no_query_point():
