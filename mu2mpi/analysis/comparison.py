@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import estimate
-from mu2mpi.analysis.groups import grouped
+from mu2mpi.analysis.groups import grouped, listed
 from mu2mpi.analysis.layouts import usual_values
 from mu2mpi.analysis.settings import POOLED, own_settings, settings_of
 from mu2mpi.config.options import option_fields
@@ -82,9 +82,9 @@ def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> No
     for name in names:
         values = {row[name] for row in rows if name in row}
         if len(values) > 1:
-            found = ", ".join(sorted("unset" if value is None else str(value) for value in values))
             raise InputError(
-                f"{whose} need the same {name}, and here it is {found}; choose with --where {name}=..."
+                f"{whose} need the same {name}, and here it is {listed(values)}; choose with "
+                f"--where {name}=..."
             )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import Key, sort_key
 from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Page, canvas, dashed, handle
-from mu2mpi.analysis.groups import Group, grouped, in_nats
+from mu2mpi.analysis.groups import Group, grouped, in_nats, listed
 from mu2mpi.analysis.settings import varying
 from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.errors import InputError
@@ -86,7 +86,8 @@ def _places(groups: Sequence[Group], names: Sequence[Names], usual: Names) -> li
     most_values = max(_of_place(names, usual, place), key=lambda n: len({g.settings[n] for g in groups}))
     raise InputError(
         f"these runs have {number(usual, place)} values of {', '.join(_of_place(names, usual, place))}, too "
-        f"many for {place}; choose some, for example with --where {most_values}=..."
+        f"many for {place}; choose some, for example with --where {most_values}="
+        f"{','.join(listed(g.settings[most_values] for g in groups).split(', ')[:2])}"
     )
 
 
