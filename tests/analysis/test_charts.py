@@ -138,6 +138,19 @@ def test_privacy_by_rho_and_by_epsilon_is_one_setting():
     assert "unset" not in table
 
 
+def test_points_without_others_at_their_place_are_on_its_tick_and_seeds_are_counted():
+    runs = [made(s, method=m, epsilon=e) for s in (1, 2, 30) for m, e in (("mu2-sgd", 1.0), ("dp-gd", 2.0))]
+    loss, _ = draw("tradeoff", runs, against="method").axes
+    assert sorted(float(x[0]) for x, _ in points(loss)) == [0.0, 1.0]
+    assert draw("tradeoff", runs, against="seed").axes[0].get_xscale() == "linear"
+    # No deviation of one seed is drawn as if it were 0.
+    for count, drawn in ((1, False), (3, True)):
+        alone, _ = draw("tradeoff", [made(s, epsilon=e) for s in range(count) for e in (1.0, 2.0)]).axes
+        (container,) = alone.containers
+        caps = container.lines[1]
+        assert bool(len(caps) and np.isfinite(caps[0].get_ydata()).any()) == drawn
+
+
 def test_privacy_is_across_as_it_was_set():
     figure = draw("tradeoff", study())
     loss, _ = figure.axes

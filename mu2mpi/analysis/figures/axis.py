@@ -15,6 +15,8 @@ from mu2mpi.results.reader import Summary
 FOLLOWING = ("rounds", "machines", "samples", "batch")
 """Settings that often change with another, and make no lines where they do."""
 
+COUNTED = ("seed", "data_seed", "participation_seed")
+
 MOST_TICKS = 8
 
 
@@ -29,12 +31,16 @@ class Axis:
     names: list[str] | None
     """What is at the ticks, where these are no numbers."""
     apart: tuple[str, ...]
+    is_counted: bool = False
+    """Whether numbers only tell apart, as seeds do, and twice as much means nothing."""
 
     def scale(self, panel: Axes, page: Page) -> None:
         """Make a panel's axis logarithmic for numbers above 0, and else even."""
         if self.names is not None:
             panel.set_xticks(self.ticks, self.names)
             panel.set_xlim(-0.5, len(self.names) - 0.5)
+        elif self.is_counted:
+            panel.xaxis.get_major_locator().set_params(integer=True)
         elif not page.linear and self.ticks[0] > 0:
             panel.set_xscale("log")
             ticks = self.ticks
@@ -63,7 +69,14 @@ def axis_of(runs: Sequence[Summary], against: str, page: Page) -> Axis:
     values, apart = _values(runs, against), _apart(runs, against)
     label = f"{against.replace('_', ' ')} {name}" if len(name) == 1 else name
     if _are_numbers(values):
-        return Axis(lambda run: float(settings_of(run)[against]), label, [*map(float, values)], None, apart)
+        return Axis(
+            lambda run: float(settings_of(run)[against]),
+            label,
+            [*map(float, values)],
+            None,
+            apart,
+            against in COUNTED,
+        )
     names = [page.words.in_table(against, value) for value in values]
     ticks = [*map(float, range(len(values)))]
     return Axis(lambda run: ticks[values.index(settings_of(run)[against])], label, ticks, names, apart)

@@ -197,6 +197,9 @@ def draw_means(
     """Draw means with bars, from pairs of mean and deviation; return whether any bar is to be seen."""
     means, deviations = factor * np.array([*estimates], float).T
     bars = np.nan_to_num(deviations)
-    drawn = panel.errorbar(x, means, bars, **{"capsize": 2.5, "elinewidth": 0.9, **look})
+    # Of one run there is no bar, and no caps of one either.
+    drawn = panel.errorbar(
+        x, means, deviations if np.any(bars > 0) else None, **{"capsize": 2.5, "elinewidth": 0.9, **look}
+    )
     drawn.lines[0].set_label(drawn.get_label())
     return bool(np.any(bars > 0))
