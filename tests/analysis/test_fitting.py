@@ -15,6 +15,7 @@ from slowly import slow
 import mu2mpi
 from mu2mpi.analysis.figures import draw, image, page_of
 from mu2mpi.analysis.figures.style import DARK, LIGHT
+from mu2mpi.analysis.labels import unmatched
 from mu2mpi.errors import InputError
 
 WIDTHS = ("column", "page")
@@ -105,6 +106,13 @@ def test_own_labels_take_the_place_of_symbols(tmp_path):
     for wrong in ("strong", "eps=1:strong", str(tmp_path / "none.toml")):
         with pytest.raises(InputError):
             page_of(labels=[wrong])
+
+
+def test_labels_of_values_that_no_run_has_are_told():
+    assert unmatched(["epsilon=2.0:weak", "rho:privacy", "none.toml"], study()) == []
+    (one,) = unmatched(["epsilon=7:foo"], study())
+    assert one.startswith("no run has epsilon = 7; epsilon is 0.26805112, 1, 2")
+    assert unmatched(["server=trsted:foo"], study())[0].startswith("no run has server = trsted; server is ")
 
 
 def test_linear_figures_have_no_logarithms():
