@@ -15,6 +15,7 @@ from slowly import slow
 import mu2mpi
 from mu2mpi.analysis.figures import draw, image, page_of
 from mu2mpi.analysis.figures.style import DARK, LIGHT
+from mu2mpi.analysis.figures.wrapping import PIECES
 from mu2mpi.analysis.labels import unmatched
 from mu2mpi.errors import InputError
 
@@ -159,6 +160,10 @@ def test_own_axes_are_drawn_into_and_nothing_else(folder):
     assert four[1, 0].get_ylabel() == "test accuracy (%)"
     with pytest.raises(InputError, match=r"has 4 panels, .* or 2 for the loss alone, not 3"):
         runs.plot("history", ax=[*four.flat][:3])
+
+
+def test_lines_break_beside_settings_and_not_in_them():
+    assert PIECES.findall("ε = 4, M = 10 — a b") == ["ε = 4, ", "M = 10 ", "— ", "a ", "b"]
 
 
 @pytest.mark.parametrize("layout", [None, "constrained"])
