@@ -69,7 +69,10 @@ def _check_privacy(runs: Sequence[Summary]) -> None:
     claims = {run.figures["epsilon_exact"] for run in runs}
     deltas = {run.experiment.delta for run in runs}
     if len(deltas) > 1 or not max(claims) <= CLOSE * min(claims):
-        found = ", ".join(dict.fromkeys(f"{epsilon:.4g}" for epsilon in sorted(claims)))
+        asked = {run.experiment.epsilon for run in runs}
+        found = listed(asked)
+        if None in asked or len(asked) == 1:
+            found = ", ".join(dict.fromkeys(f"{epsilon:.4g}" for epsilon in sorted(claims)))
         raise InputError(
             f"methods are compared at equal privacy, and these runs have epsilon = {found} at delta = "
             f"{', '.join(f'{delta:g}' for delta in sorted(deltas))}; choose some, for example with "

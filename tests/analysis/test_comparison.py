@@ -46,6 +46,8 @@ def test_only_what_is_comparable_is_compared():
     runs = comparison_runs()
     with pytest.raises(InputError, match=r"equal privacy, and these runs have epsilon = 2, 2\.1 at delta"):
         compare([*runs, comparison_run(64_000, epsilon_exact=2.1)])
+    with pytest.raises(InputError, match=r"these runs have epsilon = 2, 4 at delta"):
+        compare([*runs, comparison_run(64_000, epsilon=4.0, epsilon_exact=3.992)])
     compare([*runs, comparison_run(64_000, epsilon_exact=1.99)])
     with pytest.raises(InputError, match=r"at delta = 1e-06, 1e-05; choose"):
         compare([*runs, comparison_run(64_000, delta=1e-6)])
