@@ -40,7 +40,7 @@ class Axis:
             panel.set_xticks(self.ticks, self.names)
             panel.set_xlim(-0.5, len(self.names) - 0.5)
         elif self.is_counted:
-            panel.xaxis.get_major_locator().set_params(integer=True)
+            panel.locator_params(axis="x", integer=True)
         elif not page.linear and self.ticks[0] > 0:
             panel.set_xscale("log")
             ticks = self.ticks
