@@ -24,8 +24,8 @@ from mu2mpi.errors import InputError
 OUTSIDE, BETWEEN = 0.9, 0.15
 """Inches of a figure's height that labels and a legend of one line take, and what is between two rows."""
 
-KEPT = 0.5
-"""Share of their height that the user's axes keep at least where a legend is below them."""
+KEPT, LEFT = 0.5, 0.25
+"""Shares of their height that a user's axes keep beside a legend below, and beside its labels too."""
 
 LEAST, SHORTEST = 0.4, 0.7
 """Inches that a panel is high, and that there are for a label of a legend."""
@@ -157,7 +157,7 @@ class Borrowed:
     def _raise(self, missing: float) -> None:
         """Raise the lower edge of the last of the axes, and of those beside it, by so many pixels."""
         last = self.seen[-1].get_position()
-        by = min(missing / self.seen[-1].figure.bbox.height, (1 - KEPT) * last.height)
+        by = min(missing / self.seen[-1].figure.bbox.height, (1 - LEFT) * last.height)
         for panel in self.seen:
             box = panel.get_position()
             if math.isclose(box.y0, last.y0):
