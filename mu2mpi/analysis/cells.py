@@ -161,6 +161,12 @@ def _split(
     """Return the runs of each section by what they share: what tells sections apart, or never differs."""
     left_out = {*layout.places, *POOLED, *follow}
     names = [n for n in rows[0] if n not in left_out and (n in tell or len({row[n] for row in rows}) == 1)]
+    if "epsilon" in layout.places and "delta" not in left_out:
+        # Where some runs have an epsilon, the reader is told at which delta, if that is the same of all.
+        deltas = {row["delta"] for row in rows} - {None}
+        if len(deltas) == 1:
+            names, (delta,) = [*names, *["delta"] * ("delta" not in names)], deltas
+            rows = [{**row, "delta": delta} for row in rows]
     groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
     for run, row in zip(runs, rows, strict=True):
         shared = tuple((name, row[name]) for name in names if row[name] is not None)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import estimate
-from mu2mpi.analysis.groups import grouped
+from mu2mpi.analysis.groups import grouped, listed
 from mu2mpi.analysis.layouts import usual_values
 from mu2mpi.analysis.settings import POOLED, own_settings, settings_of
 from mu2mpi.config.options import option_fields
@@ -69,7 +69,10 @@ def _check_privacy(runs: Sequence[Summary]) -> None:
     claims = {run.figures["epsilon_exact"] for run in runs}
     deltas = {run.experiment.delta for run in runs}
     if len(deltas) > 1 or not max(claims) <= CLOSE * min(claims):
-        found = ", ".join(dict.fromkeys(f"{epsilon:.4g}" for epsilon in sorted(claims)))
+        asked = {run.experiment.epsilon for run in runs}
+        found = listed(asked)
+        if None in asked or len(asked) == 1:
+            found = ", ".join(dict.fromkeys(f"{epsilon:.4g}" for epsilon in sorted(claims)))
         raise InputError(
             f"methods are compared at equal privacy, and these runs have epsilon = {found} at delta = "
             f"{', '.join(f'{delta:g}' for delta in sorted(deltas))}; choose some, for example with "
@@ -82,9 +85,9 @@ def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> No
     for name in names:
         values = {row[name] for row in rows if name in row}
         if len(values) > 1:
-            found = ", ".join(sorted("unset" if value is None else str(value) for value in values))
             raise InputError(
-                f"{whose} need the same {name}, and here it is {found}; choose with --where {name}=..."
+                f"{whose} need the same {name}, and here it is {listed(values)}; choose with "
+                f"--where {name}=..."
             )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mu2mpi.analysis.cells import Cell, Key, Section
 from mu2mpi.analysis.formats import TEXT, Dialect, Entry, aligned
 from mu2mpi.analysis.layouts import SHARE
-from mu2mpi.analysis.words import MISSING, Words
+from mu2mpi.analysis.words import MISSING, Words, told_privacy
 from mu2mpi.config.options import option_fields
 
 LABELS = {
@@ -126,7 +126,8 @@ def _grid(section: Section, names: Sequence[str], words: Words, best: bool) -> G
 
 
 def _title(names: Sequence[str], key: Key, words: Words) -> str:
-    return ", ".join(words.pair(name, value) for name, value in zip(names, key, strict=True))
+    told = told_privacy(dict(zip(names, key, strict=True)))
+    return ", ".join(words.pair(name, value) for name, value in told.items())
 
 
 def _heading(section: Section, constant: dict[str, Any], words: Words) -> str:

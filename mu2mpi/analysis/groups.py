@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from mu2mpi.analysis.cells import Key, sort_key
@@ -40,21 +41,35 @@ def in_nats(runs: Iterable[Summary]) -> bool:
 
 
 def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
-    """Return the runs that fulfil conditions such as ``server=trusted``, ``rho=4`` or ``clip_norm=unset``.
+    """Return the runs that fulfil conditions such as ``server=trusted``, ``rho=4,16`` or ``clip_norm=unset``.
 
-    Raises an InputError if a condition is none, names no setting, or leaves no run.
+    Of several values between commas, a run has one.
+
+    Raises an InputError if a condition is none, names no setting, or has a value that no run has.
     """
     for condition in conditions:
         name, equals, text = condition.partition("=")
         if not equals or name not in option_fields():
             meant = or_else(name.strip(), option_fields(), "settings")
             raise InputError(f"{condition!r} is no condition such as rho=4{meant}")
-        left = [run for run in runs if _is(getattr(run.experiment, name), text)]
-        if not left:
-            there = {number_text(getattr(run.experiment, name)) for run in runs}
-            raise InputError(f"no run has {condition}; {name} is {', '.join(sorted(there))}")
-        runs = left
+        values = [getattr(run.experiment, name) for run in runs]
+        # A value may have commas of its own.
+        whole = any(_is(value, text) for value in values)
+        texts = [text] if whole else [part.strip() for part in text.split(",")]
+        for one in texts:
+            if not any(_is(value, one) for value in values):
+                raise InputError(f"no run has {name}={one}; {name} is {listed(values)}")
+        runs = [run for run, v in zip(runs, values, strict=True) if any(_is(v, one) for one in texts)]
     return list(runs)
+
+
+def listed(values: Iterable[Any]) -> str:
+    """Return values in words, each once: numbers in their order, then names, and what is unset last."""
+    order = {
+        number_text(v): (v is None, not isinstance(v, Real), v if isinstance(v, Real) else str(v))
+        for v in values
+    }
+    return ", ".join(sorted(order, key=order.__getitem__))
 
 
 def _is(value: object, text: str) -> bool:

@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mu2mpi.analysis.groups import listed
+from mu2mpi.analysis.settings import own_settings
 from mu2mpi.analysis.words import number_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
+from mu2mpi.results.reader import Summary
 from mu2mpi.suggestions import or_else
 from mu2mpi.toml import read_toml
 
@@ -31,6 +34,17 @@ def read_labels(given: Labels) -> dict[str, str]:
             raise InputError(f"{one!r} is no label such as rho=4:strong, and no TOML file of labels")
         found |= _checked({key: label})
     return found
+
+
+def unmatched(given: Sequence[str], runs: Sequence[Summary]) -> list[str]:
+    """Return what to say of labels whose value no run has; those of files may be for others."""
+    said = []
+    for key in read_labels([one for one in given if Path(one).suffix != ".toml"]):
+        name, equals, value = key.partition("=")
+        there = [(getattr(run.experiment, name), own_settings(run)[name]) for run in runs]
+        if equals and value not in {number_text(v) for values in there for v in values}:
+            said.append(f"no run has {name} = {value}; {name} is {listed(v for v, _ in there)}")
+    return said
 
 
 def _of_file(path: Path) -> dict[str, str]:

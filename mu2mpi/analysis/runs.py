@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from mu2mpi.analysis.groups import listed
 from mu2mpi.analysis.labels import Labels, read_labels
 from mu2mpi.analysis.layouts import Layout
 from mu2mpi.analysis.settings import settings_of
@@ -93,7 +94,7 @@ class Runs(Sequence[Result]):
             there = [(getattr(run.experiment, name), settings_of(run)[name]) for run in left]
             left = [run for run, values in zip(left, there, strict=True) if value in values]
             if not left:
-                said = ", ".join(sorted({number_text(given) for given, _ in there}))
+                said = listed(given for given, _ in there)
                 raise InputError(f"no run has {name} = {number_text(value)}; {name} is {said}")
         return Runs(left)
 

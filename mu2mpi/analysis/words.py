@@ -8,6 +8,9 @@ from typing import Any
 
 from mu2mpi.registry import find, names
 
+PRIVACY = ("epsilon", "rho")
+"""Two ways to say one thing: where one is given, the other follows."""
+
 SYMBOLS = {
     "rho": "ρ", "epsilon": "ε", "delta": "δ", "machines": "M", "rounds": "T", "diameter": "D",
     "clip_norm": "C", "colluders": "c", "l2": "λ", "samples": "n", "colluders_share": "c/M",
@@ -86,6 +89,12 @@ class Words:
             return MISSING
         speaks = value is None or name == "method"
         return self.pair(name, value) if speaks else self.value(name, value)
+
+
+def told_privacy(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without that of epsilon and rho by which privacy was not set, if either is there."""
+    given = any(settings.get(name) is not None for name in PRIVACY)
+    return {n: value for n, value in settings.items() if value is not None or not given or n not in PRIVACY}
 
 
 def counted(value: object) -> str:

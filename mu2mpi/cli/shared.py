@@ -31,8 +31,8 @@ def add_paths(parser: ArgumentParser, nargs: str = "+", metavar: str = "PATH") -
 def add_runs(parser: ArgumentParser, metavar: str = "PATH") -> None:
     """Add what all commands share that read many results with `read_runs`."""
     add_paths(parser, metavar=metavar)
-    where = "use only runs with this setting, such as rho=4; may be given several times"
-    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help=where)
+    where = "use only runs with this setting, as rho=4, or one of several, as rho=4,16; may be repeated"
+    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE[,VALUE]", help=where)
     add_flag(parser, "--strict", "make a file that cannot be used an error, not a warning")
 
 

@@ -14,7 +14,10 @@ import mu2mpi
 from mu2mpi.analysis.comparison import compare
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.figures.style import Page
+from mu2mpi.analysis.figures.ticks import plain, round_numbers
+from mu2mpi.analysis.layouts import Layout
 from mu2mpi.analysis.rates import find_rates
+from mu2mpi.analysis.tables import build_table
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
@@ -90,6 +93,62 @@ def test_names_have_places_without_lines():
     assert len(np.unique(places)) == 4
     some = [made(), made(clip_norm=1.0), made(clip_norm=0.5)]
     assert ticks(draw("tradeoff", some, against="clip_norm").axes[0]) == ["C = S", "0.5", "1"]
+
+
+@pytest.mark.parametrize("width", [3.3, 7.0])
+def test_no_name_is_left_out(width):
+    methods = ("accelerated-srgd", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-sgd", "mu2-sgd",
+               "noisy-minibatch-sgd", "parallel-sgd", "snowball-sgd", "storm")  # fmt: skip
+    runs = [made(method=m, server="trusted", clip_norm=1.0 if m == "storm" else None) for m in methods]
+    figure = draw("tradeoff", runs, against="method", page=Page(width=width))
+    for panel in figure.axes:
+        assert len([name for name in ticks(panel) if name]) == len(methods)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.58, 2.7), (0.0085, 0.019), (1700, 13_000), (1, 1437), (0.97, 1.02)]
+)
+def test_logarithmic_axes_have_several_plain_numbers(low, high):
+    numbers = round_numbers(low, high)
+    assert 3 <= len(numbers) <= 8
+    assert all(low <= number <= high and "e" not in plain(number) for number in numbers)
+    assert max(numbers) / min(numbers) > (high / low) ** 0.4
+    assert [plain(n) for n in (0.3, 1437.0, 20_000.0, 2e8)] == [
+        "0.3",
+        "1,437",
+        "20,000",
+        "$2 \\times 10^{8}$",
+    ]
+
+
+def test_rounds_are_plain_numbers():
+    runs = [with_history(made(rounds=1437), [1, 1437])]
+    assert ticks(draw("history", runs).axes[1]) == ["1", "10", "100", "1,000"]
+
+
+def test_privacy_by_rho_and_by_epsilon_is_one_setting():
+    given = ({"rho": 4.0}, {"rho": 16.0}, {"epsilon": 2.0}, {"epsilon": 8.0})
+    runs = [made(machines=M, **one) for one in given for M in (4, 8)]
+    four = ["ρ = 4", "ρ = 16", "ε = 2", "ε = 8"]
+    assert words(draw("tradeoff", runs, against="machines")) == four
+    runs = [with_history(run, [1, 90]) for run in runs]
+    assert words(draw("history", runs)) == [*four, "M = 4", "M = 8"]
+    table = build_table(runs, Layout(("machines",), ("epsilon", "rho"), ("test_loss",))).render()
+    assert "δ = 1e-05" in table
+    assert "unset" not in table
+
+
+def test_points_without_others_at_their_place_are_on_its_tick_and_seeds_are_counted():
+    runs = [made(s, method=m, epsilon=e) for s in (1, 2, 30) for m, e in (("mu2-sgd", 1.0), ("dp-gd", 2.0))]
+    loss, _ = draw("tradeoff", runs, against="method").axes
+    assert sorted(float(x[0]) for x, _ in points(loss)) == [0.0, 1.0]
+    assert draw("tradeoff", runs, against="seed").axes[0].get_xscale() == "linear"
+    # No deviation of one seed is drawn as if it were 0.
+    for count, drawn in ((1, False), (3, True)):
+        alone, _ = draw("tradeoff", [made(s, epsilon=e) for s in range(count) for e in (1.0, 2.0)]).axes
+        (container,) = alone.containers
+        caps = container.lines[1]
+        assert bool(len(caps) and np.isfinite(caps[0].get_ydata()).any()) == drawn
 
 
 def test_privacy_is_across_as_it_was_set():

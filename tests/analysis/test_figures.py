@@ -306,7 +306,7 @@ def test_too_much_for_one_figure_says_what_to_choose():
 def test_runs_are_chosen_by_their_settings(runs):
     assert {run.experiment.rho for run in chosen(runs, ["rho=4", "server=trusted"])} == {4.0}
     assert chosen(runs, ["clip_norm=unset"]) == runs
-    for condition, word in (("rho", "no condition"), ("roh=4", "no condition"), ("rho=5", "rho is 16, 4")):
+    for condition, word in (("rho", "no condition"), ("roh=4", "no condition"), ("rho=5", "rho is 4, 16")):
         with pytest.raises(InputError, match=word):
             chosen(runs, [condition])
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from awkward import FOLDERS
 from matplotlib import image as pictures
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 from slowly import slow
@@ -14,6 +15,8 @@ from slowly import slow
 import mu2mpi
 from mu2mpi.analysis.figures import draw, image, page_of
 from mu2mpi.analysis.figures.style import DARK, LIGHT
+from mu2mpi.analysis.figures.wrapping import PIECES
+from mu2mpi.analysis.labels import unmatched
 from mu2mpi.errors import InputError
 
 WIDTHS = ("column", "page")
@@ -106,6 +109,13 @@ def test_own_labels_take_the_place_of_symbols(tmp_path):
             page_of(labels=[wrong])
 
 
+def test_labels_of_values_that_no_run_has_are_told():
+    assert unmatched(["epsilon=2.0:weak", "rho:privacy", "none.toml"], study()) == []
+    (one,) = unmatched(["epsilon=7:foo"], study())
+    assert one.startswith("no run has epsilon = 7; epsilon is 0.26805112, 1, 2")
+    assert unmatched(["server=trsted:foo"], study())[0].startswith("no run has server = trsted; server is ")
+
+
 def test_linear_figures_have_no_logarithms():
     figure = draw("tradeoff", study(), page=page_of(linear=True))
     assert {(p.get_xscale(), p.get_yscale()) for p in figure.axes} == {("linear", "linear")}
@@ -150,6 +160,22 @@ def test_own_axes_are_drawn_into_and_nothing_else(folder):
     assert four[1, 0].get_ylabel() == "test accuracy (%)"
     with pytest.raises(InputError, match=r"has 4 panels, .* or 2 for the loss alone, not 3"):
         runs.plot("history", ax=[*four.flat][:3])
+
+
+def test_lines_break_beside_settings_and_not_in_them():
+    assert PIECES.findall("ε = 4, M = 10 — a b") == ["ε = 4, ", "M = 10 ", "— ", "a ", "b"]
+
+
+@pytest.mark.parametrize("layout", [None, "constrained"])
+def test_a_legend_of_own_axes_is_below_them_and_in_the_figure(layout):
+    figure = Figure(figsize=(7, 3), layout=layout)
+    _, panel = figure.subplots(1, 2)
+    FigureCanvasAgg(figure)
+    mu2mpi.Runs(study()).plot("tradeoff", against="machines", ax=panel)
+    figure.draw_without_rendering()
+    box = panel.get_legend().get_window_extent()
+    assert box.y1 <= panel.xaxis.label.get_window_extent().y0 + 1
+    assert box.y0 >= -1
 
 
 def test_a_notebook_shows_a_figure_by_itself():

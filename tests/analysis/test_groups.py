@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mu2mpi.analysis.groups import chosen
+from mu2mpi.analysis.groups import chosen, listed
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
@@ -52,6 +52,9 @@ def named(*conditions):
         ("margin=0.25", ["population"]),
         ("server=trusted", ["dp"]),
         ("feature_bound=unset", ["plain", "aggregate", "storm", "dp", "population"]),
+        ("method=dp-sgd,mu2-sgd", list(RUNS)),
+        ("epsilon=2, unset", list(RUNS)),
+        ("batch=7,7.0", ["dp"]),
         ("mechanism=unset", ["plain", "box", "aggregate", "storm", "population"]),
     ],
 )
@@ -69,6 +72,7 @@ def test_conditions_hold_together():
     [
         ("normalize=unit", "no run has normalize=unit; normalize is box, none"),
         ("batch=8", "no run has batch=8; batch is 7, unset"),
+        ("batch=7,8", "no run has batch=8; batch is 7, unset"),
         ("rho=four", "no run has rho=four"),
         ("normalize", "'normalize' is no condition such as rho=4"),
         ("ranks=2", "'ranks=2' is no condition"),
@@ -77,6 +81,10 @@ def test_conditions_hold_together():
 def test_what_chooses_nothing_is_refused(condition, words):
     with pytest.raises(InputError, match=words):
         named(condition)
+
+
+def test_values_are_listed_as_numbers():
+    assert listed([30, 1, 100.0, None, 3, "iid", 10, 3]) == "1, 3, 10, 30, 100, iid, unset"
 
 
 def test_a_table_of_runs_in_a_box(tmp_path, capsys):

@@ -70,7 +70,7 @@ def test_runs_are_a_sequence(folder):
     assert repr(runs) == "<4 runs>"
     with pytest.raises(InputError, match=r"'roh'.*rho"):
         runs.select(roh=4)
-    with pytest.raises(InputError, match=r"no run has rho = 5; rho is 16, 4"):
+    with pytest.raises(InputError, match=r"no run has rho = 5; rho is 4, 16"):
         mu2mpi.load(folder).select(server="trusted", rho=5)
 
 

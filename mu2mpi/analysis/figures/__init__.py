@@ -9,6 +9,7 @@ from dataclasses import replace
 from mu2mpi.analysis.catalogue import FIGURES, FORMATS, TIMES, check_kind
 from mu2mpi.analysis.cells import without_repeats
 from mu2mpi.analysis.figures.style import PAGE, Figure, Page, page_of, styled
+from mu2mpi.analysis.figures.ticks import number_logarithms
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -47,6 +48,8 @@ def _finish(figure: Figure, page: Page) -> None:
             for axis in (panel.xaxis, panel.yaxis):
                 if axis.get_scale() == "log":
                     panel.set(**{f"{axis.axis_name}scale": "linear"})
+    for panel in page.axes or figure.axes:
+        number_logarithms(panel)
     if page.title is not None:
         figure.suptitle(page.title)
     if not page.axes:

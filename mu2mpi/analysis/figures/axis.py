@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from mu2mpi.analysis.cells import by_settings
-from mu2mpi.analysis.figures.curves import plain_log_ticks
 from mu2mpi.analysis.figures.style import Axes, Page
+from mu2mpi.analysis.figures.ticks import plain_log_ticks
 from mu2mpi.analysis.settings import privacy_of, settings_of, varying
+from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.results.reader import Summary
-
-PRIVACY = ("epsilon", "rho")
 
 FOLLOWING = ("rounds", "machines", "samples", "batch")
 """Settings that often change with another, and make no lines where they do."""
+
+COUNTED = ("seed", "data_seed", "participation_seed")
 
 MOST_TICKS = 8
 
@@ -30,12 +31,16 @@ class Axis:
     names: list[str] | None
     """What is at the ticks, where these are no numbers."""
     apart: tuple[str, ...]
+    is_counted: bool = False
+    """Whether numbers only tell apart, as seeds do, and twice as much means nothing."""
 
     def scale(self, panel: Axes, page: Page) -> None:
         """Make a panel's axis logarithmic for numbers above 0, and else even."""
         if self.names is not None:
             panel.set_xticks(self.ticks, self.names)
             panel.set_xlim(-0.5, len(self.names) - 0.5)
+        elif self.is_counted:
+            panel.locator_params(axis="x", integer=True)
         elif not page.linear and self.ticks[0] > 0:
             panel.set_xscale("log")
             ticks = self.ticks
@@ -64,7 +69,14 @@ def axis_of(runs: Sequence[Summary], against: str, page: Page) -> Axis:
     values, apart = _values(runs, against), _apart(runs, against)
     label = f"{against.replace('_', ' ')} {name}" if len(name) == 1 else name
     if _are_numbers(values):
-        return Axis(lambda run: float(settings_of(run)[against]), label, [*map(float, values)], None, apart)
+        return Axis(
+            lambda run: float(settings_of(run)[against]),
+            label,
+            [*map(float, values)],
+            None,
+            apart,
+            against in COUNTED,
+        )
     names = [page.words.in_table(against, value) for value in values]
     ticks = [*map(float, range(len(values)))]
     return Axis(lambda run: ticks[values.index(settings_of(run)[against])], label, ticks, names, apart)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.comparison import Line, compare
-from mu2mpi.analysis.figures.curves import bars_handle, draw_means, measured, plain_log_ticks, round_numbers
+from mu2mpi.analysis.figures.curves import bars_handle, draw_means, measured
 from mu2mpi.analysis.figures.style import Axes, Figure, Page, canvas, handle, with_legend
 from mu2mpi.results.reader import Summary
 
-MARKS = "osD^vPX"
+MARKS = "osD^vPX<>p*h"
 """One for each method, as colours alone do not tell so many apart."""
 
 SLOPE: dict[str, Any] = {"linewidth": 0.8, "linestyle": (0, (4, 2)), "alpha": 0.6}
@@ -35,6 +35,8 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
         {"color": colour, "marker": MARKS[k % len(MARKS)], "linewidth": 1.0, "label": lines[k].name}
         for k, colour in enumerate(page.theme.colours(len(lines)))
     ]
+    if all(len(line.sizes) == 1 for line in lines):
+        looks = [{**look, "linestyle": ""} for look in looks]
     for line, look in zip(lines, looks, strict=True):
         for panel, values, (_, _, factor) in zip(reached, (line.losses, line.scores), panels, strict=True):
             draw_means(panel, line.gradients, values, factor, capsize=1.5, elinewidth=0.6, **look)
@@ -44,7 +46,6 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
     for panel, (_, label, _) in zip(reached, panels, strict=True):
         panel.set(xscale="log", xlabel="gradients computed", ylabel=label)
     reached[0].set_yscale("log")
-    plain_log_ticks(reached[0].yaxis, round_numbers(*reached[0].get_ylim()))
     if grows:
         handles += _draw_complexity(axes[0, 2], lines, looks, page)
     return with_legend(figure, handles + [bars_handle(page)] * barred)

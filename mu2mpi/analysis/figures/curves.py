@@ -1,6 +1,5 @@
 """What several figures draw: groups of runs told apart by looks, histories, means with bars, and axes."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -12,10 +11,10 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import Key, sort_key
 from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Page, canvas, dashed, handle
-from mu2mpi.analysis.groups import Group, grouped, in_nats
+from mu2mpi.analysis.groups import Group, grouped, in_nats, listed
 from mu2mpi.analysis.settings import varying
+from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.errors import InputError
-from mu2mpi.extra import needed
 from mu2mpi.results.collection import shown
 from mu2mpi.results.reader import Summary
 
@@ -59,13 +58,17 @@ def encode(
     names = [name for name in varying(runs) if name not in apart]
     rest = [name for name in names if name not in panel]
     hue = next((name for name in (*colour, *rest) if name in rest), None)
-    usual = tuple("panels" if n in panel else "colours" if n == hue else "lines" for n in names)
+    units: list[Names] = [(name,) for name in names]
+    if {*PRIVACY} <= {*names}:
+        # Each run has one of these, and so they are one thing.
+        units = [PRIVACY, *((name,) for name in names if name not in PRIVACY)]
+    usual = tuple("panels" if u[0] in panel else "colours" if hue in u else "lines" for u in units)
     groups = grouped(runs, names)
-    panels, colours, styles = _places(groups, names, usual)
+    panels, colours, styles = _places(groups, units, usual)
     return encoded(groups, page, panels, colours, styles)
 
 
-def _places(groups: Sequence[Group], names: Names, usual: Names) -> list[list[str]]:
+def _places(groups: Sequence[Group], names: Sequence[Names], usual: Names) -> list[list[str]]:
     """Return which settings make panels, colours and lines: as usual, or as near to it as there is room."""
 
     def changes(places: Names) -> int:
@@ -83,12 +86,13 @@ def _places(groups: Sequence[Group], names: Names, usual: Names) -> list[list[st
     most_values = max(_of_place(names, usual, place), key=lambda n: len({g.settings[n] for g in groups}))
     raise InputError(
         f"these runs have {number(usual, place)} values of {', '.join(_of_place(names, usual, place))}, too "
-        f"many for {place}; choose some, for example with --where {most_values}=..."
+        f"many for {place}; choose some, for example with --where {most_values}="
+        f"{','.join(listed(g.settings[most_values] for g in groups).split(', ')[:2])}"
     )
 
 
-def _of_place(names: Names, places: Names, place: str) -> list[str]:
-    return [name for name, of_name in zip(names, places, strict=True) if of_name == place]
+def _of_place(names: Sequence[Names], places: Names, place: str) -> list[str]:
+    return [name for of, of_name in zip(names, places, strict=True) if of_name == place for name in of]
 
 
 def key_of(group: Group, names: Names) -> Key:
@@ -180,25 +184,6 @@ def along_rounds(encoding: Encoding, label: str, page: Page) -> tuple[Figure, An
     return figure, axes[0]
 
 
-def plain_log_ticks(axis: Any, values: Sequence[float]) -> None:
-    """Label a logarithmic axis at the values that occur, as ordinary numbers."""
-    ticker = needed("matplotlib.ticker")
-    axis.set_major_locator(ticker.FixedLocator(values))
-    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.4g}"))
-    axis.set_minor_locator(ticker.NullLocator())
-
-
-def round_numbers(low: float, high: float) -> list[float]:
-    """Return the numbers of one digit in a range; of a narrow one evenly spread ones, of a wide one fewer."""
-    if high < 2 * low:
-        return [
-            n for n in needed("matplotlib.ticker").MaxNLocator(5).tick_values(low, high) if low <= n <= high
-        ]
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
-    digits = (1, 3) if high > 50 * low else (1, 2, 3, 5) if high > 5 * low else range(1, 10)
-    return [n for k in powers for d in digits if low <= (n := float(f"{d}e{k}")) <= high]
-
-
 def bars_handle(page: Page) -> Any:
     """Return what a legend says of error bars."""
     return handle(
@@ -212,6 +197,9 @@ def draw_means(
     """Draw means with bars, from pairs of mean and deviation; return whether any bar is to be seen."""
     means, deviations = factor * np.array([*estimates], float).T
     bars = np.nan_to_num(deviations)
-    drawn = panel.errorbar(x, means, bars, **{"capsize": 2.5, "elinewidth": 0.9, **look})
+    # Of one run there is no bar, and no caps of one either.
+    drawn = panel.errorbar(
+        x, means, deviations if np.any(bars > 0) else None, **{"capsize": 2.5, "elinewidth": 0.9, **look}
+    )
     drawn.lines[0].set_label(drawn.get_label())
     return bool(np.any(bars > 0))

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 from matplotlib.transforms import Bbox
@@ -23,6 +25,9 @@ STACKED, HIGHEST = 5.0, 0.55
 
 NAMES, LONGEST = 0.36, 1.3
 """Share of a figure's width that names beside its axes have, and inches that those below them have."""
+
+DENSEST = 0.95
+"""Share of the room between names upright that their letters take, at most."""
 
 PAD, GAP, BAR = 0.05, 0.08, 0.09
 """Inches around everything, between panels, and of a colour bar's width."""
@@ -168,19 +173,35 @@ def _fit_to_axes(panel: Axes, sheet: Sheet) -> bool:
 
 
 def _fit_across(panel: Axes, sheet: Sheet) -> bool:
-    """Write names upright, and thin out labels, that cover each other on the horizontal axis."""
-    axis, names = panel.xaxis, _has_names(panel.xaxis)
-    found = _labels(axis)
+    """Write names upright, and thin out numbers, that cover each other on the horizontal axis."""
+    axis, found = panel.xaxis, _labels(panel.xaxis)
     boxes = _boxes(found, sheet)
+    if _has_names(axis) and found[0][1].get_rotation():
+        return _fit_upright(axis, found, boxes)
     if _apart(boxes, "x"):
         return False
-    if names and not found[0][1].get_rotation():
+    if _has_names(axis):
         axis.set_tick_params(rotation=90)
         for _, label in found:
             shorten(label, LONGEST, sheet.pen)
         axis.set_ticks(axis.get_ticklocs(), [label.get_text() for label in axis.get_ticklabels()])
     else:
         _thin_out(axis, found, boxes, "x")
+    return True
+
+
+def _fit_upright(axis: Axis, found: Sequence[tuple[float, Text]], boxes: Sequence[Bbox]) -> bool:
+    """Write upright names as small as they need be, as none can be left out, and return if that is new."""
+    if len(found) < 2:
+        return False
+    whole = FontProperties(size=rcParams["xtick.labelsize"]).get_size_in_points()
+    now = float(found[0][1].get_fontsize())
+    middles = sorted((box.x0 + box.x1) / 2 for box in boxes)
+    room = min(after - before for before, after in pairwise(middles))
+    size = min(whole, DENSEST * now * room / max(box.width for box in boxes))
+    if abs(size - now) < NEAR * whole:
+        return False
+    axis.set_tick_params(labelsize=size)
     return True
 
 

@@ -13,11 +13,11 @@ from mu2mpi.analysis.figures.curves import (
     draw_means,
     key_of,
     loss_words,
-    plain_log_ticks,
-    round_numbers,
 )
 from mu2mpi.analysis.figures.style import Figure, Page, canvas, handle, with_legend
+from mu2mpi.analysis.figures.ticks import plain_log_ticks
 from mu2mpi.analysis.groups import Group
+from mu2mpi.analysis.words import told_privacy
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -67,8 +67,6 @@ def draw_lines(
                 panel.set_yscale("log")
         panel.set(xscale="log", xlabel=across.words, ylabel=label)
         plain_log_ticks(panel.xaxis, sorted({across.of(run) for group in here for run in group.runs}))
-        if panel.get_yscale() == "log":
-            plain_log_ticks(panel.yaxis, round_numbers(*panel.get_ylim()))
     lines = [
         handle(f"{said}: {' | '.join(exponents[key])}" if numbered else said, **look)
         for key, (look, said) in looks.items()
@@ -90,7 +88,7 @@ def by_panel(
         alike = [g for g in groups if g.runs[0].experiment.data == data]
         differ = [name for name in names if len({g.settings[name] for g in alike}) > 1]
         shown = {"data": data, **{name: group.settings[name] for name in (*always, *differ)}}
-        title = "\n".join(page.words.of({name: value}) for name, value in shown.items())
+        title = "\n".join(page.words.of({name: value}) for name, value in told_privacy(shown).items())
         found.setdefault(title, []).append(group)
     if len(found) > MOST_PANELS:
         words = "; ".join(found).replace("\n", ", ")

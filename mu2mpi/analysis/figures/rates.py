@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mu2mpi.analysis.figures.curves import encoded, loss_words, plain_log_ticks
+from mu2mpi.analysis.figures.curves import encoded, loss_words
 from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Page, canvas, handle, with_legend
+from mu2mpi.analysis.figures.ticks import plain_log_ticks
 from mu2mpi.analysis.groups import Group
 from mu2mpi.analysis.rates import AXES, FEWEST, Rate, find_rates
 from mu2mpi.errors import InputError

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import sort_key
-from mu2mpi.analysis.figures.curves import plain_log_ticks
 from mu2mpi.analysis.figures.style import HATCHES, Axes, Figure, Page, canvas, dashed, handle, with_legend
+from mu2mpi.analysis.figures.ticks import plain_log_ticks
 from mu2mpi.analysis.settings import own_settings, varying
 from mu2mpi.errors import InputError
 from mu2mpi.extra import needed

@@ -1,7 +1,9 @@
 """What figures are drawn on: a sheet of their own, which fits them, or axes that are the user's."""
 
 import io
+import math
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.legend import Legend
 from matplotlib.text import Text
+from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures.wrapping import wrapped
@@ -20,6 +23,9 @@ from mu2mpi.errors import InputError
 
 OUTSIDE, BETWEEN = 0.9, 0.15
 """Inches of a figure's height that labels and a legend of one line take, and what is between two rows."""
+
+KEPT, LEFT = 0.5, 0.25
+"""Shares of their height that a user's axes keep beside a legend below, and beside its labels too."""
 
 LEAST, SHORTEST = 0.4, 0.7
 """Inches that a panel is high, and that there are for a label of a legend."""
@@ -130,8 +136,32 @@ class Borrowed:
         self.seen = [*given]
 
     def legend(self, handles: Sequence[Any]) -> Legend:
-        """Put a legend on the last of the axes, where it covers least."""
-        return self.seen[-1].legend(handles=handles)
+        """Put a legend below the last of the axes, in as many columns as it is wide, and make room for it."""
+        panel = self.seen[-1]
+        root: Any = panel.get_figure(root=True)
+        box = panel.get_tightbbox()
+        depth = 0.0 if box is None else max(0.0, panel.bbox.y0 - box.y0) / root.dpi
+        below = panel.transAxes + ScaledTranslation(0, -depth, panel.figure.dpi_scale_trans)
+        place: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": below}
+        place |= {"handlelength": 1.6, "columnspacing": 1.0, "labelspacing": 0.3, "frameon": False}
+        room, highest = panel.bbox.width if box is None else box.width, (1 - KEPT) * panel.bbox.height
+        for size, count in product(("small", "x-small", "xx-small"), range(len(handles), 0, -1)):
+            legend = panel.legend(handles=handles, ncols=count, fontsize=size, **place)
+            found = legend.get_window_extent()
+            if found.width <= room and found.height <= highest:
+                break
+        if root.get_layout_engine() is None:
+            self._raise(max(0.0, panel.figure.bbox.y0 - found.y0))
+        return legend
+
+    def _raise(self, missing: float) -> None:
+        """Raise the lower edge of the last of the axes, and of those beside it, by so many pixels."""
+        last = self.seen[-1].get_position()
+        by = min(missing / self.seen[-1].figure.bbox.height, (1 - LEFT) * last.height)
+        for panel in self.seen:
+            box = panel.get_position()
+            if math.isclose(box.y0, last.y0):
+                panel.set_position((box.x0, box.y0 + by, box.width, box.height - by))
 
     def suptitle(self, text: str, **_: Any) -> Text:
         """Put a title above the first of the axes."""

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from mu2mpi.analysis.cells import build_sections, by_settings, estimate
-from mu2mpi.analysis.figures.axis import PRIVACY, Axis, axis_of, usual_axis
+from mu2mpi.analysis.figures.axis import Axis, axis_of, usual_axis
 from mu2mpi.analysis.figures.curves import Encoding, bars_handle, draw_means, encode, measured
 from mu2mpi.analysis.figures.style import Figure, Page, canvas, handle, with_legend
+from mu2mpi.analysis.groups import Group
 from mu2mpi.analysis.layouts import Layout
+from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -42,16 +44,15 @@ def draw(runs: Sequence[Summary], page: Page, against: str | None = None) -> Fig
     if axis.names is not None:
         _use_marks_alone(encoding)
     barred = silent = False
-    for k, (group, column, look) in enumerate(encoding.groups):
+    for group, column, look in encoding.groups:
         points: dict[float, list[Summary]] = {}
         for run in sorted(group.runs, key=axis.place):
             points.setdefault(axis.place(run), []).append(run)
         known = [x for x in points if math.isfinite(x)]
-        beside = SPREAD * ((k + 0.5) / len(encoding.groups) - 0.5) if axis.names else 0.0
         for panel, (name, _, factor) in zip(axes[:, column], panels, strict=True):
             found = {x: estimate([run.row[name] for run in of]) for x, of in points.items()}
             if known:
-                at = [x + beside for x in known]
+                at = [x + _beside(x, group, column, encoding, axis) for x in known]
                 barred |= draw_means(panel, at, [found[x] for x in known], factor, **look)
             if math.inf in found:
                 silent = True
@@ -66,6 +67,16 @@ def draw(runs: Sequence[Summary], page: Page, against: str | None = None) -> Fig
     crosses = [handle("the paper's values", color=page.theme.ink, **CROSS)] * crossed
     silences = [handle("without noise", color=page.theme.ink, **SILENT)] * silent
     return with_legend(figure, [*encoding.legend, *[bars_handle(page)] * barred, *crosses, *silences])
+
+
+def _beside(x: float, group: Group, column: int, encoding: Encoding, axis: Axis) -> float:
+    """Return how far from the place of a name a point is, beside those that share it in its panel."""
+    if axis.names is None:
+        return 0.0
+    here = [
+        of for of, at, _ in encoding.groups if at == column and any(axis.place(run) == x for run in of.runs)
+    ]
+    return SPREAD * ((here.index(group) + 0.5) / len(here) - 0.5)
 
 
 def _use_marks_alone(encoding: Encoding) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.text import Text
 
-PIECES = re.compile(r"(?:\$[^$]*\$|= | =|[^\s$]|\$)+\s*")
+PIECES = re.compile(r"(?:\$[^$]*\$| = |= | =|[^\s$]|\$)+\s*")
 """Words with what follows them: formulas are in one piece, and so is a setting with its value."""
 
 PARTS = re.compile(r"\$[^$]*\$|[^-_/.,:]*[-_/.,:]|[^-_/.,:]+")

@@ -39,6 +39,7 @@ def execute(arguments: Namespace) -> None:
     """Draw the figure that is named, or the one that suits the results, and print the file's name."""
     from mu2mpi.analysis.cells import versions_note
     from mu2mpi.analysis.figures import draw, image, page_of
+    from mu2mpi.analysis.labels import unmatched
     from mu2mpi.files import write_whole
     from mu2mpi.results.writer import check_output
 
@@ -64,7 +65,7 @@ def execute(arguments: Namespace) -> None:
     kind = kind or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
     output = arguments.output or Path(f"{kind}.png")
     check_output(output, arguments.overwrite)
-    for note in versions_note(runs):
+    for note in [*versions_note(runs), *unmatched(arguments.labels, runs)]:
         print(f"mu2mpi: warning: {note}", file=sys.stderr)
     write_whole(output, [image(draw(kind, runs, arguments.against, page), suffix_of(output), page)])
     print(output)

@@ -1,5 +1,6 @@
 """``mu2mpi table``."""
 
+import sys
 from argparse import ArgumentParser, Namespace
 
 from mu2mpi.cli.shared import add_flag, add_runs, add_values, read_runs, split
@@ -32,7 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> None:
     """Print the table."""
-    from mu2mpi.analysis.labels import read_labels
+    from mu2mpi.analysis.labels import read_labels, unmatched
     from mu2mpi.analysis.layouts import Layout
     from mu2mpi.analysis.tables import Dress, build_table
     from mu2mpi.analysis.words import Words
@@ -41,4 +42,6 @@ def execute(arguments: Namespace) -> None:
     words = Words(read_labels(arguments.labels))
     dress = Dress(arguments.caption, arguments.label, arguments.siunitx, arguments.best, words)
     runs, _ = read_runs(arguments)
+    for note in unmatched(arguments.labels, runs):
+        print(f"mu2mpi: warning: {note}", file=sys.stderr)
     print(build_table(runs, layout).render(arguments.format, dress))
