@@ -1,9 +1,12 @@
 """What is misspelt, or called otherwise elsewhere, is answered with what is meant."""
 
+from typing import get_args
+
 import pytest
 
 from mu2mpi import cli
 from mu2mpi.analysis.catalogue import KINDS
+from mu2mpi.analysis.tables import Format
 from mu2mpi.cli.commands import command_names
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import choices, option_fields
@@ -104,7 +107,8 @@ def test_so_are_settings_and_measurements_of_results(capsys, folder, words, mean
 def test_other_words_are_for_what_there_is_and_mean_one_thing_among_it():
     fields = option_fields()
     values = {value for field in fields.values() for value in choices(field) or ()}
-    known = {*fields, *values, *command_names(), *KINDS, *TYPES, *SCORES.values(), "output", "test_loss"}
+    known = {*fields, *values, *command_names(), *KINDS, *TYPES, *SCORES.values(), *get_args(Format)}
+    known |= {"output", "test_loss"}
     assert {name.replace("_", "-") for name in known} >= set(OTHER_WORDS)
     for some in (fields, values, TYPES):
         words = [word for name in some for word in OTHER_WORDS.get(name.replace("_", "-"), "").split()]

@@ -142,6 +142,7 @@ def source_of(data, options):
 def is_slow(experiment):
     """Return whether what is asked for takes long by its nature: to account, to read, or to list."""
     everything = experiment.samples or 0
+    mechanisms = experiment.mechanism, experiment.by_preset().get("mechanism")
     return (
         (
             machines_differ(experiment)
@@ -149,7 +150,7 @@ def is_slow(experiment):
             and max(everything, 10**4, experiment.rounds or 0) * (experiment.machines or 1) > 10**6
         )
         or (
-            (experiment.method == "dp-sgd" or experiment.mechanism == "replacement-exact")
+            (experiment.method == "dp-sgd" or "replacement-exact" in mechanisms)
             and math.isfinite(experiment.rho)
         )
         or (
