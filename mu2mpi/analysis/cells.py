@@ -3,7 +3,7 @@
 import csv
 import importlib.resources
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
@@ -15,6 +15,7 @@ import numpy as np
 
 from mu2mpi.analysis.layouts import SHARE, Layout, check_values
 from mu2mpi.analysis.settings import POOLED, canonical, is_settled, own_settings, settings_of, varying_among
+from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import sent
 from mu2mpi.config.options import method_options
@@ -25,7 +26,7 @@ from mu2mpi.results.reader import Summary
 VALUES = ("test_loss", "test_accuracy")
 """What the paper's tables measure."""
 
-PRIVACY = ("epsilon", "delta", "rho", "budgets")
+TOLD = (*PRIVACY, "delta", "budgets")
 """Settings that are always told of rows, as who reads two of them asks which is the better."""
 
 MOST_ADDED = 2
@@ -142,7 +143,7 @@ def _as_rows(apart: Sequence[str], rows: Sequence[dict[str, Any]]) -> tuple[list
     added: list[str] = []
     follow: dict[str, str] = {}
     for name in apart:
-        followed = (other for other in added if name not in PRIVACY and is_settled(name, [other], rows))
+        followed = (other for other in added if name not in TOLD and is_settled(name, [other], rows))
         first = next(followed, None)
         if first is None:
             added.append(name)
@@ -197,12 +198,23 @@ def by_settings(runs: Iterable[Summary], names: Sequence[str]) -> dict[Key, list
 
     Where some privacy was set by rho, the rho that follows from an epsilon is none.
     """
+
+    def row_of(run: Summary) -> dict[str, Any]:
+        row = {**run.row, **settings_of(run), SHARE: _share(run.experiment)}
+        if {*PRIVACY} <= {*names} and row["epsilon"] is not None:
+            row["rho"] = None
+        return row
+
+    return by_rows(runs, names, row_of)
+
+
+def by_rows(
+    runs: Iterable[Summary], names: Sequence[str], row_of: Callable[[Summary], Mapping[str, Any]]
+) -> dict[Key, list[Summary]]:
+    """Group runs by what their rows have under these names, in the order in which tables show them."""
     groups: dict[Key, list[Summary]] = {}
     for run in runs:
-        row = {**run.row, **settings_of(run), SHARE: _share(run.experiment)}
-        if {"epsilon", "rho"} <= {*names} and row["epsilon"] is not None:
-            row["rho"] = None
-        groups.setdefault(tuple(map(row.get, names)), []).append(run)
+        groups.setdefault(tuple(map(row_of(run).get, names)), []).append(run)
     return {key: groups[key] for key in sorted(groups, key=sort_key)}
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mu2mpi.analysis.cells import Estimate, Key, by_settings, estimate, without_repeats
+from mu2mpi.analysis.cells import Key, by_settings, estimate, without_repeats
 from mu2mpi.analysis.formats import Entry, aligned, as_paragraph, as_text
 from mu2mpi.analysis.grids import label_of, scale_of
 from mu2mpi.analysis.layouts import check_values, usual_values
@@ -139,14 +139,15 @@ def _results(pairs: Sequence[Pair], names: Sequence[str], values: Sequence[str])
     for pair in pairs:
         titles = [WORDS.in_table(name, value) for name, value in zip(names, pair.key, strict=True)]
         for value in values:
-            one, other = (_estimate(side, value) for side in pair.sides)
+            samples = _samples(pair, value)
+            one, other = map(estimate, samples)
             scale = scale_of(value, [one.mean, other.mean])
             heads.append([*titles, label_of(value, scale)])
             titles = [""] * len(names)
             for column, found in zip(columns, (one, other), strict=False):
                 spread = "" if math.isnan(found.deviation) else scale.text(found.deviation)
                 column.append(Entry(MISSING if math.isnan(found.mean) else scale.text(found.mean), spread))
-            change, chance = other.mean - one.mean, p_value(*_samples(pair, value))
+            change, chance = other.mean - one.mean, p_value(*samples)
             columns[2].append(Entry(MISSING if math.isnan(change) else scale.text(change)))
             columns[3].append(Entry(MISSING if math.isnan(chance) else f"{chance:.2g}"))
     header = [*map(WORDS.name, names), "", "A", "B", "B - A", "p"]
@@ -160,10 +161,6 @@ def _results(pairs: Sequence[Pair], names: Sequence[str], values: Sequence[str])
 def _samples(pair: Pair, value: str) -> tuple[list[float], list[float]]:
     one, other = ([float(run.row.get(value, math.nan)) for run in side] for side in pair.sides)
     return one, other
-
-
-def _estimate(side: Iterable[Summary], value: str) -> Estimate:
-    return estimate([float(run.row.get(value, math.nan)) for run in side])
 
 
 def p_value(one: Sequence[float], other: Sequence[float]) -> float:
@@ -227,7 +224,7 @@ def _verdict_on_single_runs(pairs: Sequence[Pair], values: Sequence[str]) -> str
     told = []
     for pair in pairs:
         for value in values:
-            one, other = (_estimate(side, value) for side in pair.sides)
+            one, other = map(estimate, _samples(pair, value))
             spread = np.nanmax([0.0, *(e.deviation for e in (one, other) if e.deviation > 0)])
             if spread > 0:
                 told.append(abs(other.mean - one.mean) / spread)

@@ -167,7 +167,11 @@ def scale_of(name: str, means: Iterable[float]) -> Scale:
 def label_of(name: str, scale: Scale) -> str:
     """Return what a value is called, with the power of ten that its numbers are times."""
     unit = f" (10{str(scale.power).translate(RAISED)})" if scale.power else ""
-    return LABELS.get(name, name.replace("_", " ")) + unit
+    return _called(name) + unit
+
+
+def _called(name: str) -> str:
+    return LABELS.get(name, name.replace("_", " "))
 
 
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -270,10 +274,7 @@ def _on_best(leaders: dict[str, _Leaders], section: Section, words: Words) -> li
 def _legend(section: Section, scales: dict[str, Scale]) -> str:
     """Say what the numbers of a section are."""
     values, seeds = section.layout.values, section.seeds
-    called = [
-        (label_of(name, scales[name]) if len(values) == 1 else LABELS.get(name, name.replace("_", " ")))
-        for name in values
-    ]
+    called = [label_of(name, scales[name]) if len(values) == 1 else _called(name) for name in values]
     *others, last = (name.removesuffix(" %") for name in called)
     text = f"{', '.join(others)}{' and ' * bool(others)}{last}"
     if any(name.startswith("test_") for name in values):

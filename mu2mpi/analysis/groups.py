@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-from mu2mpi.analysis.cells import Key, sort_key
+from mu2mpi.analysis.cells import by_rows
 from mu2mpi.analysis.settings import own_settings
 from mu2mpi.analysis.words import number_text
 from mu2mpi.config.options import option_fields
@@ -28,11 +28,8 @@ def grouped(runs: Iterable[Summary], names: Sequence[str]) -> list[Group]:
 
     A setting that follows from others in a run is None there.
     """
-    groups: dict[Key, list[Summary]] = {}
-    for run in runs:
-        row = {**run.row, **own_settings(run)}
-        groups.setdefault(tuple(map(row.get, names)), []).append(run)
-    return [Group(dict(zip(names, key, strict=True)), groups[key]) for key in sorted(groups, key=sort_key)]
+    groups = by_rows(runs, names, lambda run: {**run.row, **own_settings(run)})
+    return [Group(dict(zip(names, key, strict=True)), of) for key, of in groups.items()]
 
 
 def in_nats(runs: Iterable[Summary]) -> bool:

@@ -6,6 +6,7 @@ import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from mu2mpi.analysis.figures.curves import SCORES
 from mu2mpi.extra import needed
 from mu2mpi.results.observer import Evaluation, Observer, Start
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
 LEAST_SECONDS, SHARE = 1.0, 0.05
 """From one drawing to the next, and which share of the time they may take: a run may be short."""
-
-SCORE = {"classes": ("test accuracy (%)", 100.0), "numbers": ("test R²", 1.0)}
 
 
 class LiveFigure(Observer):
@@ -60,7 +59,7 @@ class LiveFigure(Observer):
         began, labels = monotonic(), self._done[-1].labels
         axes = self.figure.axes or self.figure.subplots(1, 2).tolist()
         rounds = [done.round for done in self._done]
-        label, factor = SCORE[labels]
+        _, label, factor = SCORES[labels]
         shown = (
             ("test loss", [done.loss for done in self._done]),
             (label, [factor * done.score for done in self._done]),

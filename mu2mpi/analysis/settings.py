@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, get_args
 
+from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import following
 from mu2mpi.config.options import method_options, option_fields, values_in
@@ -118,4 +119,4 @@ def is_settled(name: str, others: Sequence[str], rows: Sequence[dict[str, Any]])
 def privacy_of(runs: Sequence[Summary]) -> tuple[str, ...]:
     """Return how the privacy of runs was set: by epsilon, by rho, or some by one and some by the other."""
     given = {"rho" if run.experiment.epsilon is None else "epsilon" for run in runs}
-    return tuple(name for name in ("epsilon", "rho") if name in given)
+    return tuple(name for name in PRIVACY if name in given)

@@ -8,7 +8,7 @@ from typing import Any
 from mu2mpi.analysis.cells import by_settings
 from mu2mpi.analysis.figures.style import Axes, Page
 from mu2mpi.analysis.figures.ticks import plain_log_ticks
-from mu2mpi.analysis.settings import privacy_of, settings_of, varying
+from mu2mpi.analysis.settings import is_settled, privacy_of, settings_of, varying
 from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.results.reader import Summary
 
@@ -103,11 +103,11 @@ def _are_numbers(values: Iterable[Any]) -> bool:
 def _apart(runs: Sequence[Summary], against: str) -> tuple[str, ...]:
     """Return the settings that part no lines: what is across, and sizes that change with it alone."""
     names, apart = [name for name in varying(runs) if name != against], [against]
+    rows = [settings_of(run) for run in runs]
     for name in FOLLOWING:
         if name in names:
             others = [other for other in names if other != name]
-            cells = by_settings(runs, [against, *others]).values()
-            if all(len(by_settings(members, [name])) == 1 for members in cells):
+            if is_settled(name, [against, *others], rows):
                 names.remove(name)
                 apart.append(name)
     return tuple(apart)
