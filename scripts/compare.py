@@ -1,4 +1,4 @@
-"""Print the table of docs/tables.md from what scripts/rivals.py and scripts/ours.py wrote.
+"""Print the table of docs/background/tables.md from what scripts/rivals.py and scripts/ours.py wrote.
 
 python scripts/compare.py rivals.csv ours.csv
 """

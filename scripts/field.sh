@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tables of docs/benchmark.md: features of MNIST, all runs on pixels and on features, and what came out.
+# The tables of docs/background/benchmark.md: features of MNIST, all runs on pixels and on features, and what came out.
 # What is finished is not run again. Needs mu2mpi[accounting,features], and mpirun.
 #
 #   scripts/field.sh FOLDER [RANKS]      two ranks by default; MU2MPI_DATA_DIR names the folder of mnist/

@@ -340,7 +340,7 @@ COMPARED: tuple[Callable[[], Table], ...] = (
     food,
     doctors,
 )
-"""Of the tables in docs/problems.md; no preset was tuned on them."""
+"""Of the tables in docs/guides/losses.md; no preset was tuned on them."""
 
 TUNED: tuple[Callable[[], Table], ...] = (
     vietnam_class,

@@ -37,7 +37,7 @@ class Experiment(BaseModel):
     data: str = Field(
         "digits",
         description="data set: digits (8x8, built in), mnist, a synthetic one, a population of which the "
-        "smallest loss is known, or a file of your own (docs/data.md says which)",
+        "smallest loss is known, or a file of your own (docs/guides/data.md says which)",
     )
     partition: str | None = Field(
         None,
@@ -51,7 +51,7 @@ class Experiment(BaseModel):
     )
     method: str = Field(
         default("methods"),
-        description="the paper's method, or one that it is compared with (docs/methods.md)",
+        description="the paper's method, or one that it is compared with (docs/background/methods.md)",
         json_schema_extra={"kind": "methods"},
     )
     mechanism: str | None = Field(
@@ -61,7 +61,7 @@ class Experiment(BaseModel):
     )
     server: str = Field(
         "untrusted",
-        description="who adds noise, and who is trusted with what (docs/trust.md)",
+        description="who adds noise, and who is trusted with what (docs/guides/trust.md)",
         json_schema_extra={"kind": "servers"},
     )
     machines: int | None = Field(
@@ -70,7 +70,7 @@ class Experiment(BaseModel):
     participation: str | None = Field(
         None,
         description="who takes part in which round: all, uniform:m of them, each with bernoulli:p, by-size "
-        "(in a round for each sample), or as in trace:FILE (docs/federations.md) [default: all]",
+        "(in a round for each sample), or as in trace:FILE (docs/guides/federations.md) [default: all]",
     )
     participation_seed: int | None = Field(
         None, ge=0, lt=2**63, description="public seed of who takes part when [default: the seed, or 0]"

@@ -75,7 +75,7 @@ def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:
 def preset_method(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the method that a preset takes if none is named, if it has all options that are given.
 
-    Which one is best was found on data that are not those of users: docs/practical.md.
+    Which one is best was found on data that are not those of users: docs/guides/practical.md.
     """
     given = {name for name, value in settings.items() if value is not None}
     # Which method is best where machines differ is another question.

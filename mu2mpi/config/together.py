@@ -59,7 +59,7 @@ def _check_machines(asked: "Experiment", name: str) -> None:
     if not method.takes_absence:
         raise InputError(
             f"{what}: method = {method.name} does not say what becomes of machines that are away or "
-            "differ; choose another method (docs/federations.md), or leave it out"
+            "differ; choose another method (docs/guides/federations.md), or leave it out"
         )
     if asked.noise == "aggregate":
         raise InputError(f"{what} and noise = aggregate: one draw for all is for machines that are the same")

@@ -113,7 +113,7 @@ with warnings.catch_warnings():
         schema: str | None = Field(  # type: ignore[assignment]
             None,
             description="file that declares the columns of a table in public terms, such as their ranges "
-            "(docs/data.md)",
+            "(docs/guides/data.md)",
         )
 
 

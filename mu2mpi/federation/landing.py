@@ -1,7 +1,7 @@
 """Iterates of which the last alone is seen: its step lands on a grid, and rounding errors are accounted for.
 
 Exact steps take two iterates no farther apart, and that is what protects a sample that earlier steps used.
-Computed ones may, by what is bounded here; docs/methods.md has the derivation.
+Computed ones may, by what is bounded here; docs/background/methods.md has the derivation.
 """
 
 import math

@@ -35,7 +35,7 @@ class AcceleratedSrgd(Method):
 
     Zhang, Tran and Cutkosky, "Differentially private online-to-batch for smooth losses", 2022, with an
     optimistic learner; and the rounds and batches of Choquette-Choo, Ganesh and Thakurta, "Near-optimal rates
-    for O(1)-smooth DP-SCO with a single epoch and large batches", 2025. The bound is docs/methods.md's own.
+    for O(1)-smooth DP-SCO with a single epoch and large batches", 2025. The bound is docs/background/methods.md's own.
     """
 
     name, title = "accelerated-srgd", "accelerated SRGD"
@@ -89,7 +89,7 @@ class AcceleratedSrgd(Method):
         return 1 / (8 * task.smoothness)
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
-        """Return min(1 / (8 L), D / sqrt(8 V)), the best rate in the bound of docs/methods.md."""
+        """Return min(1 / (8 L), D / sqrt(8 V)), the best rate in the bound of docs/background/methods.md."""
         V = self.surprise(task, sizes, mechanism)
         return min(self.largest_rate(task, sizes), task.diameter / math.sqrt(8 * V))
 

@@ -26,7 +26,7 @@ class AnytimeDpMf(Method):
 
     With a matrix factorisation in place of its tree (Denisov et al., 2022), and gradients at averages of the
     iterates (Cutkosky, 2019). Steps are of one length, so that noise cancels in w, while averages weigh
-    rounds with t: docs/methods.md.
+    rounds with t: docs/background/methods.md.
     """
 
     name, title = "anytime-dp-mf", "Anytime DP-MF"

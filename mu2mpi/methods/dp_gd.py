@@ -111,7 +111,7 @@ class DpGd(Method):
         return (1 - (task.options.momentum or 0)) / (task.smoothness + slack)
 
     def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
-        """Return D^2 / (8 eta R) + V / (2 (1 / eta - L)) for R = T - 1 steps: see docs/methods.md.
+        """Return D^2 / (8 eta R) + V / (2 (1 / eta - L)) for R = T - 1 steps: see docs/background/methods.md.
 
         V is the square of the error. It holds of full batches and plain steps, where nothing is clipped.
         """

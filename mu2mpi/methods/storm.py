@@ -58,7 +58,7 @@ class Storm(Method):
         return 1 / (9 * task.smoothness)
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
-        """Return min(rho D N / (2 C sqrt(d T)), 1 / (9 L)); see docs/methods.md."""
+        """Return min(rho D N / (2 C sqrt(d T)), 1 / (9 L)); see docs/background/methods.md."""
         C, D = mechanism.clip_norm, task.diameter
         learned = task.budget.rho * D * task.shared / (2 * C * math.sqrt(task.d) * math.sqrt(sizes.rounds))
         if task.members is not None:

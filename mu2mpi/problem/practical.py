@@ -1,4 +1,4 @@
-"""The practical presets: settings beyond the theorems, from public facts alone (docs/practical.md)."""
+"""The practical presets: settings beyond the theorems, from public facts alone (docs/guides/practical.md)."""
 
 import math
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Facts(NamedTuple):
 
 
 class Practical(NamedTuple):
-    """What practical presets go by, in terms of margins of samples of norm 1: docs/practical.md.
+    """What practical presets go by, in terms of margins of samples of norm 1: docs/guides/practical.md.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Measure the speed of mu2mpi on this machine, as ratios against what runs beside it.
 
     python scripts/benchmark                  print the tables (about 8 minutes)
-    python scripts/benchmark --write          and put them, with the figure, into docs/performance.md
+    python scripts/benchmark --write          and put them, with the figure, into docs/background/performance.md
 
 Everything that is compared runs in turns in the same job; numbers are medians over the repeats. With
 MU2MPI_DATA_DIR the data are MNIST, else a synthetic population of its size. Needs the extra "analysis"
@@ -30,7 +30,7 @@ from mu2mpi.execution.warmup import start_compiler
 from mu2mpi.parallel import Communicator
 
 HERE = Path(__file__).parent
-DOCUMENT = HERE.parents[1] / "docs" / "performance.md"
+DOCUMENT = HERE.parents[1] / "docs" / "background" / "performance.md"
 FIGURE = DOCUMENT.with_name("performance.svg")
 SERVERS, MACHINES = ("untrusted", "trusted"), (1, 10, 100)
 Samples = dict[str, list[float]]
@@ -42,7 +42,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=5, metavar="N", help="repeats [default: 5]")
-    parser.add_argument("--write", action="store_true", help="write docs/performance.md and its figure")
+    parser.add_argument(
+        "--write", action="store_true", help="write docs/background/performance.md and its figure"
+    )
     options = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")

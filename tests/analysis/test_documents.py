@@ -15,7 +15,7 @@ PROJECT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_the_analysis_page_runs_from_its_first_line_to_its_last(folder):
-    script = PROJECT / "docs" / "analysis.py"
+    script = PROJECT / "docs" / "guides" / "analysis.py"
     done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "<24 runs>" in done.stdout
@@ -31,14 +31,14 @@ def test_the_analysis_page_runs_on_runs_of_which_the_theorem_says_nothing(tmp_pa
     for seed in (1, 2):
         clipped = Experiment(data="digits", machines=2, rounds=20, clip_norm=1.0, seed=seed)
         assert math.isnan(run(clipped, output=tmp_path / f"{seed}.h5").theory.excess_loss_bound)
-    script = PROJECT / "docs" / "analysis.py"
+    script = PROJECT / "docs" / "guides" / "analysis.py"
     done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
 def test_the_page_on_tables_makes_a_private_model(tmp_path):
-    script = PROJECT / "docs" / "tables.py"
+    script = PROJECT / "docs" / "start" / "tables.py"
     done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     *_, (intercept, *_), predicted, privacy = (line.split() for line in done.stdout.splitlines())
@@ -52,7 +52,7 @@ def test_the_page_on_tables_makes_a_private_model(tmp_path):
 def test_every_path_and_attribute_of_a_file_is_documented(folder):
     import h5py
 
-    text = (PROJECT / "docs" / "results.md").read_text()
+    text = (PROJECT / "docs" / "reference" / "result-file.md").read_text()
     names = set()
     with h5py.File(next(folder.glob("*.h5"))) as file:
         file.visititems(lambda name, thing: names.update([name.split("/")[-1], *thing.attrs]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "study.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "study" / "sweep-to-figure.md").read_text()
 
 
 def blocks(language: str) -> list[str]:

@@ -28,7 +28,7 @@ seeds = st.integers(0, 2**31)
 
 
 def plain_rate(C, G, L, D, T, K, M, d, rho, trusted):
-    """Return min(1 / (8 L), D / sqrt(8 V)) of docs/methods.md."""
+    """Return min(1 / (8 L), D / sqrt(8 V)) of docs/background/methods.md."""
     N = M if trusted else math.sqrt(M)
     noise = d * (2 * C * math.sqrt(T) / (rho * N * K)) ** 2
     V = G**2 / 2 + C**2 / (K * M) * (T + math.log(T) + 1) + noise * (2 * T + 2 * math.log(T) + 3)
@@ -114,7 +114,7 @@ def exact_of(population):
 
 @given(st.sampled_from([0.1, 20.0]), st.integers(2, 25), seeds, max_examples=25)
 def test_regret_of_optimistic_steps(diameter, rounds, seed):
-    """A_T (f(x_T) - f(u)) is at most what docs/methods.md says of any messages, with f known exactly."""
+    """A_T (f(x_T) - f(u)) is at most what docs/background/methods.md says of any messages, with f known exactly."""
     exact, schedule = exact_of(Population(3, 3, 0.7, 0.2, 0.0, 100, seed)), schedule_for(rounds, diameter)
     rng, iterates, eta = np.random.default_rng(seed), schedule.make_iterates(schedule), schedule.eta
     unit = schedule.mechanism.resolution / schedule.machines

@@ -70,7 +70,7 @@ def test_draws_of_the_loss_of_all_rounds_do_not_exceed_it(samples, drawn, rounds
 
 
 def test_the_theorem_has_ten_times_the_noise():
-    """As docs/methods.md says: of 600 samples 3 in each of 2,000 rounds."""
+    """As docs/background/methods.md says: of 600 samples 3 in each of 2,000 rounds."""
     sizes = 600, fewest_drawn(600, 2000, 4.0, 1e-5), 2000
     sigma = with_replacement_sigma(3.0, *sizes, 4.0, 1e-5)
     assert replacement_epsilon(3.0, *sizes, sigma / 10, 1e-5) < 4.0

@@ -1,4 +1,4 @@
-"""The loss, method, mechanism and trust mode of docs/extending.md, as a package of their own."""
+"""The loss, method, mechanism and trust mode of docs/study/extending.md, as a package of their own."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from test_checkpoints import wait_for
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names, register
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+PAGE = Path(__file__).parents[2] / "docs" / "study" / "extending.md"
 MODULES = "smoothed_quantile", "heavy_ball", "decaying_noise", "over_the_air"
 FILES = "pyproject.toml", *(f"extras/{module}.py" for module in MODULES)
 CASES = {

@@ -29,7 +29,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
     run = differing[0] if differing else None
     accounts = None if run is None else read_result(run.path).accounts
     if run is None or accounts is None:
-        raise InputError("in none of these runs machines differ, or are away (docs/federations.md)")
+        raise InputError("in none of these runs machines differ, or are away (docs/guides/federations.md)")
     words = page.words.name
     figure, axes = canvas(page, 2, 1, 4.2, sharex=True)
     (above,), (below,) = axes

@@ -28,7 +28,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
     words = "settings, of which any may be a list; --methods needs none"
     parser.add_argument("config", type=Path, nargs="?", metavar="TOML", help=words)
-    compared = "compare methods, each with its own preset: all, or names between commas (docs/practical.md)"
+    compared = (
+        "compare methods, each with its own preset: all, or names between commas (docs/guides/practical.md)"
+    )
     parser.add_argument("--methods", metavar="NAMES", help=compared)
     add_output(parser, "[default: runs/]", "FOLDER", default=Path("runs"))
     which = parser.add_mutually_exclusive_group()

@@ -2,7 +2,7 @@
 
 Query points depend on earlier messages, and so does the stream. If the strategy is lower triangular, that
 changes nothing: Denisov, McMahan, Rush, Smith and Thakurta, "Improved differential privacy for SGD via
-optimal private linear operators on adaptive streams", 2022. docs/privacy.md has the proof, rounding included.
+optimal private linear operators on adaptive streams", 2022. docs/background/privacy.md has the proof, rounding included.
 """
 
 import math
@@ -142,7 +142,7 @@ class CorrelatedNoise(Mechanism):
 
     @property
     def _arithmetic(self) -> float:
-        """The norm of all errors of floating-point numbers, in units of sigma: docs/privacy.md.
+        """The norm of all errors of floating-point numbers, in units of sigma: docs/background/privacy.md.
 
         Parts of the noise are smaller by the root of their number, and their errors may add up.
         """

@@ -2,7 +2,7 @@
 
 What one round tells at most follows from how often a sample is drawn, in the spirit of Balle, Barthe and
 Gaboardi, "Privacy amplification by subsampling: tight analyses via couplings and divergences", 2018;
-dp-accounting composes it. docs/methods.md has the proof.
+dp-accounting composes it. docs/background/methods.md has the proof.
 """
 
 import math

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # From a table to a private model
 #
-# A script (`python docs/tables.py FOLDER`), and a notebook for editors and Jupyter with jupytext. It needs
+# A script (`python docs/start/tables.py FOLDER`), and a notebook for editors and Jupyter with jupytext. It needs
 # `pip install "mu2mpi[digits,accounting]" pandas`. The table is scikit-learn's of 569 tumours.
 
 # %%

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # From result files to figures
 #
-# Every cell of this page is a few lines. It is a script (`python docs/analysis.py runs/quickstart`), and a
+# Every cell of this page is a few lines. It is a script (`python docs/guides/analysis.py runs/quickstart`), and a
 # notebook for editors and Jupyter with jupytext, which know the cells by their `# %%`. It needs
 # `pip install "mu2mpi[analysis]"` and results, such as those that `scripts/quickstart.sh` leaves in
 # `runs/quickstart`.
@@ -89,7 +89,7 @@ figure.savefig(figures / "band.png")
 # %% [markdown]
 # ## Without this package
 #
-# The files are plain HDF5; `docs/results.md` lists every path.
+# The files are plain HDF5; `docs/reference/result-file.md` lists every path.
 
 # %%
 import h5py

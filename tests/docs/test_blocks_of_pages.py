@@ -1,0 +1,83 @@
+"""Every block of code of every page is run, in the order of its page, in a folder of its own.
+
+Tutorials are run when the site is built (`executed_pages` in docs/conf.py), and pages that need more than a
+folder by a test of their own, which says so here.
+"""
+
+import dataclasses
+import runpy
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from stand_ins import cheaper, make_sweeps_smaller
+
+PROJECT = Path(__file__).parents[2]
+DOCS = PROJECT / "docs"
+sys.path.insert(0, str(DOCS / "_ext"))
+from blocks import Block, BlockError, Session, blocks  # noqa: E402
+
+ELSEWHERE = {
+    "study/extending": "tests/ranks/test_extending.py",
+}
+"""Pages that other tests run, and which."""
+
+PAGES = {
+    path.relative_to(DOCS).with_suffix("").as_posix(): path
+    for path in sorted(DOCS.rglob("*.md"))
+    if "_run" not in path.parts
+}
+TUTORIALS = set(runpy.run_path(str(DOCS / "conf.py"))["executed_pages"])
+HERE = [
+    name for name, path in PAGES.items() if blocks(path.read_text()) and name not in TUTORIALS | {*ELSEWHERE}
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HERE)
+def test_a_page_does_what_it_shows(name, tmp_path):
+    for part in ("jobs", "scripts"):
+        shutil.copytree(
+            PROJECT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__", "node_modules")
+        )
+    make_sweeps_smaller(tmp_path / "jobs")
+    with Session(tmp_path) as session:
+        for block in blocks(PAGES[name].read_text()):
+            commands = cheaper(block.text) if block.language == "sh" else block.text
+            session.run(dataclasses.replace(block, text=commands))
+
+
+def test_every_block_says_what_it_is():
+    told = {"sh", "python", "toml", "csv", "text"}
+    found = {name: {block.language for block in blocks(path.read_text())} for name, path in PAGES.items()}
+    assert {name: languages - told for name, languages in found.items() if languages - told} == {}
+
+
+def test_a_page_that_others_run_is_there():
+    assert [
+        page for page, test in ELSEWHERE.items() if page not in PAGES or not (PROJECT / test).exists()
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("sh", "false\ntrue"),
+        ("sh", "false | true"),
+        ("python", "1 / 0"),
+        ("python", "exit()"),
+        ("sql", "select 1"),
+    ],
+)
+def test_what_fails_is_noticed(language, text, tmp_path):
+    with Session(tmp_path) as session, pytest.raises(BlockError):
+        session.run(Block(language, text, 1))
+
+
+def test_blocks_are_run_in_one_folder_and_one_interpreter(tmp_path):
+    page = '```toml\n# a/b.toml\nx = 1\n```\n```sh\ncat a/b.toml\n```\n```python\ny = 2\n```\ntext\n```python\nprint("z")\ny\n```\n'
+    with Session(tmp_path) as session:
+        printed = [session.run(block) for block in blocks(page)]
+    assert printed == ["", "# a/b.toml\nx = 1\n", "", "z\n2\n"]
+    assert [block.line for block in blocks(page)] == [2, 6, 9, 13]
