@@ -40,14 +40,20 @@ $all && chosen=''
 say "tests of one process, and tests that start ranks themselves (${libraries[0]})"
 "${folders[${libraries[0]}]}/bin/python" -m pytest -m "$chosen" --numprocesses=auto --maxprocesses=4
 
+# run_on RANKS LIBRARY MARKS: ranks that wait for each other for ever are a failure, too.
+run_on() { timeout 600 "${folders[$2]}/bin/mpirun" -n "$1" "${folders[$2]}/bin/python" tests/mpi/run.py -m "$3"; }
+
+say "tests on one rank (${libraries[*]}, side by side)"
+alone=()
 for mpi in "${libraries[@]}"; do
-    for ranks in 1 2 3; do
+    run_on 1 "$mpi" "${chosen:+$chosen and }not several_ranks" &
+    alone+=($!)
+done
+for job in "${alone[@]}"; do wait "$job"; done
+for mpi in "${libraries[@]}"; do
+    for ranks in 2 3; do
         say "tests on $ranks ranks ($mpi)"
-        here=$chosen
-        [ "$ranks" = 1 ] && here="${chosen:+$chosen and }not several_ranks"
-        # Ranks that wait for each other for ever are a failure, too.
-        timeout 600 "${folders[$mpi]}/bin/mpirun" -n "$ranks" "${folders[$mpi]}/bin/python" \
-            tests/mpi/run.py -m "$here"
+        run_on "$ranks" "$mpi" "$chosen"
     done
 done
 say "all of these tests passed"

@@ -14,6 +14,7 @@ together with the server leave the others connected, but for a probability of le
 import math
 from collections.abc import Iterator
 from copy import copy
+from functools import lru_cache
 
 import numpy as np
 from numba import uint32, uint64
@@ -36,6 +37,9 @@ FAILURE_BITS = 40
 BYTES_A_PAIR = 200
 """Of memory, while neighbours are looked for."""
 
+FITS_ANYWHERE = 2**20
+"""Bytes for which nobody asks how much memory is left, which takes longer than to find the pairs."""
+
 
 def half_neighbours(machines: int, colluders: int) -> int:
     """Return how many neighbours a machine has on either side of the circle.
@@ -57,6 +61,7 @@ def half_neighbours(machines: int, colluders: int) -> int:
             return half
 
 
+@lru_cache(maxsize=1)
 def edges(machines: int, colluders: int, root: bytes) -> Integers:
     """Return all pairs of neighbours, the smaller number first, shape (edges, 2); the order is public."""
     seed = list(derive_key(root, "circle"))
@@ -65,14 +70,16 @@ def edges(machines: int, colluders: int, root: bytes) -> Integers:
     pairs = [np.stack([circle, np.roll(circle, -step)], axis=1) for step in range(1, half + 1)]
     both = np.sort(np.concatenate([np.empty((0, 2), np.int64), *pairs]), axis=1)
     # Opposite places of a circle, or the only two, are found from either side.
-    return np.unique(both, axis=0)
+    found: Integers = np.unique(both, axis=0)
+    found.setflags(write=False)
+    return found
 
 
 def check_pairs(machines: int, colluders: int) -> None:
     """Raise InputError if there are more pairs of neighbours than memory has room for."""
     half = min(half_neighbours(machines, colluders), machines // 2)
     pairs = machines * half
-    if BYTES_A_PAIR * pairs > memory_left():
+    if (needed := BYTES_A_PAIR * pairs) > FITS_ANYWHERE and needed > memory_left():
         raise InputError(
             f"with c = {colluders:,} of M = {machines:,} machines that may work together with the server, "
             f"each shares a key with {min(2 * half, machines - 1):,} others, and {pairs:,} pairs do not fit "
