@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 import pytest
+
 from mu2mpi.privacy.accountant import epsilon_exact, rho_exact
 
 PAGE = (Path(__file__).parents[2] / "docs/background/privacy-in-plain-words.md").read_text()
