@@ -21,6 +21,7 @@ extensions = [
     "sphinx_design",
 ]
 executed_pages = [
+    "background/privacy-in-plain-words",
     "start/first-run",
     "start/own-table",
     "study/sweep-to-figure",
