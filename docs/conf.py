@@ -23,6 +23,7 @@ extensions = [
 executed_pages = [
     "start/first-run",
     "start/own-table",
+    "guides/privacy",
     "study/sweep-to-figure",
     "study/extending",
     "reference/gallery",
