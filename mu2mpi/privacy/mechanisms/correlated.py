@@ -145,7 +145,8 @@ class CorrelatedNoise(Mechanism):
     def _arithmetic(self) -> float:
         """The norm of all errors of floating-point numbers, in units of sigma.
 
-        As docs/background/privacy-proofs.md shows. Parts of the noise are smaller by the root of their number, and their errors may add up.
+        docs/background/privacy-proofs.md has the steps. Parts of the noise are smaller by the root of their
+        number, and their errors may add up.
         """
         draws = math.sqrt(self.rounds * self.parts) * (math.sqrt(self.parameters) + math.sqrt(1400))
         return 2 * 4 * 2.0**-53 * self.correlation.lengths * SPREAD * self._growth * draws
