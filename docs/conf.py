@@ -24,6 +24,7 @@ executed_pages = [
     "background/privacy-in-plain-words",
     "start/first-run",
     "start/own-table",
+    "guides/privacy",
     "study/sweep-to-figure",
     "study/extending",
     "reference/gallery",

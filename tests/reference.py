@@ -595,7 +595,7 @@ def epsilon_exact(rho: float, delta: float) -> mpmath.mpf:
 def epsilon_sampled(
     epsilon_at: Callable[[float], mpmath.mpf], delta: float, draws: int, scale: float
 ) -> mpmath.mpf:
-    """Return what docs/background/privacy.md states for so many draws on a grid of so many units, to many digits."""
+    """Return what docs/background/sampler.md states for so many draws on a grid of so many units, in full."""
     with mpmath.workdps(DIGITS):
         delta, two = mpmath.mpf(delta), mpmath.mpf(2)
         width = two**-10 if scale > 2**21 else 1 / mpmath.mpf(scale)

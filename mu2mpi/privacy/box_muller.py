@@ -2,8 +2,8 @@
 
 A pair has the squared radius -2 log u and a random angle: Box and Muller, "A note on the generation of random
 normal deviates", 1958. u keeps its *relative* precision however small it is, and 1 - u its own: on a lattice
-of absolute spacing the rare large radii would lie on circles that messages resolve. docs/background/privacy.md bounds
-how far pairs are from exact ones.
+of absolute spacing the rare large radii would lie on circles that messages resolve.
+docs/background/sampler.md bounds how far pairs are from exact ones.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What is revealed of a person with several samples: docs/background/privacy.md has the proofs."""
+"""What is revealed of a person with several samples: docs/background/privacy-proofs.md has the proofs."""
 
 from collections.abc import Sequence
 from functools import reduce

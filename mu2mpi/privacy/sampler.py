@@ -1,10 +1,10 @@
 """How far the noise as it is drawn is from exact rounded normals, and what that adds to epsilon.
 
 Let P be the probability of a cell of the grid for an exact pair of rounded normals, and Q that for a pair as
-it is drawn. docs/background/privacy.md shows |Q / P - 1| <= tau for every cell, with a bound on the mean square of tau.
-Over n pairs, log Q / P then adds up to more than some xi only with a probability that Bernstein's inequality
-bounds (Boucheron, Lugosi and Massart, "Concentration inequalities", 2013: Theorem 2.10). So the releases are
-as private as those with exact noise, but for 2 xi of epsilon and a share of delta.
+it is drawn. docs/background/sampler.md shows |Q / P - 1| <= tau for every cell, with a bound on the mean
+square of tau. Over n pairs, log Q / P then adds up to more than some xi only with a probability that
+Bernstein's inequality bounds (Boucheron, Lugosi and Massart, "Concentration inequalities", 2013: Theorem
+2.10). So the releases are as private as those with exact noise, but for 2 xi of epsilon and a share of delta.
 """
 
 import math
@@ -81,8 +81,8 @@ def sum_of_rounded(numbers: int, parts: int, scale: float) -> Deviation:
 
     There are so many sums, of so many parts each, whose standard deviation is `scale` units of the grid; of
     less than 1 nothing is known. The shift is a sum of uniform numbers, independent of all else: so the
-    Gaussian mechanism knows of the one all that it does of the other. docs/background/privacy.md shows it by Poisson's
-    summation formula.
+    Gaussian mechanism knows of the one all that it does of the other. docs/background/privacy-proofs.md
+    shows it by Poisson's summation formula.
     """
     if parts == 1:
         return EXACT

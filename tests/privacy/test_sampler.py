@@ -143,7 +143,7 @@ def exact_cells(k, reach):
 
 
 def bound_in_the_small(bits, angle_bits, small_bits, k, reach):
-    """The bound of docs/background/privacy.md for each cell, with the errors of so few bits in place of rounding."""
+    """The bound of docs/background/sampler.md for each cell, with the errors of so few bits."""
     n, h = reach * 2**k, 2.0**-k
     centre = np.arange(-n, n + 1) / 2**k
     r = np.hypot(centre[:, None], centre[None, :])

@@ -1,8 +1,8 @@
 """Binomial noise: the number of heads among fair coins, of which each machine throws its share.
 
 Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization", 2022, have it for vectors whose
-coordinates are sent as bits. docs/background/privacy.md proves that a shift of it is nearly as private as one of a
-normal: so messages compose as those of Gaussian mechanisms do, in any number of rounds.
+coordinates are sent as bits. docs/background/privacy-proofs.md proves that a shift of it is nearly as
+private as one of a normal: so messages compose as those of Gaussian mechanisms do, in any number of rounds.
 """
 
 import math
@@ -40,7 +40,7 @@ def unit_rho(flips: float) -> float:
     Of fewer than `FEWEST_COINS` nothing is said: then it is infinite.
     Up to `FARTHEST` deviations, no second difference of -log p is larger than k = (N + 1) / ((N/2)^2 - R^2),
     and none of its ends is where a shift by one moves a quantile, as one of a normal, by more than e, which
-    solves e^2 (1 - e^2 / 4) = k: docs/background/privacy.md.
+    solves e^2 (1 - e^2 / 4) = k: docs/background/privacy-proofs.md.
     """
     if flips < FEWEST_COINS:
         return math.inf

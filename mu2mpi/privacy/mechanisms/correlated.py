@@ -2,7 +2,8 @@
 
 Query points depend on earlier messages, and so does the stream. If the strategy is lower triangular, that
 changes nothing: Denisov, McMahan, Rush, Smith and Thakurta, "Improved differential privacy for SGD via
-optimal private linear operators on adaptive streams", 2022. docs/background/privacy.md has the proof, rounding included.
+optimal private linear operators on adaptive streams", 2022. docs/background/privacy-proofs.md has the
+proof, rounding included.
 """
 
 import math
@@ -142,9 +143,10 @@ class CorrelatedNoise(Mechanism):
 
     @property
     def _arithmetic(self) -> float:
-        """The norm of all errors of floating-point numbers, in units of sigma: docs/background/privacy.md.
+        """The norm of all errors of floating-point numbers, in units of sigma.
 
-        Parts of the noise are smaller by the root of their number, and their errors may add up.
+        docs/background/privacy-proofs.md has the steps. Parts of the noise are smaller by the root of their
+        number, and their errors may add up.
         """
         draws = math.sqrt(self.rounds * self.parts) * (math.sqrt(self.parameters) + math.sqrt(1400))
         return 2 * 4 * 2.0**-53 * self.correlation.lengths * SPREAD * self._growth * draws
