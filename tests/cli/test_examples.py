@@ -31,7 +31,7 @@ def test_the_list_says_what_each_is_for(capsys, folder):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == sorted(path.name for path in JOBS.iterdir())
     assert "quickstart.toml       A small version of the paper's tables on scikit-learn's digits" in lines[6]
-    assert all(re.fullmatch(r"\S+ +[A-Z].{20,110}[^.]", line) for line in lines)
+    assert all(re.fullmatch(r"\S+ +[A-Z].{20,120}[^.]", line) for line in lines)
     assert list(folder.iterdir()) == []
 
 
@@ -39,7 +39,7 @@ def test_the_list_says_what_each_is_for(capsys, folder):
     ("line", "said"),
     [
         ("# One. Two.", "One"),
-        ("#!/bin/bash\n#SBATCH --x\n##SBATCH --y\n\n# On 1, 2, ...\n# ranks. Two.\n\n# Three.", "On 1, 2, ... ranks"),
+        ("#!/bin/bash\n#SBATCH --x\n##SBATCH --y\n\n# On 1, ... 8\n# ranks. B.\n\n# C.", "On 1, ... 8 ranks"),
         ("x = 1", ""),
     ],
 )  # fmt: skip
