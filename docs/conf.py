@@ -25,6 +25,7 @@ executed_pages = [
     "start/own-table",
     "study/sweep-to-figure",
     "study/extending",
+    "reference/cite",
     "reference/gallery",
 ]
 exclude_patterns = ["_run", "build"]

@@ -71,11 +71,12 @@ try() {
     cd "$(mktemp -d -p "$work/$1")"
     python -c 'import mu2mpi, sys; assert mu2mpi.__file__.startswith(sys.prefix), mu2mpi.__file__'
     mu2mpi examples quickstart
+    # Alone first: two ranks would each compile all kernels.
+    mu2mpi sweep jobs/quickstart.toml --output runs/alone
     mpirun -n 2 mu2mpi sweep jobs/quickstart.toml --output runs/quickstart
     mu2mpi table runs/quickstart
     mu2mpi plot runs/quickstart --output figure.png
-    mu2mpi report runs/quickstart --output report.html
-    test -s figure.png -a -s report.html
+    test -s figure.png
 }
 
 say "trying the wheel with ${libraries[*]}"
