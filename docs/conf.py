@@ -27,6 +27,7 @@ executed_pages = [
     "guides/privacy",
     "study/sweep-to-figure",
     "study/extending",
+    "reference/cite",
     "reference/gallery",
 ]
 exclude_patterns = ["_run", "build"]

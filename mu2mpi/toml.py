@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from mu2mpi import examples
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 
@@ -12,6 +13,8 @@ MOST_BYTES = 1 << 20
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a file; InputError if it cannot be read or is not TOML."""
+    if not path.exists() and (example := examples.way_to(path)):
+        raise InputError(f"there is no {path}{example}")
     check_readable(path)
     try:
         if path.stat().st_size > MOST_BYTES:

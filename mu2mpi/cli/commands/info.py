@@ -1,17 +1,31 @@
 """``mu2mpi info``."""
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+
+from mu2mpi.cli.shared import add_flag
 
 SUMMARY = "print versions, the MPI library, ranks, hosts and folders"
 MORE = "Under mpirun it tells whether the ranks find each other. Put its output into a bug report."
 
 
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what else can be told."""
+    add_flag(parser, "--cite", "print instead how to cite the paper and this version of mu2mpi, as BibTeX")
+
+
 def execute(arguments: Namespace) -> None:
-    """Print what is known of where this runs."""
-    from mu2mpi.execution.environment import describe, folders
+    """Print what is known of where this runs, or how to cite it."""
     from mu2mpi.parallel import world
 
     communicator = world()
+    if arguments.cite:
+        from mu2mpi.citation import bibtex
+
+        if communicator.rank == 0:
+            print(bibtex())
+        return
+    from mu2mpi.execution.environment import describe, folders
+
     facts = describe(communicator)
     if communicator.rank == 0:
         for name, value in {**facts, **folders()}.items():

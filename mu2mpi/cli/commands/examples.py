@@ -1,0 +1,48 @@
+"""``mu2mpi examples``."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from mu2mpi.cli.shared import add_flag, add_output
+from mu2mpi.errors import InputError
+from mu2mpi.examples import FOLDER, example_names, example_text, purpose
+from mu2mpi.files import write_whole
+from mu2mpi.suggestions import or_else
+
+SUMMARY = "list the sweeps and job scripts that come with mu2mpi, or write them into a folder"
+MORE = "Without names it lists them. What is written there already is replaced only with --overwrite."
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add which are written, and where."""
+    words = "what to write, as tables.toml; tables alone is all files of that name"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=words)
+    add_flag(parser, "--all", "write all of them")
+    add_output(parser, f"[default: {FOLDER}/]", "FOLDER", default=Path(FOLDER))
+    add_flag(parser, "--overwrite", "replace files that exist")
+
+
+def execute(arguments: Namespace) -> None:
+    """List the examples, or write those that are named."""
+    there = example_names()
+    named = there if arguments.all else [file for name in arguments.names for file in _meant(name, there)]
+    if not named:
+        width = max(map(len, there))
+        print("\n".join(f"{name:{width}}  {purpose(name)}" for name in there))
+        return
+    texts = {arguments.output / name: example_text(name).encode() for name in named}
+    differing = [str(path) for path, text in texts.items() if path.exists() and path.read_bytes() != text]
+    if differing and not arguments.overwrite:
+        raise InputError(f"nothing is written: only --overwrite would replace {', '.join(differing)}")
+    for path, text in texts.items():
+        write_whole(path, [text])
+        print(path)
+
+
+def _meant(name: str, there: list[str]) -> list[str]:
+    """Return the examples of a name, with or without its ending and its folder."""
+    bare = Path(name).name
+    if found := [file for file in there if bare in (file, Path(file).stem)]:
+        return found
+    known = dict.fromkeys(Path(file).stem for file in there)
+    raise InputError(f"there is no example {name!r}{or_else(Path(bare).stem, known, 'examples')}")
