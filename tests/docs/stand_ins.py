@@ -7,8 +7,20 @@ from typing import Any
 
 import tomli_w
 
-CHEAPER: tuple[tuple[str, str], ...] = ((r"\bmnist\b", "digits"),)
+PROJECT = Path(__file__).parents[2]
+CHEAPER: tuple[tuple[str, str], ...] = (
+    (r"\bmnist\b", "digits"),
+    # The folder of a page is no clone, and pip comes with this Python's environment.
+    (r"pip install( -e)? '\.", rf"pip install\1 '{PROJECT}"),
+    (r"-m venv ", "-m venv --without-pip "),
+    # What the CI runs itself, for minutes: that these are scripts of bash.
+    (r"scripts/(quickstart|test|docs|package)\.sh", r"bash -n scripts/\1.sh"),
+)
 """Patterns in commands, with what stands for them. All else is run as the page shows it."""
+
+PIP = {"PIP_DRY_RUN": "1", "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}
+"""Variables with which pip makes the project's metadata, and neither installs nor downloads (0 tells it not to
+isolate)."""
 
 
 def cheaper(text: str) -> str:

@@ -4,14 +4,16 @@ Tutorials are run when the site is built (`executed_pages` in docs/conf.py), and
 folder by a test of their own, which says so here.
 """
 
+import configparser
 import dataclasses
+import re
 import runpy
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from stand_ins import cheaper, make_sweeps_smaller
+from stand_ins import PIP, cheaper, make_sweeps_smaller
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
@@ -27,7 +29,7 @@ PAGES = {
     path.relative_to(DOCS).with_suffix("").as_posix(): path
     for path in sorted(DOCS.rglob("*.md"))
     if "_run" not in path.parts
-}
+} | {name: PROJECT / f"{name}.md" for name in ("README", "CONTRIBUTING")}
 TUTORIALS = set(runpy.run_path(str(DOCS / "conf.py"))["executed_pages"])
 HERE = [
     name for name, path in PAGES.items() if blocks(path.read_text()) and name not in TUTORIALS | {*ELSEWHERE}
@@ -42,7 +44,7 @@ def test_a_page_does_what_it_shows(name, tmp_path):
             PROJECT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__", "node_modules")
         )
     make_sweeps_smaller(tmp_path / "jobs")
-    with Session(tmp_path) as session:
+    with Session(tmp_path, PIP) as session:
         for block in blocks(PAGES[name].read_text()):
             commands = cheaper(block.text) if block.language == "sh" else block.text
             session.run(dataclasses.replace(block, text=commands))
@@ -52,6 +54,20 @@ def test_every_block_says_what_it_is():
     told = {"sh", "python", "toml", "csv", "text"}
     found = {name: {block.language for block in blocks(path.read_text())} for name, path in PAGES.items()}
     assert {name: languages - told for name, languages in found.items() if languages - told} == {}
+
+
+def test_every_extra_that_is_installed_exists():
+    setup = configparser.ConfigParser()
+    setup.read(PROJECT / "setup.cfg")
+    named = {
+        (name, extra)
+        for name, path in PAGES.items()
+        for block in blocks(path.read_text())
+        for extras in re.findall(r"pip install[^\n]*\[([\w,]+)\]", block.text)
+        for extra in extras.split(",")
+    }
+    assert ("README", "mpich") in named
+    assert {(name, extra) for name, extra in named if extra not in setup["options.extras_require"]} == set()
 
 
 def test_a_page_that_others_run_is_there():

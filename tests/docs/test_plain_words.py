@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
+PROJECT = Path(__file__).parents[2]
+DOCS = PROJECT / "docs"
 PAGES = [path for path in sorted(DOCS.rglob("*.md")) if "_run" not in path.parts]
+PAGES += [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md"]
 LONGEST_SENTENCE, LONGEST_PARAGRAPH = 40, 140
 """In words."""
 
@@ -30,7 +32,7 @@ def words(text: str) -> int:
     return sum(any(sign.isalnum() for sign in word) for word in text.split())
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(PROJECT).as_posix())
 def test_a_reader_takes_it_in_one_go(path):
     text = paragraphs(path.read_text())
     long = [s for part in text for s in sentences(part) if words(s) > LONGEST_SENTENCE]
