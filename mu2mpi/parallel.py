@@ -169,7 +169,8 @@ class MpiCommunicator(Communicator):
         if self.size == 1:
             return send
         if self.size == 2:
-            # On one node this takes little more than half the time of an Allreduce (docs/background/performance.md).
+            # On one node this takes little more than half the time of an Allreduce:
+            # docs/background/performance.md.
             other = 1 - self.rank
             self._comm.Sendrecv(send, other, recvbuf=receive, source=other)
             receive += send

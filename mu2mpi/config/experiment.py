@@ -51,7 +51,7 @@ class Experiment(BaseModel):
     )
     method: str = Field(
         default("methods"),
-        description="the paper's method, or one that it is compared with (docs/background/methods.md)",
+        description="the paper's method, or one that it is compared with (docs/guides/methods.md)",
         json_schema_extra={"kind": "methods"},
     )
     mechanism: str | None = Field(

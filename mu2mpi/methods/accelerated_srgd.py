@@ -35,7 +35,8 @@ class AcceleratedSrgd(Method):
 
     Zhang, Tran and Cutkosky, "Differentially private online-to-batch for smooth losses", 2022, with an
     optimistic learner; and the rounds and batches of Choquette-Choo, Ganesh and Thakurta, "Near-optimal rates
-    for O(1)-smooth DP-SCO with a single epoch and large batches", 2025. The bound is docs/background/methods.md's own.
+    for O(1)-smooth DP-SCO with a single epoch and large batches", 2025. The bound is that of
+    docs/background/methods.md.
     """
 
     name, title = "accelerated-srgd", "accelerated SRGD"

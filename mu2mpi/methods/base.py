@@ -46,7 +46,8 @@ class CorrelatedOptions(PresetOptions):
         ge=0,
         le=HIGHEST,
         description="power p of the strategy (1 - x)^-p by which noise is correlated over rounds, so that it "
-        f"cancels in their sum, {LOWEST:g} to {HIGHEST:g}, or 0 for noise that does not (docs/background/methods.md)",
+        f"cancels in their sum, {LOWEST:g} to {HIGHEST:g}, or 0 for noise that does not "
+        "(docs/background/methods.md)",
     )
     noise_buffers: int | None = Field(
         None,
@@ -233,7 +234,8 @@ class Method(ABC):
 
         For gradients at averages D / sqrt(V sum of t^2), and at iterates 1 / (1 / largest + sqrt(V T) / D):
         V = C^2 / (M K) + d sigma^2 / (N K)^2 bounds the squared error of a gradient that is averaged over
-        batches of K. Cutkosky, 2019, for averages; Dekel et al., 2012, for iterates: see docs/background/methods.md.
+        batches of K. Cutkosky, 2019, for averages; Dekel et al., 2012, for iterates: see
+        docs/background/methods.md.
         """
         T, D, largest = sizes.rounds, task.diameter, self.largest_rate(task, sizes)
         error = self.error(task, sizes, mechanism)

@@ -1,7 +1,8 @@
 """Measure the speed of mu2mpi on this machine, as ratios against what runs beside it.
 
-    python scripts/benchmark                  print the tables (about 8 minutes)
-    python scripts/benchmark --write          and put them, with the figure, into docs/background/performance.md
+    python scripts/benchmark           print the tables (about 8 minutes)
+    python scripts/benchmark --write   and put them, with the figure, into docs/background/performance.md
+    python scripts/benchmark --small   see that it runs, in seconds; the numbers mean nothing
 
 Everything that is compared runs in turns in the same job; numbers are medians over the repeats. With
 MU2MPI_DATA_DIR the data are MNIST, else a synthetic population of its size. Needs the extra "analysis"
@@ -45,7 +46,10 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help="write docs/background/performance.md and its figure"
     )
+    parser.add_argument("--small", action="store_true", help="little work, to see that all of this runs")
     options = parser.parse_args()
+    if options.small and options.write:
+        parser.error("--small measures nothing that is worth writing down")
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     start_compiler()
@@ -106,7 +110,7 @@ def one_process(repeats: int) -> tuple[Samples, dict[str, dict[str, float]]]:
                 timed = workload.run(workload.experiment(server, machines), Communicator())
                 samples.setdefault(f"{key} ours", []).append(timed.total / workload.MACHINE_ROUNDS)
                 phases[key] = {**timed.phases, "all": timed.total}
-                beside = workload.baseline(server, machines, 2000)
+                beside = workload.baseline(server, machines, 2000 // workload.SMALLER)
                 samples.setdefault(f"{key} numpy", []).append(beside)
         print(f"one process: repeat {repeat} of {repeats}", file=sys.stderr, flush=True)
     return samples, phases
@@ -116,6 +120,8 @@ def two_ranks(repeats: int) -> dict:
     """Run ranks.py on two ranks."""
     mpirun = Path(sys.executable).parent / "mpirun"
     command = [str(mpirun), "-n", "2", sys.executable, str(HERE / "ranks.py"), str(repeats)]
+    if workload.SMALLER > 1:
+        command.append("--small")
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     return json.loads(done.stdout)
 
@@ -131,16 +137,22 @@ def scaling(repeats: int) -> dict[str, tuple[list[int], list[float]]]:
     grids: dict[str, tuple[list[int], Callable[[int], Experiment]]] = {
         "T": (
             [90, 180, 360, 720, 1440],
-            lambda n: Experiment(**base, features=784, machines=10, rounds=n),
+            lambda n: Experiment(**base, features=784, machines=10, rounds=n // workload.SMALLER),
         ),
-        "M": ([10, 20, 40, 80, 160], lambda n: Experiment(**base, features=784, machines=n, rounds=90)),
+        "M": (
+            [10, 20, 40, 80, 160],
+            lambda n: Experiment(**base, features=784, machines=n, rounds=90 // workload.SMALLER),
+        ),
         "d": (
             [20_000, 50_000, 125_000, 300_000, 750_000],
-            lambda n: Experiment(**{**base, "samples": 400}, features=n // 10 - 1, machines=10, rounds=12),
+            lambda n: Experiment(
+                **{**base, "samples": 400}, features=n // workload.SMALLER // 10 - 1, machines=10, rounds=12
+            ),
         ),
     }
     fits = {}
-    for name, (values, make) in grids.items():
+    for name, (sizes, make) in grids.items():
+        values = sizes[:3] if workload.SMALLER > 1 else sizes
         of = {n: workload.shared_source(make(n), None, Communicator()) for n in values}
 
         def seconds(n: int, make: Callable[[int], Experiment] = make, of: dict[int, Source] = of) -> float:

@@ -1,6 +1,7 @@
 """What is measured: runs of the package and of the baselines, generators, and limits of the machine."""
 
 import os
+import sys
 from dataclasses import dataclass
 from functools import cache
 from time import perf_counter
@@ -20,9 +21,12 @@ from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import MACHINE, key_words, root_key, standard_normal
 
 KEY = key_words(root_key(1))
-SIZES = {"mnist": {}, "synthetic": {"samples": 60_000, "features": 784, "classes": 10}}
 D = 7850
-MACHINE_ROUNDS = 60_000
+SMALLER = 20 if "--small" in sys.argv else 1
+"""What the work is divided by: of the program and of the one on ranks."""
+
+MACHINE_ROUNDS = 60_000 // SMALLER
+SIZES = {"mnist": {}, "synthetic": {"samples": MACHINE_ROUNDS, "features": 784, "classes": 10}}
 STEPS = 8
 """Operations on a number between its load and its store: few enough for others to be worked on meanwhile."""
 
@@ -60,7 +64,8 @@ def run(experiment: Experiment, communicator: Communicator, of: Source | None = 
 def experiment(server: str, machines: int) -> Experiment:
     """Return the run of the paper's tables with these settings."""
     name = data()
-    return Experiment(data=name, **SIZES[name], server=server, machines=machines, rho=4.0, seed=1)
+    sizes = {**SIZES[name], "rounds": MACHINE_ROUNDS // machines}
+    return Experiment(data=name, **sizes, server=server, machines=machines, rho=4.0, seed=1)
 
 
 def baseline(server: str, machines: int, machine_rounds: int, comm: Any = None) -> float:

@@ -15,6 +15,7 @@ CHEAPER: tuple[tuple[str, str], ...] = (
     (r"-m venv ", "-m venv --without-pip "),
     # What the CI runs itself, for minutes: that these are scripts of bash.
     (r"scripts/(quickstart|test|docs|package)\.sh", r"bash -n scripts/\1.sh"),
+    (r"python scripts/benchmark\b", "python scripts/benchmark --small --repeats 1"),
 )
 """Patterns in commands, with what stands for them. All else is run as the page shows it."""
 

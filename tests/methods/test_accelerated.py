@@ -114,7 +114,7 @@ def exact_of(population):
 
 @given(st.sampled_from([0.1, 20.0]), st.integers(2, 25), seeds, max_examples=25)
 def test_regret_of_optimistic_steps(diameter, rounds, seed):
-    """A_T (f(x_T) - f(u)) is at most what docs/background/methods.md says of any messages, with f known exactly."""
+    """A_T (f(x_T) - f(u)) is at most what docs/background/methods.md says of any messages, for a known f."""
     exact, schedule = exact_of(Population(3, 3, 0.7, 0.2, 0.0, 100, seed)), schedule_for(rounds, diameter)
     rng, iterates, eta = np.random.default_rng(seed), schedule.make_iterates(schedule), schedule.eta
     unit = schedule.mechanism.resolution / schedule.machines

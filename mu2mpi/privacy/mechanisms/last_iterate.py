@@ -1,12 +1,12 @@
 """Noise in the steps of which the last iterate alone is seen: that of later steps hides earlier samples, too.
 
-A sample moves one step alone, and no later one takes two iterates farther apart. docs/background/methods.md has the
-proof, for Gaussian differential privacy, and thus at every Renyi order: after Feldman, Mironov, Talwar and
-Thakurta, "Privacy amplification by iteration", 2018, and Bok, Su and Altschuler, "Shifted interpolation for
-differential privacy", 2024. Late samples are hidden by little and share their step with more others: Feldman,
-Koren and Talwar, "Private stochastic convex optimization: optimal rates in linear time", 2020. No step has
-more noise than its gradients may have by themselves, C / sqrt(d) in each coordinate of their average: that
-settles how large batches need to be. The noise is then the least that keeps to rho.
+A sample moves one step alone, and no later one takes two iterates farther apart. docs/background/methods.md
+has the proof, for Gaussian differential privacy, and thus at every Renyi order: after Feldman, Mironov,
+Talwar and Thakurta, "Privacy amplification by iteration", 2018, and Bok, Su and Altschuler, "Shifted
+interpolation for differential privacy", 2024. Late samples are hidden by little and share their step with
+more others: Feldman, Koren and Talwar, "Private stochastic convex optimization: optimal rates in linear
+time", 2020. No step has more noise than its gradients may have by themselves, C / sqrt(d) in each coordinate
+of their average: that settles how large batches need to be. The noise is then the least that keeps to rho.
 """
 
 import math
