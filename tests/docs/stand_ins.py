@@ -10,6 +10,9 @@ import tomli_w
 CHEAPER: tuple[tuple[str, str], ...] = ((r"\bmnist\b", "digits"),)
 """Patterns in commands, with what stands for them. All else is run as the page shows it."""
 
+ON_MNIST = {"paper/index"}
+"""Pages whose numbers are the paper's: they run on MNIST itself, the fewest rounds of each sweep."""
+
 
 def cheaper(text: str) -> str:
     """Return commands, with stand-ins."""
@@ -18,16 +21,25 @@ def cheaper(text: str) -> str:
     return text
 
 
-def make_sweeps_smaller(folder: Path) -> None:
-    """Cut the sweeps of a folder to two values of each list, and to a tenth of the rounds."""
+def make_sweeps_smaller(folder: Path, on_mnist: bool = False) -> None:
+    """Cut the sweeps of a folder to two values of each list, and to a tenth of the rounds.
+
+    On MNIST a sweep keeps its largest number of machines alone, with which runs are shortest, and its rounds.
+    """
+    fewer = _fewer_on_mnist if on_mnist else _fewer
     for path in folder.glob("*.toml"):
         sweep = tomllib.loads(path.read_text())
-        parts = [_smaller(part) for part in sweep.pop("part", [])]
-        path.write_text(tomli_w.dumps({**_smaller(sweep), **({"part": parts} if parts else {})}))
+        smaller = [
+            {name: fewer(name, value) for name, value in part.items()}
+            for part in [sweep, *sweep.pop("part", [])]
+        ]
+        path.write_text(tomli_w.dumps({**smaller[0], **({"part": smaller[1:]} if smaller[1:] else {})}))
 
 
-def _smaller(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: _fewer(name, value) for name, value in settings.items()}
+def _fewer_on_mnist(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return value[-1:] if name == "machines" else value[: 1 if name == "seed" else 2]
+    return value
 
 
 def _fewer(name: str, value: Any) -> Any:
