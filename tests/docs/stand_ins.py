@@ -13,6 +13,12 @@ CHEAPER: tuple[tuple[str, str], ...] = ((r"\bmnist\b", "digits"),)
 ON_MNIST = {"paper/index"}
 """Pages whose numbers are the paper's: they run on MNIST itself, the fewest rounds of each sweep."""
 
+ONE = {"heterogeneity", "seed"}
+"""Of these lists in sweeps one value is left."""
+
+FASTER = {"replacement-exact": "replacement"}
+"""Mechanisms in sweeps, and those whose accounts take no seconds for each run."""
+
 
 def cheaper(text: str) -> str:
     """Return commands, with stand-ins."""
@@ -22,7 +28,7 @@ def cheaper(text: str) -> str:
 
 
 def make_sweeps_smaller(folder: Path, on_mnist: bool = False) -> None:
-    """Cut the sweeps of a folder to two values of each list, and to a tenth of the rounds.
+    """Cut the sweeps of a folder to two values of each list, one of `ONE`, and to a tenth of the rounds.
 
     On MNIST a sweep keeps its largest number of machines alone, with which runs are shortest, and its rounds.
     """
@@ -38,13 +44,15 @@ def make_sweeps_smaller(folder: Path, on_mnist: bool = False) -> None:
 
 def _fewer_on_mnist(name: str, value: Any) -> Any:
     if isinstance(value, list):
-        return value[-1:] if name == "machines" else value[: 1 if name == "seed" else 2]
+        return value[-1:] if name == "machines" else value[: 1 if name in ONE else 2]
     return value
 
 
 def _fewer(name: str, value: Any) -> Any:
     if isinstance(value, list):
-        return [_fewer(name, one) for one in value[: 1 if name == "seed" else 2]]
+        return [_fewer(name, one) for one in value[: 1 if name in ONE else 2]]
     if name in ("rounds", "samples"):
         return max(value // 10, 20)
+    if name == "mechanism":
+        return FASTER.get(value, value)
     return cheaper(value) if name == "data" else value
