@@ -1,4 +1,4 @@
-"""What stands for data that take long, and for sweeps of hours, when the pages' commands are run as they are."""
+"""What stands for data that take long, and for long sweeps, when the commands of pages are run as they are."""
 
 import re
 import tomllib
