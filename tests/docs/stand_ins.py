@@ -1,4 +1,4 @@
-"""What stands for data that take long, and for long sweeps, when the commands of pages are run as they are."""
+"""What stands for data that take long, and for long sweeps, when commands of pages are run as they are."""
 
 import re
 import tomllib
