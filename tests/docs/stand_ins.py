@@ -1,4 +1,4 @@
-"""What stands for data that take long, and for sweeps of hours, when the pages' commands are run as they are."""
+"""What stands for data that take long, and for long sweeps, when commands of pages are run as they are."""
 
 import re
 import tomllib
@@ -22,6 +22,14 @@ CHEAPER: tuple[tuple[str, str], ...] = (
 PIP = {"PIP_DRY_RUN": "1", "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}
 """Variables with which pip makes the project's metadata, and neither installs nor downloads (0 tells it not to
 isolate)."""
+ON_MNIST = {"paper/index"}
+"""Pages whose numbers are the paper's: they run on MNIST itself, the fewest rounds of each sweep."""
+
+ONE = {"heterogeneity", "seed"}
+"""Of these lists in sweeps one value is left."""
+
+FASTER = {"replacement-exact": "replacement"}
+"""Mechanisms in sweeps, and those whose accounts take no seconds for each run."""
 
 
 def cheaper(text: str) -> str:
@@ -31,21 +39,32 @@ def cheaper(text: str) -> str:
     return text
 
 
-def make_sweeps_smaller(folder: Path) -> None:
-    """Cut the sweeps of a folder to two values of each list, and to a tenth of the rounds."""
+def make_sweeps_smaller(folder: Path, on_mnist: bool = False) -> None:
+    """Cut the sweeps of a folder to two values of each list, one of `ONE`, and to a tenth of the rounds.
+
+    On MNIST a sweep keeps its largest number of machines alone, with which runs are shortest, and its rounds.
+    """
+    fewer = _fewer_on_mnist if on_mnist else _fewer
     for path in folder.glob("*.toml"):
         sweep = tomllib.loads(path.read_text())
-        parts = [_smaller(part) for part in sweep.pop("part", [])]
-        path.write_text(tomli_w.dumps({**_smaller(sweep), **({"part": parts} if parts else {})}))
+        smaller = [
+            {name: fewer(name, value) for name, value in part.items()}
+            for part in [sweep, *sweep.pop("part", [])]
+        ]
+        path.write_text(tomli_w.dumps({**smaller[0], **({"part": smaller[1:]} if smaller[1:] else {})}))
 
 
-def _smaller(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: _fewer(name, value) for name, value in settings.items()}
+def _fewer_on_mnist(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return value[-1:] if name == "machines" else value[: 1 if name in ONE else 2]
+    return value
 
 
 def _fewer(name: str, value: Any) -> Any:
     if isinstance(value, list):
-        return [_fewer(name, one) for one in value[: 1 if name == "seed" else 2]]
+        return [_fewer(name, one) for one in value[: 1 if name in ONE else 2]]
     if name in ("rounds", "samples"):
         return max(value // 10, 20)
+    if name == "mechanism":
+        return FASTER.get(value, value)
     return cheaper(value) if name == "data" else value
