@@ -22,6 +22,7 @@ CHEAPER: tuple[tuple[str, str], ...] = (
 PIP = {"PIP_DRY_RUN": "1", "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}
 """Variables with which pip makes the project's metadata, and neither installs nor downloads (0 tells it not to
 isolate)."""
+
 ON_MNIST = {"paper/index"}
 """Pages whose numbers are the paper's: they run on MNIST itself, the fewest rounds of each sweep."""
 

@@ -13,11 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-<<<<<<< HEAD
-from stand_ins import PIP, cheaper, make_sweeps_smaller
-=======
 from stand_ins import ON_MNIST, PIP, cheaper, make_sweeps_smaller
->>>>>>> guides
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
@@ -58,13 +54,8 @@ def run_page(name: str, folder: Path) -> None:
         shutil.copytree(
             PROJECT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "node_modules")
         )
-<<<<<<< HEAD
-    make_sweeps_smaller(tmp_path / "jobs")
-    with Session(tmp_path, PIP) as session:
-=======
     make_sweeps_smaller(folder / "jobs", name in ON_MNIST)
     with Session(folder, PIP) as session:
->>>>>>> guides
         for block in blocks(PAGES[name].read_text()):
             is_cheaper = block.language == "sh" and name not in ON_MNIST
             commands = cheaper(block.text) if is_cheaper else block.text
