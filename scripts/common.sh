@@ -44,7 +44,7 @@ make_environments() {
     trap 'exit 143' TERM
     set -m
     for mpi; do
-        make_environment "${folders[$mpi]}" "$mpi,digits,test" &
+        make_environment "${folders[$mpi]}" "$mpi,test" &
         makers+=($!)
     done
     set +m

@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
 done
 
 folder=${folders[mpich]}
-make_environment "$folder" mpich,digits,test,docs
+make_environments mpich
 say "building build/site"
 rm -rf build/site
 PATH=$PWD/$folder/bin:$PATH python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env \

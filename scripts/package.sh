@@ -23,7 +23,7 @@ for argument; do
 done
 [ ${#libraries[@]} = 0 ] && libraries=(mpich openmpi)
 
-make_environment "${folders[mpich]}" mpich,digits,test
+make_environments mpich
 python=$PWD/${folders[mpich]}/bin/python
 work=$(mktemp -d)
 trying=()

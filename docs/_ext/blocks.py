@@ -79,7 +79,7 @@ class Session:
     folder : Path
         Where they are run, and where their files are written.
     environment : mapping of str to str, optional
-        Variables beside those of this process. The commands of this Python's environment come first in ``PATH``.
+        Variables beside those of this process. The commands of this Python come first in ``PATH``.
     timeout : float
         Seconds after which a block has failed.
     """
