@@ -13,6 +13,7 @@ version = release = mu2mpi.__version__
 
 extensions = [
     "executed",
+    "from_help",
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
