@@ -50,7 +50,7 @@ def _options_of(models: Mapping[str, type[BaseModel]]) -> dict[str, dict[str, Fi
 
 
 def owners_of(option: str) -> tuple[str, dict[str, FieldInfo]]:
-    """Return by what it is chosen who has an option, such as ``method``, and the option as each of them has it.
+    """Return by what it is chosen who has an option, such as ``method``, and the option as each has it.
 
     The name is empty where every experiment has it.
     """
