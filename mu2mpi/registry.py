@@ -40,8 +40,8 @@ def register(thing: Thing) -> Thing:
     Parameters
     ----------
     thing : class or object
-        Its `kind` is ``methods``, ``problems``, ``mechanisms`` or ``servers``, and its `name` is what the user
-        calls it. A method or a problem may be given as its class.
+        Its `kind` is ``methods``, ``problems``, ``mechanisms`` or ``servers``, and its `name` is what the
+        user calls it. A method or a problem may be given as its class.
 
     Returns
     -------
