@@ -51,7 +51,7 @@ templates_path = ["_templates"]
 html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
-    "navigation_depth": 2,  # Folding deeper entries takes buttons that have no text.
+    "navigation_depth": 1,  # Folding deeper entries takes buttons that have no text.
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
