@@ -13,6 +13,7 @@ version = release = mu2mpi.__version__
 
 extensions = [
     "executed",
+    "from_help",
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
@@ -50,6 +51,7 @@ templates_path = ["_templates"]
 html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
+    "navigation_depth": 1,  # Folding deeper entries takes buttons that have no text.
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

@@ -1,7 +1,6 @@
 """Differentially private federated stochastic convex optimisation over MPI.
 
->>> from mu2mpi import Experiment, run
->>> result = run(Experiment(data="digits", machines=4, server="trusted", rho=4.0, seed=1))
+>>> result = mu2mpi.run(mu2mpi.Experiment(data="digits", machines=4, server="trusted", rho=4.0, seed=1))
 >>> runs = mu2mpi.load("runs/")
 """
 

@@ -21,7 +21,13 @@ class SharedOSError(OSError):
 
 
 class Interrupted(SystemExit):
-    """A run stopped at a request and left a checkpoint; unless caught, it ends the program with code 75."""
+    """A run stopped at a request and left a checkpoint; unless caught, it ends the program with code 75.
+
+    Attributes
+    ----------
+    rounds_done : int
+        The rounds that the checkpoint holds.
+    """
 
     def __init__(self, rounds_done: int) -> None:
         super().__init__(EXIT_INTERRUPTED)

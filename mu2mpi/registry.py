@@ -35,9 +35,32 @@ _registered: dict[str, dict[str, Any]] = {kind: {} for kind in FOLDERS}
 def register(thing: Thing) -> Thing:
     """Make something known under its name, and return it, so that this can be a decorator.
 
-    Its `kind` is one of those that can be chosen, or a ValueError is raised, and its `name` is what the user
-    calls it. A later one of the same name takes the place of an earlier one. A method or a problem may be
-    given as its class.
+    A later one of the same name takes the place of an earlier one.
+
+    Parameters
+    ----------
+    thing : class or object
+        Its `kind` is ``methods``, ``problems``, ``mechanisms`` or ``servers``, and its `name` is what the
+        user calls it. A method or a problem may be given as its class.
+
+    Returns
+    -------
+    class or object
+        The same.
+
+    Raises
+    ------
+    ValueError
+        If it has no such kind, or no name.
+
+    Examples
+    --------
+    >>> from mu2mpi.problem.losses.softmax import Softmax
+    >>> @mu2mpi.register
+    ... class Ours(Softmax):
+    ...     name = "ours"
+    >>> mu2mpi.Experiment(loss="ours").loss
+    'ours'
     """
     kind, name = getattr(thing, "kind", None), getattr(thing, "name", None)
     if kind not in _registered or not isinstance(name, str):

@@ -24,7 +24,10 @@ class LiveFigure(Observer):
 
     Examples
     --------
-    >>> mu2mpi.run({"machines": 10, "server": "trusted"}, observers=[mu2mpi.LiveFigure()])
+    >>> live = mu2mpi.LiveFigure()
+    >>> result = mu2mpi.run({"machines": 10, "server": "trusted"}, observers=[live])
+    >>> len(live.figure.axes)
+    2
     """
 
     figure: "Figure"

@@ -33,15 +33,31 @@ ALWAYS = ("test_loss", *SCORES.values(), "created", "file")
 def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "Runs":
     """Load all results among files and folders, in the order of their names.
 
-    Folders are searched for ``*.h5``, subfolders included. A file that cannot be used is skipped with a
-    warning; with `strict` it is an InputError, as are a path that does not exist, and no result at all.
+    Parameters
+    ----------
+    paths : path, or iterable of paths
+        Files, and folders, which are searched for ``*.h5``, subfolders included.
+    strict : bool, optional
+        Refuse a file that cannot be used, instead of skipping it with a warning.
+
+    Returns
+    -------
+    Runs
+        All of them.
+
+    Raises
+    ------
+    InputError
+        If a path does not exist, there is no result at all, or, if `strict`, a file cannot be used.
 
     Examples
     --------
-    >>> import mu2mpi
     >>> runs = mu2mpi.load("runs/")
-    >>> runs.to_dataframe().groupby(["server", "rho"]).test_loss.mean()
-    >>> runs.select(server="trusted", rho=4).to_xarray().test_loss.mean("seed").plot()
+    >>> losses = runs.to_dataframe().groupby(["machines", "epsilon"]).test_loss.mean()
+    >>> losses.shape
+    (4,)
+    >>> runs.select(machines=10, epsilon=2).to_xarray().final_test_loss.dims
+    ('seed',)
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
     found, complaints = find_summaries([Path(path) for path in given], strict)
@@ -52,10 +68,25 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
 
 
 class Runs(Sequence[Result]):
-    """Runs in an order; a slice of them, or a sum, is one of these as well.
+    """Runs in an order, as `load` and `sweep` return them.
 
-    What tables and figures need of all of them is in memory, as `summaries`. The result of one is read in
-    full when it is asked for, as in ``runs[0]``.
+    A slice of them, or a sum, is one of these as well. What tables and figures need of all of them is in
+    memory. The result of one is read in full when it is asked for, as in ``runs[0]``.
+
+    Parameters
+    ----------
+    summaries : iterable of Summary
+        What tables and figures need of each run.
+
+    Examples
+    --------
+    >>> runs = mu2mpi.load("runs/")
+    >>> runs
+    <8 runs>
+    >>> runs[:2] + runs[4:]
+    <6 runs>
+    >>> runs[0].experiment.machines
+    10
     """
 
     def __init__(self, summaries: Iterable[Summary]) -> None:

@@ -107,26 +107,32 @@ def _working_folder_is_gone() -> bool:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of the command that these words name; no other command adds its own."""
-    parser = Parser("mu2mpi", description=DESCRIPTION, epilog=EXAMPLES, allow_abbrev=False)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--version", action="version", version=f"mu2mpi {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     names = command_names()
     given = next((word for word in words if word in names), None)
     # Nobody will see the list of commands if the first word is one: then no other is imported.
-    for name in [given] if given and given == words[0] else names:
-        command = load(name)
-        summary, more = command.SUMMARY, getattr(command, "MORE", "")
-        description = f"{summary[0].upper()}{summary[1:]}. {more}"
-        of_command = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
-        of_command.set_defaults(command=command, parser=of_command)
-        if name == given and hasattr(command, "add_arguments"):
-            command.add_arguments(of_command)
+    parser = parser_of([given] if given and given == words[0] else names, [given])
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
         # The command complains, which knows its options.
         arguments.parser.refuse(unknown)
     return arguments
+
+
+def parser_of(names: Sequence[str], complete: Sequence[str | None]) -> Parser:
+    """Return the parser of these commands, of which some are complete with their arguments."""
+    parser = Parser("mu2mpi", description=DESCRIPTION, epilog=EXAMPLES, allow_abbrev=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--version", action="version", version=f"mu2mpi {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in names:
+        command = load(name)
+        summary, more = command.SUMMARY, getattr(command, "MORE", "")
+        description = f"{summary[0].upper()}{summary[1:]}. {more}"
+        of_command = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
+        of_command.set_defaults(command=command, parser=of_command)
+        if name in complete and hasattr(command, "add_arguments"):
+            command.add_arguments(of_command)
+    return parser
 
 
 def _end_together(message: str, code: int) -> int:

@@ -26,8 +26,28 @@ class Experiment(BaseModel):
     The options of every experiment are defined here, and those of a method or a source beside these; the
     command line, the keys of a configuration file, the messages for bad values and the help all come from
     these definitions. To the user they are one flat list, and so are the attributes of an experiment: an
-    option of another method, server or source is None. An InputError has one line per problem: the option,
-    what is wrong with it, and what is allowed.
+    option of another method, server or source is None. An experiment cannot be changed.
+
+    Parameters
+    ----------
+    **settings
+        Options by name, as ``mu2mpi run --help`` lists them.
+
+    Raises
+    ------
+    InputError
+        If options cannot be used: a line for each, with what is wrong with it, and what is allowed.
+
+    Examples
+    --------
+    >>> experiment = mu2mpi.Experiment(data="digits", machines=4, epsilon=2.0, seed=1)
+    >>> experiment.server, round(experiment.rho, 2)
+    ('untrusted', 0.5)
+    >>> experiment.having(server="trusted").settings()["server"]
+    'trusted'
+    >>> mu2mpi.Experiment(machines=0)
+    Traceback (most recent call last):
+    mu2mpi.errors.InputError: machines = 0 should be greater than or equal to 1
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)

@@ -49,6 +49,17 @@ def _options_of(models: Mapping[str, type[BaseModel]]) -> dict[str, dict[str, Fi
     return found
 
 
+def owners_of(option: str) -> tuple[str, dict[str, FieldInfo]]:
+    """Return by what it is chosen who has an option, such as ``method``, and the option as each has it.
+
+    The name is empty where every experiment has it.
+    """
+    for kind, models in _owners().items():
+        if option in (of_kind := _options_of(models)):
+            return kind, of_kind[option]
+    return "", {}
+
+
 def method_options(presets: bool = True) -> list[str]:
     """Return the names of options of methods, perhaps without those that choose other settings."""
     left_out = () if presets else {name for m in names("methods") for name in find("methods", m).presets}

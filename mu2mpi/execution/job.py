@@ -74,6 +74,12 @@ def run(
         If the result cannot be written.
     Interrupted
         If SIGUSR1, SIGUSR2, SIGTERM or Ctrl-C stopped a run with an output: a `SystemExit` with code 75.
+
+    Examples
+    --------
+    >>> result = mu2mpi.run({"machines": 4, "epsilon": 2, "server": "trusted", "seed": 1}, output="a.h5")
+    >>> result.privacy.epsilon_exact <= 2
+    True
     """
     communicator, heard = world(), [*observers, *([for_standard_error()] if progress else [])]
     if not isinstance(experiment, Experiment):

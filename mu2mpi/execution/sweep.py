@@ -76,8 +76,11 @@ def sweep(
 
     Examples
     --------
-    >>> runs = mu2mpi.sweep({"machines": [1, 10], "epsilon": [1, 2], "seed": [1, 2, 3]}, output="runs/")
-    >>> print(runs.table())
+    >>> settings = {"machines": [1, 10], "epsilon": [1, 2], "seed": [1, 2]}
+    >>> runs = mu2mpi.sweep(settings, output="runs/", progress=False)
+    >>> runs
+    <8 runs>
+    >>> table = runs.table(rows=["epsilon"], columns=["machines"], values=["test_loss"])
     """
     from mu2mpi.analysis.runs import Runs
 

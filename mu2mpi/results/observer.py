@@ -73,6 +73,18 @@ class Observer:
     for losses and scores where the test set is a share of a file of one's own (`Start.warns_of_tests`). An
     exception in it ends the run on every rank with an `InputError` whose cause it is. What was kept of the
     run stays, so that the same call goes on from there.
+
+    Examples
+    --------
+    >>> class Losses(mu2mpi.Observer):
+    ...     def on_start(self, start):
+    ...         self.losses = []
+    ...     def on_evaluation(self, evaluation):
+    ...         self.losses.append(evaluation.loss)
+    >>> heard = Losses()
+    >>> result = mu2mpi.run({"machines": 10, "server": "trusted"}, observers=[heard])
+    >>> heard.losses == list(result.history.test_loss)
+    True
     """
 
     def on_start(self, start: Start) -> None:

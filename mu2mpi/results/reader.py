@@ -100,15 +100,32 @@ class Summary:
         return {**settings, **measured, "created": self.created, "file": str(self.path)}
 
 
-def read_result(path: Path) -> Result:
+def read_result(path: Path | str) -> Result:
     """Read a result file in full.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Returns
+    -------
+    Result
+        What it holds.
 
     Raises
     ------
     InputError
         If there is no such file, or it is not HDF5, not a result, damaged, incomplete or of another
         schema. The message names the file.
+
+    Examples
+    --------
+    >>> result = mu2mpi.read_result("a.h5")
+    >>> result.experiment.machines, result.x.shape
+    (4, (10, 65))
     """
+    path = Path(path)
     with _open(path, "model", "history", "privacy") as file:
         others = {name: value for name, value in file.attrs.items() if name not in OWN_ATTRIBUTES}
         return Result(
