@@ -16,7 +16,6 @@ from matplotlib import image as pictures
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from missing import missing
-from slowly import slow
 
 import mu2mpi
 from mu2mpi.analysis import figures
@@ -24,7 +23,7 @@ from mu2mpi.analysis.catalogue import FIGURES, KINDS
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.noise import noise_norm, signal_norm
 from mu2mpi.analysis.figures.scaling import seconds_per_round
-from mu2mpi.analysis.figures.style import DARK, LIGHT, Page
+from mu2mpi.analysis.figures.style import DARK, LIGHT
 from mu2mpi.analysis.groups import chosen
 from mu2mpi.analysis.settings import varying
 from mu2mpi.config.experiment import Experiment

@@ -20,8 +20,10 @@ CHEAPER: tuple[tuple[str, str], ...] = (
 """Patterns in commands, with what stands for them. All else is run as the page shows it."""
 
 PIP = {"PIP_DRY_RUN": "1", "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}
-"""Variables with which pip makes the project's metadata, and neither installs nor downloads (0 tells it not to
-isolate)."""
+"""Variables with which pip makes the project's metadata, and neither installs nor downloads.
+
+That builds are not isolated is what 0 says.
+"""
 
 ON_MNIST = {"paper/index"}
 """Pages whose numbers are the paper's: they run on MNIST itself, the fewest rounds of each sweep."""

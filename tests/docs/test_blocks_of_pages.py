@@ -104,8 +104,16 @@ def test_what_fails_is_noticed(language, text, tmp_path):
 
 
 def test_blocks_are_run_in_one_folder_and_one_interpreter(tmp_path):
-    page = '```toml\n# a/b.toml\nx = 1\n```\n```sh\ncat a/b.toml\n```\n```python\ny = 2\n```\ntext\n```python\nprint("z")\ny\n```\n'
+    page = "".join(
+        f"Words.\n```{language}\n{text}\n```\n"
+        for language, text in (
+            ("toml", "# a/b.toml\nx = 1"),
+            ("sh", "cat a/b.toml"),
+            ("python", "y = 2"),
+            ("python", 'print("z")\ny'),
+        )
+    )
     with Session(tmp_path) as session:
         printed = [session.run(block) for block in blocks(page)]
     assert printed == ["", "# a/b.toml\nx = 1\n", "", "z\n2\n"]
-    assert [block.line for block in blocks(page)] == [2, 6, 9, 13]
+    assert [block.line for block in blocks(page)] == [3, 8, 12, 16]
