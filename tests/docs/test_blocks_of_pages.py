@@ -21,7 +21,8 @@ sys.path.insert(0, str(DOCS / "_ext"))
 from blocks import Block, BlockError, Session, blocks  # noqa: E402
 
 ELSEWHERE = {
-    "study/extending": "tests/ranks/test_extending.py",
+    "study/extending-more": "tests/ranks/test_extending.py",
+    "study/clusters": "tests/slurm/test_page.py",
 }
 """Pages that other tests run, and which."""
 

@@ -1,0 +1,35 @@
+"""The page on clusters, followed on two nodes of a real SLURM: what a block submits is over before the next."""
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+
+from launch import SETTINGS
+
+from mu2mpi.results.reader import read_result
+
+DOCS = Path(__file__).parents[2] / "docs"
+sys.path.insert(0, str(DOCS / "_ext"))
+from blocks import Session, blocks  # noqa: E402
+
+
+def test_the_page_does_what_it_shows(nodes, cluster):
+    folder = nodes.configuration.parent
+    # The mpirun of the page is on one of the nodes, and what stands for ssh leads from there to the other.
+    on_nodes = f"HYDRA_LAUNCHER_EXEC={folder}/ssh {folder}/on h1 mpirun -hosts h1,h2"
+    printed = []
+    with Session(cluster.folder, {**SETTINGS, "VIRTUAL_ENV": sys.prefix}, timeout=120) as session:
+        for block in blocks((DOCS / "study/clusters.md").read_text()):
+            text = block.text.replace("mpirun -hosts node1,node2", on_nodes)
+            printed.append(session.run(dataclasses.replace(block, text=text)))
+            cluster.wait(lambda: not cluster.command("squeue", "-h").strip(), "an empty queue")
+    said = "\n".join(printed)
+    assert "1 done, 0 running, 0 left, 0 failed" in said
+    assert re.search(r"hosts +h1 \(1\), h2 \(1\)", said)
+    assert "4 done, 0 running, 0 left, 0 failed" in said
+    assert "Test loss and accuracy of the output" in said
+    assert "#SBATCH --account=physics" in said
+    assert "#PBS" in said
+    found = read_result(cluster.folder / "runs" / "hosts.h5")
+    assert found.environment["hosts"] == "h1 (1), h2 (1)"
