@@ -1,4 +1,4 @@
-"""The page on clusters, followed on two nodes of a real SLURM: what a block submits is over before the next."""
+"""The page on clusters, followed on two nodes of a real SLURM; what a block submits is over at the next."""
 
 import dataclasses
 import re
