@@ -28,7 +28,7 @@ folder=${folders[mpich]}
 make_environments mpich
 say "building build/site"
 rm -rf build/site
-PATH=$PWD/$folder/bin:$PATH python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env \
+PATH=$PWD/$folder/bin:$PATH python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --jobs auto \
     --doctree-dir build/doctrees docs build/site
 # A template that the theme has read; no page.
 rm build/site/_static/webpack-macros.html
