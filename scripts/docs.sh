@@ -36,7 +36,7 @@ rm build/site/_static/webpack-macros.html
 if $check; then
     say "checking its pages"
     (cd scripts/site && npm install --silent --no-audit --no-fund)
-    java -jar scripts/site/node_modules/vnu-jar/build/dist/vnu.jar --skip-non-html --also-check-css build/site
+    java -jar scripts/site/node_modules/vnu-jar/build/dist/vnu.jar --skip-non-html --errors-only build/site
     node scripts/site/check.mjs build/site ${pictures:+"$pictures"}
     echo "all of its pages passed"
 fi

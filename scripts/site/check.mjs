@@ -20,39 +20,50 @@ if (pictures)
     { colorScheme: "light", viewport: { width: 390, height: 844 } },
   );
 
+const TABS = 4;
+// Milliseconds for a page, where other things have the processors.
+const PATIENCE = 600_000;
+
 const faults = [];
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
   args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"],
 });
 for (const look of looks) {
-  const how = `${look.colorScheme}, ${look.viewport.width} pixels`;
-  const context = await browser.newContext(look);
-  const page = await context.newPage();
-  let here = "";
-  page.on("pageerror", (error) => faults.push(`${here} (${how}): ${error.message}`));
-  page.on("request", (request) => {
-    if (!request.url().startsWith("file:") && !request.url().startsWith("data:"))
-      faults.push(`${here} (${how}): asks the network for ${request.url()}`);
-  });
-  for (const name of pages) {
-    here = name;
-    await page.goto(pathToFileURL(path.resolve(site, name)).href);
-    await page.evaluate(axe.source);
-    const { violations } = await page.evaluate(() => window.axe.run());
-    for (const { id, help, nodes } of violations)
-      for (const { target } of nodes) faults.push(`${name} (${how}): ${id}: ${help}: ${target.join(" ")}`);
-    const excess = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
-    if (excess > 0) faults.push(`${name} (${how}): ${excess} pixels wider than the window`);
-    const broken = await page.evaluate(() => [...document.images].filter((i) => i.complete && !i.naturalWidth).map((i) => i.src));
-    for (const image of broken) faults.push(`${name} (${how}): no image ${image}`);
-    if (pictures) {
-      const file = `${name.replaceAll("/", "_").replace(".html", "")}-${look.colorScheme}-${look.viewport.width}.png`;
-      await page.screenshot({ path: path.join(pictures, file), fullPage: true });
-    }
-  }
+  const context = await browser.newContext({ ...look, reducedMotion: "reduce" });
+  context.setDefaultTimeout(PATIENCE);
+  const left = pages.values();
+  await Promise.all(Array.from({ length: TABS }, async () => checkAll(await context.newPage(), left, look)));
   await context.close();
 }
 await browser.close();
 for (const fault of faults) console.error(fault);
 process.exitCode = faults.length ? 1 : 0;
+
+// Check pages in one tab, until none is left.
+async function checkAll(page, left, { colorScheme, viewport }) {
+  let here = "";
+  const complain = (words) => faults.push(`${here} (${colorScheme}, ${viewport.width} pixels): ${words}`);
+  page.on("pageerror", (error) => complain(error.message));
+  page.on("request", (request) => {
+    if (!/^(file|data):/.test(request.url())) complain(`asks the network for ${request.url()}`);
+  });
+  for (const name of left) {
+    here = name;
+    await page.goto(pathToFileURL(path.resolve(site, name)).href);
+    await page.evaluate(axe.source);
+    const { violations } = await page.evaluate(() => window.axe.run());
+    for (const { id, help, nodes } of violations)
+      for (const { target } of nodes) complain(`${id}: ${help}: ${target.join(" ")}`);
+    const { excess, broken } = await page.evaluate(() => ({
+      excess: document.documentElement.scrollWidth - window.innerWidth,
+      broken: [...document.images].filter((image) => image.complete && !image.naturalWidth).map(({ src }) => src),
+    }));
+    if (excess > 0) complain(`${excess} pixels wider than the window`);
+    for (const image of broken) complain(`no image ${image}`);
+    if (pictures) {
+      const file = `${name.replaceAll("/", "_").replace(".html", "")}-${colorScheme}-${viewport.width}.png`;
+      await page.screenshot({ path: path.join(pictures, file), fullPage: true });
+    }
+  }
+}

@@ -28,8 +28,7 @@ ELSEWHERE = {
 
 PAGES = {
     path.relative_to(DOCS).with_suffix("").as_posix(): path
-    for path in sorted(DOCS.rglob("*.md"))
-    if "_run" not in path.parts
+    for path in sorted([*DOCS.glob("*.md"), *DOCS.glob("[!_]*/*.md")])
 } | {name: PROJECT / f"{name}.md" for name in ("README", "CONTRIBUTING")}
 TUTORIALS = set(runpy.run_path(str(DOCS / "conf.py"))["executed_pages"])
 HERE = [
