@@ -1,14 +1,12 @@
 """What the page on studies says of its files, on fewer runs; the site's build runs it as it is."""
 
 import dataclasses
-import sys
 from pathlib import Path
 
 import pytest
+from blocks import Session, blocks
 
 DOCS = Path(__file__).parents[2] / "docs"
-sys.path.insert(0, str(DOCS / "_ext"))
-from blocks import Session, blocks  # noqa: E402
 
 FEWER = {"[1, 2, 4]": "[1, 4]", "[1, 3, 10, 30, 100]": "[1, 10]", "[1, 2, 3]": "[1, 2]"}
 """Sixteen runs in place of ninety."""

@@ -9,16 +9,14 @@ import dataclasses
 import re
 import runpy
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
+from blocks import Block, BlockError, Session, blocks
 from stand_ins import ON_MNIST, PIP, cheaper, make_sweeps_smaller
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
-sys.path.insert(0, str(DOCS / "_ext"))
-from blocks import Block, BlockError, Session, blocks  # noqa: E402
 
 ELSEWHERE = {
     "study/extending-more": "tests/ranks/test_extending.py",

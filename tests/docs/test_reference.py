@@ -3,10 +3,10 @@
 import argparse
 import doctest
 import re
-import sys
 from pathlib import Path
 
 import pytest
+from from_help import commands_page, options_page
 
 import mu2mpi
 from mu2mpi import registry
@@ -16,8 +16,6 @@ from mu2mpi.cli.program import parser_of
 from mu2mpi.config.options import option_fields
 
 DOCS = Path(__file__).parents[2] / "docs"
-sys.path.insert(0, str(DOCS / "_ext"))
-from from_help import commands_page, options_page  # noqa: E402
 
 
 def test_every_option_is_on_its_page_with_what_the_help_says_of_it():

@@ -4,12 +4,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+from blocks import Session, blocks
 from launch import SETTINGS, mpirun, mu2mpi, start_ranks
 from slowly import slow
 from test_checkpoints import wait_for
@@ -19,8 +19,6 @@ from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names, register
 
 DOCS = Path(__file__).parents[2] / "docs"
-sys.path.insert(0, str(DOCS / "_ext"))
-from blocks import Session, blocks  # noqa: E402
 
 TUTORIAL = blocks((DOCS / "study/extending.md").read_text(encoding="utf-8"))
 PAGE = blocks((DOCS / "study/extending-more.md").read_text(encoding="utf-8"))

@@ -5,13 +5,12 @@ import re
 import sys
 from pathlib import Path
 
+from blocks import Session, blocks
 from launch import SETTINGS
 
 from mu2mpi.results.reader import read_result
 
 DOCS = Path(__file__).parents[2] / "docs"
-sys.path.insert(0, str(DOCS / "_ext"))
-from blocks import Session, blocks  # noqa: E402
 
 
 def test_the_page_does_what_it_shows(nodes, cluster):
