@@ -7,7 +7,7 @@ from typing import Any
 
 import tomli_w
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[1]
 CHEAPER: tuple[tuple[str, str], ...] = (
     (r"\bmnist\b", "digits"),
     # The folder of a page is no clone, and pip comes with this Python's environment.
