@@ -39,7 +39,6 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 numpydoc_show_class_members = False
 autosummary_generate = True
-copybutton_prompt_text = "$ "
 copybutton_selector = "div:not(.output) > div.highlight > pre"
 
 html_theme = "pydata_sphinx_theme"

@@ -26,12 +26,14 @@ done
 
 folder=${folders[mpich]}
 make_environments mpich
-say "building build/site"
+say "building build/site; its tutorials run, for a minute or two"
 rm -rf build/site
 PATH=$PWD/$folder/bin:$PATH python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --jobs auto \
     --doctree-dir build/doctrees docs build/site
 # A template that the theme has read; no page.
 rm build/site/_static/webpack-macros.html
+
+say "built: open build/site/index.html"
 
 if $check; then
     say "checking its pages"

@@ -44,12 +44,17 @@ say "tests of one process, and tests that start ranks themselves (${libraries[0]
 run_on() { timeout 600 "${folders[$2]}/bin/mpirun" -n "$1" "${folders[$2]}/bin/python" tests/mpi/run.py -m "$3"; }
 
 say "tests on one rank (${libraries[*]}, side by side)"
-alone=()
+alone=() failed=0 logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
 for mpi in "${libraries[@]}"; do
-    run_on 1 "$mpi" "${chosen:+$chosen and }not several_ranks" &
+    run_on 1 "$mpi" "${chosen:+$chosen and }not several_ranks" >"$logs/$mpi" 2>&1 &
     alone+=($!)
 done
-for job in "${alone[@]}"; do wait "$job"; done
+for index in "${!alone[@]}"; do
+    wait "${alone[index]}" || failed=1
+    cat "$logs/${libraries[index]}"
+done
+[ $failed = 0 ]
 for mpi in "${libraries[@]}"; do
     for ranks in 2 3; do
         say "tests on $ranks ranks ($mpi)"

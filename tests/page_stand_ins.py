@@ -13,8 +13,9 @@ CHEAPER: tuple[tuple[str, str], ...] = (
     # The folder of a page is no clone, and pip comes with this Python's environment.
     (r"pip install( -e)? '\.", rf"pip install\1 '{PROJECT}"),
     (r"-m venv ", "-m venv --without-pip "),
-    # What the CI runs itself, for minutes: that these are scripts of bash.
-    (r"scripts/(quickstart|test|docs|package)\.sh", r"bash -n scripts/\1.sh"),
+    # What the CI runs itself, for minutes: that they know these words.
+    (r"scripts/(test|docs|package)\.sh([^\n#;|&]*)", r"scripts/\1.sh \2 --help"),
+    (r"scripts/quickstart\.sh", "bash -n scripts/quickstart.sh"),
     (r"python scripts/benchmark\b", "python scripts/benchmark --small --repeats 1"),
 )
 """Patterns in commands, with what stands for them. All else is run as the page shows it."""

@@ -11,9 +11,13 @@ Tutorials are run when the site is built, which shows what they print, and every
 import json
 import os
 import re
+import select
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -50,25 +54,31 @@ class BlockError(Exception):
 
 
 CHILD = """
-import ast, contextlib, io, json, sys, traceback
-# What the page prints must not mix with the answers.
-answers, names = sys.stdout, {"__name__": "__main__"}
-for line in sys.stdin:
-    printed, failed = io.StringIO(), False
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        try:
-            body = ast.parse(json.loads(line)).body
-            last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-            exec(compile(ast.Module(body, []), "<page>", "exec"), names)
-            if last is not None:
-                value = eval(compile(ast.Expression(last.value), "<page>", "eval"), names)
-                if value is not None:
-                    print(repr(value))
-        except BaseException:
-            traceback.print_exc()
-            failed = True
-    print(json.dumps([printed.getvalue(), failed]), file=answers, flush=True)
+import ast, json, os, sys, traceback
+# Pipes of their own, so that nothing that is printed mixes with the answers.
+questions, answers = os.fdopen(int(sys.argv[1])), os.fdopen(int(sys.argv[2]), "w")
+names, sys.argv[1:] = {"__name__": "__main__"}, []
+for line in questions:
+    failed = False
+    try:
+        body = ast.parse(json.loads(line)).body
+        last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+        exec(compile(ast.Module(body, []), "<page>", "exec"), names)
+        if last is not None:
+            value = eval(compile(ast.Expression(last.value), "<page>", "eval"), names)
+            if value is not None:
+                print(repr(value))
+    except BaseException:
+        traceback.print_exc()
+        failed = True
+    sys.stdout.flush()
+    print(json.dumps(failed), file=answers, flush=True)
 """
+
+JOBS = """
+for job in $(jobs -p); do wait "$job"; done
+"""
+"""Behind each block of bash: what runs beside it has to end well, too."""
 
 
 class Session:
@@ -90,7 +100,7 @@ class Session:
         self.folder, self.timeout = folder, timeout
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self.environment = {**os.environ, "PATH": path, **(environment or {})}
-        self._python: subprocess.Popen[str] | None = None
+        self._python: Interpreter | None = None
 
     def __enter__(self) -> "Session":
         return self
@@ -102,13 +112,14 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         if self._python is not None:
-            self._python.kill()
-            self._python.communicate()
+            self._python.end()
 
     def run(self, block: Block) -> str:
         """Run a block, or write the file that it is, and return what it printed."""
         if block.file is not None:
-            path = self.folder / block.file
+            path = (self.folder / block.file).resolve()
+            if not path.is_relative_to(self.folder.resolve()):
+                raise BlockError(f"line {block.line}: {block.file} is outside of the page's folder")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text)
             return ""
@@ -116,45 +127,80 @@ class Session:
             case "text":
                 return ""
             case "sh":
-                return self._run_bash(block)
+                return self._checked(block, *self._run_bash(block))
             case "python":
-                return self._run_python(block)
+                if self._python is None:
+                    self._python = Interpreter(self.folder, self.environment)
+                return self._checked(block, *self._python.run(block.text, self.timeout))
         raise BlockError(f"line {block.line}: nobody knows how to run a block of {block.language!r}")
 
-    def _run_bash(self, block: Block) -> str:
+    def _run_bash(self, block: Block) -> tuple[str, str]:
+        process = subprocess.Popen(
+            ["bash", "-e", "-o", "pipefail", "-c", block.text + JOBS],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
         try:
-            done = subprocess.run(
-                ["bash", "-e", "-o", "pipefail", "-c", block.text],
-                cwd=self.folder,
-                env=self.environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                text=True,
-                timeout=self.timeout,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise BlockError(f"line {block.line}: not done after {self.timeout:g} s\n{block.text}") from error
-        return self._checked(block, done.stdout, done.returncode != 0)
+            printed, _ = process.communicate(timeout=self.timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            printed, _ = process.communicate()
+            return printed, f"not done after {self.timeout:g} s"
+        return printed, f"code {process.returncode}" if process.returncode else ""
 
-    def _run_python(self, block: Block) -> str:
-        if self._python is None:
-            self._python = subprocess.Popen(
-                [sys.executable, "-c", CHILD],
-                cwd=self.folder,
-                env=self.environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        assert self._python.stdin is not None
-        assert self._python.stdout is not None
-        self._python.stdin.write(json.dumps(block.text) + "\n")
-        self._python.stdin.flush()
-        printed, failed = json.loads(self._python.stdout.readline())
-        return self._checked(block, printed, failed)
-
-    def _checked(self, block: Block, printed: str, failed: bool) -> str:
-        if failed:
-            raise BlockError(f"line {block.line}:\n{block.text}\n{printed}")
+    @staticmethod
+    def _checked(block: Block, printed: str, fault: str) -> str:
+        if fault:
+            raise BlockError(f"line {block.line}, {fault}:\n{block.text}\n{printed}")
         return printed
+
+
+class Interpreter:
+    """A Python in a process of its own, which keeps its names from one block to the next."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        asks, self._questions = os.pipe()
+        self._answers, tells = os.pipe()
+        # What its own children print is in the file, too, in the order of printing.
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115, closed by `end`
+        self._process = subprocess.Popen(
+            [sys.executable, "-u", "-c", CHILD, str(asks), str(tells)],
+            cwd=folder,
+            env=environment,
+            pass_fds=(asks, tells),
+            stdin=subprocess.DEVNULL,
+            stdout=self._printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        os.close(asks)
+        os.close(tells)
+
+    def run(self, text: str, timeout: float) -> tuple[str, str]:
+        """Run code, and return what it printed, and what went wrong: nothing, if the words are empty."""
+        self._printed.seek(0)
+        self._printed.truncate()
+        # It goes on from the beginning as well, since our place in the file is its place.
+        os.write(self._questions, f"{json.dumps(text)}\n".encode())
+        ready, _, _ = select.select([self._answers], [], [], timeout)
+        answer = os.read(self._answers, 100) if ready else None
+        self._printed.seek(0)
+        printed = self._printed.read().decode(errors="replace")
+        if answer is None:
+            return printed, f"not done after {timeout:g} s"
+        faults = {b"false\n": "", b"true\n": "an error"}
+        return printed, faults.get(answer, "the interpreter has ended")
+
+    def end(self) -> None:
+        """End it with all that it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        os.close(self._questions)
+        os.close(self._answers)
+        self._printed.close()

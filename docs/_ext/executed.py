@@ -14,6 +14,9 @@ from blocks import Block, BlockError, Session, blocks
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
+FENCE = "`" * 8
+"""Around what was printed, and longer than any fence that is printed."""
+
 IMAGE = re.compile(r"(!\[[^\]]*\]\()([^)/]+\.(?:svg|png))\)")
 
 
@@ -26,19 +29,13 @@ def show_outputs(app: Sphinx, name: str, source: list[str]) -> None:
     shutil.copytree(Path(app.srcdir).parent / "jobs", folder / "jobs")
     lines = source[0].split("\n")
     with Session(folder) as session:
-        # From the last to the first, as what is put in moves all lines below.
         shown = [(block, _output(name, session, block)) for block in blocks(source[0])]
+    # From the last to the first, as what is put in moves all lines below.
     for block, output in reversed(shown):
         if output.strip():
             end = block.line - 1 + block.text.count("\n") + 1
-            lines[end:end] = [
-                "",
-                "```{code-block} text",
-                ":class: output",
-                "",
-                *output.rstrip().split("\n"),
-                "```",
-            ]
+            printed = output.rstrip().split("\n")
+            lines[end:end] = ["", f"{FENCE}{{code-block}} text", ":class: output", "", *printed, FENCE]
     here = os.path.relpath(folder, (Path(app.srcdir) / name).parent)
     source[0] = IMAGE.sub(
         lambda image: f"{image[1]}{here}/{image[2]})" if (folder / image[2]).exists() else image[0],

@@ -14,7 +14,6 @@ together with the server leave the others connected, but for a probability of le
 import math
 from collections.abc import Iterator
 from copy import copy
-from functools import lru_cache
 
 import numpy as np
 from numba import uint32, uint64
@@ -61,7 +60,6 @@ def half_neighbours(machines: int, colluders: int) -> int:
             return half
 
 
-@lru_cache(maxsize=1)
 def edges(machines: int, colluders: int, root: bytes) -> Integers:
     """Return all pairs of neighbours, the smaller number first, shape (edges, 2); the order is public."""
     seed = list(derive_key(root, "circle"))
@@ -70,9 +68,7 @@ def edges(machines: int, colluders: int, root: bytes) -> Integers:
     pairs = [np.stack([circle, np.roll(circle, -step)], axis=1) for step in range(1, half + 1)]
     both = np.sort(np.concatenate([np.empty((0, 2), np.int64), *pairs]), axis=1)
     # Opposite places of a circle, or the only two, are found from either side.
-    found: Integers = np.unique(both, axis=0)
-    found.setflags(write=False)
-    return found
+    return np.unique(both, axis=0)
 
 
 def check_pairs(machines: int, colluders: int) -> None:

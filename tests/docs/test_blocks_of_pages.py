@@ -28,6 +28,7 @@ PAGES = {
     path.relative_to(DOCS).with_suffix("").as_posix(): path
     for path in sorted([*DOCS.glob("*.md"), *DOCS.glob("[!_]*/*.md")])
 } | {name: PROJECT / f"{name}.md" for name in ("README", "CONTRIBUTING")}
+FENCES = re.compile(r"^[ \t>]*(?:`{3,}|~{3,})", re.MULTILINE)
 TUTORIALS = set(runpy.run_path(str(DOCS / "conf.py"))["executed_pages"])
 HERE = [
     name for name, path in PAGES.items() if blocks(path.read_text()) and name not in TUTORIALS | {*ELSEWHERE}
@@ -64,6 +65,9 @@ def test_every_block_says_what_it_is():
     told = {"sh", "python", "toml", "csv", "text"}
     found = {name: {block.language for block in blocks(path.read_text())} for name, path in PAGES.items()}
     assert {name: languages - told for name, languages in found.items() if languages - told} == {}
+    # Of any other form, a block would be shown and never run.
+    fences = {name: FENCES.findall(path.read_text()) for name, path in PAGES.items()}
+    assert {name: lines for name, lines in fences.items() if {*lines} - {"```"} or len(lines) % 2} == {}
 
 
 def test_every_extra_that_is_installed_exists():
@@ -93,11 +97,23 @@ def test_a_page_that_others_run_is_there():
         ("sh", "false | true"),
         ("python", "1 / 0"),
         ("python", "exit()"),
+        ("python", "import os\nos._exit(0)"),
+        ("python", 'import subprocess\nsubprocess.run(["echo", "false"])\n1 / 0'),
+        ("sh", "false & true"),
+        ("toml", "# ../outside.toml\n"),
         ("sql", "select 1"),
     ],
 )
 def test_what_fails_is_noticed(language, text, tmp_path):
-    with Session(tmp_path) as session, pytest.raises(BlockError):
+    with Session(tmp_path) as session, pytest.raises(BlockError, match="line 7"):
+        session.run(Block(language, text, 7))
+
+
+@pytest.mark.parametrize(
+    ("language", "text"), [("sh", "sleep 60"), ("python", "import time\ntime.sleep(60)")]
+)
+def test_what_hangs_is_ended(language, text, tmp_path):
+    with Session(tmp_path, timeout=0.5) as session, pytest.raises(BlockError, match="not done after 0.5 s"):
         session.run(Block(language, text, 1))
 
 

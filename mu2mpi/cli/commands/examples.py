@@ -1,5 +1,6 @@
 """``mu2mpi examples``."""
 
+import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -24,13 +25,21 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> None:
     """List the examples, or write those that are named."""
+    from mu2mpi.parallel import world_if_parallel
+
     there = example_names()
-    named = there if arguments.all else [file for name in arguments.names for file in _meant(name, there)]
+    if world_if_parallel().rank != 0:
+        return
+    meant = [file for name in arguments.names for file in _meant(name, there)]
+    named = there if arguments.all else meant
     if not named:
         width = max(map(len, there))
         print("\n".join(f"{name:{width}}  {purpose(name)}" for name in there))
         return
     texts = {arguments.output / name: example_text(name).encode() for name in named}
+    for path in (arguments.output, *texts):
+        if os.path.lexists(path) and path.is_dir() != (path is arguments.output):
+            raise InputError(f"{path} is in the way; choose another folder with --output")
     differing = [str(path) for path, text in texts.items() if path.exists() and path.read_bytes() != text]
     if differing and not arguments.overwrite:
         raise InputError(f"nothing is written: only --overwrite would replace {', '.join(differing)}")
