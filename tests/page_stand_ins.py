@@ -14,7 +14,7 @@ CHEAPER: tuple[tuple[str, str], ...] = (
     (r"pip install( -e)? '\.", rf"pip install\1 '{PROJECT}"),
     (r"-m venv ", "-m venv --without-pip "),
     # What the CI runs itself, for minutes: that they know these words.
-    (r"scripts/(test|docs|package)\.sh([^\n#;|&]*)", r"scripts/\1.sh \2 --help"),
+    (r"scripts/(test|docs|package)\.sh([^\n#;|&]*)", r"scripts/\1.sh \2 --help "),
     (r"scripts/quickstart\.sh", "bash -n scripts/quickstart.sh"),
     (r"python scripts/benchmark\b", "python scripts/benchmark --small --repeats 1"),
 )

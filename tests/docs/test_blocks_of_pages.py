@@ -113,7 +113,7 @@ def test_what_fails_is_noticed(language, text, tmp_path):
     ("language", "text"), [("sh", "sleep 60"), ("python", "import time\ntime.sleep(60)")]
 )
 def test_what_hangs_is_ended(language, text, tmp_path):
-    with Session(tmp_path, timeout=0.5) as session, pytest.raises(BlockError, match="not done after 0.5 s"):
+    with Session(tmp_path, timeout=0.5) as session, pytest.raises(BlockError, match="not done after"):
         session.run(Block(language, text, 1))
 
 

@@ -20,9 +20,13 @@ def draw(runs: Sequence[Summary], page: Page) -> Figure:
 
     Of runs that differ in the seed or in what does not decide the partition, the first is drawn.
     """
-    groups = grouped(runs, [name for name in varying(runs) if name in DECIDING])
+    names = [name for name in varying(runs) if name in DECIDING]
+    groups = grouped(runs, names)
     if len(groups) > MOST_PANELS:
-        raise InputError(f"{len(groups)} partitions are too many for a figure; choose some with --where")
+        raise InputError(
+            f"{len(groups)} partitions are too many for a figure; choose some with --where, by "
+            + " or ".join(names)
+        )
     figure, axes = canvas(page, 1, len(groups), 3.4, [page.words.of(group.settings) for group in groups])
     for panel, group in zip(axes[0], groups, strict=True):
         result = read_result(path := group.runs[0].path)
