@@ -8,8 +8,8 @@ from mu2mpi.cli.shared import add_flag, add_output
 SUMMARY = "print a script for an experiment or a sweep on a cluster, or submit it"
 MORE = (
     "A task has as many runs of a sweep as fit a tenth of the time limit. A sweep that does not fit one task "
-    "becomes an array job. Defaults for all options of a job are in the TOML file that MU2MPI_SITE names, or in "
-    "mu2mpi/site.toml among the user's configuration."
+    "becomes an array job. Defaults for all options of a job are in the TOML file that MU2MPI_SITE names, or "
+    "in mu2mpi/site.toml among the user's configuration."
 )
 
 
