@@ -143,7 +143,7 @@ class Session:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,
+            process_group=0,
         )
         try:
             printed, _ = process.communicate(timeout=self.timeout)
@@ -176,7 +176,7 @@ class Interpreter:
             stdin=subprocess.DEVNULL,
             stdout=self._printed,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            process_group=0,
         )
         os.close(asks)
         os.close(tells)
