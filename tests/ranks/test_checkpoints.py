@@ -598,7 +598,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 @SERVERS
-@pytest.mark.parametrize("kills", [8, *slow(50)])
+@pytest.mark.parametrize("kills", [8, *slow(20)])
 def test_kills_at_random_moments(server, kills, tmp_path, moments):
     """Every time, the next start goes on to the same bits."""
     arguments = [tmp_path, server, str(kills), str(moments.random())]
