@@ -99,8 +99,9 @@ def run(
             if communicator.rank == 0:
                 from mu2mpi.results.writer import check_output
 
-                check_output(path, overwrite)
+                # First what is there, so that what another job writes from here on is seen as another's.
                 before[path] = identity(path)
+                check_output(path, overwrite)
         job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before, all_ranks)
         return job.run_to_file(experiment, shared_source(experiment, folder, communicator), path, heard)
 
@@ -206,11 +207,10 @@ class Job:
         from mu2mpi.results.writer import write_result
 
         checkpoint = checkpoint_path(path)
-        changed = self.has_changed(path)
         try:
-            write_result(result, path, self.overwrite and not changed)
+            write_result(result, path, self.overwrite and not self.has_changed(path))
         except InputError:
-            if not changed:
+            if not self.has_changed(path):
                 raise
             # Two jobs that went on from one checkpoint have one key, and came to the same bits.
             if not (holds(path, result.experiment) and np.array_equal(read_result(path).x, result.x)):

@@ -31,7 +31,13 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
         return None
     from mu2mpi.results.checkpoint import read_last_whole_checkpoint
 
-    checkpoint = read_last_whole_checkpoint(place)
+    try:
+        checkpoint = read_last_whole_checkpoint(place)
+    except InputError:
+        if place.exists():
+            raise
+        # The job that wrote it has just finished; that there is a result now is seen before anything is sent.
+        return None
     # What the experiment leaves open was settled when the run began, perhaps on other ranks.
     sizes = ("machines", "rounds", *method_options(presets=False), *experiment.trust.options.model_fields)
     chosen = [name for name in experiment.by_preset() if name not in experiment.given]

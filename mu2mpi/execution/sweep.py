@@ -133,10 +133,11 @@ def run_sweep(
             teller.say(communicator, line)
         with communicator.together():
             runs = [Run(plan, folder / sweep.file_name(e)) for e, plan in plans.items()]
-            todo = unfinished(runs, overwrite) if communicator.rank == 0 else []
             paths = [run.path for run in runs]
+            # First what is there, so that what another job writes from here on is seen as another's.
+            before = {path: identity(path) for path in paths} if communicator.rank == 0 else {}
+            todo = unfinished(runs, overwrite) if communicator.rank == 0 else []
         runs = [runs[number] for number in communicator.share(todo)]
-        before = {run.path: identity(run.path) for run in runs} if communicator.rank == 0 else {}
         before = communicator.share(before)
         job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before, all_ranks)
         for source in dict.fromkeys(run.plan.source for run in runs):

@@ -40,6 +40,7 @@ from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
 from mu2mpi.results.observer import Observer
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import SUFFIX, History, checkpoint_path
+from mu2mpi.results.writer import check_output
 
 OTHERS = [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")]
 SERVERS = pytest.mark.parametrize("server", ["untrusted", "trusted"])
@@ -345,6 +346,42 @@ def test_two_jobs_that_go_on_from_one_checkpoint_come_to_one_result(tmp_path, se
 
     assert_same(job.run_to_file(experiment, source, path, [Meanwhile(another_job)]), results[0])
     assert_same(read_result(path), results[0])
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_job_whose_checkpoint_is_read_by_another_may_end(tmp_path, monkeypatch):
+    """The other has seen that there is one, and finds none: it must not send everything once more."""
+    source, experiment, path = random_source(1, 100, 6, 3), Experiment(machines=4), tmp_path / "a.h5"
+    job = Job(Communicator(), lambda: False, False, 1e9)
+    state = stopped_state(experiment, source, 10)
+    write_checkpoint(state, checkpoint_path(path))
+
+    def read_too_late(place):
+        with monkeypatch.context() as patch:
+            patch.setattr("mu2mpi.results.checkpoint.read_checkpoint", read_checkpoint)
+            job.run_to_file(experiment, source, path)
+        return read_checkpoint(place)
+
+    monkeypatch.setattr("mu2mpi.results.checkpoint.read_checkpoint", read_too_late)
+    with pytest.raises(InputError, match=r"another job has written .* has sent nothing"):
+        job.run_to_file(experiment, source, path, [Meanwhile(lambda: pytest.fail("it begins"))])
+    assert_same(read_result(path), simulated(experiment, source, state))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_written_while_a_job_begins_is_of_another(tmp_path, monkeypatch):
+    """The output appears after it was found free: the job must learn of it before it sends anything."""
+    experiment, path = Experiment(data="digits", machines=4), tmp_path / "a.h5"
+
+    def found_free(path, overwrite):
+        check_output(path, overwrite)
+        with monkeypatch.context() as patch:
+            patch.setattr("mu2mpi.results.writer.check_output", check_output)
+            run(experiment, output=path)
+
+    monkeypatch.setattr("mu2mpi.results.writer.check_output", found_free)
+    with pytest.raises(InputError, match=r"another job has written .* has sent nothing"):
+        run(experiment, output=path, observers=[Meanwhile(lambda: pytest.fail("it begins"))])
     assert list(tmp_path.iterdir()) == [path]
 
 
