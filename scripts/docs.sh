@@ -2,7 +2,7 @@
 # The site: build it, without a network once its tools are installed; warnings are errors.
 #
 #   scripts/docs.sh                     into build/site; open build/site/index.html
-#   scripts/docs.sh --check             and check each page in Chromium, light and dark, wide and narrow:
+#   scripts/docs.sh --check             and check each page in Chromium, light and wide, dark and narrow:
 #                                       HTML (needs Java), accessibility (axe; needs Node.js), what is wider than the page
 #   scripts/docs.sh --pictures FOLDER   and a picture of each page as it was checked
 #

@@ -37,9 +37,10 @@ def execute(arguments: Namespace) -> None:
         print("\n".join(f"{name:{width}}  {purpose(name)}" for name in there))
         return
     texts = {arguments.output / name: example_text(name).encode() for name in named}
-    for path in (arguments.output, *texts):
-        if os.path.lexists(path) and path.is_dir() != (path is arguments.output):
-            raise InputError(f"{path} is in the way; choose another folder with --output")
+    no_folder = os.path.lexists(arguments.output) and not arguments.output.is_dir()
+    in_the_way = [arguments.output] if no_folder else [path for path in texts if path.is_dir()]
+    if in_the_way:
+        raise InputError(f"{in_the_way[0]} is in the way; choose another folder with --output")
     differing = [str(path) for path, text in texts.items() if path.exists() and path.read_bytes() != text]
     if differing and not arguments.overwrite:
         raise InputError(f"nothing is written: only --overwrite would replace {', '.join(differing)}")
