@@ -21,7 +21,7 @@ def is_running(pid):
     """Return whether there is such a process that has not ended: nobody may have asked for its code yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

@@ -25,7 +25,7 @@ for path in json.load(open(sys.argv[1])):
 """
 
 
-@pytest.mark.parametrize("every", [8, *slow(1)])
+@pytest.mark.parametrize("every", [12, *slow(1)])
 def test_malformed_files_are_explained(every, tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()

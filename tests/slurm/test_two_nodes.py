@@ -9,7 +9,7 @@ from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import checkpoint_path
 
 SMALL = "machines = 4\nrounds = 50\nseed = 7\n"
-LONG = 'data = "synthetic"\nsamples = 60_000\nmachines = 4\nseed = 3\n'
+LONG = 'data = "synthetic"\nsamples = 140_000\nmachines = 4\nseed = 3\n'
 
 
 def use(cluster, python):
@@ -44,7 +44,7 @@ def test_a_job_goes_on_after_the_loss_of_a_node(nodes, cluster, python):
     use(cluster, python)
     (cluster.folder / "long.toml").write_text(LONG)
     script = mu2mpi(
-        "job", "long.toml", "--ntasks=4", "--checkpoint-every=1", "-o", "long.h5", cwd=cluster.folder
+        "job", "long.toml", "--ntasks=4", "--checkpoint-every=0.2", "-o", "long.h5", cwd=cluster.folder
     )
     (cluster.folder / "long.sbatch").write_text(script.stdout.replace(" run ", " run --all-ranks "))
     job = cluster.submit("--nodes=2", "--ntasks-per-node=2", "long.sbatch")
