@@ -38,7 +38,7 @@ def test_the_quick_cells_are_nine_of_eighteen():
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    ("cell", "seeds", "ranks"), [(FASTEST, 4, 1), *slow(*((cell, 8, 2) for cell in QUICK))], ids=str
+    ("cell", "seeds", "ranks"), [(FASTEST, 4, 1), *slow(*((cell, 6, 2) for cell in QUICK))], ids=str
 )
 def test_cell(cell, seeds, ranks, mnist_dir, tmp_path):
     # A hundred machines draw their own noise in one cell; in others one draw has the distribution of theirs.
