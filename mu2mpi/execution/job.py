@@ -19,7 +19,7 @@ from mu2mpi.execution.plan import Plan, resolve
 from mu2mpi.execution.progress import for_standard_error
 from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoint
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
-from mu2mpi.execution.simulation import Keeper, Simulation
+from mu2mpi.execution.simulation import Keeper, Simulation, share_result
 from mu2mpi.execution.sources import check_data, shared_source
 from mu2mpi.execution.watch import Verdict, Watch
 from mu2mpi.files import Identity, identity
@@ -63,7 +63,8 @@ def run(
     Returns
     -------
     Result
-        The same on every rank. All ranks also raise the same.
+        The same on every rank, but for `diagnostics` and `class_counts`, which rank 0 alone has. All ranks
+        also raise the same.
 
     Raises
     ------
@@ -156,8 +157,7 @@ class Job:
             idle = np.zeros(everyone.size - len(ranks))
             timing = {phase: np.append(seconds, idle) for phase, seconds in result.timing.items()}
             result = replace(result, environment=facts, timing=timing)
-        shared: Result = everyone.share(result)
-        return shared
+        return share_result(result, everyone)
 
     def run_to_file(
         self,

@@ -1,7 +1,7 @@
 """The loop over rounds: machines, server, evaluation, and the state that a checkpoint holds."""
 
 import math
-import os
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -17,11 +17,11 @@ from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.theory import assess
 from mu2mpi.execution.warmup import compile_kernels
 from mu2mpi.execution.watch import Verdict
+from mu2mpi.federation.collection import IncrementCounts, gather_counts, gather_sum, scatter_sum
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.privacy.masks import split_sum
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.linear import norm
@@ -90,7 +90,7 @@ class Simulation:
         )
 
     def run(self, audience: Audience | None = None, keeper: Keeper | None = None) -> Result:
-        """Take all rounds that are left and return the result, the same on every rank.
+        """Take all rounds that are left and return the result, on every rank as of `share_result`.
 
         Rank 0 tells its audience how the run goes; the keeper is asked between rounds whether to keep the
         state, or to stop.
@@ -104,12 +104,11 @@ class Simulation:
             self._take_rounds(heard, keeper or Keeper())
         finally:
             heard.close()
-        largest, clipped, class_counts = self._counts_so_far()
+        counts = self._gather_counts()
         drawn = schedule.summed(schedule.rounds, schedule.sampling.drawn)
         loss = communicator.share(self._rows[-1][1] if self._rows else math.nan)
         theory = assess(schedule, self.source, self.evaluator, iterates.output, loss, communicator)
         metrics, confusion = self.evaluator.metrics(iterates.output)
-        # That of rank 0 is of all machines; the others take part, and get it.
         result = Result(
             experiment=self.experiment,
             x=iterates.output,
@@ -120,8 +119,8 @@ class Simulation:
             metrics=metrics,
             confusion=confusion,
             test_rows=self.source.test_rows,
-            diagnostics=Diagnostics(math.sqrt(largest), min(1.0, clipped / drawn)),
-            class_counts=class_counts if class_counts.size else None,
+            diagnostics=Diagnostics(math.sqrt(counts.largest_squared_norm), min(1.0, counts.clipped / drawn)),
+            class_counts=counts.classes if counts.classes.size else None,
             class_names=self.source.class_names,
             label_range=self.source.label_range,
             feature_names=self.source.feature_names,
@@ -133,8 +132,7 @@ class Simulation:
             timing=self.clock.by_rank(communicator),
             environment=environment.describe(communicator) | {"ranks_at_work": communicator.size},
         )
-        shared: Result = communicator.share(result)
-        return shared
+        return share_result(result, communicator)
 
     def _take_rounds(self, audience: Audience, keeper: Keeper) -> None:
         """Take the rounds that are left; rank 0 notes what is measured on the way."""
@@ -193,7 +191,7 @@ class Simulation:
         schedule = self.schedule
         if not isinstance(self.evaluator, evaluation.ExactEvaluator) or schedule.sampling.size(t) == 0:
             return math.nan
-        total = self.communicator.reduce(self.machines.q, np.empty_like(self.machines.q))
+        total = gather_sum(self.machines, self.communicator, self._transfer_key)
         _, gradient = self.evaluator.gradient(query)
         if total is None:
             return math.nan
@@ -204,8 +202,8 @@ class Simulation:
     def state(self, elapsed: float = 0.0) -> Checkpoint | None:
         """Gather what a checkpoint holds on rank 0, and return None elsewhere; all ranks must call this."""
         communicator, iterates = self.communicator, self.server.iterates
-        total = communicator.reduce(self.machines.q, np.empty_like(self.machines.q))
-        largest, clipped, class_counts = self._counts_so_far()
+        total = gather_sum(self.machines, communicator, self._transfer_key)
+        counts = self._gather_counts()
         builds = environment.builds(communicator)
         if total is None:
             return None
@@ -217,19 +215,16 @@ class Simulation:
             q=total,
             history=_history(self._rows),
             elapsed_seconds=elapsed,
-            largest_squared_norm=largest,
-            clipped=clipped,
-            class_counts=class_counts,
+            largest_squared_norm=counts.largest_squared_norm,
+            clipped=counts.clipped,
+            class_counts=counts.classes,
             privacy=self.privacy,
             builds=builds,
             data=self.plan.digest,
         )
 
     def _restore(self, checkpoint: Checkpoint | None) -> None:
-        """Take up the state that rank 0 has; ranks whose messages are seen get parts of what was sent before.
-
-        Had rank 0 all of it, others would send less than they did before, under the same noise.
-        """
+        """Continue from the checkpoint that rank 0 has, if any."""
         iterates, machines = self.server.iterates, self.machines
         self.rounds_done = self.communicator.share(checkpoint.rounds_done if checkpoint else 0)
         if checkpoint is not None:
@@ -246,17 +241,23 @@ class Simulation:
             is_central = self.schedule.trust.is_central
             for array in (iterates.public() if is_central else iterates.arrays()).values():
                 self.communicator.bcast(array)
-            if not is_central and self.keys.noise is not None:
-                nonce = self.communicator.share(os.urandom(16))
-                ranks = self.communicator.rank, self.communicator.size
-                split_sum(machines.flat_q, self.keys.noise, nonce, *ranks)
+            scatter_sum(machines, self.communicator, self._transfer_key)
 
-    def _counts_so_far(self) -> tuple[float, int, NDArray[np.int64]]:
-        """Return the largest squared norm of an increment, and counts of clipped ones and of classes."""
-        machines = self.machines
-        mine = machines.largest_squared_norm, machines.clipped, machines.class_counts(self.rounds_done)
-        largest, clipped, counts = zip(*(self.communicator.gather(mine) or [mine]), strict=True)
-        return max(largest), sum(clipped), np.concatenate(counts) + self._class_counts_before
+    @property
+    def _transfer_key(self) -> NDArray[np.uint32] | None:
+        """Key of the masks under which a checkpoint is gathered; a central server sees sums in any case."""
+        return None if self.schedule.trust.is_central else self.keys.noise
+
+    def _gather_counts(self) -> IncrementCounts:
+        counts = gather_counts(self.machines, self.rounds_done, self.communicator, self._transfer_key)
+        return counts._replace(classes=counts.classes + self._class_counts_before)
+
+
+def share_result(result: Result | None, communicator: Communicator) -> Result:
+    """Return the result of rank 0 on every rank, on others without what is computed from private data."""
+    public = None if result is None else replace(result, diagnostics=None, class_counts=None)
+    shared: Result = communicator.share(public)
+    return shared if result is None or communicator.rank else result
 
 
 def _history(rows: list[tuple[float, ...]]) -> History:

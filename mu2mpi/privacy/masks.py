@@ -133,16 +133,25 @@ def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
             _add_words(part, words, uint64(signs[n]))
 
 
-def split_sum(flat: Integers, key: NDArray[np.uint32], nonce: bytes, rank: int, ranks: int) -> None:
-    """Turn a sum that rank 0 has, where others have 0, into a part for each, shape (padded,).
+def add_rank_masks(flat: Integers, key: NDArray[np.uint32], nonce: bytes, rank: int, ranks: int) -> None:
+    """Add masks to one rank's array that cancel in the sum over all ranks modulo 2^64.
 
-    All but the parts of all ranks together are uniform modulo 2^64, and tell nothing of what they are parts
-    of: under a key that the ranks share, if it never meets the same nonce again.
+    Neighbours on the circle of ranks share a keystream, so that the sum over any other set of ranks is
+    uniform to whoever lacks the key, and a rank computes two keystreams however many ranks there are.
+
+    Parameters
+    ----------
+    flat : ndarray of int64, shape (padded,)
+        The array as of `padded_zeros`; masked in place.
+    key, nonce : ndarray of uint32, shape (8,); bytes
+        Key that the ranks share, and a number that is used for one array alone.
+    rank, ranks : int
+        Number of this rank, and how many there are.
     """
     root = derive_key(key.astype("<u4").tobytes(), "parts", nonce.hex())
-    others = [rank] if rank else range(1, ranks)
-    keys = np.array([edge_key(root, 0, other) for other in others], np.uint32).reshape(-1, 8)
-    add_masks(flat.view(np.uint64), keys, np.full(len(keys), 1 if rank else -1), 0)
+    before, after = (rank - 1) % ranks, (rank + 1) % ranks
+    keys = np.array([edge_key(root, rank, after), edge_key(root, before, rank)], np.uint32)
+    add_masks(flat.view(np.uint64), keys, np.array([1, -1]), 0)
 
 
 class Masks:

@@ -3,6 +3,9 @@
 It stands in for mpi4py's communicator itself, so that no other way out of a rank goes unseen.
 """
 
+import math
+import pickle
+import struct
 from copy import deepcopy
 from typing import Any
 
@@ -138,6 +141,58 @@ def test_a_run_that_goes_on_sends_nothing_that_tells_what_was_sent_before(commun
     assert stats.chisquare(counts).pvalue > 1e-5
     assert not np.sum(communicator.allgather(differences), axis=0, dtype=np.uint64).any()
     assert again.server.iterates.output.tobytes() == first.server.iterates.output.tobytes()
+
+
+def integers_in(thing: Any) -> list[np.ndarray]:
+    """Return all arrays of int64 in nested tuples and lists."""
+    if isinstance(thing, np.ndarray):
+        return [thing] if thing.dtype == np.int64 else []
+    return [array for part in thing for array in integers_in(part)] if isinstance(thing, tuple | list) else []
+
+
+@pytest.mark.parametrize("server", ["untrusted", "aggregated"])
+def test_what_a_checkpoint_gathers_is_uniform_unless_the_server_is_central(communicator, server):
+    """Bytes of sums and of class counts, by a test that fails for other seeds with probability 1e-5."""
+    source = random_source(3, communicator.size * ROUNDS, 9, 4)
+    experiment = Experiment(server=server, machines=communicator.size, rounds=ROUNDS, seed=SEED)
+    recorder = Recorder(communicator._comm)  # type: ignore[attr-defined]
+    simulation = Simulation(resolve(experiment, source, communicator.size), MpiCommunicator(recorder))
+    simulation._take_rounds(Audience(), Keeper())
+    before = len(recorder.log)
+    states = [simulation.state() for _ in range(20)]
+    assert {name for name, *_ in recorder.log[before:]} <= {"Reduce", "gather", "bcast", "allgather"}
+    sent = [array for name, arguments, _ in recorder.log[before:] for array in integers_in(arguments[:1])]
+    words = np.concatenate([array.ravel() for array in sent]).view(np.uint64)
+    assert len(words) >= 20 * 2 * 40
+    counts = np.bincount(words.view(np.uint8), minlength=256)
+    assert stats.chisquare(counts).pvalue > 1e-5
+    assert np.unique(words).size == words.size
+    # What rank 0 makes of it are the sums and counts of all machines.
+    parts = simulation.machines.q, simulation.machines.class_counts(ROUNDS)
+    q, of_machines = zip(*communicator.allgather(parts), strict=True)
+    for state in states if communicator.rank == 0 else ():
+        np.testing.assert_array_equal(state.q, np.sum(q, axis=0))
+        np.testing.assert_array_equal(state.class_counts, np.concatenate(of_machines))
+
+
+@pytest.mark.parametrize("server", ["untrusted", "aggregated", "trusted", "shuffled"])
+def test_no_rank_but_0_receives_what_is_computed_from_private_data(communicator, server):
+    source = random_source(3, communicator.size * ROUNDS, 9, 4)
+    experiment = Experiment(server=server, machines=communicator.size, rounds=ROUNDS, seed=SEED)
+    recorder = Recorder(communicator._comm)  # type: ignore[attr-defined]
+    simulation = Simulation(resolve(experiment, source, communicator.size), MpiCommunicator(recorder))
+    result = simulation.run()
+    norms = communicator.allgather(simulation.machines.largest_squared_norm)
+    if communicator.rank == 0:
+        assert result.diagnostics.largest_increment_norm == math.sqrt(max(norms))
+        assert result.class_counts.shape == (communicator.size, 4)
+        return
+    assert (result.diagnostics, result.class_counts) == (None, None)
+    received = b"".join(pickle.dumps(answers) for _, _, answers in recorder.log)
+    for norm in norms[: communicator.rank] + norms[communicator.rank + 1 :]:
+        for value in (norm, math.sqrt(norm)):
+            assert struct.pack("<d", value) not in received
+            assert struct.pack(">d", value) not in received
 
 
 @pytest.mark.parametrize("masks", ["crossing", "all"])

@@ -1,0 +1,88 @@
+"""Transfer of the machines' state between the ranks and rank 0, which writes checkpoints.
+
+Unless the server is central, and so sees sums without noise in every round, what is transferred is masked:
+uniform integers modulo 2^64 to whoever lacks the noise key.
+"""
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.federation.machine import Machines
+from mu2mpi.parallel import Communicator
+from mu2mpi.privacy.masks import add_rank_masks
+from mu2mpi.privacy.noise import padded_zeros
+
+Integers = NDArray[np.int64]
+Key = NDArray[np.uint32] | None
+"""Noise key that all ranks share; None where rank 0 alone may have one, and nothing is masked."""
+
+
+class IncrementCounts(NamedTuple):
+    """Statistics of the increments so far, which are computed from private data and have no noise."""
+
+    largest_squared_norm: float  # before clipping
+    clipped: int
+    classes: Integers  # samples of each class that each machine used, shape (machines, classes)
+
+
+def gather_sum(machines: Machines, communicator: Communicator, key: Key) -> Integers | None:
+    """Return on rank 0 the sum over all machines of q_{t,i}, shape (rows, F), and None elsewhere."""
+    flat, part = padded_zeros(machines.q.shape)
+    part[...] = machines.q
+    if key is not None:
+        _mask(flat, communicator, key)
+    return communicator.reduce(part, np.empty_like(part))
+
+
+def scatter_sum(machines: Machines, communicator: Communicator, key: Key) -> None:
+    """Turn the sum over all machines, which rank 0 holds, into a part on every rank.
+
+    If rank 0 kept all of it, the other ranks would send less than in the interrupted run, under the same
+    noise. Without a key nothing changes.
+    """
+    if key is not None:
+        _mask(machines.flat_q, communicator, key)
+
+
+def gather_counts(machines: Machines, rounds: int, communicator: Communicator, key: Key) -> IncrementCounts:
+    """Return the statistics after a number of rounds, on rank 0 of all machines, elsewhere of those hosted."""
+    own = IncrementCounts(machines.largest_squared_norm, machines.clipped, machines.class_counts(rounds))
+    if key is None:
+        everyones = communicator.gather(own)
+    else:
+        nonce, (hosted, classes) = communicator.share(os.urandom(16)), own.classes.shape
+        flat, (sent,) = padded_zeros((1, own.classes.size + 2))
+        sent[0], sent[1] = np.float64(own.largest_squared_norm).view(np.int64), own.clipped
+        sent[2:] = own.classes.ravel()
+        add_rank_masks(flat, key, _nonce_of(nonce, communicator.rank), 0, 2)
+        everyones = communicator.gather((flat, hosted))
+        if everyones is not None:
+            everyones = [
+                _unmasked(masked, key, _nonce_of(nonce, rank), (count, classes))
+                for rank, (masked, count) in enumerate(everyones)
+            ]
+    if everyones is None:
+        return own
+    largest, clipped, counts = zip(*everyones, strict=True)
+    return IncrementCounts(max(largest), sum(clipped), np.concatenate(counts))
+
+
+def _unmasked(
+    masked: Integers, key: NDArray[np.uint32], nonce: bytes, shape: tuple[int, int]
+) -> IncrementCounts:
+    # In a circle of two ranks, the masks of one are minus those of the other.
+    add_rank_masks(masked, key, nonce, 1, 2)
+    counts = masked[2 : 2 + shape[0] * shape[1]].reshape(shape)
+    return IncrementCounts(float(masked[:1].view(np.float64)[0]), int(masked[1]), counts)
+
+
+def _nonce_of(nonce: bytes, rank: int) -> bytes:
+    return nonce + rank.to_bytes(4, "big")
+
+
+def _mask(flat: Integers, communicator: Communicator, key: NDArray[np.uint32]) -> None:
+    nonce = communicator.share(os.urandom(16))
+    add_rank_masks(flat, key, nonce, communicator.rank, communicator.size)
