@@ -24,6 +24,9 @@ FOLDERS = {
 }
 """Of each kind, the package that holds a module for everything that is built in, beside its base."""
 
+OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)
+"""Packages whose classes are no extensions."""
+
 Thing = TypeVar("Thing")
 
 CLASSES = ("mechanisms", "servers")
@@ -93,6 +96,24 @@ def find(kind: str, name: str) -> Any:
         meant = did_you_mean(name, names(kind))
         raise InputError(f"there is no {name!r} among the {kind}, which are {', '.join(names(kind))}{meant}")
     return known[name]
+
+
+def extension_files(*chosen: tuple[str, str]) -> dict[str, Path]:
+    """Return the source files of extensions by module, for some pairs of kind and name; none if built in."""
+    classes = [base for kind, name in chosen for base in _class_of(find(kind, name)).__mro__]
+    modules = sorted({base.__module__ for base in classes})
+    files = {
+        module: Path(file)
+        for module in modules
+        if module.partition(".")[0] not in OWN_PACKAGES
+        and (file := getattr(sys.modules.get(module), "__file__", None)) is not None
+    }
+    # Of a class that was typed into an interpreter there is no file.
+    return {module: file for module, file in files.items() if file.is_file()}
+
+
+def _class_of(thing: Any) -> type:
+    return thing if isinstance(thing, type) else type(thing)
 
 
 def _loaded(point: Any) -> Any:

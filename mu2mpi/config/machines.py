@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.machine_files import files_digest, read_budgets, read_trace
+from mu2mpi.data.machine_files import file_digest, read_budgets, read_trace
 from mu2mpi.errors import InputError
 from mu2mpi.federation.cohort import Cohort
 from mu2mpi.federation.participation import Bernoulli, BySize, Everybody, Participation, Trace, Uniform
 from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.guarantee import Budget, affordable_rho
+from mu2mpi.registry import extension_files
 
 
 def cohort_of(
@@ -43,12 +44,23 @@ def cohort_of(
     )
 
 
-def machine_files(experiment: Experiment) -> str:
-    """Return a digest of the files that an experiment names of its machines; empty if it names none."""
+def input_files(experiment: Experiment) -> dict[str, str]:
+    """Return digests of the files that decide what an experiment sends, beside the data, by their names.
+
+    These are the budgets and the trace that it names, and the modules of its loss, method, mechanism and
+    trust mode where they are extensions.
+    """
     trace = (experiment.participation or "").removeprefix("trace:")
     named = [experiment.budgets, trace if trace != experiment.participation else None]
-    paths = [Path(name).expanduser() for name in named if name]
-    return files_digest(paths) if paths else ""
+    extensions = extension_files(
+        ("problems", experiment.loss),
+        ("methods", experiment.method),
+        ("mechanisms", experiment.chosen_mechanism),
+        ("servers", experiment.server),
+    )
+    files = {f"the file {name}": Path(name).expanduser() for name in named if name}
+    files |= {f"the module {name}": path for name, path in extensions.items()}
+    return {name: file_digest(path) for name, path in files.items()}
 
 
 def _budget(delta: float, kind: str, value: float) -> Budget:

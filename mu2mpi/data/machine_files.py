@@ -1,7 +1,7 @@
 """Files about machines: what each may spend, and when each was there."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +56,17 @@ def read_budgets(path: Path, names: Sequence[str]) -> dict[int, tuple[str, float
     return found
 
 
-def files_digest(paths: Sequence[Path]) -> str:
-    """Return a digest of all that some files hold."""
-    found = hashlib.sha256()
-    for path in paths:
-        check_readable(path)
-        with open(path, "rb") as file:
-            found.update(hashlib.file_digest(file, "sha256").digest())
-    return found.hexdigest()
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    check_readable(path)
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def combined_digest(digests: Iterable[str]) -> str:
+    """Return one digest of the content of several files; empty for no files."""
+    found = b"".join(map(bytes.fromhex, digests))
+    return hashlib.sha256(found).hexdigest() if found else ""
 
 
 def _of_toml(path: Path) -> list[tuple[str, str, Any]]:

@@ -64,6 +64,7 @@ class Source(ABC):
     label_range: tuple[float, float] | None = None
     feature_names: tuple[str, ...] | None = None  # where features are not called by their numbers
     columns: str | None = None  # the TOML that says what the columns of a table are
+    files: tuple[Path, ...] = ()  # that hold the samples
     has_owners: bool = False  # whether the data say which machine owns each training sample
     made_up: bool = False  # whether settings determine all samples
     _reads_classes: bool = False  # though labels are to be numbers

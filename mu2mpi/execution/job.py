@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.machines import machine_files
+from mu2mpi.config.machines import input_files
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution import environment
+from mu2mpi.execution.agreement import check_data, check_inputs, check_settings, shared_source
 from mu2mpi.execution.audience import Audience
 from mu2mpi.execution.crew import fastest_ranks, on_a_part, part_of
 from mu2mpi.execution.plan import Plan, resolve
@@ -20,7 +21,6 @@ from mu2mpi.execution.progress import for_standard_error
 from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoint
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
 from mu2mpi.execution.simulation import Keeper, Simulation, share_result
-from mu2mpi.execution.sources import check_data, shared_source
 from mu2mpi.execution.watch import Verdict, Watch
 from mu2mpi.files import Identity, identity
 from mu2mpi.parallel import Communicator, world
@@ -86,6 +86,7 @@ def run(
     if not isinstance(experiment, Experiment):
         with communicator.together():
             experiment = Experiment.make(experiment)
+    check_settings([experiment], communicator)
     folder = None if data_dir is None else Path(data_dir)
     if output is None:
         # Without a file to go on from, signals do what they do to any program.
@@ -146,7 +147,7 @@ class Job:
             return simulation.run(audience, make_keeper(job, simulation))
 
         # Also on nodes that take no part: the next start may be on them.
-        check_data(plan.source, everyone)
+        check_inputs(plan, everyone)
         ranks = range(everyone.size) if self.all_ranks else fastest_ranks(plan, everyone)
         if len(ranks) == everyone.size:
             return simulate(self)
@@ -182,7 +183,7 @@ class Job:
             check_data(source, communicator)
             with communicator.together():
                 if checkpoint is not None:
-                    check_same_data(checkpoint, source, machine_files(completed), path)
+                    check_same_data(checkpoint, source, input_files(completed), path)
         plan = plan or _resolved(completed, source, communicator)
         with communicator.together():
             if checkpoint is not None:

@@ -1,15 +1,17 @@
 """What will run: everything that the user left open settled, once, from the data and the number of ranks."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import filled
-from mu2mpi.config.machines import cohort_of, machine_files
+from mu2mpi.config.machines import cohort_of, input_files
 from mu2mpi.config.task import task_of
 from mu2mpi.config.together import machines_differ
+from mu2mpi.data.machine_files import combined_digest
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
 from mu2mpi.data.sources.population import Population
@@ -30,23 +32,23 @@ class Plan:
     partition: str  # how the samples are dealt to the machines, such as "iid"
     facts: Facts  # what presets may use of the data
     schedule: Schedule
-    machine_files: str = ""  # digest of what is read of machines, beside the data
+    input_files: dict[str, str] = field(default_factory=dict)  # digests of other files, as of `input_files`
 
     @property
     def context(self) -> str:
         """What beside the experiment decides what is sent, as text."""
-        return (self.source.columns or "") + self.machine_files
+        return (self.source.columns or "") + combined_digest(self.input_files.values())
 
     @property
     def digest(self) -> bytes:
         """That of all data which decide what is sent."""
-        return digest_with(self.source, self.machine_files)
+        return digest_with(self.source, self.input_files)
 
 
-def digest_with(source: Source, machine_files: str) -> bytes:
-    """Return the digest of a source, and of the files of its machines if there are any."""
-    both = source.digest + machine_files.encode()
-    return hashlib.sha256(both).digest() if machine_files else source.digest
+def digest_with(source: Source, input_files: Mapping[str, str]) -> bytes:
+    """Return the digest of a source and of the other input files, if there are any."""
+    both = source.digest + combined_digest(input_files.values()).encode()
+    return hashlib.sha256(both).digest() if input_files else source.digest
 
 
 def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
@@ -84,7 +86,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
         check_rounds(sizes.most or most, machines, sizes.rounds, sizes.sampling.owned)
     completed = experiment.having(rounds=sizes.rounds, **sizes.options)
     schedule = method.schedule(task, sizes)
-    return Plan(completed, source, partition, facts, schedule, machine_files(experiment))
+    return Plan(completed, source, partition, facts, schedule, input_files(experiment))
 
 
 def _cohort(

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -62,21 +63,23 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
     return checkpoint
 
 
-def check_same_data(checkpoint: Checkpoint, source: Source, machine_files: str, output: Path) -> None:
+def check_same_data(
+    checkpoint: Checkpoint, source: Source, input_files: Mapping[str, str], output: Path
+) -> None:
     """Raise InputError, with what was spent, unless a run goes on with the data with which it began.
 
     Rounds since the checkpoint are repeated under the same noise. With other data, the difference of what
     is sent then and now would hold no noise at all, and tell who was changed.
     """
-    if digest_with(source, machine_files) == checkpoint.data:
+    if digest_with(source, input_files) == checkpoint.data:
         return
     place = checkpoint_path(output)
     another_seed = "" if checkpoint.experiment.seed is None else " with another --seed"
     raise InputError(
         f"the training data of {source.name} are not those with which the run of {output} began: a sample, "
-        "a label, an owner, a type, their number or their order has changed, or a file about machines. To go "
-        "on would send rounds "
-        "again under the same noise with other content, which tells what was changed.\n"
+        "a label, an owner, a type, their number or their order has changed, or a file of budgets, of "
+        "participation or of an extension. To go on would send rounds again under the same noise with other "
+        "content, which tells what was changed.\n"
         f"Put the data back as they were and repeat the command. Or remove {place} to start "
         f"afresh{another_seed} with the data as they are; what that spends is added to what was spent "
         f"already. {_spent(checkpoint)}"

@@ -12,6 +12,7 @@ from mu2mpi.config.identity import difference
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError
+from mu2mpi.execution.agreement import check_data, check_settings, shared_source
 from mu2mpi.execution.cost import run_cost
 from mu2mpi.execution.crew import on_a_part, part_of
 from mu2mpi.execution.job import Job, holds
@@ -19,7 +20,6 @@ from mu2mpi.execution.plan import Plan, resolve
 from mu2mpi.execution.progress import LogProgress, for_standard_error
 from mu2mpi.execution.side_by_side import Wave, waves
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
-from mu2mpi.execution.sources import check_data, shared_source
 from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator, world
 from mu2mpi.results.observer import Observer
@@ -128,6 +128,7 @@ def run_sweep(
     with stop_requests() as requests:
         communicator = world()
         teller = Teller(observers, progress)
+        check_settings([experiment for _, experiment in chosen], communicator)
         plans = resolve_sweep(sweep, [e for _, e in chosen], data_dir, communicator)
         for line in sweep.left_out:
             teller.say(communicator, line)

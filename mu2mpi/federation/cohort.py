@@ -1,5 +1,6 @@
 """Machines that differ: in how many samples they have, in what they may spend, and in when they are there."""
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -161,6 +162,15 @@ class Members:
         most, delta = max(rho for rho in rhos if rho is not None), self.budget.delta
         near = [kind for kind in self.kinds if (kind.stated_rho or 0.0) >= NEARLY * most]
         return max(near, key=lambda kind: kind.guarantee().epsilon(delta)) if near[1:] else near[0]
+
+    @property
+    def digest(self) -> str:
+        """Digest of what decides the messages: participation, weights, and the noise of every machine."""
+        noise = [(kind.sigma, kind.clip_norm, kind.resolution) for kind in self.kinds]
+        found = hashlib.sha256(repr(noise).encode())
+        for array in (self.of, self.weights, self.attendance.attended):
+            found.update(array.tobytes())
+        return found.hexdigest()
 
     @property
     def is_noisy(self) -> bool:

@@ -48,7 +48,7 @@ def scatter_sum(machines: Machines, communicator: Communicator, key: Key) -> Non
 
 
 def gather_counts(machines: Machines, rounds: int, communicator: Communicator, key: Key) -> IncrementCounts:
-    """Return the statistics after a number of rounds, on rank 0 of all machines, elsewhere of those hosted."""
+    """Return the statistics after a number of rounds: on rank 0 of all machines, elsewhere of its own."""
     own = IncrementCounts(machines.largest_squared_norm, machines.clipped, machines.class_counts(rounds))
     if key is None:
         everyones = communicator.gather(own)

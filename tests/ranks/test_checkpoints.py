@@ -602,7 +602,7 @@ from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator
 from mu2mpi.execution.job import Job
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.execution.sources import shared_source
+from mu2mpi.execution.agreement import shared_source
 import random, signal, time
 experiment = Experiment(data="synthetic", samples=30_000, machines=3, seed=4, server=sys.argv[2])
 serial = Communicator()

@@ -300,7 +300,7 @@ def test_nodes_with_different_data_are_refused(tmp_path):
     write(tmp_path / "1" / "a.npz", labels=1 - Y)
     job = mpirun(2, *command, MPIR_CVAR_NUM_CLIQUES="2")
     assert job.returncode == 2, job.stderr
-    assert job.stderr.count("a.npz is not the same on all nodes") == 1
+    assert job.stderr.count("the training data of a.npz is not the same on all ranks") == 1
     assert not output.exists()
     assert not checkpoint_path(output).exists()
 

@@ -46,6 +46,7 @@ class Mnist(Source):
         arrays, problems = _load(_folder(data_dir), verify)
         if problems:
             raise InputError(_advice(data_dir, problems))
+        self.files = tuple(_existing(_folder(data_dir)))
         images, labels, test_images, test_labels = arrays
         self.training_samples, self.test_samples = len(labels), len(test_labels)
         self.dimension = images[0].size
@@ -66,7 +67,7 @@ class Mnist(Source):
             _, problems = _load(folder, verify=True)
         if problems:
             raise InputError(_advice(data_dir, problems, failures))
-        return [path for file in FILES if (path := _find(folder, file))]
+        return _existing(folder)
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         images, labels = self._training if which == "training" else self._test
@@ -82,6 +83,10 @@ def _folder(data_dir: Path | None) -> Path:
 def _is_ours(data_dir: Path | None) -> bool:
     """Return whether that folder is our own cache, and none that the user names."""
     return not (data_dir or os.environ.get("MU2MPI_DATA_DIR"))
+
+
+def _existing(folder: Path) -> list[Path]:
+    return [path for file in FILES if (path := _find(folder, file))]
 
 
 def _find(folder: Path, file: IdxFile) -> Path | None:

@@ -48,6 +48,7 @@ class UserFile(Source):
         public: bool,
     ) -> None:
         self.name, self.has_owners = str(training.path), training.has_owners
+        self.files = (training.path,) if isinstance(test, float) else (training.path, test.path)
         self.dimension = training.dimension
         self._sets: dict[str, tuple[Table, Callable[[NDArray[np.int64]], NDArray[np.int64]]]] = {}
         if isinstance(test, float):
