@@ -33,8 +33,8 @@ TEST_SHARE = (
 )
 
 KEY_GONE = (
-    "The secret key of the noise is gone with the run, as is the checkpoint that held it: nobody can compute "
-    "the noise again, nor can you."
+    "No result holds the secret key of the noise, and a finished run has removed the checkpoint that did. "
+    "Unless a backup or a snapshot kept a copy of that, the noise cannot be computed again, not even by you."
 )
 
 
@@ -70,7 +70,7 @@ def describe_coefficients(result: Result, path: Path) -> str:
 
 
 def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
-    """Say how far a run was when it last wrote a checkpoint; nothing of what is confidential in it."""
+    """Progress of a run at its last checkpoint, without its sums, its key and its digest of the data."""
     done, rounds = checkpoint.rounds_done, checkpoint.experiment.rounds or 0
     history = checkpoint.history
     sections = {

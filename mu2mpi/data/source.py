@@ -157,7 +157,7 @@ class Source(ABC):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of everything that decides what is sent; at its first use all data are read and checked.
+        """SHA-256 of the training data and of what is declared of them; its first use reads and checks all.
 
         What the settings determine is not read at all. Whoever knows the digest of private data can test a
         guess at them, so that it is as confidential as they are.

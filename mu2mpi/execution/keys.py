@@ -26,9 +26,10 @@ class Keys:
     def noise_key(root: bytes, experiment: Experiment, context: str = "") -> bytes:
         """Return the key of the noise of a completed experiment, in its context as of a `Plan`.
 
-        It depends on everything that changes what is sent. If runs with the same secret seed and, say,
-        different rho drew the same normals, a difference of their messages would hold no noise. So it would
-        if a schema of the same name declared other ranges, or a file gave machines other budgets.
+        It depends on every setting that changes what is sent, and not on what samples hold. If runs with the
+        same secret seed and, say, different rho drew the same normals, a difference of their messages would
+        hold no noise. So it would if a schema of the same name declared other ranges, or a file gave machines
+        other budgets.
         """
         return derive_key(root, "noise", sent(experiment).to_toml() + context)
 

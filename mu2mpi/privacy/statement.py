@@ -38,8 +38,8 @@ class PrivacyStatement:
 
     mechanism: Mechanism
     server: str
-    """The trust mode, which says who sees what: if untrusted, all that leaves a machine, {q~_{t,i}}; if
-    trusted, all that leaves the server, {x_t}; and so on. But see what the mechanism protects."""
+    """The trust mode, which says who sees what: if untrusted, every message of a machine, {q~_{t,i}}; if
+    trusted, every query point of the server, {x_t}; and so on. But see what the mechanism protects."""
     delta: float
     epsilon: float
     """(epsilon, delta)-DP by the paper's lemma."""

@@ -327,7 +327,7 @@ class Checkpoint:
     class_counts: Integers  # what each machine has spent, shape (machines, classes)
     privacy: PrivacyStatement  # of all rounds together
     builds: tuple[str, ...]  # processors and packages that the ranks ran on, on which bits depend
-    data: bytes  # digest of everything in the data that decides what is sent
+    data: bytes  # digest of the training data, and of the files about machines
 
 
 def checkpoint_path(output: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Nobody sees a single message: secure aggregation, which lets nothing through but the sum over machines."""
+"""Secure aggregation: masks hide the messages of single machines, and the server learns their sum alone."""
 
 from typing import TYPE_CHECKING, Any, Literal
 

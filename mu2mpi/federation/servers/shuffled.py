@@ -1,4 +1,4 @@
-"""A shuffler is trusted: it mixes the messages of all machines, so that nobody knows whose is which."""
+"""Trusted shuffler: it mixes the messages of all machines, so that the server cannot tell whose is which."""
 
 from typing import TYPE_CHECKING, Any, Literal
 

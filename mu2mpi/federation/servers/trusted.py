@@ -1,4 +1,4 @@
-"""The server is trusted: it sees sums without noise, and adds it before anything leaves it."""
+"""Trusted server: it sees sums without noise, and adds noise before it sends query points back."""
 
 from typing import TYPE_CHECKING
 
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 @register
 class TrustedServer(Server):
-    """Algorithm 2: rank 0 alone sees the sum, and adds noise before anything leaves it.
+    """Algorithm 2: the server, rank 0, gets the sum over machines, and adds noise before it takes the step.
 
     It protects samples against all machines together and whoever gets the result. It assumes that the server
-    keeps sums without noise to itself, and that nobody but the server sees what machines send. An Allreduce
-    would hand the un-noised sum to every machine. Only rank 0 holds the noise key, words of uint32 of shape
-    (8,), and w_t; the others have None for a key and receive x_{t+1}.
+    keeps sums without noise to itself, and that nobody but the server sees what machines send: MPI encrypts
+    nothing, and its Reduce may pass partial sums through other ranks. An Allreduce would hand the un-noised
+    sum to every machine. Only rank 0 holds the noise key, words of uint32 of shape (8,), and w_t; the others
+    have None for a key and receive x_{t+1}.
     """
 
     name = "trusted"
     summary = "the server before it broadcasts"
     sees = "Whoever sees everything that leaves the server, which itself sees sums without noise,"
-    trusts = "the server, which sees sums over machines without noise"
+    trusts = "the server, which sees sums over machines without noise, and the channels to it"
     is_central = True
     shows_sums = shows_messages = False
     takes_absence = True

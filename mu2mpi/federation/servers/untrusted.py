@@ -1,4 +1,4 @@
-"""Nobody is trusted: every machine adds noise before anything leaves it."""
+"""Untrusted server: every machine adds noise to its messages before it sends them."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @register
 class UntrustedServer(Server):
-    """Algorithm 1: nothing leaves a machine without noise, so everyone may see the sum.
+    """Algorithm 1: every message of a machine has its own noise, so everyone may see it.
 
     It protects a machine's samples against all others together, server and machines, whatever they send and
     however many of them work together. It assumes nothing but that the machine itself does as it should.
