@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from threading import Lock
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ class Meeting:
         if self._is_broken:
             raise _AbandonedError
 
-    def exchange(self, rank: int, array: NDArray[Any] | None) -> list[Any]:
+    def exchange(self, rank: int, array: Any) -> list[Any]:
         """Return what each rank brought, once all have brought theirs."""
         self._exchanges[rank] = number = self._exchanges[rank] + 1
         brought = self._brought[number % 2]
@@ -75,52 +76,73 @@ class Meeting:
 
 
 class RecordedRank(Communicator):
-    """One of several ranks of this process, with what servers need of a communicator.
+    """One of several ranks of this process.
 
-    `sent` and `received` are copies of all that left this rank and reached it, in order.
+    Attributes
+    ----------
+    sent, received : list
+        Copies of all arrays and objects that left this rank and that reached it, in order.
+    sent_by : list of str
+        The collective that sent each.
     """
 
     def __init__(self, rank: int, meeting: Meeting) -> None:
         self.rank, self.size = rank, meeting.size
-        self.sent: list[NDArray[Any]] = []
-        self.received: list[NDArray[Any]] = []
-        self._meeting = meeting
+        self.sent: list[Any] = []
+        self.received: list[Any] = []
+        self.sent_by: list[str] = []
+        self.meeting = meeting
 
     def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sum of all ranks' arrays, on every rank."""
-        np.sum(self._exchange(send), axis=0, out=receive)
-        self.received.append(receive.copy())
-        return receive
+        return self._sum(send, receive, "allreduce")
 
     def reduce(self, send: NDArray[np.int64], receive: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """Return the sum of all ranks' arrays on rank 0, and None elsewhere."""
         if self.rank == 0 and receive is not None:
-            return self.allreduce(send, receive)
-        self._exchange(send)
+            return self._sum(send, receive, "reduce")
+        self._exchange(send, "reduce")
         return None
+
+    def _sum(self, send: NDArray[np.int64], receive: NDArray[np.int64], collective: str) -> NDArray[np.int64]:
+        np.sum(self._exchange(send, collective), axis=0, out=receive)
+        self.received.append(receive.copy())
+        return receive
 
     def bcast(self, array: NDArray[np.float64]) -> None:
         """Overwrite the array on every rank with that of rank 0."""
-        message = self._exchange(array if self.rank == 0 else None)[0]
+        message = self._exchange(array if self.rank == 0 else None, "bcast")[0]
         if self.rank != 0:
             np.copyto(array, message)
             self.received.append(message)
 
-    def _exchange(self, array: NDArray[Any] | None) -> list[Any]:
-        if array is not None:
-            array = array.copy()
-            self.sent.append(array)
-        return self._meeting.exchange(self.rank, array)
+    def share(self, thing: Any) -> Any:
+        """Return rank 0's object on every rank."""
+        message = self._exchange(thing if self.rank == 0 else None, "share")[0]
+        if self.rank != 0:
+            self.received.append(message)
+        return deepcopy(message)
 
-    def _refuse(self, *_: object) -> NoReturn:
-        raise RuntimeError("the audit does not record what leaves a rank this way")
+    def gather(self, thing: Any) -> list[Any] | None:
+        """Return the list of all ranks' objects on rank 0, and None elsewhere."""
+        everyones = self._exchange(thing, "gather")
+        return deepcopy(everyones) if self.rank == 0 else None
 
-    def gather(self, thing: NDArray[Any]) -> list[Any] | None:
-        """Return the list of all ranks' arrays on rank 0, and None elsewhere."""
-        everyones = list(self._exchange(thing))
-        return everyones if self.rank == 0 else None
+    def allgather(self, thing: Any) -> list[Any]:
+        """Return the list of all ranks' objects on every rank."""
+        self.received.append(deepcopy(self._exchange(thing, "allgather")))
+        return deepcopy(self.received[-1])
 
-    share = allgather = wait_for_all = split = call = _refuse  # type: ignore[assignment]
+    def wait_for_all(self, meanwhile: Callable[[], object] = bool) -> None:
+        """Return when all ranks have called this."""
+        self._exchange(None, "barrier")
+
+    def _exchange(self, thing: Any, collective: str) -> list[Any]:
+        if thing is not None:
+            thing = thing.copy() if isinstance(thing, np.ndarray) else deepcopy(thing)
+            self.sent.append(thing)
+            self.sent_by.append(collective)
+        return self.meeting.exchange(self.rank, thing)
 
 
 def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer]:
