@@ -15,6 +15,9 @@ UNIT_BIAS = 0.1
 VALUES = 1 << 17
 """Features of samples whose norms are taken together: as many as stay in a processor's cache."""
 
+FEATURE_SLACK = 1e-6
+"""Share by which stored features may exceed their bound, as numbers that were rounded to it do."""
+
 LEAST_SQUARE = 2.0**-900
 """Beside it, squares too small for floating-point numbers do not count."""
 
