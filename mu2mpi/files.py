@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
@@ -121,6 +122,19 @@ def remove_unfinished() -> None:
     for temporary in tuple(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def remove_stale_temporaries(path: Path) -> None:
+    """Remove temporary files of a target, and of targets whose names begin with its own, of any process.
+
+    Whether their writer is still alive is not checked: it gets FileNotFoundError when it renames its file.
+    Raises OSError if one cannot be removed.
+    """
+    for target in {path, Path(os.path.realpath(path))}:
+        pattern = re.compile(rf"\.{re.escape(target.name)}(\..+)?\.\d+-[0-9a-f]{{8}}\.tmp")
+        for name in os.listdir(target.parent):
+            if pattern.fullmatch(name):
+                target.with_name(name).unlink(missing_ok=True)
 
 
 def _move(temporary: Path, path: Path, replace: bool) -> None:

@@ -48,6 +48,7 @@ def task_of(
         scaling=scaling,
         budget=Budget(experiment.rho, experiment.target_epsilon, experiment.delta),
         mechanism=experiment.chosen_mechanism,
+        square=longest,
         G=constants.G,
         L=constants.L,
         l2=experiment.l2 or 0.0,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mu2mpi.data.formats.table import shown
 from mu2mpi.data.telling import DataError, telling
 from mu2mpi.errors import InputError
+from mu2mpi.problem.scaling import FEATURE_SLACK
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
@@ -217,7 +218,7 @@ class Source(ABC):
         # The comparison is false for NaN, so one pass finds values that are NaN, infinite or too large.
         at_once = max(1, CHECKED_AT_ONCE // self.dimension)
         stored: Any = features.dtype
-        highest = limit * (1 + 1e-6)
+        highest = limit * (1 + FEATURE_SLACK)
         if stored.kind == "f":
             # Numbers of the stored type are compared in it: their bound is the largest that is low enough.
             near = stored.type(min(highest, float(np.finfo(stored).max)))

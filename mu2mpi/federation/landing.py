@@ -17,7 +17,7 @@ from mu2mpi.privacy.mechanisms.last_iterate import ARITHMETIC, LANDING, halving_
 from mu2mpi.problem.ball import BLOCK
 
 ROUNDING = 1.01 * 2.0**-53
-"""What an operation is off by, relative; the hundredth covers products of errors and features above 1."""
+"""Relative error bound of one operation; the hundredth covers products of errors."""
 
 
 def gradient_error(features: int, radius: float, G: float, L: float, roundings: float) -> float:
@@ -50,7 +50,8 @@ def arithmetic_slack(schedule: Schedule) -> NDArray[np.float64]:
             f"it is not known how exactly gradients of loss = {schedule.problem.name} are computed, and "
             "steps whose iterates are hidden need that; choose another method or loss"
         )
-    of_gradients = gradient_error(schedule.features, radius, G, schedule.L, roundings)
+    longer = schedule.problem.constants_with_slack(schedule.square, radius, schedule.classes)
+    of_gradients = gradient_error(schedule.features, radius, longer.G, longer.L, roundings)
     move = rates * (G + MAX_NORMAL * noise * math.sqrt(d))
     # The regulariser's part of a step takes a product with the iterate and a difference.
     of_iterates = iterate_error(d, radius, move) + (3 * ROUNDING * radius if schedule.l2 else 0.0)

@@ -32,6 +32,7 @@ class Setting:
     rows: int  # of the model: K, or one where that is enough
     features: int  # F, with the bias
     scaling: "Scaling"  # what is done to each sample by itself
+    square: float  # no ||z||^2 passes it where features keep to their bound
     G: float  # no gradient's norm passes it
     L: float  # Lipschitz constant of the gradient
     l2: float = 0.0  # lambda of the regulariser lambda ||x||^2 / 2, whose gradient the server adds

@@ -38,13 +38,21 @@ def throw_coins(mechanism: BinomialReleases, key: bytes, machine: int, t: int) -
     return bits[: d * coins].reshape(d, coins)
 
 
-def make_messages(mechanism: BinomialReleases, key: bytes, hosted: range, t: int, q: Integers) -> Messages:
-    """Return what some machines send in round t, given the sum of their values, shape (d,)."""
+def make_messages(
+    mechanism: BinomialReleases, key: bytes, hosted: range, t: int, q: Integers, summed: int
+) -> Messages:
+    """Messages of a rank in round t: its values as bits, and the coins of its machines.
+
+    Parameters
+    ----------
+    q : ndarray of int64, shape (d,)
+        Sum of values.
+    summed : int
+        Number of machines whose values may be in that sum. It fixes the number of messages, which anybody on
+        the network sees, and so must not depend on data.
+    """
     coordinates = np.arange(mechanism.parameters, dtype=np.uint32) * np.uint32(2)
-    most = len(hosted) * mechanism.values
-    if np.abs(q).max(initial=0) > most:
-        # In a run that goes on, rank 0 stands for all machines in what was sent before.
-        most = mechanism.machines * mechanism.values
+    most = summed * mechanism.values
     sent = [np.repeat(coordinates + np.uint32(1), most + q), np.repeat(coordinates, most - q)]
     for machine in hosted:
         sent.append((throw_coins(mechanism, key, machine, t) + coordinates[:, np.newaxis]).ravel())

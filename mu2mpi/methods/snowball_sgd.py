@@ -4,6 +4,7 @@ Only the last iterate is protected, from whoever sees no other.
 """
 
 import math
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.methods.base import Method, PresetOptions
+from mu2mpi.privacy.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.practical import Facts, choices, normalize
 from mu2mpi.registry import find, register
@@ -18,6 +20,7 @@ from mu2mpi.registry import find, register
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
+    from mu2mpi.problem.base import Constants
 
 LOOSENESS = 1 + 2.0**-10
 """By what the norm C that noise is scaled to exceeds G: rounded gradients keep to it without being clipped.
@@ -25,8 +28,18 @@ LOOSENESS = 1 + 2.0**-10
 A clipped gradient may be no gradient of a convex function, and its step no contraction.
 """
 
+LEAST_LOOSENESS = 1 + 2.0**-12
+"""The same relative to a G that covers features above their bound."""
+
 CONTRACTING = 2 * (1 - 2.0**-18)
-"""Up to so many times 1 / L steps contract, also where features exceed 1 by what the loader lets pass."""
+"""Longest step in units of 1 / L."""
+
+CONTRACTING_WITH_SLACK = 2 * (1 - 2.0**-20)
+"""Longest step in units of 1 / L where L covers features above their bound; the rest is for rounding."""
+
+
+def _constants_with_slack(task: Task) -> "Constants":
+    return task.problem.constants_with_slack(task.square, task.diameter / 2, task.classes)
 
 
 @register
@@ -102,11 +115,22 @@ class SnowballSgd(Method):
 
     def clip_norm(self, task: Task) -> float:
         """Return a norm that rounded gradients keep to without being clipped."""
-        return task.G * LOOSENESS if task.clip_norm is None else task.clip_norm
+        if task.clip_norm is not None:
+            return task.clip_norm
+        return max(task.G * LOOSENESS, _constants_with_slack(task).G * LEAST_LOOSENESS)
+
+    def messages(self, task: Task, sizes: Sizes, present: int | None = None) -> Messages:
+        """Return what is to be hidden; its gradient norm covers features above their bound."""
+        from mu2mpi.privacy.mechanisms.last_iterate import ABOVE
+
+        # The mechanism itself adds this share, which is enough for losses that grow slowly.
+        longest = max(task.G, _constants_with_slack(task).G / (1 + ABOVE))
+        return replace(super().messages(task, sizes, present), gradient_norm=longest)
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
-        """Return about 2 / L, up to which steps contract."""
-        return CONTRACTING / task.smoothness
+        """Return about 2 / L, up to which steps contract, also of features above their bound."""
+        smoothness = _constants_with_slack(task).L + task.l2
+        return min(CONTRACTING / task.smoothness, CONTRACTING_WITH_SLACK / smoothness)
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return D / (G' sqrt(N)) with E ||g||^2 <= G'^2, noise included, but at most about 2 / L.

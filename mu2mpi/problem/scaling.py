@@ -15,6 +15,9 @@ UNIT_BIAS = 0.1
 VALUES = 1 << 17
 """Features of samples whose norms are taken together: as many as stay in a processor's cache."""
 
+FEATURE_SLACK = 1e-6
+"""Share by which stored features may exceed their bound, as numbers that were rounded to it do."""
+
 LEAST_SQUARE = 2.0**-900
 """Beside it, squares too small for floating-point numbers do not count."""
 
@@ -56,8 +59,7 @@ class Scaling:
         least = LEAST_SQUARE if self.unit else (length / scale) ** 2
         step = max(1, VALUES // features.shape[1])
         for start in range(0, len(features), step):
-            part = features[start : start + step].astype(np.float64)
-            squares = np.einsum("ij,ij->i", part, part)
+            squares = squared_norms(features[start : start + step])
             usable = (squares >= least) & (squares < np.inf)
             of_part = factors[start : start + step]
             of_part[usable] = length / np.sqrt(squares[usable])
@@ -66,6 +68,22 @@ class Scaling:
     def samples(self, features: NDArray[np.generic], scale: float) -> NDArray[np.float64]:
         """Return samples z with their bias feature, shape (n, F), from stored ones of shape (n, F - 1)."""
         return with_bias(features, self.factors(features, scale), self.bias)
+
+
+def squared_norms(rows: NDArray[np.generic]) -> NDArray[np.float64]:
+    """Squared Euclidean norm of each row, with the same bits whichever rows stand beside it.
+
+    Ranks read different groups of samples, and NumPy's own sums over an axis may depend on the other axes.
+    Here halves of all rows are added element by element until one column is left.
+    """
+    with np.errstate(over="ignore"):
+        terms: NDArray[np.float64] = np.square(rows, dtype=np.float64)
+        width = terms.shape[1]
+        while width > 1:
+            half = (width + 1) // 2
+            terms[:, : width - half] += terms[:, half:width]
+            width = half
+    return terms[:, 0]
 
 
 def with_bias(features: NDArray[np.generic], scales: NDArray[np.float64], bias: float) -> NDArray[np.float64]:

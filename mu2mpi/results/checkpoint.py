@@ -4,6 +4,7 @@ A checkpoint lies beside the output and is removed when the run is complete. It 
 a digest of the data and perhaps the noise key, so only its owner may read it.
 """
 
+import errno
 import io
 import math
 import os
@@ -16,7 +17,7 @@ import numpy as np
 
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
-from mu2mpi.files import second_name, write_whole
+from mu2mpi.files import remove_stale_temporaries, second_name, write_whole
 from mu2mpi.results.reader import open_sealed, stored_experiment, stored_history, stored_privacy
 from mu2mpi.results.schema import COUNTS, OF_CHECKPOINT, Checkpoint, History, previous_path
 from mu2mpi.results.seal import seal_of
@@ -36,7 +37,8 @@ SCALARS: dict[str, type[np.generic]] = {
 def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:
     """Write a checkpoint whole or not at all, readable by its owner alone; raises like `write_whole`.
 
-    The one that it replaces is kept beside it. One that replaces none is the first of its run.
+    The one that it replaces is kept beside it. One that replaces none is the first of its run, and removes
+    what killed writers of earlier runs left.
     """
     buffer = io.BytesIO()
     with h5py.File(buffer, "w", libver=("v110", "v110")) as file:
@@ -57,15 +59,31 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -
         for name in History.columns():
             file.create_dataset(f"history/{name}", data=getattr(checkpoint.history, name))
     image = buffer.getbuffer()
-    if replace and path.exists():
-        second_name(path, previous_path(path))
-    write_whole(path, (image, seal_of(image)), mode=0o600, replace=replace)
+    content = image, seal_of(image)
+    try:
+        _write(path, content, replace)
+    except OSError as error:
+        # A job that starts or finishes the same run removes all temporary files, also those in use.
+        if error.errno not in (errno.ENOENT, errno.ESTALE):
+            raise
+        _write(path, content, replace)
     if not replace:
         previous_path(path).unlink(missing_ok=True)
+        remove_stale_temporaries(path)
+
+
+def _write(path: Path, content: tuple[memoryview, bytes], replace: bool) -> None:
+    if replace and path.exists():
+        second_name(path, previous_path(path))
+    write_whole(path, content, mode=0o600, replace=replace)
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Remove a checkpoint, if it is there, and the one before it."""
+    """Remove a checkpoint, if it is there, the one before it, and temporary files of both.
+
+    Each may hold the noise key. The checkpoint goes last: while it is there, so may be the others.
+    """
+    remove_stale_temporaries(path)
     previous_path(path).unlink(missing_ok=True)
     path.unlink(missing_ok=True)
 
@@ -73,10 +91,11 @@ def remove_checkpoint(path: Path) -> None:
 def read_last_whole_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint, or if it cannot be read the one before, which takes its place.
 
-    Raises like `read_checkpoint`, of the last one, if neither can be read.
+    What killed writers left beside it is removed. Raises like `read_checkpoint`, of the last one, if neither
+    can be read.
     """
     try:
-        return read_checkpoint(path)
+        checkpoint = read_checkpoint(path)
     except InputError as error:
         previous = previous_path(path)
         if not previous.exists():
@@ -92,7 +111,8 @@ def read_last_whole_checkpoint(path: Path) -> Checkpoint:
             flush=True,
         )
         os.replace(previous, path)
-        return checkpoint
+    remove_stale_temporaries(path)
+    return checkpoint
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

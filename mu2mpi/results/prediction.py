@@ -18,6 +18,7 @@ from mu2mpi.data.telling import telling
 from mu2mpi.errors import InputError
 from mu2mpi.hdf5 import open_to_read
 from mu2mpi.problem.linear import all_margins
+from mu2mpi.problem.scaling import FEATURE_SLACK
 from mu2mpi.results.repetition import task_of_result
 from mu2mpi.results.schema import Result
 
@@ -128,7 +129,7 @@ def _checked(result: Result, stored: NDArray[Any], where: str) -> NDArray[Any]:
         raise InputError(f"{where} has {features.shape[1]} features a sample, and the model {width}")
     if features.dtype.kind not in "biuf":
         raise InputError(f"{where} has features that are no numbers, of the type {features.dtype}")
-    limit = np.inf if result.experiment.normalize == "unit" else (1 + 1e-6) / result.scale
+    limit = np.inf if result.experiment.normalize == "unit" else (1 + FEATURE_SLACK) / result.scale
     largest = np.abs(features).max(initial=0)
     if not (np.isfinite(largest) and largest <= limit):
         raise InputError(

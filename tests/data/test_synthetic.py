@@ -25,16 +25,18 @@ def probabilities_of(source, features):
 @settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_a_row_depends_on_nothing_but_its_number(data):
-    features, classes = data.draw(st.integers(1, 3000)), data.draw(st.integers(2, 50))
+    features, classes = data.draw(st.integers(1, 3000) | st.just(100_000)), data.draw(st.integers(2, 50))
     seed = data.draw(st.integers(0, 2**63 - 1))
     rows = np.array(data.draw(st.lists(st.integers(0, 2999), min_size=1, max_size=8)))
     everything = Synthetic(3000, features, classes, seed)
     together = everything.training(rows)
     assert together.features.shape == (len(rows), features)
+    cumulative = everything._cumulative(together.features)
     for position, row in enumerate(rows):
         # A larger set, and no neighbours.
         alone = Synthetic(10**9, features, classes, seed).training(np.array([row]))
         np.testing.assert_array_equal(alone.features[0], together.features[position])
+        np.testing.assert_array_equal(everything._cumulative(alone.features)[0], cumulative[position])
         assert alone.labels[0] == together.labels[position]
 
 

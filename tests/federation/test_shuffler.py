@@ -119,12 +119,32 @@ def test_each_rank_sends_as_many_messages_as_its_machines_are_said_to(ranks):
         assert x == on_ranks(1, run)[0][2]
 
 
+@pytest.mark.parametrize("share", [0, 0.5, -0.5])
+def test_what_was_sent_before_changes_no_number_of_messages(share):
+    """The sum that rank 0 of a resumed run holds may be any: the others see how much it sends."""
+    schedule = tiny_schedule(shuffle="messages")
+    mechanism = schedule.mechanism
+
+    def resume(rank):
+        hosted = block(schedule.machines, rank.size, rank.rank)
+        supply = make_supply(tiny_source(), schedule, bytes(32), hosted)
+        machines, server = machines_and_server(schedule, hosted, supply, rank, key_words(bytes(32)))
+        if rank.rank == 0:
+            machines.q[:] = int(share * mechanism.machines * mechanism.values)
+        machines.read(2)
+        server.round(2, machines, Stopwatch())
+        return [array.size for array in rank.sent if array.dtype == np.uint32]
+
+    others = 2 * (mechanism.machines - 1) * mechanism.values * mechanism.parameters
+    assert on_ranks(3, resume) == [[mechanism.messages + others * (i == 0)] for i in range(3)]
+
+
 def test_messages_are_values_and_coins_and_their_counts_the_sum():
     mechanism, key = tiny_schedule(shuffle="messages").mechanism, bytes(range(32))
     V = mechanism.values
     for q in ([0, 0], [V, -V], [2 * V, -7]):
-        sent = [make_messages(mechanism, key, range(0, 2), 4, np.array(q))]
-        sent.append(make_messages(mechanism, key, range(2, 3), 4, np.array([5, -V])))
+        sent = [make_messages(mechanism, key, range(0, 2), 4, np.array(q), 2)]
+        sent.append(make_messages(mechanism, key, range(2, 3), 4, np.array([5, -V]), 1))
         assert [len(of_rank) for of_rank in sent] == [2 * mechanism.messages, mechanism.messages]
         for coordinate in range(2):
             # All that shows whose a message is, is how many there are of each coordinate: the same of all.
@@ -138,12 +158,14 @@ def test_messages_are_values_and_coins_and_their_counts_the_sum():
 def test_a_rank_may_stand_for_all_machines_in_what_was_sent_before():
     mechanism, key = tiny_schedule(shuffle="messages").mechanism, bytes(range(32))
     sums = np.array([3 * mechanism.values, -2 * mechanism.values])
-    of_ranks = [make_messages(mechanism, key, range(i, i + 1), 4, sums * (i == 0)) for i in range(3)]
+    of_ranks = [
+        make_messages(mechanism, key, range(i, i + 1), 4, sums * (i == 0), 1 if i else 3) for i in range(3)
+    ]
     heads = sum(throw_coins(mechanism, key, machine, 4).sum(axis=1, dtype=int) for machine in range(3))
     counted = count(mechanism, mixed(of_ranks, key, 4))
     np.testing.assert_array_equal(counted, sums + heads - 3 * mechanism.coins // 2)
     with pytest.raises(ValueError, match="negative"):
-        make_messages(mechanism, key, range(1), 4, np.add(sums, [1, 0]))
+        make_messages(mechanism, key, range(1), 4, np.add(sums, [1, 0]), 3)
 
 
 def test_the_order_of_mixed_messages_tells_nothing_of_their_machine():

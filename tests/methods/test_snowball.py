@@ -22,6 +22,8 @@ from mu2mpi.federation.landing import arithmetic_slack
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, rounding_slack
 from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.problem.base import Constants
+from mu2mpi.problem.losses.poisson import Poisson
 from mu2mpi.problem.scaling import Scaling
 from mu2mpi.results.writer import write_result
 
@@ -118,6 +120,29 @@ def test_steps_contract_where_losses_curve_most():
     distance = np.linalg.norm(ends[0] - ends[1])
     assert distance == pytest.approx(2 * start, rel=1e-4)
     assert distance <= 2 * start
+
+
+@pytest.mark.parametrize("growth", [1, 60])
+@pytest.mark.parametrize("diameter", [0.2, 1.0, 4.0])
+@pytest.mark.parametrize("features", [2, 30, 100])
+def test_steps_contract_where_constants_grow_with_the_length_of_samples(
+    features, diameter, growth, monkeypatch
+):
+    """As those of poisson do, or of a user's loss that grows faster: also with features above 1."""
+
+    def constants(_, square, radius, classes):
+        largest = math.exp(radius * math.sqrt(square) ** growth / 10 ** (growth - 1))
+        return Constants(math.sqrt(square) * largest, square * largest)
+
+    monkeypatch.setattr(Poisson, "constants", constants)
+    schedule = schedule_of(
+        machines=1, rounds=2, classes=11, features=features, diameter=diameter, rho=2.0,
+        eta_scale=1.0, loss="poisson",
+    )  # fmt: skip
+    longest = constants(None, 1 + (features - 1) * (1 + 1e-6) ** 2, diameter / 2, 11)
+    assert schedule.eta * longest.L <= 2
+    assert schedule.eta * schedule.L > 2 * (1 - 2e-3)
+    assert schedule.bound >= longest.G
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-30, 1e-140, 1.5e-162, 5e-324])

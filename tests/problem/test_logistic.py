@@ -131,6 +131,19 @@ def test_samples_of_unit_norm_are_as_long_as_said(dtype, scale, dimension, batch
     np.testing.assert_allclose(again, found, rtol=0, atol=1e-11)
 
 
+@TYPES
+@given(st.integers(1, 100_000), st.integers(2, 12), st.booleans(), seeds, max_examples=15)
+def test_the_scale_of_a_sample_has_the_same_bits_in_any_company(dtype, scale, dimension, n, unit, seed):
+    rng = np.random.default_rng(seed)
+    features = random_samples(rng, n, dimension, 2, dtype).features
+    scaling = Scaling(unit, None if unit else math.sqrt(dimension) / 8)
+    together = scaling.factors(features, scale)
+    assert dimension < 100 or len(set(together)) > 1, "samples have norms of their own"
+    cut = int(rng.integers(n))
+    parts = [features[:cut], *(features[i : i + 1] for i in range(cut, n))]
+    np.testing.assert_array_equal(np.concatenate([scaling.factors(part, scale) for part in parts]), together)
+
+
 def test_a_sample_without_features_keeps_its_bias_alone():
     x, blank = np.zeros((2, 4)), np.zeros((1, 3), np.uint8)
     found = increments(x, x, blank, np.zeros(1, np.int32), 1 / 255, True, 1, 1)

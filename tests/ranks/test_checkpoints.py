@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import json
 import os
 import random
 import re
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -651,6 +653,70 @@ def test_kills_at_random_moments(server, tmp_path, moments):
     assert {path.name.removesuffix(SUFFIX) for path in tmp_path.glob(f"*{SUFFIX}")} <= {
         path.name for path in results
     }
+
+
+KILLED_IN_CALLS = """
+import contextlib, itertools, json, os, sys
+from pathlib import Path
+import h5py
+from arrays import random_source
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.execution.job import Job
+from mu2mpi.parallel import Communicator
+experiment, source = Experiment(machines=4, rounds=3), random_source(1, 100, 6, 3)
+job = Job(Communicator(), lambda: False, False, 1e-9)
+
+def start(path, killed_at=0):
+    child, calls = os.fork(), itertools.count(1)
+    def killing(real):
+        def call(*arguments, **options):
+            if next(calls) == killed_at:
+                os._exit(9)
+            return real(*arguments, **options)
+        return call
+    if child == 0:
+        for name in ("open", "fsync", "link", "replace", "unlink"):
+            setattr(os, name, killing(getattr(os, name)))
+        job.run_to_file(experiment, source, path)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def key(path):
+    with contextlib.suppress(OSError, KeyError), h5py.File(path) as file:
+        return file.attrs["key"]
+
+job.run_to_file(experiment, source, Path(sys.argv[1], "compiled.h5"))
+for n in itertools.count(1):
+    folder = Path(sys.argv[1], str(n))
+    folder.mkdir()
+    output = folder / "a.h5"
+    if start(output, killed_at=n) == 0:
+        break
+    there = {path.name: key(path) for path in folder.iterdir()}
+    if not output.exists():
+        assert start(output) == 0
+    print(json.dumps(there))
+"""
+
+
+@pytest.mark.slow
+def test_no_kill_leaves_the_key_behind_once_the_run_has_finished(tmp_path):
+    """Whichever call on the file system it comes before."""
+    paths = {"PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parents[1])])}
+    done = run_command([sys.executable, "-c", KILLED_IN_CALLS, str(tmp_path)], 100, paths)
+    assert done.returncode == 0, done.stderr
+    kills = [json.loads(line) for line in done.stdout.splitlines()]
+    assert any(name.endswith(".tmp") and key for there in kills for name, key in there.items())
+    for n, there in enumerate(kills, 1):
+        left = {path.name: path.read_bytes() for path in (tmp_path / str(n)).iterdir()}
+        assert "a.h5" in left
+        # Who sees the result finished sees its checkpoint, too, until that is removed as the last.
+        left = {name: content for name, content in left.items() if "a.h5" not in there or name[0] == "."}
+        assert not [name for name in left if "checkpoint" in name]
+        for key in {*there.values()} - {None}:
+            assert not any(
+                form in content for form in (key.encode(), bytes.fromhex(key)) for content in left.values()
+            )
 
 
 @pytest.fixture(scope="module")

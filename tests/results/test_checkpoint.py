@@ -173,6 +173,73 @@ def test_the_first_of_a_run_has_none_before_it(checkpoint, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def left_by_a_kill(checkpoint, path, call):
+    """Write a checkpoint in a process that ends before a call on the file system."""
+    child = os.fork()
+    if child == 0:
+        setattr(os, call, lambda *_: os._exit(9))
+        write_checkpoint(checkpoint, path)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+@pytest.mark.parametrize("action", ["claim", "resume", "remove"])
+def test_what_a_killed_writer_left_is_removed(checkpoint, tmp_path, call, action):
+    path = checkpoint_path(tmp_path / "a.h5")
+    others = {tmp_path / ".a.h5.checkpoint.tmp", tmp_path / ".a.h5.1-0123abcd.tmp", tmp_path / "a.h5.1.tmp"}
+    for other in others:
+        other.touch()
+    write_checkpoint(checkpoint, path)
+    left_by_a_kill(checkpoint, path, call)
+    known = others | {path, previous_path(path)}
+    assert {*tmp_path.iterdir()} - known
+    if action == "claim":
+        path.unlink()
+        write_checkpoint(checkpoint, path, replace=False)
+        known.remove(previous_path(path))
+    elif action == "resume":
+        read_last_whole_checkpoint(path)
+    else:
+        remove_checkpoint(path)
+        known = others
+    assert {*tmp_path.iterdir()} <= known
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_live_writer_outlasts_another_job_that_removes_its_file(checkpoint, tmp_path, call, monkeypatch):
+    path, real, calls = checkpoint_path(tmp_path / "a.h5"), getattr(os, call), []
+    write_checkpoint(checkpoint, path)
+
+    def resumed_meanwhile(*arguments):
+        if not calls:
+            calls.append(call)
+            before = {*tmp_path.iterdir()}
+            assert read_last_whole_checkpoint(path).rounds_done == checkpoint.rounds_done
+            assert len(before - {*tmp_path.iterdir()}) == 1
+        return real(*arguments)
+
+    monkeypatch.setattr(os, call, resumed_meanwhile)
+    write_checkpoint(replace(checkpoint, rounds_done=6), path)
+    assert calls == [call]
+    assert [read_checkpoint(p).rounds_done for p in (previous_path(path), path)] == [5, 6]
+    assert {*tmp_path.iterdir()} == {path, previous_path(path)}
+
+
+def test_of_two_claims_at_once_one_is_refused(checkpoint, tmp_path, monkeypatch):
+    path, fsync = checkpoint_path(tmp_path / "a.h5"), os.fsync
+
+    def claimed_meanwhile(handle):
+        monkeypatch.setattr(os, "fsync", fsync)
+        write_checkpoint(replace(checkpoint, rounds_done=4), path, replace=False)
+        return fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", claimed_meanwhile)
+    with pytest.raises(FileExistsError):
+        write_checkpoint(checkpoint, path, replace=False)
+    assert read_checkpoint(path).rounds_done == 4
+    assert [*tmp_path.iterdir()] == [path]
+
+
 def test_the_one_before_is_kept_where_files_have_one_name_only(checkpoint, tmp_path, monkeypatch):
     def no_links(*_):
         raise OSError("Operation not supported")

@@ -57,7 +57,7 @@ class ShuffledServer(WithColluders, TrustedServer):
 
     def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
         super().__init__(schedule, communicator, key)
-        self._hosted, self._key = hosted, None
+        self._hosted, self._key, self._summed = hosted, None, 0
         if key is not None and schedule.server_options.shuffle == "messages":
             self._key = key.astype("<u4").tobytes()
 
@@ -91,7 +91,11 @@ class ShuffledServer(WithColluders, TrustedServer):
         from mu2mpi.federation.shuffler import count, make_messages, mixed
 
         mechanism: Any = self._schedule.mechanism
-        mine = make_messages(mechanism, self._key, self._hosted, t, machines.q.ravel())
+        if self._summed == 0:
+            # In a run that was resumed, rank 0 holds what all machines had sent before.
+            holds_all = t > 1 and self._communicator.rank == 0
+            self._summed = self._schedule.machines if holds_all else len(self._hosted)
+        mine = make_messages(mechanism, self._key, self._hosted, t, machines.q.ravel(), self._summed)
         everyones = self._communicator.gather(mine)
         if everyones is None:
             return None
