@@ -36,6 +36,7 @@ class Attack:
     layout: str | None  # what differs if ranks host several machines, in words
     resumed: str | None  # what differs in a run that goes on after a kill, in words
     masks: Uniformity | None  # how masked messages look, if there are masks
+    checks: tuple[Check, ...] = ()  # further attacks on the same runs
 
 
 @dataclass(frozen=True)
