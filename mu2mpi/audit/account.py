@@ -46,8 +46,8 @@ def round_pair(sampling: Sampling, multiplier: float) -> Pair | None:
         return Pair(np.array([1 - q, q]), step * np.array([0.0, 1.0]), step * np.array([0.0, -1.0]))
     if isinstance(sampling, WithReplacement):
         weights = _multiplicities(sampling.owned, sampling.most)
-        j = np.arange(len(weights))
-        return Pair(weights, np.zeros(len(weights)), 2 * step * j)
+        means = 2 * step * np.arange(len(weights), dtype=np.float64)
+        return Pair(weights, np.zeros(len(weights)), means)
     return None
 
 

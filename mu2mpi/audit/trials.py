@@ -14,6 +14,7 @@ from mu2mpi.audit.judge import judge
 from mu2mpi.audit.multiplier import check_multiplier
 from mu2mpi.audit.resumption import check_resumption
 from mu2mpi.audit.runs import check_layouts, hides_parts, noiseless, see, tells_sums
+from mu2mpi.audit.sensitivity import check_sensitivity
 from mu2mpi.audit.subsampling import check_subsampling
 from mu2mpi.audit.tails import attack_structure
 from mu2mpi.audit.uniformity import check_masks
@@ -114,6 +115,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     structure = attack_structure(experiment.server, root, normals, RISK, communicator, correlation)
     # Rank 0 alone has attacks.
     checks = [check for attack in attacks if attack for check in attack.checks]
+    checks.append(check_sensitivity(schedule, derive_key(root, "sensitivity")))
     if schedule.sampling.chance:
         canaries = Canaries(schedule, CLIPPED, derive_key(root, "dealing"))
         checks.append(check_subsampling(canaries, experiment, derive_key(root, "draws"), RISK))
