@@ -146,7 +146,7 @@ def _dependence(counts: Array, others: Array, trials: _Trials, log_tests: float)
     totals, squares = counts.sum(axis=(0, 2)), (counts**2).sum(axis=(0, 2))
     # With replacement, a bound: counts are no less than 0, so (sum of A)^2 is at least the sum of A^2.
     variances = K * squares * p * (1 - p)
-    limits = _limit(variances, counts.max(axis=(0, 2)), log_tests)
+    limits = _limit(variances, np.maximum(counts.max(axis=(0, 2)), 1.0), log_tests)
     deviations: Array = np.abs(shared - (K * p * totals)[:, np.newaxis]) / limits[:, np.newaxis]
     return deviations
 
