@@ -140,6 +140,8 @@ class Canaries:
         self.messages = [messages for *_, messages in of_all]
         dealt = machine_rows(samples, count, sampling.owned, dealing, range(count))
         self._rows = dealt[places, self.machines]
+        self._places = np.empty(dealt.size, np.int64)
+        self._places[dealt] = np.arange(len(dealt))[:, np.newaxis]
         self._labels = np.zeros(dealt.size, np.int32)
         times = np.searchsorted([sampling.used(t) for t in every], np.arange(sampling.owned), "right")
         for rows, there in zip(dealt.T, self.there, strict=True):
@@ -198,3 +200,19 @@ class Canaries:
             return replace(numbered, labels=labels_of(labels[rows], self.schedule), features=features[rows])
 
         return supply
+
+    def draws(self, hosted: range, sampling: bytes) -> NDArray[np.int64]:
+        """Return how often each sample of some machines is drawn: shape (rounds, machines, samples).
+
+        32 bytes of `sampling` decide, where samples are drawn at random.
+        """
+        read = self._reader(hosted, sampling_key=sampling)
+        shape = self.schedule.rounds, len(hosted), self.schedule.sampling.owned
+        counts, t = np.zeros(shape, np.int64), 1
+        while t <= self.schedule.rounds:
+            samples = read(t)
+            sizes = samples.sizes.ravel()
+            cells = (t - 1) * len(hosted) + np.repeat(np.arange(sizes.size), sizes)
+            np.add.at(counts.reshape(-1, shape[2]), (cells, self._places[samples.labels]), 1)
+            t += len(samples.sizes)
+        return counts

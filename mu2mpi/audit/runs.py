@@ -1,6 +1,7 @@
 """Runs of the algorithm itself, what an adversary sees of them, and that layouts on ranks change no bit."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +107,15 @@ def see(schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[byt
         sums = [_sums(schedule, canaries, of_rank) for of_rank in seen[1:]]
         return [np.empty((len(keys), 0)), *sums]
     return [_of_machine(canaries, machine, of_rank * unit) for machine, of_rank in enumerate(seen)]
+
+
+def noiseless(schedule: Schedule) -> Schedule:
+    """Return the same constants without noise, but on the grid of messages with noise."""
+    quiet = replace(schedule, mechanism=replace(schedule.mechanism, sigma=0.0))
+    if (members := schedule.members) is not None:
+        kinds = tuple(replace(kind, sigma=0.0) for kind in members.kinds)
+        quiet = replace(quiet, members=replace(members, kinds=kinds))
+    return quiet
 
 
 def messages(

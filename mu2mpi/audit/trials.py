@@ -11,8 +11,11 @@ import numpy as np
 from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Kinds, WorstCase
 from mu2mpi.audit.finding import RISK, Attack, Finding
 from mu2mpi.audit.judge import judge
+from mu2mpi.audit.multiplier import check_multiplier
 from mu2mpi.audit.resumption import check_resumption
-from mu2mpi.audit.runs import check_layouts, hides_parts, see, tells_sums
+from mu2mpi.audit.runs import check_layouts, hides_parts, noiseless, see, tells_sums
+from mu2mpi.audit.sensitivity import check_sensitivity
+from mu2mpi.audit.subsampling import check_subsampling
 from mu2mpi.audit.tails import attack_structure
 from mu2mpi.audit.uniformity import check_masks
 from mu2mpi.config.experiment import Experiment
@@ -110,13 +113,18 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     ]
     normals, correlation = trials * NORMALS_A_TRIAL, schedule.mechanism.correlation
     structure = attack_structure(experiment.server, root, normals, RISK, communicator, correlation)
+    # Rank 0 alone has attacks.
+    checks = [check for attack in attacks if attack for check in attack.checks]
+    checks.append(check_sensitivity(schedule, derive_key(root, "sensitivity")))
+    if schedule.sampling.chance:
+        canaries = Canaries(schedule, CLIPPED, derive_key(root, "dealing"))
+        checks.append(check_subsampling(canaries, experiment, derive_key(root, "draws"), RISK))
     return Finding(
         words=_words(experiment, schedule),
         reaches=tells_sums(schedule),
         experiment=experiment,
         trials=trials,
-        # Rank 0 alone has them.
-        **communicator.share({"attacks": tuple(attacks), "structure": structure}),
+        **communicator.share({"attacks": tuple(attacks), "structure": structure, "checks": tuple(checks)}),
     )
 
 
@@ -146,7 +154,7 @@ def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
     whole = task_of(sized, machines, 2, 2, samples or MOST_SAMPLES, cohort=cohort)
     task = replace(whole, clip_norm=case.clip_norm, options=options.model_copy(update=own))
     sizes = method.sizes(task, rounds)
-    if shows_messages and not sizes.sampling.chance:
+    if shows_messages:
         # So small, however large the noise, that no iterate comes near the surface of the ball.
         budgets = [task.budget] if cohort is None else [task.budget, *cohort.budgets.values()]
         task = replace(task, eta_scale=case.steps * min(1.0, *(budget.rho for budget in budgets)))
@@ -213,7 +221,10 @@ def _attack(
     layout = check_layouts(canaries, kinds[few], keys[few])
     resumed = check_resumption(canaries, kinds[0], keys[0])
     masks = check_masks(canaries, kinds, keys, RISK, derive_key(root, "groups"))
-    return Attack(case.words, found, layout, resumed, masks)
+    checks = []
+    if schedule.sampling.chance and tells_sums(schedule):
+        checks.append(check_multiplier(canaries, seen, kinds, keys, budget, RISK))
+    return Attack(case.words, found, layout, resumed, masks, tuple(checks))
 
 
 def _kinds(canaries: int, trials: int, key: bytes) -> Kinds:
@@ -227,14 +238,11 @@ def _kinds(canaries: int, trials: int, key: bytes) -> Kinds:
 
 def _differences(canaries: Canaries, root: bytes) -> list[Array]:
     """Return by what each canary moves what is seen at each rank, shape (canaries, numbers)."""
-    schedule, count = canaries.schedule, len(canaries)
-    noiseless = replace(schedule, mechanism=replace(schedule.mechanism, sigma=0.0))
-    if (members := schedule.members) is not None:
-        kinds = tuple(replace(kind, sigma=0.0) for kind in members.kinds)
-        noiseless = replace(noiseless, members=replace(members, kinds=kinds))
-    keys = [derive_key(root, "noise", str(n)) for n in range(DRAWS if schedule.sampling.chance else 1)]
+    count, quiet = len(canaries), noiseless(canaries.schedule)
+    is_drawn = canaries.schedule.sampling.chance
+    keys = [derive_key(root, "noise", str(n)) for n in range(DRAWS if is_drawn else 1)]
     one = np.repeat(np.eye(count, dtype=bool), len(keys), axis=0)
-    before = see(noiseless, canaries, np.zeros((len(keys), count), bool), keys)
-    after = see(noiseless, canaries, one, keys * count)
+    before = see(quiet, canaries, np.zeros((len(keys), count), bool), keys)
+    after = see(quiet, canaries, one, keys * count)
     of_ranks = zip(before, after, strict=True)
     return [b.reshape(count, len(keys), -1).mean(axis=1) - a.mean(axis=0) for a, b in of_ranks]
