@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mu2mpi.analysis.formats import as_paragraph, as_text
+from mu2mpi.audit.check import Check
 from mu2mpi.audit.evidence import CONFIDENCE
 from mu2mpi.audit.judge import Judgement
 from mu2mpi.audit.structure import Structure
@@ -13,9 +14,14 @@ from mu2mpi.audit.uniformity import Uniformity
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.accountant import epsilon_exact
 
-RISK = (1 - CONFIDENCE) / 6
-"""The probability with which each attack may complain of nothing: of each of two servers there are two worst
-cases, and the structure of its noise; or of one by itself with masks, these in both cases as well."""
+MAX_SERVERS = 2
+"""Servers per audit."""
+
+MAX_STATISTICAL_ATTACKS = 8
+"""Attacks per server whose thresholds a faultless server may exceed by chance."""
+
+RISK = (1 - CONFIDENCE) / (MAX_SERVERS * MAX_STATISTICAL_ATTACKS)
+"""Largest probability of a complaint about faultless code, per statistical attack."""
 
 LEAST = 0.99
 """Share of what is claimed that has to be reached. Clipping leaves room for rounding, at most so much."""
@@ -42,6 +48,7 @@ class Finding:
     trials: int  # runs with each sample of either kind
     attacks: tuple[Attack, ...]
     structure: Structure
+    checks: tuple[Check, ...] = ()  # further attacks
 
     @property
     def refutations(self) -> list[str]:
@@ -67,7 +74,8 @@ class Finding:
                 found += [f"{words} ({attack.words})" for words in attack.masks.faults]
         if self.structure.log_evidence > math.log(self.structure.threshold):
             found.append(f"the noise is not normal: it has {self.structure.strongest}")
-        return [*found, *(words for is_less, words in self.structure.faults if is_less)]
+        found += [words for is_less, words in self.structure.faults if is_less]
+        return [*found, *(words for check in self.checks for words in check.refutations)]
 
     @property
     def alarms(self) -> list[str]:
@@ -83,7 +91,8 @@ class Finding:
                 )
             if attack.layout is not None:
                 found.append(f"{attack.layout} ({attack.words})")
-        return [*found, *(words for is_less, words in self.structure.faults if not is_less)]
+        found += [words for is_less, words in self.structure.faults if not is_less]
+        return [*found, *(words for check in self.checks for words in check.alarms)]
 
     @property
     def complaints(self) -> list[str]:
@@ -118,7 +127,8 @@ class Finding:
             for attack in self.attacks
             if (masks := attack.masks) is not None
         ]
-        said = [noise, *masked, *(verdicts or ["Nothing is refuted, and there is no alarm."])]
+        further = [check.summary for check in self.checks]
+        said = [noise, *masked, *further, *(verdicts or ["Nothing is refuted, and there is no alarm."])]
         return "\n\n".join([heading, textwrap.indent(table, "  "), *map(as_paragraph, said)])
 
     def _rows(self, attack: Attack) -> list[list[str]]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Kinds, WorstCase
+from mu2mpi.audit.check import Check
 from mu2mpi.audit.finding import RISK, Attack, Finding
 from mu2mpi.audit.judge import judge
 from mu2mpi.audit.resumption import check_resumption
@@ -110,13 +111,14 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     ]
     normals, correlation = trials * NORMALS_A_TRIAL, schedule.mechanism.correlation
     structure = attack_structure(experiment.server, root, normals, RISK, communicator, correlation)
+    checks: list[Check] = []
     return Finding(
         words=_words(experiment, schedule),
         reaches=tells_sums(schedule),
         experiment=experiment,
         trials=trials,
-        # Rank 0 alone has them.
-        **communicator.share({"attacks": tuple(attacks), "structure": structure}),
+        # Rank 0 alone has the results.
+        **communicator.share({"attacks": tuple(attacks), "structure": structure, "checks": tuple(checks)}),
     )
 
 
