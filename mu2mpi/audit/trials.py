@@ -14,6 +14,7 @@ from mu2mpi.audit.finding import RISK, Attack, Finding
 from mu2mpi.audit.judge import judge
 from mu2mpi.audit.resumption import check_resumption
 from mu2mpi.audit.runs import check_layouts, hides_parts, see, tells_sums
+from mu2mpi.audit.streams import check_streams
 from mu2mpi.audit.tails import attack_structure
 from mu2mpi.audit.uniformity import check_masks
 from mu2mpi.config.experiment import Experiment
@@ -111,7 +112,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     ]
     normals, correlation = trials * NORMALS_A_TRIAL, schedule.mechanism.correlation
     structure = attack_structure(experiment.server, root, normals, RISK, communicator, correlation)
-    checks: list[Check] = []
+    checks: list[Check] = check_streams(schedule, root, RISK)
     return Finding(
         words=_words(experiment, schedule),
         reaches=tells_sums(schedule),
