@@ -1,7 +1,8 @@
-"""The noise of messages on the dimensions of a real run: its tail, its size, and whether any comes twice."""
+"""The noise of messages on the dimensions of a real run: tail, size, low bits, and repetitions."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from statistics import NormalDist
 from typing import Any
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 
 from mu2mpi.audit.canaries import FEATURE_TYPE, Numbered
 from mu2mpi.audit.innovations import Innovations, rounding_faults
+from mu2mpi.audit.residues import count_residues, residue_faults, zero_residue_counts
 from mu2mpi.audit.structure import TAIL_BITS, Fault, Structure, collect_tail, lattice_evidence
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.plan import resolve
-from mu2mpi.federation.machine import HostedSamples
+from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
@@ -36,10 +38,20 @@ RHOS = 4.0, 4.0, 4.0, 0.25
 MESSAGES = 1000
 """How many are taken with each noise key: of all machines in some rounds, or of the server in more."""
 
-SIGNED = 0, 1, PAIRS
-"""Coordinates of a chunk that tell its noise from any other."""
+SIGNED = 0, 1, 2, PAIRS, PAIRS + 1, PAIRS + 2
+"""Coordinates of a chunk that tell its noise from any other, whose deviation has 12 bits or more."""
 
-FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+FACTORS = np.array(
+    [
+        0x9E3779B97F4A7C15,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0xD6E8FEB86659FD93,
+        0xA0761D6478BD642F,
+        0xE7037ED1A0B428DB,
+    ],
+    np.uint64,
+)
 """Odd numbers of 64 random-looking bits."""
 
 
@@ -55,11 +67,11 @@ def attack_structure(
 
     At least so many normals are looked at, and no fewer than one run with each of `RHOS` has. The ranks
     divide the runs, whose noise keys follow from the root; rank 0 returns what was found, the others None.
-    Faultless noise may be complained of with probability `risk`, half of it for each of the two. With a
-    correlation, it is the noise of messages that are so correlated.
+    Faultless noise may be complained of with probability `risk`, half of it for lattices. With a correlation,
+    it is the noise of messages that are so correlated.
     """
     with communicator.together():
-        experiments = [_experiment(server, rho, correlation) for rho in RHOS]
+        experiments = [noise_experiment(server, rho, correlation) for rho in RHOS]
         data = Numbered(MACHINES * ROUNDS, CLASSES, PIXELS)
         schedules = [resolve(experiment, data, 1).schedule for experiment in experiments]
     first = schedules[0]
@@ -68,18 +80,25 @@ def attack_structure(
     ours = [_look(schedules[n % len(RHOS)], derive_key(root, "noise", f"structure, run {n}")) for n in mine]
     if (everyones := communicator.gather(ours)) is None:
         return None
-    tails, squares, sums, repeated, counts = zip(*chain.from_iterable(everyones), strict=True)
+    tails, squares, sums, repeated, residues, counts = zip(*chain.from_iterable(everyones), strict=True)
     telling = [tail for n, tail in enumerate(tails) if RHOS[n % len(RHOS)] == RHOS[0]]
-    evidence, strongest = lattice_evidence(np.hstack(telling), _scale(first))
+    evidence, strongest = lattice_evidence(np.hstack(telling), noise_scale(first))
     pairs = sum(tail.shape[1] for tail in tails)
     faults = size_faults(sum(squares), np.concatenate(sums), sum(repeated), pairs, risk / 4)
-    faults += rounding_faults(sum(counts), risk / 4)
+    faults += rounding_faults(sum(counts), risk / 8)
+    for n, rho in enumerate(RHOS):
+        if rho not in RHOS[:n]:
+            of_rho = sum(count for k, count in enumerate(residues) if RHOS[k % len(RHOS)] == rho)
+            faults += residue_faults(of_rho, noise_scale(schedules[n]), risk / (8 * len(set(RHOS))))
     return Structure(runs * MESSAGES * first.d, pairs, evidence, 2 / risk, strongest, faults)
 
 
-def _experiment(server: str, rho: float, correlation: Correlation | None) -> Experiment:
-    """Return an experiment with real messages, and no more rounds than are looked at if all have to be."""
-    settings: dict[str, Any] = {"server": server, "machines": MACHINES, "rounds": ROUNDS, "rho": rho}
+def noise_experiment(server: str, rho: float, correlation: Correlation | None, **own: Any) -> Experiment:
+    """Return an experiment with real messages, and no more rounds than are looked at if all have to be.
+
+    The server may have options of its `own`.
+    """
+    settings: dict[str, Any] = {"server": server, "machines": MACHINES, "rounds": ROUNDS, "rho": rho, **own}
     if correlation is not None:
         settings["method"] = "mu2-sgd" if correlation.lasts else "anytime-dp-mf"
         settings["rounds"] = MESSAGES // (1 if find("servers", server).is_central else MACHINES) + 1
@@ -87,59 +106,99 @@ def _experiment(server: str, rho: float, correlation: Correlation | None) -> Exp
     return Experiment(**settings)
 
 
-def _look(schedule: Schedule, key: bytes) -> tuple[Array, Array, list[float], int, Array]:
-    """Return the tail and the squares of messages under one key, how many chunks are repeated, and more.
+class NoiseStatistics:
+    """Statistics of the noise of messages.
 
-    That is what `Innovations` count, if noise is correlated.
+    Attributes
+    ----------
+    squares : ndarray of float64, shape (d,)
+        Sum over messages of the square of each coordinate, in units of the variance.
+    sums : list of float
+        Sum over coordinates of these squares, for each message.
+    residues : ndarray of int64
+        Counts of low bytes, as of `count_residues`.
     """
-    scale, count = _scale(schedule), 0
-    tail = np.empty((2, MESSAGES * schedule.d >> TAIL_BITS - 6))
-    squares, sums, found, counts = np.zeros(schedule.d), [], [], np.zeros(4)
-    for message, hidden in _messages(schedule, key, counts):
-        count = collect_tail(message, hidden, scale, tail, count)
-        sums.append(add_squares(squares, message, hidden, scale))
-        found.append(signatures(message - hidden))
-    distinct = np.unique(np.concatenate(found))
-    return tail[:, :count], squares, sums, sum(map(len, found)) - len(distinct), counts
+
+    def __init__(self, d: int, scale: float, messages: int) -> None:
+        self._scale, self._pairs = scale, 0
+        self._tail = np.empty((2, messages * d >> TAIL_BITS - 6))
+        self._signatures: list[NDArray[np.uint64]] = []
+        self.squares, self.residues = np.zeros(d), zero_residue_counts()
+        self.sums: list[float] = []
+
+    def add(self, message: Integers, hidden: Integers, noise: Integers) -> None:
+        """Add a message, given what it hides and the integers that were added to that."""
+        self._pairs = collect_tail(message, hidden, self._scale, self._tail, self._pairs)
+        self.sums.append(add_squares(self.squares, message, hidden, self._scale))
+        self._signatures.append(signatures(message - hidden))
+        count_residues(self.residues, noise)
+
+    @property
+    def tail(self) -> Array:
+        """Pairs of normals far from the centre, shape (2, pairs)."""
+        return self._tail[:, : self._pairs]
+
+    @property
+    def repeated(self) -> int:
+        """Number of chunks whose noise occurred before."""
+        found = np.concatenate(self._signatures)
+        return len(found) - len(np.unique(found))
 
 
-def _scale(schedule: Schedule) -> float:
+def _look(schedule: Schedule, key: bytes) -> tuple[Array, Array, list[float], int, Integers, Array]:
+    """Return statistics of messages under one key, the last of them what `Innovations` count."""
+    counts = np.zeros(4)
+    found = NoiseStatistics(schedule.d, noise_scale(schedule), MESSAGES)
+    for message, hidden, noise in _messages(schedule, key, counts):
+        found.add(message, hidden, noise)
+    return found.tail, found.squares, found.sums, found.repeated, found.residues, counts
+
+
+def noise_scale(schedule: Schedule) -> float:
     """Return the standard deviation of what a machine, or the server, draws, in units of the grid."""
     variance = schedule.variances / (1 if schedule.trust.is_central else schedule.machines)
     return math.sqrt(variance) * schedule.mechanism.sigma / schedule.mechanism.resolution
 
 
-def _messages(schedule: Schedule, key: bytes, counts: Array) -> Iterator[tuple[Integers, Integers]]:
-    """Return messages of rounds from all of the run, without masks, each with what it hides.
+def _messages(schedule: Schedule, key: bytes, counts: Array) -> Iterator[tuple[Integers, Integers, Integers]]:
+    """Return messages of rounds from all of the run, without masks, each with what it hides and its noise.
 
-    If noise is correlated, of all rounds, with the fresh draw as the noise; what is counted goes to `counts`.
+    If noise is correlated, of all rounds, and messages have the fresh draw alone; what is counted goes to
+    `counts`.
     """
     hosts = range(1 if schedule.trust.is_central else schedule.machines)
     rng, count = np.random.default_rng(list(key)), MESSAGES // len(hosts)
     rounds = (np.sort(rng.choice(schedule.rounds - 1, count, replace=False)) + 1).tolist()
-    correlation = schedule.mechanism.correlation
     for machine in hosts:
-        hosted = range(machine, machine + 1)
-        machines, server = machines_and_server(schedule, hosted, _blank, Communicator(), key_words(key))
-        innovations = Innovations(correlation, schedule.d) if correlation is not None else None
-        for t in rounds:
-            server.round(t, machines, Stopwatch())
-            message = server.iterates.direction if server.unmasked is None else server.unmasked
-            if message is None:
-                raise RuntimeError("the server took no step")
-            hidden = machines.q
-            if innovations is not None:
-                fresh = innovations.take(t, (message - hidden).ravel())
-                message = hidden + fresh.reshape(hidden.shape)
-            yield message, hidden
+        yield from messages_of_machine(schedule, key, machine, rounds, counts)
+
+
+def messages_of_machine(
+    schedule: Schedule, key: bytes, machine: int, rounds: Iterable[int], counts: Array
+) -> Iterator[tuple[Integers, Integers, Integers]]:
+    """Return the same of one machine, or of a central server."""
+    hosted, supply = range(machine, machine + 1), blank_supply(schedule)
+    machines, server = machines_and_server(schedule, hosted, supply, Communicator(), key_words(key))
+    correlation = schedule.mechanism.correlation
+    innovations = Innovations(correlation, schedule.d) if correlation is not None else None
+    for t in rounds:
+        server.round(t, machines, Stopwatch())
+        message = server.iterates.direction if server.unmasked is None else server.unmasked
+        if message is None:
+            raise RuntimeError("the server took no step")
+        hidden, noise = machines.q, message - machines.q
         if innovations is not None:
-            counts += innovations.counts
+            message = hidden + innovations.take(t, noise.ravel()).reshape(hidden.shape)
+        yield message, hidden, noise
+    if innovations is not None:
+        counts += innovations.counts
 
 
-def _blank(t: int) -> HostedSamples:
-    """Return the same sample for any round: what the noise hides is known to the adversary."""
-    features, sizes = np.ones((1, PIXELS), FEATURE_TYPE), np.ones((1, 1), np.int64)
-    return HostedSamples(features, np.zeros(1, np.int32), np.ones(1), sizes, t)
+def blank_supply(schedule: Schedule) -> Supply:
+    """Supply of the same sample for any round: what the noise hides is known to the adversary."""
+    features, sizes = np.ones((1, schedule.features - 1), FEATURE_TYPE), np.ones((1, 1), np.int64)
+    sample = features, np.zeros(1, np.int32), np.ones(1), sizes
+    return partial(HostedSamples, *sample)
 
 
 @kernel
@@ -166,7 +225,14 @@ def signatures(noise: NDArray[np.int64]) -> NDArray[np.uint64]:
     return found
 
 
-def size_faults(squares: Array, sums: Array, repeated: int, pairs: int, risk: float) -> tuple[Fault, ...]:
+def size_faults(
+    squares: Array,
+    sums: Array,
+    repeated: int,
+    pairs: int,
+    risk: float,
+    message_name: Callable[[int], str] = "message {}".format,
+) -> tuple[Fault, ...]:
     """Say what is wrong with the size of the noise, or with how often some of it was used.
 
     The sums of squares of each coordinate and of each message are in units of the variance; so many chunks of
@@ -178,15 +244,15 @@ def size_faults(squares: Array, sums: Array, repeated: int, pairs: int, risk: fl
     d, messages = len(squares), len(sums)
     limit = NormalDist().inv_cdf(1 - risk / (2 * (d + messages + 2)))
     found: list[Fault] = []
-    for what, of_each, n in (
-        ("", np.array([math.fsum(sums)]), d * messages),
-        (" in coordinate", squares, messages),
-        (" in message", sums, d),
+    for name, of_each, n in (
+        (None, np.array([math.fsum(sums)]), d * messages),
+        ("coordinate {}".format, squares, messages),
+        (message_name, sums, d),
     ):
         far = _deviations(of_each, n)
         for is_less, worst in ((True, int(far.argmin())), (False, int(far.argmax()))):
             if (-far[worst] if is_less else far[worst]) > limit:
-                size, where = math.sqrt(of_each[worst] / n), f"{what} {worst}" if what else ""
+                size, where = math.sqrt(of_each[worst] / n), f" in {name(worst)}" if name else ""
                 found.append((is_less, f"noise of real messages has {size:.4g} of its deviation{where}"))
     expected = messages * (d // CHUNK * PAIRS + max(0, d % CHUNK - PAIRS)) * 2.0**-TAIL_BITS
     words = f"the noise has {pairs:,} pairs in its tail where {expected:.4g} are expected"

@@ -15,6 +15,7 @@ from mu2mpi.audit.multiplier import check_multiplier
 from mu2mpi.audit.resumption import check_resumption
 from mu2mpi.audit.runs import check_layouts, hides_parts, noiseless, see, tells_sums
 from mu2mpi.audit.sensitivity import check_sensitivity
+from mu2mpi.audit.streams import check_streams
 from mu2mpi.audit.subsampling import check_subsampling
 from mu2mpi.audit.tails import attack_structure
 from mu2mpi.audit.uniformity import check_masks
@@ -119,6 +120,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     if schedule.sampling.chance:
         canaries = Canaries(schedule, CLIPPED, derive_key(root, "dealing"))
         checks.append(check_subsampling(canaries, experiment, derive_key(root, "draws"), RISK))
+    checks += check_streams(schedule, root, RISK)
     return Finding(
         words=_words(experiment, schedule),
         reaches=tells_sums(schedule),

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.audit.canaries import Canaries, Kinds
+from mu2mpi.audit.chi_square import chi_square_evidence
 from mu2mpi.audit.runs import hides_parts, messages
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.parallel import Communicator
@@ -146,17 +147,11 @@ def _known_masks(canaries: Canaries, kinds: Kinds, keys: list[bytes], groups: li
 
 
 def _farthest_from_uniform(numbers: Words) -> tuple[int, float]:
-    """Return the place of the bits that look least like uniform ones, and -log of how likely that is at most.
-
-    By chi-square with f degrees of freedom, of which f times r or more has at most the probability
-    (r e^(1 - r))^(f / 2) for r > 1, by Chernoff's bound.
-    """
+    """Place of the bits that look least like uniform ones, and the evidence of that."""
     places = np.arange(0, 64, BITS, dtype=np.uint64)
     pieces = (numbers[:, np.newaxis] >> places).astype(np.int64) % VALUES
     pieces += VALUES * np.arange(len(places))
     counts = np.bincount(pieces.ravel(), minlength=VALUES * len(places)).reshape(-1, VALUES)
-    expected, freedom = len(numbers) / VALUES, VALUES - 1
-    ratios = ((counts - expected) ** 2).sum(axis=1) / expected / freedom
-    place = int(ratios.argmax())
-    r = float(ratios[place])
-    return int(places[place]), freedom / 2 * (r - 1 - math.log(r)) if r > 1 else 0.0
+    evidence = chi_square_evidence(counts)
+    farthest = int(evidence.argmax())
+    return int(places[farthest]), float(evidence[farthest])

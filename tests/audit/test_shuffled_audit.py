@@ -22,6 +22,7 @@ from mu2mpi.privacy.mechanisms.binomial import BinomialReleases
 @pytest.fixture(autouse=True)
 def few_normals(monkeypatch):
     monkeypatch.setattr(trials_module, "NORMALS_A_TRIAL", 1)
+    monkeypatch.setattr(trials_module, "check_streams", lambda *_: [])
     monkeypatch.setattr(tails, "MESSAGES", 20)
 
 
@@ -100,3 +101,19 @@ def test_coins_of_real_messages_have_their_size_and_come_once(monkeypatch):
     the_same_coins_in_every_round(monkeypatch)
     found = attack_structure("shuffled", bytes(32), 1, RISK, Communicator())
     assert any("were used before" in words for _, words in found.faults)
+
+
+def coins_of_even_sums(monkeypatch):
+    call = BinomialDraws.__call__
+
+    def flawed(self, noised, message, t):
+        call(self, noised, message, t)
+        noised[:] = message + (noised - message) // 2 * 2
+
+    monkeypatch.setattr(BinomialDraws, "__call__", flawed)
+
+
+def test_coins_whose_sum_is_always_even_are_refuted(monkeypatch):
+    coins_of_even_sums(monkeypatch)
+    found = attack_structure("shuffled", bytes(32), 1, RISK, Communicator())
+    assert [is_less for is_less, words in found.faults if "bits 0 to 7" in words][:1] == [True]

@@ -7,7 +7,9 @@ import pytest
 from scipy.stats import binom
 from slowly import slow
 
+from mu2mpi.audit import tails
 from mu2mpi.audit.finding import RISK
+from mu2mpi.audit.residues import count_residues, residue_faults, zero_residue_counts
 from mu2mpi.audit.structure import ANGLE_BITS, RADIUS_BITS, TAIL_BITS, collect_tail, lattice_evidence
 from mu2mpi.audit.tails import RHOS, add_squares, attack_structure, signatures, size_faults
 from mu2mpi.federation.machine import Machines
@@ -63,7 +65,7 @@ def test_normals_drawn_by_numpy_raise_no_alarm():
         (FINE, 5, 40, None),
         (FINE, PAIRS, 50, None),
         (FINE, 2 * PAIRS, 52, None),
-        (COARSE, 5, 32, None),
+        (COARSE, 6, 32, None),
         (FINE, 5, None, 24),
         (FINE, 40, None, 31),
         (COARSE, 40, None, 12),
@@ -75,7 +77,7 @@ def test_lattices_are_found_and_named(scale, pairs, u_bits, angle_bits):
     for _ in range(5):
         evidence, strongest = lattice_evidence(tail_of(rng, pairs, scale, u_bits, angle_bits), scale)
         assert evidence > -math.log(RISK)
-        if pairs > 5:
+        if pairs > 6:
             assert strongest == name
 
 
@@ -212,6 +214,64 @@ def test_noise_of_real_messages_that_has_another_size_or_comes_twice_is_found(
     monkeypatch.setattr(drawing, "add_noise", fault)
     found = attack_structure(server, bytes(32), 1, RISK, Communicator())
     assert [less for less, said in found.faults if words in said][:1] == [is_less]
+
+
+# ------------------------------------------------------------------------------------------------- low bits
+
+
+def multiples_of(step):
+    def coarse(noised, message, *where):
+        add_noise(noised, message, *where)
+        noised[:] = message + (noised - message + step // 2) // step * step
+
+    return coarse
+
+
+def a_bit_that_is_always_set(noised, message, *where):
+    add_noise(noised, message, *where)
+    noised[:] = message + ((noised - message) | 2**17)
+
+
+def neighbours_of_equal_low_bits(noised, message, *where):
+    add_noise(noised, message, *where)
+    noise = noised - message
+    noised[1::2] = message[1::2] + (noise[1::2] & ~15) + (noise[::2] & 15)
+
+
+def pairs_of_equal_low_bits(noised, message, *where):
+    add_noise(noised, message, *where)
+    noise = (noised - message).reshape(-1, 2, 128)
+    noise[:, 1] += noise[:, 0] % 16 - noise[:, 1] % 16
+    noised[:] = message + noise.ravel()
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (multiples_of(2), "bits 0 to 7 of the noise"),
+        (multiples_of(256), "bits 0 to 7 of the noise"),
+        (multiples_of(2**16), "bits 8 to 15 of the noise"),
+        (a_bit_that_is_always_set, "bits 16 to 19 of the noise"),
+        (neighbours_of_equal_low_bits, "bits 0 to 7 of the difference of neighbouring coordinates"),
+        (pairs_of_equal_low_bits, "bits 0 to 7 of the difference of the coordinates of a pair"),
+    ],
+)
+def test_low_bits_of_the_noise_that_are_not_uniform_are_refuted(monkeypatch, fault, words):
+    monkeypatch.setattr(tails, "MESSAGES", 40)
+    monkeypatch.setattr(drawing, "add_noise", fault)
+    found = attack_structure("untrusted", bytes(32), 1, RISK, Communicator())
+    assert any(is_less and said.startswith(words) for is_less, said in found.faults)
+
+
+@pytest.mark.parametrize("scale", [2.0**5, 2.0**12, 2.0**20.3, FINE])
+def test_low_bits_of_ideal_normals_are_complained_of_no_more_often_than_is_stated(scale):
+    rng, complaints = np.random.default_rng(10), 0
+    for _ in range(100):
+        counts = zero_residue_counts()
+        for _ in range(4):
+            count_residues(counts, np.rint(rng.standard_normal((40, 512)) * scale).astype(np.int64))
+        complaints += bool(residue_faults(counts, scale, 0.1))
+    assert binom.sf(complaints - 1, 100, 0.1) > 1e-6
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
