@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Kinds, WorstCase
+from mu2mpi.audit.check import Check
 from mu2mpi.audit.finding import RISK, Attack, Finding
 from mu2mpi.audit.judge import judge
 from mu2mpi.audit.multiplier import check_multiplier
@@ -18,12 +19,14 @@ from mu2mpi.audit.sensitivity import check_sensitivity
 from mu2mpi.audit.streams import check_streams
 from mu2mpi.audit.subsampling import check_subsampling
 from mu2mpi.audit.tails import attack_structure
+from mu2mpi.audit.transfers import check_transfers
 from mu2mpi.audit.uniformity import check_masks
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.machines import cohort_of
+from mu2mpi.config.machines import cohort_of, input_files
 from mu2mpi.config.task import task_of
 from mu2mpi.config.together import OF_MACHINES, machines_differ
 from mu2mpi.errors import InputError
+from mu2mpi.execution.agreement import check_agreement, check_settings
 from mu2mpi.execution.warmup import kernel_calls, start_compiler
 from mu2mpi.federation.participation import check_size
 from mu2mpi.federation.schedule import Schedule
@@ -97,7 +100,9 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     """
     secret = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
     root = communicator.share(derive_key(secret, "audit", experiment.server))
+    check_settings([experiment], communicator)
     with communicator.together():
+        files = input_files(experiment)
         schedule = _schedule(experiment, CLIPPED)
         _check_size(schedule, trials)
         plans = {CLIPPED: schedule}
@@ -105,6 +110,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
         is_once = schedule.sampling.touches(schedule.rounds) == 1
         if is_once and schedule.mechanism.shows_messages and math.isfinite(schedule.S):
             plans[UNCLIPPED] = _schedule(experiment, UNCLIPPED)
+    check_agreement(files, communicator)
     start_compiler()
     communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule))
     budget = Budget(experiment.rho, experiment.target_epsilon, experiment.delta)
@@ -114,20 +120,27 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Fi
     ]
     normals, correlation = trials * NORMALS_A_TRIAL, schedule.mechanism.correlation
     structure = attack_structure(experiment.server, root, normals, RISK, communicator, correlation)
-    # Rank 0 alone has attacks.
-    checks = [check for attack in attacks if attack for check in attack.checks]
-    checks.append(check_sensitivity(schedule, derive_key(root, "sensitivity")))
-    if schedule.sampling.chance:
-        canaries = Canaries(schedule, CLIPPED, derive_key(root, "dealing"))
-        checks.append(check_subsampling(canaries, experiment, derive_key(root, "draws"), RISK))
-    checks += check_streams(schedule, root, RISK)
+    found: dict[str, Any] = {}
+    if communicator.rank == 0:
+        checks = [check for attack in attacks if attack for check in attack.checks]
+        checks += _further_checks(experiment, schedule, root)
+        found = {"attacks": tuple(attacks), "structure": structure, "checks": tuple(checks)}
     return Finding(
         words=_words(experiment, schedule),
         reaches=tells_sums(schedule),
         experiment=experiment,
         trials=trials,
-        **communicator.share({"attacks": tuple(attacks), "structure": structure, "checks": tuple(checks)}),
+        **communicator.share(found),
     )
+
+
+def _further_checks(experiment: Experiment, schedule: Schedule, root: bytes) -> list[Check]:
+    """Attack what the runs of worst cases do not show."""
+    checks = [check_sensitivity(schedule, derive_key(root, "sensitivity"))]
+    if schedule.sampling.chance:
+        canaries = Canaries(schedule, CLIPPED, derive_key(root, "dealing"))
+        checks.append(check_subsampling(canaries, experiment, derive_key(root, "draws"), RISK))
+    return [*checks, *check_streams(schedule, root, RISK), check_transfers(experiment, RISK)]
 
 
 def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
