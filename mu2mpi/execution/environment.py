@@ -1,6 +1,7 @@
 """What a result file and a bug report say of where something ran."""
 
 import hashlib
+import math
 import os
 import platform
 from contextlib import suppress
@@ -31,6 +32,28 @@ def processor() -> str:
     return f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
 
 
+POINTS, SCALAR_POINTS = 1 << 13, 1 << 11
+"""Arguments of each NumPy function in `_values_digest`, and of each of the C library's, which take longer.
+Variants of a C library differ at about one argument in 2,000."""
+
+
+@cache
+def _values_digest() -> str:
+    """Digest of values of the transcendental functions that messages depend on.
+
+    NumPy and the C library choose among implementations at run time, by the processor and by environment
+    variables, and these differ in last bits. Kernels call those of the C library, as Python's math does.
+    """
+    import numpy as np
+
+    u = np.arange(1, POINTS + 1) * 0.6180339887498949 % 1.0
+    arguments = {"exp": 40 * u - 35, "expm1": -20 * u, "log": u, "log1p": u}
+    values = [u**0.3, *(getattr(np, name)(x) for name, x in arguments.items())]
+    few = slice(SCALAR_POINTS)
+    values += [np.array([*map(getattr(math, name), x[few].tolist())]) for name, x in arguments.items()]
+    return hashlib.sha256(b"".join(column.tobytes() for column in values)).hexdigest()[:8]
+
+
 def builds(communicator: Communicator) -> tuple[str, ...]:
     """Return what the last bits of a message depend on, once for each kind of rank; all must call this.
 
@@ -46,7 +69,7 @@ def builds(communicator: Communicator) -> tuple[str, ...]:
     chosen = [str(getattr(numba.config, name, None)) for name in settings]
     features = hashlib.sha256(repr((get_host_cpu_features(), *chosen)).encode()).hexdigest()[:8]
     software = ", ".join(f"{package.__name__} {package.__version__}" for package in (numpy, numba, llvmlite))
-    mine = f"{processor()}, processor features {features}, {software}"
+    mine = f"{processor()}, processor features {features}, function values {_values_digest()}, {software}"
     return tuple(sorted(set(communicator.allgather(mine))))
 
 

@@ -478,12 +478,13 @@ def test_what_the_experiment_leaves_open_was_settled_before(state, tmp_path):
     [
         lambda build: ("abacus" + build[build.index(",") :],),
         lambda build: (re.sub("features [^,]*", "features 01234567", build),),
+        lambda build: (re.sub("values [^,]*", "values 01234567", build),),
         lambda build: (re.sub("numpy [^,]*", "numpy 0.9", build),),
         lambda build: (re.sub("numba [^,]*", "numba 0.9", build),),
         lambda build: (re.sub("llvmlite .*", "llvmlite 0.9", build),),
         lambda build: (build, "abacus, pebbles 3"),
     ],
-    ids=["processor", "features", "numpy", "numba", "llvmlite", "two kinds of ranks"],
+    ids=["processor", "features", "values", "numpy", "numba", "llvmlite", "two kinds of ranks"],
 )
 def test_another_processor_or_package_costs_privacy_or_bits(state, changed, tmp_path, capsys):
     """The same noise on slightly other messages would give their difference away."""
@@ -517,8 +518,45 @@ def test_settings_of_numba_are_other_builds():
         environ = {**os.environ, **variables}
         found.append(subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout)
     assert found[0] == found[-1]
-    assert re.search(r", processor features [0-9a-f]{8}, numpy", found[0])
+    assert re.search(r", processor features [0-9a-f]{8}, function values [0-9a-f]{8}, numpy", found[0])
     assert len(set(found)) == len(settings), found
+
+
+PRINT_VALUES = """
+import hashlib, math
+import numpy as np
+from mu2mpi.privacy.correlation import Correlation
+x = -np.random.default_rng(0).random(200_000) * 20
+norms = Correlation(0.75, 4, 1000, True, False).norms
+for column in (np.exp(x), np.expm1(x), np.array([*map(math.exp, x.tolist())]), norms):
+    print(hashlib.sha256(column.tobytes()).hexdigest())
+"""
+
+
+def test_other_implementations_of_functions_are_other_builds():
+    """The C library and NumPy choose them when a program starts, and variables can hide instructions."""
+    hidden = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4"}
+    found = []
+    for variables in ({}, hidden, {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512F AVX512_SKX"}):
+        command = [sys.executable, "-W", "ignore", "-c", PRINT_BUILDS + PRINT_VALUES]
+        done = run_command(command, 60, variables)
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout.split("\n", 1))
+    for build, values in found:
+        assert (build == found[0][0]) == (values == found[0][1]), found
+
+
+@pytest.mark.parametrize(("module", "name"), [("numpy", "exp"), ("numpy", "expm1"), ("math", "exp")])
+def test_a_function_that_is_off_in_one_of_a_thousand_last_bits_is_another_build(module, name, monkeypatch):
+    real, before = getattr(sys.modules[module], name), environment._values_digest.__wrapped__()
+
+    def other(x):
+        found = np.asarray(real(x))
+        found = np.where(np.asarray(x).view(np.int64) % 1009 == 0, np.nextafter(found, 2), found)
+        return found if module == "numpy" else float(found)
+
+    monkeypatch.setattr(sys.modules[module], name, other)
+    assert environment._values_digest.__wrapped__() != before
 
 
 @pytest.mark.parametrize("name", ["schema", "mu2mpi_version"])
