@@ -76,7 +76,7 @@ def check_mask_streams(audited: Schedule, root: bytes, risk: float) -> Check:
             if repeated := _repeated_words(masks):
                 refutations.append(f"masks of {name}: {repeated:,} words of real messages were used before")
     summary = (
-        f"Masks of real messages: {len(rounds)} rounds up to 2^32 - 1 of {schedule.machines} machines, "
+        f"Masks of real messages: {len(rounds)} rounds below 2^32 of {schedule.machines} machines, "
         f"{len(edges)} pairs with a key; log evidence of bytes that are not uniform {highest:.3g}, where "
         f"more than {threshold:.3g} refutes."
     )

@@ -78,7 +78,7 @@ def check_noise_streams(server: str, root: bytes, risk: float, correlation: Corr
     faults = size_faults(*found, risk / 2, message_name)
     faults += residue_faults(statistics.residues, scale, risk / 2)
     return Check(
-        f"Noise of machines and rounds with numbers up to 2^32 - 1: {len(statistics.sums):,} messages of "
+        f"Noise of machines and rounds with numbers below 2^32: {len(statistics.sums):,} messages of "
         f"{schedule.d} coordinates; {len(faults) or 'no'} faults.",
         tuple(words for is_less, words in faults if is_less),
         tuple(words for is_less, words in faults if not is_less),
@@ -104,7 +104,7 @@ def check_sample_streams(chance: str, root: bytes) -> Check:
     ]
     repeated = len(batches) - len(set(batches))
     return Check(
-        f"Random samples of machines and rounds with numbers up to 2^32 - 1: {len(batches):,} batches, of "
+        f"Random samples of machines and rounds with numbers below 2^32: {len(batches):,} batches, of "
         f"which {repeated:,} occur twice.",
         (f"{repeated:,} batches of random samples were drawn before",) * (repeated > 0),
     )
