@@ -45,11 +45,12 @@ def _discard_stale_kernels() -> None:
     """Remove compiled kernels that are older than the newest source file of the package."""
     package = Path(__file__).parent
     newest = max(path.stat().st_mtime for path in package.rglob("*.py"))
-    for index in package.rglob("__pycache__/*.nbi"):
+    # numba writes an index before the code that it names: after a kill in between, it would load older code.
+    for cached in sorted(package.rglob("__pycache__/*.nb[ic]"), key=lambda path: path.suffix, reverse=True):
         # Other processes may do the same at once, and the folder may be read-only.
         with contextlib.suppress(OSError):
-            if index.stat().st_mtime < newest:
-                index.unlink()
+            if cached.stat().st_mtime < newest:
+                cached.unlink()
 
 
 _use_widest_vectors()

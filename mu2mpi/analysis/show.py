@@ -13,7 +13,7 @@ from mu2mpi.analysis.words import number_text
 from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.registry import find, names
-from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Result, Theory
+from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Result, Theory, checkpoint_path
 
 HISTORY_ROWS, MOST_NAMES, MOST_TERMS = 8, 20, 100
 
@@ -40,12 +40,22 @@ KEY_GONE = (
 
 def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
     """Say what a file holds, in paragraphs for a terminal; on request also what no guarantee covers."""
-    test_warning = f"\n{as_paragraph(f'WARNING: {TEST_SHARE}')}"
+    privacy = [describe_privacy(result.privacy, result.accounts)]
+    privacy += [as_paragraph(f"WARNING: {TEST_SHARE}")] * lists_tests(result)
+    if result.privacy.has_lost_key and (checkpoint := checkpoint_path(path)).exists():
+        # A kill after the result was written, and before the checkpoint was removed.
+        privacy.append(
+            as_paragraph(
+                f"WARNING: {checkpoint} is still there and may hold the key of this noise. Remove it."
+            )
+        )
     sections = {
         "Experiment": _experiment(result),
         "Test samples by class": _by_class(result),
         "History": _history(result.history, result.labels),
-        "Privacy": describe_privacy(result.privacy, result.accounts) + test_warning * lists_tests(result),
+        "Privacy": describe_privacy(result.privacy, result.accounts)
+        + test_warning * lists_tests(result)
+        + key_warning,
         "Theory": _theory(result.theory, " (nats)" * (result.unit == "nat")),
         "Diagnostics": _diagnostics(result.diagnostics, path, diagnostics),
         "Time in seconds": _timing(result),

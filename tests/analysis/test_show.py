@@ -10,7 +10,7 @@ from mu2mpi.analysis.show import describe, describe_privacy, in_brief
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.schema import Diagnostics, History, Result, Theory
+from mu2mpi.results.schema import Diagnostics, History, Result, Theory, checkpoint_path
 
 STATEMENT = PrivacyStatement(
     mechanism=GaussianReleases(
@@ -152,6 +152,14 @@ def test_theory_stands_beside_what_was_measured():
     large = replace(make_result(), theory=Theory(0.3, *[math.nan] * 5))
     assert "too large to search" in describe(large, Path("a.h5"))
     assert "Theory" not in describe(replace(make_result(), theory=None), Path("a.h5"))
+
+
+def test_a_checkpoint_that_a_kill_left_beside_a_result_is_named(tmp_path):
+    output = tmp_path / "a.h5"
+    assert ".checkpoint" not in describe(make_result(), output)
+    checkpoint_path(output).touch()
+    assert "a.h5.checkpoint is still there" in " ".join(describe(make_result(), output).split())
+    assert ".checkpoint" not in describe(make_result(seed=1), output)
 
 
 def test_diagnostics_are_shown_on_request_alone():
