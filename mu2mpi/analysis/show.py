@@ -44,18 +44,13 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
     privacy += [as_paragraph(f"WARNING: {TEST_SHARE}")] * lists_tests(result)
     if result.privacy.has_lost_key and (checkpoint := checkpoint_path(path)).exists():
         # A kill after the result was written, and before the checkpoint was removed.
-        privacy.append(
-            as_paragraph(
-                f"WARNING: {checkpoint} is still there and may hold the key of this noise. Remove it."
-            )
-        )
+        warning = f"WARNING: {checkpoint} is still there and may hold the key of this noise. Remove it."
+        privacy.append(as_paragraph(warning))
     sections = {
         "Experiment": _experiment(result),
         "Test samples by class": _by_class(result),
         "History": _history(result.history, result.labels),
-        "Privacy": describe_privacy(result.privacy, result.accounts)
-        + test_warning * lists_tests(result)
-        + key_warning,
+        "Privacy": "\n".join(privacy),
         "Theory": _theory(result.theory, " (nats)" * (result.unit == "nat")),
         "Diagnostics": _diagnostics(result.diagnostics, path, diagnostics),
         "Time in seconds": _timing(result),
