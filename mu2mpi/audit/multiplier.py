@@ -71,7 +71,7 @@ def check_multiplier(
         f"{everywhere.high:.4g}) where {stated:.4g} is stated"
     )
     rounds = len(told) - 1
-    if math.isfinite(claim.rho):
+    if mechanism.stated_rho is not None:
         rho = 2 * math.sqrt(rounds) / everywhere.high
         summary += f"; it amounts to rho of at least {rho:.4g} where {claim.rho:.4g} is claimed."
         if rho > claim.rho:

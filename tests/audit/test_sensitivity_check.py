@@ -29,11 +29,11 @@ def wherever(matches, change):
     observe = Machines.observe
 
     def flawed(self, *of):
-        samples, known = self.read(of[0]), dict(self.__dict__)
+        samples, bound = self.read(of[0]), self._bound
         if matches(samples.features.dtype, self._batch):
             change(self, samples)
         observe(self, *of)
-        self.samples, self._bound, self._batch = samples, known["_bound"], known["_batch"]
+        self._bound = bound
 
     return flawed
 

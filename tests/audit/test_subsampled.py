@@ -24,7 +24,7 @@ from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases, poisson_epsilon
 from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases, with_replacement_sigma
 from mu2mpi.privacy.mechanisms.replacement_exact import ExactReplacement, replacement_epsilon
-from mu2mpi.privacy.noise import add_noise
+from mu2mpi.privacy.noise import add_draws, add_noise
 
 DP_SGD = {"method": "dp-sgd", "server": "trusted"}
 MINIBATCH = {"method": "noisy-minibatch-sgd", "server": "untrusted"}
@@ -74,7 +74,11 @@ def share_of_noise(monkeypatch, share):
     def changed(noised, message, key, who, first, count, t, scale):
         add_noise(noised, message, key, who, first, count, t, scale * share)
 
+    def changed_draws(noise, key, machines, numbers, scales, *of):
+        add_draws(noise, key, machines, numbers, scales * share, *of)
+
     monkeypatch.setattr(drawing, "add_noise", changed)
+    monkeypatch.setattr(drawing, "add_draws", changed_draws)
 
 
 @pytest.mark.parametrize("settings", ALL)
