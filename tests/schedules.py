@@ -78,4 +78,4 @@ def simulation_of(
 def machines_on(source: Source, schedule: Schedule, key: bytes = bytes(32), noise: Any = None) -> Machines:
     """Return all machines of a run, hosted by one rank, before the first round."""
     hosted = range(schedule.machines)
-    return Machines(schedule, hosted, make_supply(source, schedule, key, hosted), noise)
+    return Machines(schedule, hosted, make_supply(source, schedule, key, hosted, "iid", bytes(32)), noise)

@@ -121,8 +121,8 @@ class Canaries:
         count, sampling, members = schedule.machines, schedule.sampling, schedule.members
         samples = count * sampling.owned
         # These read the numbers of samples; every run reads the same unless they are drawn.
-        self._reader = partial(make_supply, Numbered(samples, samples), schedule, dealing)
-        self._fixed_reader = cache(lambda hosted: cache(self._reader(hosted)))
+        self._reader = partial(make_supply, Numbered(samples, samples), schedule, dealing, partition="iid")
+        self._fixed_reader = cache(lambda hosted: cache(self._reader(hosted, sampling_key=bytes(32))))
         every = range(1, schedule.rounds + 1)
         present = np.ones((len(every), count), bool)
         if members is not None:

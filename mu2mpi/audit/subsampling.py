@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 
 from mu2mpi.audit.canaries import Canaries
 from mu2mpi.audit.check import Check
+from mu2mpi.audit.transfers import MACHINES, ROUNDS, RandomImages
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.simulation import Simulation
+from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.sampling import Poisson, Sampling
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key
@@ -21,6 +25,9 @@ from mu2mpi.problem.base import Array
 
 RUNS, MIN_RUNS = 1000, 32
 """Draws that are compared, each with a key of its own: fewer where counts need too much memory."""
+
+SAMPLES = 400
+"""Samples per machine of a run whose key is tested: many more than a batch takes."""
 
 MAX_CELLS = 48
 """Machine-rounds that are compared pairwise; of more, so many are chosen at random."""
@@ -48,7 +55,7 @@ def check_subsampling(canaries: Canaries, experiment: Experiment, root: bytes, r
     risk : float
         Largest probability of a complaint about faultless code.
     """
-    refutations, alarms = _key_faults(experiment, root), []
+    refutations, alarms = _key_faults(experiment, root) + _run_faults(experiment), []
     cells, counts = _counts(canaries, experiment, root)
     runs, n_cells, samples = counts.shape
     trials = _trials(canaries.schedule.sampling)
@@ -98,6 +105,23 @@ def _key_faults(experiment: Experiment, root: bytes) -> list[str]:
     if unseeded[0] == unseeded[1] or seeded[0] == seeded[1]:
         found.append("runs without a common seed share their secret")
     return found
+
+
+def _run_faults(experiment: Experiment) -> list[str]:
+    """Say whether a run of the same method and trust mode draws samples with a key that is not its secret."""
+    settings = {
+        "method": experiment.method,
+        "server": experiment.server,
+        "machines": MACHINES,
+        "rounds": ROUNDS,
+    }
+    plan = resolve(Experiment.make(settings), RandomImages(MACHINES * SAMPLES), 1)
+    simulation = Simulation(plan, Communicator())
+    keys, dealt = simulation.keys, (range(MACHINES), plan.partition)
+    expected = make_supply(plan.source, plan.schedule, keys.dealing, *dealt, keys.sampling)(1)
+    if np.array_equal(simulation.machines.samples.features, expected.features):
+        return []
+    return ["a run draws its samples with another key than its secret one"]
 
 
 def _roots(root: bytes) -> list[bytes]:

@@ -38,11 +38,12 @@ class RandomImages(Source):
     """Random pixels and labels."""
 
     name, classes, dimension, scale, made_up = "random images", CLASSES, PIXELS, 1 / 255, True
-    training_samples, test_samples = MACHINES * ROUNDS, CLASSES
+    test_samples = CLASSES
 
-    def __init__(self) -> None:
+    def __init__(self, training_samples: int = MACHINES * ROUNDS) -> None:
         rng = np.random.default_rng(0)
-        samples = self.training_samples + self.test_samples
+        self.training_samples = training_samples
+        samples = training_samples + self.test_samples
         self._features = rng.integers(0, 256, (samples, PIXELS), np.uint8)
         self._labels = rng.integers(0, CLASSES, samples, np.int32)
 

@@ -24,8 +24,8 @@ def make_supply(
     schedule: Schedule,
     key: bytes,
     hosted: range,
-    partition: str = "iid",
-    sampling_key: bytes = bytes(32),
+    partition: str,
+    sampling_key: bytes,
 ) -> Supply:
     """Return what reads the samples of some machines, in the order of their use; or InputError if too few.
 

@@ -15,7 +15,7 @@ from mu2mpi.audit.multiplier import check_multiplier
 from mu2mpi.audit.runs import see
 from mu2mpi.audit.subsampling import check_subsampling
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.execution import keys as keys_module
+from mu2mpi.execution import keys as keys_module, simulation
 from mu2mpi.execution.keys import Keys
 from mu2mpi.federation import draws, sampling as sampling_module
 from mu2mpi.federation.sampling import Poisson, WithReplacement
@@ -212,6 +212,11 @@ def a_secret_of_the_seed_0(monkeypatch):
     monkeypatch.setattr(keys_module.os, "urandom", bytes)
 
 
+def a_run_without_its_key(monkeypatch):
+    make = simulation.make_supply
+    monkeypatch.setattr(simulation, "make_supply", lambda *of: make(*of[:-1], bytes(32)))
+
+
 def draws_without_a_key(monkeypatch):
     monkeypatch.setattr(draws, "key_words", lambda key: np.zeros(8, np.uint32))
 
@@ -257,8 +262,8 @@ def more_than_claimed(monkeypatch):
     monkeypatch.setattr(sampling_module, "draw_uniformly", lambda *of: uniformly(*of) % (of[3] - 1))
 
 
-WAYS = [a_public_key, draws_without_a_key, the_same_in_every_round, the_same_on_every_machine,
-        a_key_of_the_experiment_alone]  # fmt: skip
+WAYS = [a_public_key, a_run_without_its_key, draws_without_a_key, the_same_in_every_round,
+        the_same_on_every_machine, a_key_of_the_experiment_alone]  # fmt: skip
 MORE = [a_key_of_half_of_the_secret, the_key_of_the_noise, a_secret_of_the_seed_0, the_same_in_two_rounds,
         more_than_claimed]  # fmt: skip
 

@@ -233,7 +233,7 @@ def test_there_are_as_many_samples_as_there_is_time_for():
     source = population(20)
     experiment = Experiment(data="population", machines=2, rounds=10**8, rho=math.inf)
     schedule = resolve(experiment, source, 1).schedule
-    supply = make_supply(source, schedule, KEY, range(2))
+    supply = make_supply(source, schedule, KEY, range(2), "iid", bytes(32))
     tracemalloc.start()
     try:
         first, last = supply(1), supply(10**8 - 10)

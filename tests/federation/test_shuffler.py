@@ -55,7 +55,7 @@ def first_sums(shuffle, seeds):
     schedule, source = tiny_schedule(shuffle=shuffle), tiny_source()
     hosted, found = range(schedule.machines), []
     for seed in seeds:
-        supply = make_supply(source, schedule, bytes(32), hosted)
+        supply = make_supply(source, schedule, bytes(32), hosted, "iid", bytes(32))
         key = key_words(root_key(seed))
         machines, server = machines_and_server(schedule, hosted, supply, Communicator(), key)
         machines.observe(1, server.iterates.x, server.iterates.x_previous)
@@ -106,7 +106,7 @@ def test_each_rank_sends_as_many_messages_as_its_machines_are_said_to(ranks):
 
     def run(rank):
         hosted = block(schedule.machines, rank.size, rank.rank)
-        supply = make_supply(tiny_source(), schedule, bytes(32), hosted)
+        supply = make_supply(tiny_source(), schedule, bytes(32), hosted, "iid", bytes(32))
         machines, server = machines_and_server(schedule, hosted, supply, rank, key_words(bytes(32)))
         for t in range(1, rounds + 1):
             server.round(t, machines, Stopwatch())
@@ -127,7 +127,7 @@ def test_what_was_sent_before_changes_no_number_of_messages(share):
 
     def resume(rank):
         hosted = block(schedule.machines, rank.size, rank.rank)
-        supply = make_supply(tiny_source(), schedule, bytes(32), hosted)
+        supply = make_supply(tiny_source(), schedule, bytes(32), hosted, "iid", bytes(32))
         machines, server = machines_and_server(schedule, hosted, supply, rank, key_words(bytes(32)))
         if rank.rank == 0:
             machines.q[:] = int(share * mechanism.machines * mechanism.values)

@@ -46,7 +46,7 @@ def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted)
     source = watched(100)
     limit_memory(monkeypatch, source, at_once * max(1, len(hosted)))
     schedule = resolve(Experiment(machines=4), source, 1).schedule
-    read = make_supply(source, schedule, KEY, hosted)
+    read = make_supply(source, schedule, KEY, hosted, "iid", bytes(32))
     rows, t = machine_rows(100, 4, 25, KEY, hosted), 1
     while t <= 25:
         samples = read(t)
@@ -65,9 +65,9 @@ def test_of_a_population_each_rank_draws_what_its_machines_use():
     experiment = Experiment(data="population", machines=3, rounds=5, features=4)
     source = open_source(experiment)
     schedule = resolve(experiment, source, 4).schedule
-    together = make_supply(source, schedule, KEY, range(3))(1)
+    together = make_supply(source, schedule, KEY, range(3), "iid", bytes(32))(1)
     for hosted in (range(2), range(2, 3), range(3, 3)):
-        apart = make_supply(source, schedule, KEY, hosted)(1)
+        apart = make_supply(source, schedule, KEY, hosted, "iid", bytes(32))(1)
         assert apart.sizes.shape == (5, len(hosted))
         labels = together.labels.reshape(5, 3)[:, hosted.start : hosted.stop]
         np.testing.assert_array_equal(apart.labels, labels.ravel())
@@ -76,7 +76,9 @@ def test_of_a_population_each_rank_draws_what_its_machines_use():
 def test_a_sample_larger_than_a_chunk_is_read_all_the_same(monkeypatch):
     source = watched(20)
     limit_memory(monkeypatch, source, 0)
-    read = make_supply(source, resolve(Experiment(machines=2), source, 1).schedule, KEY, range(2))
+    read = make_supply(
+        source, resolve(Experiment(machines=2), source, 1).schedule, KEY, range(2), "iid", bytes(32)
+    )
     assert read(3).rounds == range(3, 4)
 
 
