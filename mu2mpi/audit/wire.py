@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +136,11 @@ class RecordedRank(Communicator):
     def wait_for_all(self, meanwhile: Callable[[], object] = bool) -> None:
         """Return when all ranks have called this."""
         self._exchange(None, "barrier")
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise RuntimeError("the audit does not record what leaves a rank this way")
+
+    split = call = _refuse  # type: ignore[assignment]
 
     def _exchange(self, thing: Any, collective: str) -> list[Any]:
         if thing is not None:

@@ -248,7 +248,7 @@ def test_an_error_on_one_rank_ends_all():
     with pytest.raises(ZeroDivisionError):
         on_ranks(3, act)
     with pytest.raises(RuntimeError, match="does not record"):
-        on_ranks(2, lambda rank: rank.allgather(1))
+        on_ranks(2, lambda rank: rank.split(0))
 
 
 def test_ranks_that_do_not_meet_are_an_error():
