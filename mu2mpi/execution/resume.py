@@ -77,9 +77,9 @@ def check_same_data(
     another_seed = "" if checkpoint.experiment.seed is None else " with another --seed"
     raise InputError(
         f"the training data of {source.name} are not those with which the run of {output} began: a sample, "
-        "a label, an owner, a type, their number or their order has changed, or a file of budgets, of "
-        "participation or of an extension. To go on would send rounds again under the same noise with other "
-        "content, which tells what was changed.\n"
+        "a label, an owner, a type, their number or their order has changed, or a file about machines "
+        "or of an extension. To go on would send rounds again under the same noise with other content, which "
+        "tells what was changed.\n"
         f"Put the data back as they were and repeat the command. Or remove {place} to start "
         f"afresh{another_seed} with the data as they are; what that spends is added to what was spent "
         f"already. {_spent(checkpoint)}"
