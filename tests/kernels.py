@@ -14,11 +14,13 @@ import numpy as np
 from schedules import make_schedule
 
 import mu2mpi
+from mu2mpi.audit.residues import count_residues, zero_residue_counts
 from mu2mpi.audit.structure import collect_tail
 from mu2mpi.audit.tails import add_squares
 from mu2mpi.execution.warmup import kernel_calls
 from mu2mpi.federation.draws import draw_independently, draw_uniformly
 from mu2mpi.privacy.binomial import BinomialDraws
+from mu2mpi.privacy.masks import add_rank_masks
 from mu2mpi.privacy.noise import CHUNK, SERVER, add_draws, standard_normal
 from mu2mpi.problem.base import Problem
 from mu2mpi.registry import find, names
@@ -73,14 +75,14 @@ def _binomial() -> None:
 
 
 def _masks() -> None:
-    for call in find("servers", "aggregated").kernel_calls():
-        call()
+    add_rank_masks(np.zeros(CHUNK, np.int64), np.zeros(8, np.uint32), bytes(16), 0, 2)
 
 
 def _of_audit() -> None:
     message = np.zeros((2, 2), np.int64)
     collect_tail(message, message, 1.0, np.empty((2, 1)), 0)
     add_squares(np.zeros(4), message, message, 1.0)
+    count_residues(zero_residue_counts(), message)
 
 
 PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [

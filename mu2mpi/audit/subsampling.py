@@ -114,6 +114,8 @@ def _run_faults(experiment: Experiment) -> list[str]:
         "server": experiment.server,
         "machines": MACHINES,
         "rounds": ROUNDS,
+        # Without noise, so that no account is computed.
+        "rho": math.inf,
     }
     plan = resolve(Experiment.make(settings), RandomImages(MACHINES * SAMPLES), 1)
     simulation = Simulation(plan, Communicator())

@@ -14,6 +14,7 @@ from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.drawing import make_draw
+from mu2mpi.privacy.masks import add_rank_masks
 from mu2mpi.privacy.noise import MACHINE, add_draws, padded_zeros
 from mu2mpi.problem.base import Problem
 from mu2mpi.problem.linear import sum_losses
@@ -59,11 +60,11 @@ def kernel_calls(feature_type: np.dtype[np.generic], schedule: Schedule) -> list
     calls: list[Callable[[], object]] = [
         lambda: make_draw(mechanism, key, (MACHINE, 0, 1), 1.0, noised.size)(noised, message, 1),
         *([] if schedule.members is None else [lambda: add_draws(noised, key, one, one, scales, scales, 1)]),
-        *schedule.trust.kernel_calls(),
         lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
         lambda: problem.loss_and_gradient(x, x, np.zeros(2, label_type)),
         lambda: schedule.make_iterates(small).step(1, np.zeros_like(q)),
+        *([] if schedule.trust.is_central else [lambda: add_rank_masks(noised, key, bytes(16), 0, 2)]),
     ]
     return [partial(_call, call, problem) for call in calls]
 

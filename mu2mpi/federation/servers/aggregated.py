@@ -9,8 +9,6 @@ from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mu2mpi.federation.machine import Machines, Supply
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.servers.base import Integers, Key, Server
@@ -78,15 +76,6 @@ class AggregatedServer(WithColluders, UntrustedServer):
             colluders = schedule.machines - schedule.parts
             masks = Masks(schedule.machines, colluders, root, hosted, own.masks == "all")
         return Machines(schedule, hosted, supply, key), cls(schedule, communicator, masks)
-
-    @classmethod
-    def kernel_calls(cls) -> "list[Callable[[], object]]":
-        """Return a call of the kernel that masks."""
-        from mu2mpi.privacy.masks import Masks
-        from mu2mpi.privacy.noise import padded_zeros
-
-        masks, (flat, _) = Masks(2, 0, bytes(32), range(1), every=False), padded_zeros((2, 2))
-        return [lambda: masks.add(flat, 1)]
 
     def _sent(self, t: int, machines: "Machines") -> "Integers":
         """Return the sum of the messages of the rank's machines, masked."""

@@ -8,7 +8,6 @@ to list their options, so what is slow to import waits until a run needs it.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
@@ -123,11 +122,6 @@ class Server(ABC):
     @classmethod  # noqa: B027 - most take all
     def check(cls, schedule: "Schedule") -> None:
         """Raise InputError if a run cannot be simulated in the way that was asked for."""
-
-    @classmethod
-    def kernel_calls(cls) -> list[Callable[[], object]]:
-        """Return a call of every kernel of its own."""
-        return []
 
     @classmethod
     @abstractmethod
