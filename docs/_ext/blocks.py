@@ -2,7 +2,7 @@
 
 Tutorials are run when the site is built, which shows what they print, and every page by the tests.
 
-- ``sh``: bash, which ends at the first command that fails.
+- ``sh``: bash, which ends at the first command that fails. What runs in the background is waited for by name.
 - ``python``: one interpreter for the whole page. The value of a last expression is printed, as in a notebook.
 - A block of any language whose first line is a comment with nothing but the name of a file is that file.
 - ``text`` is what a program prints, or a drawing: nothing is run.
@@ -75,11 +75,6 @@ for line in questions:
     print(json.dumps(failed), file=answers, flush=True)
 """
 
-JOBS = """
-for job in $(jobs -p); do wait "$job"; done
-"""
-"""Behind each block of bash: what runs beside it has to end well, too."""
-
 
 class Session:
     """A folder in which the blocks of one page are run, one after the other.
@@ -136,7 +131,7 @@ class Session:
 
     def _run_bash(self, block: Block) -> tuple[str, str]:
         process = subprocess.Popen(
-            ["bash", "-e", "-o", "pipefail", "-c", block.text + JOBS],
+            ["bash", "-e", "-o", "pipefail", "-c", block.text],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,

@@ -70,6 +70,17 @@ def test_every_block_says_what_it_is():
     assert {name: lines for name, lines in fences.items() if {*lines} - {"```"} or len(lines) % 2} == {}
 
 
+def test_what_runs_in_the_background_is_waited_for():
+    """bash forgets how a job ended that nobody waits for."""
+    forgotten = [
+        (name, block.line)
+        for name, path in PAGES.items()
+        for block in blocks(path.read_text())
+        if block.language == "sh" and re.search(r"&$", block.text, re.MULTILINE) and "wait " not in block.text
+    ]
+    assert forgotten == []
+
+
 def test_every_extra_that_is_installed_exists():
     setup = configparser.ConfigParser()
     setup.read(PROJECT / "setup.cfg")
@@ -99,7 +110,7 @@ def test_a_page_that_others_run_is_there():
         ("python", "exit()"),
         ("python", "import os\nos._exit(0)"),
         ("python", 'import subprocess\nsubprocess.run(["echo", "false"])\n1 / 0'),
-        ("sh", "false & true"),
+        ("sh", "false &\nwait $!"),
         ("toml", "# ../outside.toml\n"),
         ("sql", "select 1"),
     ],
