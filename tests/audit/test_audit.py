@@ -76,14 +76,13 @@ def test_other_claims_are_kept_with_samples_of_norm_1(server, rho, settings):
         assert rho < 1 or 0.9 < attack.judgement.overall.share.estimate < 1.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "server", "batch", "words"),
     [
         ("noisy-minibatch-sgd", "untrusted", None, "K = 1 of n = 4 samples"),
-        *slow(
-            ("noisy-minibatch-sgd", "trusted", 3, "K = 3 of n = 4 samples"),
-            ("dp-sgd", "trusted", None, "q = 0.333"),
-        ),
+        ("noisy-minibatch-sgd", "trusted", 3, "K = 3 of n = 4 samples"),
+        ("dp-sgd", "trusted", None, "q = 0.333"),
     ],
 )
 def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, server, batch, words):
@@ -553,6 +552,7 @@ def test_too_little_is_an_alarm(monkeypatch, server, rounds):
     assert "must be reached" in finding.alarms[0]
 
 
+@pytest.mark.slow
 def test_command(capsys, monkeypatch):
     arguments = ["audit", "--rounds", "3", "--trials", "200", "--seed", "1"]
     assert cli.main(arguments) == 0
