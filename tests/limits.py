@@ -1,8 +1,8 @@
 """A test that takes over five seconds and is not marked slow fails the suite.
 
 Another program may have held a processor just then. So a test that took too long is run again at the end,
-alone and up to three times, and fails if it never was fast enough; on a machine that is busy even then it may
-take longer. What the tests of a file share is made once, and counts for none of them.
+alone and up to three times, and fails if it never was fast enough; on a machine that is slow, or busy even
+then, it may take longer. What the tests of a file share is made once, and counts for none of them.
 """
 
 import os
@@ -21,11 +21,19 @@ LAST_CHANCE = "MU2MPI_TIMES_COUNT"
 WORK = """
 import time
 
+def add_up():
+    total = 0
+    for number in range(5_000_000):
+        total += number
+
 began, used = time.perf_counter(), time.process_time()
-while time.process_time() - used < 0.2:
-    pass
-print((time.perf_counter() - began) / (time.process_time() - used))
+add_up()
+used = time.process_time() - used
+print(used, time.perf_counter() - began)
 """
+
+WORK_SECONDS = 0.15
+"""Processor time of the work above on a server's core at 3 GHz."""
 
 spent: defaultdict[str, float] = defaultdict(float)
 limits: list[float] = []
@@ -38,14 +46,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def stretched(seconds: float) -> float:
-    """Return how long something may take now that takes so many seconds at most if nothing else is done.
+    """Return how long something may take here and now that takes so many seconds at most on an idle server.
 
-    By how much longer work on all cores at once takes when others want them, and squared, as processes that
-    wait for one another lose their turns one after another.
+    The work takes more processor time on a slower core, and longer than that when others want the cores. The
+    latter is squared, as processes that wait for one another lose their turns one after another.
     """
     command = [sys.executable, "-S", "-c", WORK]
-    workers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in os.sched_getaffinity(0)]
-    return seconds * max(float(worker.communicate()[0]) for worker in workers) ** 2
+    workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in os.sched_getaffinity(0)]
+    times = [tuple(map(float, worker.communicate()[0].split())) for worker in workers]
+    return seconds * max(max(1.0, used / WORK_SECONDS) * (wall / used) ** 2 for used, wall in times)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

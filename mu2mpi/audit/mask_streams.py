@@ -18,7 +18,6 @@ from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.kernels import kernel
 from mu2mpi.privacy.masks import Masks
 from mu2mpi.privacy.noise import CHUNK, MAX_NUMBER, derive_key, key_words, padded_zeros
 
@@ -124,21 +123,15 @@ def _masks_of_edge(masks: Masks, schedule: Schedule, rounds: list[int]) -> Words
     return found
 
 
-@kernel
-def _count_bytes(counts, masks):  # type: ignore[no-untyped-def]
-    """Add the bytes of masks, shape (rounds, d), to counts of shape (chunks, BYTES, VALUES)."""
-    for n in range(masks.shape[0]):
-        for i in range(masks.shape[1]):
-            word = np.int64(masks[n, i])
-            for byte in range(BYTES):
-                counts[i // CHUNK, byte, word >> 8 * byte & 255] += 1
-
-
 def _farthest_from_uniform(masks: Sequence[Words]) -> tuple[float, str]:
     """Largest evidence against uniform bytes, of a chunk or of all, and where it was found."""
-    counts = np.zeros((-(-masks[0].shape[1] // CHUNK), BYTES, VALUES), np.int64)
+    d = masks[0].shape[1]
+    shape = -(-d // CHUNK), BYTES, VALUES
+    first = np.arange(0, math.prod(shape), VALUES).reshape(shape[:2]).repeat(CHUNK, axis=0)[:d]
+    counts = np.zeros(shape, np.int64)
     for of_one in masks:
-        _count_bytes(counts, of_one)
+        places = of_one.astype("<u8", copy=False).view(np.uint8).reshape(-1, d, BYTES) + first
+        counts += np.bincount(places.ravel(), minlength=counts.size).reshape(shape)
     evidence = chi_square_evidence(np.concatenate([counts, counts.sum(axis=0, keepdims=True)]))
     chunk, byte = np.unravel_index(evidence.argmax(), evidence.shape)
     where = (

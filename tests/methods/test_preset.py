@@ -251,7 +251,7 @@ def test_settings_of_dp_sgd_by_hand():
 @pytest.mark.parametrize(("tail", "first"), [(None, 9), (0.5, 5), (0.3, 6), (1.0, 1), (0.01, 8)])
 def test_the_output_is_the_mean_of_the_tail(tail, first):
     experiment = Experiment(
-        method="dp-sgd", server="trusted", machines=3, rounds=8, batch=50, tail=tail, seed=1
+        method="dp-sgd", server="trusted", machines=3, rounds=8, batch=50, rho=math.inf, tail=tail, seed=1
     )
     simulation = simulation_of(experiment, SOURCE)
     iterates, visited = simulation.server.iterates, []
