@@ -35,7 +35,7 @@ HELPERS = {"PYTHONPATH": str(Path(__file__).parent)}
 
 
 @pytest.mark.parametrize(
-    ("seconds", "options", "code"), [(0.5, [], 1), *slow((0.0, [], 0), (0.5, ["--numprocesses=2"], 1))]
+    ("seconds", "options", "code"), [(2.0, [], 1), *slow((0.0, [], 0), (2.0, ["--numprocesses=2"], 1))]
 )
 def test_a_test_that_takes_long_and_is_not_marked_slow_fails_the_suite(seconds, options, code, tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
@@ -44,7 +44,7 @@ def test_a_test_that_takes_long_and_is_not_marked_slow_fails_the_suite(seconds, 
     done = run_command([sys.executable, "-m", "pytest", *options], 60, HELPERS, tmp_path)
     assert done.returncode == code, done.stdout
     assert "3 passed" in done.stdout
-    assert ("test_that_takes_long took 0.5 s" in done.stdout) == (code == 1)
+    assert ("test_that_takes_long took 2.0 s" in done.stdout) == (code == 1)
     assert "test_slow took" not in done.stdout
 
 
