@@ -20,13 +20,12 @@ from mu2mpi.audit.tails import add_squares
 from mu2mpi.execution.warmup import kernel_calls
 from mu2mpi.federation.draws import draw_independently, draw_uniformly
 from mu2mpi.privacy.binomial import BinomialDraws
-from mu2mpi.privacy.masks import add_rank_masks
 from mu2mpi.privacy.noise import CHUNK, SERVER, add_draws, standard_normal
 from mu2mpi.problem.base import Problem
 from mu2mpi.registry import find, names
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
-NOISE, MACHINE, LOSS, PRODUCTS, STEP = range(5)
+NOISE, MACHINE, LOSS, PRODUCTS, STEP, MASKS = range(6)
 """Places in the list of `kernel_calls`."""
 
 METHODS = "mu2-sgd", "anytime-dp-mf"
@@ -74,10 +73,6 @@ def _binomial() -> None:
     BinomialDraws(np.zeros(8, np.uint32), (SERVER, 0, 1), 2**16, 1)(message.copy(), message, 1)
 
 
-def _masks() -> None:
-    add_rank_masks(np.zeros(CHUNK, np.int64), np.zeros(8, np.uint32), bytes(16), 0, 2)
-
-
 def _of_audit() -> None:
     message = np.zeros((2, 2), np.int64)
     collect_tail(message, message, 1.0, np.empty((2, 1)), 0)
@@ -90,7 +85,7 @@ PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
     *((_of_run, (MACHINE, method)) for method in METHODS),
     (_draws, ()),
     (_binomial, ()),
-    (_masks, ()),
+    (_of_run, (MASKS, "mu2-sgd", (np.uint8,))),
     (standard_normal, (np.zeros(8, np.uint32), SERVER, 0, 1, 1)),
     (_of_run, (LOSS,)),
     (_of_run, (PRODUCTS, "mu2-sgd", (np.uint8,))),

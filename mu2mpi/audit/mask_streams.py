@@ -127,10 +127,11 @@ def _farthest_from_uniform(masks: Sequence[Words]) -> tuple[float, str]:
     """Largest evidence against uniform bytes, of a chunk or of all, and where it was found."""
     d = masks[0].shape[1]
     shape = -(-d // CHUNK), BYTES, VALUES
-    first = np.arange(0, math.prod(shape), VALUES).reshape(shape[:2]).repeat(CHUNK, axis=0)[:d]
+    # Where the counts of each byte of each coordinate begin.
+    starts = np.arange(0, math.prod(shape), VALUES).reshape(shape[:2]).repeat(CHUNK, axis=0)[:d]
     counts = np.zeros(shape, np.int64)
     for of_one in masks:
-        places = of_one.astype("<u8", copy=False).view(np.uint8).reshape(-1, d, BYTES) + first
+        places = of_one.astype("<u8", copy=False).view(np.uint8).reshape(-1, d, BYTES) + starts
         counts += np.bincount(places.ravel(), minlength=counts.size).reshape(shape)
     evidence = chi_square_evidence(np.concatenate([counts, counts.sum(axis=0, keepdims=True)]))
     chunk, byte = np.unravel_index(evidence.argmax(), evidence.shape)

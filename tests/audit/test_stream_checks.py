@@ -92,6 +92,8 @@ def test_an_audit_attacks_streams(monkeypatch, few_numbers):
     silent_from_machine_10_on(monkeypatch)
     experiment = Experiment(server="untrusted", machines=3, rounds=3, rho=8.0, seed=1)
     finding = trials.audit(experiment, 80, Communicator())
+    # Of sensitivity, of the noise's streams and of transfers.
+    assert len(finding.checks) == 3
     assert any("of machine 10" in refutation for refutation in finding.refutations)
 
 
