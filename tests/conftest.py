@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from missing import missing
 
-pytest_plugins = ["leftovers", "limits", "hosting"]
+pytest_plugins = ["leftovers", "hosting"]
 
 SEED = "MU2MPI_TEST_SEED"
 """The environment variable that holds the seed of moments drawn at random."""
