@@ -99,15 +99,10 @@ def labels_of(classes: NDArray[np.int32], schedule: Schedule) -> Labels:
 class Canaries:
     """Samples that an audit attacks, and what machines get; 32 bytes of `dealing` decide who gets which.
 
-    Attributes
-    ----------
-    machines, rounds : ndarray of int64, shape (canaries,)
-        Whose each is, from 0, and the round in which it is used first, from 1. Where samples are drawn at
-        random there is one canary, and rounds mean nothing.
-    messages : list of list of int
-        Rounds of all messages that are seen and tell of each: if it `stays`, of all from the first on.
-    there : list of ndarray
-        Rounds in which each machine takes part.
+    Of each canary, `machines` says whose it is, from 0, `rounds` the round in which it is used first, from 1,
+    and `messages` the rounds of all messages that tell of it: if it `stays`, of all from then on. Where
+    samples are drawn at random there is one, and rounds mean nothing. `there` are the rounds in which each
+    machine takes part.
     """
 
     def __init__(self, schedule: Schedule, case: WorstCase, dealing: bytes) -> None:

@@ -45,18 +45,13 @@ class Judgement:
     def refutations(self) -> list[str]:
         """What contradicts the claim, in words."""
         found, told = [], [reading for reading in (self.most, self.learnt) if reading is not None]
-        highest = max(told, key=lambda reading: reading.share.low, default=None)
-        if highest is not None and highest.share.low > 1:
-            rho = highest.claim.rho
-            found.append(
-                f"mu is at least {highest.share.low * rho:.4g} where rho = {rho:.4g} is claimed "
-                f"({highest.what}, {self.words})"
-            )
+        for what, share, claim in sorted(told, key=lambda reading: -reading.share.low)[:1]:
+            if share.low > 1:
+                mu = f"mu is at least {share.low * claim.rho:.4g} where rho = {claim.rho:.4g} is claimed"
+                found.append(f"{mu} ({what}, {self.words})")
         if self.epsilon_bound > (claim := self.counted).epsilon:
-            found.append(
-                f"epsilon is at least {self.epsilon_bound:.4g} where {claim.epsilon:.4g} is claimed at delta "
-                f"= {claim.delta:g} ({self.words})"
-            )
+            epsilon = f"epsilon is at least {self.epsilon_bound:.4g} where {claim.epsilon:.4g} is claimed"
+            found.append(f"{epsilon} at delta = {claim.delta:g} ({self.words})")
         return found
 
     @property
@@ -65,10 +60,8 @@ class Judgement:
         if (least := self.least) is None or least.share.high >= LEAST:
             return []
         rho = least.claim.rho
-        return [
-            f"mu is at most {least.share.high * rho:.4g} where {LEAST * rho:.4g} must be reached "
-            f"({least.what}, {self.words})"
-        ]
+        mu = f"mu is at most {least.share.high * rho:.4g} where {LEAST * rho:.4g} must be reached"
+        return [f"{mu} ({least.what}, {self.words})"]
 
 
 def judge(runs: Runs, budget: Budget, risk: float) -> Judgement:

@@ -31,9 +31,6 @@ from mu2mpi.registry import find
 OF_PAPER = ("untrusted", "trusted")
 """Servers that are audited where none is named."""
 
-MIN_MACHINES, MIN_ROUNDS = 3, 3
-"""With a trusted server, a machine other than the first and the canary's must see a step taken after it."""
-
 MAX_SAMPLES, MAX_NUMBERS = 1 << 20, 1 << 28
 """Of each machine; and in one array, of what is seen in all runs, or what each canary does to another."""
 
@@ -112,8 +109,9 @@ def schedule_of(experiment: Experiment, case: WorstCase) -> Schedule:
     if math.isinf(experiment.rho):
         raise InputError("rho = inf claims nothing that could be audited; give a finite --rho")
     shows_messages = find("mechanisms", experiment.chosen_mechanism).shows_messages
-    # Of hidden iterates the adversary sees the last, and machines do not matter.
-    for name, fewest in (("machines", MIN_MACHINES if shows_messages else 1), ("rounds", MIN_ROUNDS)):
+    # With a trusted server, a machine beside the first and the canary's must see a step taken after it. Of
+    # hidden iterates the adversary sees the last, and machines do not matter.
+    for name, fewest in (("machines", 3 if shows_messages else 1), ("rounds", 3)):
         value = getattr(experiment, name)
         if value is None or value < fewest:
             raise InputError(
@@ -200,10 +198,7 @@ def _runs_of(
 
 
 def coin_kinds(canaries: int, trials: int, key: bytes) -> Kinds:
-    """Return which canaries are of the second kind, shape (2 trials, canaries).
-
-    Each by a coin in every other run, and the opposite in the one that follows.
-    """
+    """Return which canaries are of the second kind: by a coin, and the opposite in the run that follows."""
     coins = np.random.default_rng(list(key)).integers(0, 2, (trials, 1, canaries)).astype(bool)
     return np.concatenate([coins, ~coins], axis=1).reshape(2 * trials, canaries)
 

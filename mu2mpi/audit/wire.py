@@ -69,15 +69,7 @@ class Meeting:
 
 
 class RecordedRank(Communicator):
-    """One of several ranks of this process.
-
-    Attributes
-    ----------
-    sent, received : list
-        Copies of all arrays and objects that left this rank and that reached it, in order.
-    sent_by : list of str
-        The collective that sent each.
-    """
+    """One of several ranks of this process, with copies of all that left it, and how, and that reached it."""
 
     def __init__(self, rank: int, meeting: Meeting) -> None:
         self.rank, self.size, self.meeting = rank, meeting.size, meeting
@@ -149,8 +141,7 @@ class RecordedRank(Communicator):
 def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer]:
     """Run an action on some ranks of this process, which take turns, and return their answers.
 
-    An exception on any rank ends all of them, and is raised here: an OutOfStepError if not all take part in
-    the same exchanges.
+    An exception on any rank ends all, and is raised here: OutOfStepError if not all take part in an exchange.
     """
     meeting = Meeting(size)
 

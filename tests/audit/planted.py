@@ -15,6 +15,7 @@ from mu2mpi.federation.machine import Machines
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy import drawing
 from mu2mpi.privacy.masks import Masks
+from mu2mpi.privacy.mechanisms.binomial import BinomialReleases
 from mu2mpi.privacy.noise import MAX_NUMBER, add_noise, derive_key
 
 RISK = 1e-3
@@ -131,3 +132,20 @@ def edited_masks(edit):
 def silent_from_machine_10_on(monkeypatch):
     noised = Machines.noised
     monkeypatch.setattr(Machines, "noised", lambda self, t: self.q if self.first >= 10 else noised(self, t))
+
+
+half_of_the_coins = patched(
+    BinomialReleases,
+    "make_draw",
+    lambda make: lambda self, *whose: make(replace(self, coins=self.coins // 4 * 2), *whose),
+)
+
+
+def parts_for_all_machines(monkeypatch):
+    """Each machine draws as if one less worked together with the server."""
+    start = Machines.__init__
+
+    def flawed(self, schedule, *rest):
+        start(self, replace(schedule, parts=schedule.parts + 1), *rest)
+
+    monkeypatch.setattr(Machines, "__init__", flawed)

@@ -32,10 +32,6 @@ def test_largest_probability_is_a_quantile_of_the_beta_distribution(trials, shar
     assert successes == trials or binom.cdf(successes, trials, found) <= risk * (1 + 1e-6)
 
 
-def test_the_rule_of_three():
-    assert largest_probability(0, 1000, 0.05) == pytest.approx(3 / 1000, rel=0.01)
-
-
 def outside(hits: int, repeats: int, probability: float) -> bool:
     """Return whether so few hits have a chance below 1e-6 if each has at least this probability."""
     return binom.cdf(hits, repeats, probability) < 1e-6

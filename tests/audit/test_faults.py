@@ -11,7 +11,9 @@ from planted import (
     edited_masks,
     edited_noise,
     few_messages,
+    half_of_the_coins,
     masks_in,
+    parts_for_all_machines,
     patched,
     scaled_noise,
     silent_from_machine_10_on,
@@ -27,7 +29,6 @@ from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.privacy import drawing, masks
 from mu2mpi.privacy.binomial import BinomialDraws
 from mu2mpi.privacy.masks import Masks
-from mu2mpi.privacy.mechanisms.binomial import BinomialReleases
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
 from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases
 from mu2mpi.privacy.noise import CHUNK, add_draws
@@ -37,6 +38,7 @@ CORRELATED = {"method": "anytime-dp-mf"}, {"noise_correlation": 0.5}
 DP_SGD = {"method": "dp-sgd", "server": "trusted"}
 MINIBATCH = {"method": "noisy-minibatch-sgd"}
 EXACT = {**MINIBATCH, "mechanism": "replacement-exact", "batch": 2}
+MASKED = {"server": "aggregated"}
 SERVERS = "untrusted", "trusted", "aggregated", "shuffled"
 
 
@@ -50,9 +52,9 @@ FAULTLESS = [
     *(("noise", {"server": server}) for server in SERVERS),
     *(("noise", {"server": server, **of}) for server in SERVERS[:2] for of in CORRELATED),
     *slow(*(("noise", {"server": "aggregated", **of}) for of in CORRELATED)),
-    *(("masks", {"server": "aggregated", "machines": M, "colluders": c}) for M, c in ((3, 1), (5, 2))),
-    *slow(*(("masks", {"server": "aggregated", "machines": M, "colluders": c}) for M, c in ((3, 0), (10, 1)))),
-    *slow(("masks", {"server": "aggregated", "masks": "all"})),
+    *(("masks", {**MASKED, "machines": M, "colluders": c}) for M, c in ((3, 1), (5, 2))),
+    *slow(*(("masks", {**MASKED, "machines": M, "colluders": c}) for M, c in ((3, 0), (10, 1)))),
+    *slow(("masks", {**MASKED, "masks": "all"})),
     *(("transfers", {"server": server}) for server in SERVERS),
     *(("reruns", {"runs": 2, **of}) for of in ({}, *CORRELATED, {"server": "trusted"})),
     *(("sensitivity", {"loss": loss, "estimator": of}) for loss in ("softmax", "logistic")
@@ -108,13 +110,6 @@ def multiples_of(step):
     return edited_noise(lambda noise: (noise + step // 2) // step * step)
 
 
-half_of_the_coins = patched(
-    BinomialReleases,
-    "make_draw",
-    lambda make: lambda self, *whose: make(replace(self, coins=self.coins // 4 * 2), *whose),
-)
-
-
 def coins_in(change):
     """Throw the coins of the round that `change` makes of t."""
     make = lambda call: lambda self, noised, message, t: call(self, noised, message, change(t))  # noqa: E731
@@ -131,16 +126,6 @@ def coins_of_even_sums(monkeypatch):
     monkeypatch.setattr(BinomialDraws, "__call__", flawed)
 
 
-def parts_for_all_machines(monkeypatch):
-    """Each machine draws as if none worked together with the server."""
-    start = Machines.__init__
-
-    def flawed(self, schedule, *rest):
-        start(self, replace(schedule, parts=schedule.parts + 1), *rest)
-
-    monkeypatch.setattr(Machines, "__init__", flawed)
-
-
 NOISE = [
     (without(256, None), {}, "has 0 of its deviation in coordinate 256"),
     (without(4000, 4001), {}, "has 0 of its deviation in coordinate 4000"),
@@ -154,15 +139,15 @@ NOISE = [
     (silent_from_machine_10_on, {}, "has 0 of its deviation in round 1 of machine 10"),
     (silent_from_machine_10_on, CORRELATED[0], "has 0 of its deviation in"),
     (silent_from_machine_10_on, CORRELATED[1], "has 0 of its deviation in"),
-    (scaled_noise(0, lambda i, t: i >= 10), {"server": "aggregated"}, "0 of its deviation in round 1 of machine 10"),
+    (scaled_noise(0, lambda i, t: i >= 10), MASKED, "has 0 of its deviation in round 1 of machine 10"),
     (scaled_noise(0.5, lambda i, t: t > 2**20), {"server": "trusted"}, "of its deviation in round"),
-    (parts_for_all_machines, {"server": "aggregated"}, "has 0.9487 of its deviation in all messages"),
+    (parts_for_all_machines, MASKED, "has 0.9487 of its deviation in all messages"),
     (multiples_of(2), {}, "bits 0 to 7 of the noise"),
     (multiples_of(256), {}, "bits 0 to 7 of the noise"),
     (multiples_of(2**16), {}, "bits 8 to 15 of the noise"),
     (edited_noise(lambda noise: noise | 2**17), {}, "bits 16 to 19 of the noise"),
-    (edited_noise(neighbours_of_equal_low_bits), {}, "bits 0 to 7 of the difference of neighbouring coordinates"),
-    (whole_chunks(pairs_of_equal_low_bits), {}, "bits 0 to 7 of the difference of the coordinates of a pair"),
+    (edited_noise(neighbours_of_equal_low_bits), {}, "the difference of neighbouring coordinates"),
+    (whole_chunks(pairs_of_equal_low_bits), {}, "the difference of the coordinates of a pair"),
     (half_of_the_coins, {"server": "shuffled"}, "has 0.707"),
     (coins_in(lambda t: 1), {"server": "shuffled"}, "were used before"),
     (coins_in(lambda t: t & 0xFFFF), {"server": "shuffled"}, "were used before"),
@@ -174,8 +159,9 @@ NOISE = [
 
 
 def change_ends(change):
-    """Let the ends of edges, with their signs, be what `change` makes of them."""
-    return patched(masks, "touching", lambda touching: lambda *where: change(touching(*where)))
+    """Let the ends of edges, with their signs, be what `change` makes of them; None leaves one out."""
+    make = lambda touching: lambda *where: filter(None, (change(*end) for end in touching(*where)))  # noqa: E731
+    return patched(masks, "touching", make)
 
 
 def half_of_the_bits(add):
@@ -239,12 +225,12 @@ MASKS = [
     (masks_in(lambda t: t % 13), {}, "used before"),
     (masks_in(lambda t: t & 0xFFFF), {}, "used before"),
     (masks_in(lambda t: t & 0x7FFFFFFF), {}, "used before"),
-    (change_ends(lambda ends: ((i, j, 1 if (i, j) == (0, 2) else s) for i, j, s in ends)), {}, "do not cancel in round 1"),
-    (change_ends(lambda ends: (end for end in ends if end != (0, 2, -1))), {}, "do not cancel in round 1"),
-    (change_ends(lambda ends: (end for end in ends if end[:2] != (0, 2))), {}, "machines 0, less those that machines 1 know"),
-    (change_ends(lambda ends: (end for end in ends if end[:2] != (1, 4))), {"machines": 5, "colluders": 3},
-     "machines 1, less those that machines 0, 2, 3 know"),
-    (patched(masks, "edge_key", lambda _: lambda root, i, j: np.arange(8, dtype=np.uint32)), {"colluders": 0}, "not uniform"),
+    (change_ends(lambda i, j, sign: (i, j, 1 if (i, j) == (0, 2) else sign)), {}, "do not cancel in round 1"),
+    (change_ends(lambda *end: end if end != (0, 2, -1) else None), {}, "do not cancel in round 1"),
+    (change_ends(lambda *end: end if end[:2] != (0, 2) else None), {}, "0, less those that machines 1"),
+    (change_ends(lambda *end: end if end[:2] != (1, 4) else None), {"machines": 5, "colluders": 3},
+     "machines 1, less those that machines 0, 2, 3"),
+    (patched(masks, "edge_key", lambda _: lambda *of: np.zeros(8, np.uint32)), {"colluders": 0}, "uniform"),
     (patched(Masks, "__bool__", lambda _: lambda self: False), {}, "not uniform"),
     (lambda monkeypatch: None, {"masks": "none"}, "not uniform"),
     (patched(masks, "add_masks", half_of_the_bits), {}, "not uniform"),
@@ -253,7 +239,7 @@ MASKS = [
     (edited_masks(lambda own, t, of: np.tile(own[:CHUNK], len(own) // CHUNK)), {}, "used before"),
     (edited_masks(overlapping_chunks), {}, "used before"),
     (patched(masks, "add_masks", a_repeated_edge), {}, "used before"),
-    (edited_masks(lambda own, t, of: own * (t < 2**24 or of.others[0] != 0)), {}, "do not cancel in round 16,777,216"),
+    (edited_masks(lambda own, t, of: own * (t < 2**24 or of.others[0] != 0)), {}, "in round 16,777,216"),
     (circle_of(lambda root: np.arange(300)), {}, "neighbours are not random"),
     (circle_of(blocks), {}, "neighbours are not random"),
     (circle_of(lambda root: np.random.default_rng(0).permutation(300)), {}, "neighbours are not random"),
@@ -352,7 +338,7 @@ DRAWS = [
     (changed_key(lambda keys: replace(keys, sampling=bytes(32))), "different secrets"),
     (changed_key(lambda keys: replace(keys, sampling=keys.noise.tobytes())), "not different from each other"),
     (patched(keys_module, "derive_key", same_sampling_root), "different secrets"),
-    (patched(keys_module, "derive_key", lambda derive: lambda root, *of: derive(root[:16], *of)), "different secrets"),
+    (patched(keys_module, "derive_key", lambda derive: lambda root, *of: derive(root[:16], *of)), "secrets"),
     (lambda monkeypatch: monkeypatch.setattr(keys_module.os, "urandom", bytes), "share their secret"),
     (patched(simulation, "make_supply", lambda make: lambda *of: make(*of[:-1], bytes(32))), "another key"),
     (patched(draws, "key_words", lambda _: lambda key: np.zeros(8, np.uint32)), "in two runs"),
@@ -482,7 +468,7 @@ FAULTS = [
     *(("draws", fault, DP_SGD, words) for fault, words in DRAWS),
     *slow(*(("draws", fault, MINIBATCH, words) for fault, words in DRAWS)),
     *(("transfers", fault, {"server": server}, "") for fault, server in TRANSFERS),
-    *(("reruns", patched(drawing.CorrelatedDraws, "__call__", empty_buffers), {"runs": 2, **of}, "after a kill")
+    *(("reruns", patched(drawing.CorrelatedDraws, "__call__", empty_buffers), {"runs": 2, **of}, "kill")
       for of in CORRELATED),
     *(pytest.param("multiplier", *(case.values if hasattr(case, "values") else case), "",
                    marks=getattr(case, "marks", ())) for case in MULTIPLIER),

@@ -48,8 +48,10 @@ class Noise(Attack):
         """Examine the messages, and judge all of them together."""
         schedules = [_schedule(view.schedule, rho) for rho in RHOS]
         d, machines, rounds = schedules[0].d, *_numbers(schedules[0])
-        key = derive_key(view.root, "noise", "real messages")
-        found = [noise_statistics(schedule, key, machines, rounds) for schedule in schedules]
+        # With one key both runs would have the same normals.
+        keys = [derive_key(view.root, "noise", f"real messages, rho {rho}") for rho in RHOS]
+        runs = zip(schedules, keys, strict=True)
+        found = [noise_statistics(schedule, key, machines, rounds) for schedule, key in runs]
         all_squares, all_sums, repeated, counts = zip(*found, strict=True)
         squares, sums = np.sum(all_squares, axis=0), np.concatenate(all_sums)
         refutations, alarms = list[str](), list[str]()
