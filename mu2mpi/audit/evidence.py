@@ -65,6 +65,10 @@ class Separations:
         return list(map(Interval, sums.tolist(), (sums - margins).tolist(), (sums + margins).tolist()))
 
 
+MIN_WORDS = 64 * 256
+"""With fewer, Pearson's statistic of bytes has a longer tail than chi-square."""
+
+
 def choose_threshold(without: Array, with_canary: Array, delta: float) -> float:
     """Return the threshold of a statistic beyond which the most seems to be given away, by simple bounds."""
     values = np.unique(np.concatenate([without, with_canary]))
@@ -113,9 +117,12 @@ def count_bytes(counts, words):  # type: ignore[no-untyped-def]
 
 
 def byte_evidence(words: NDArray[np.int64]) -> Array:
-    """Evidence against uniform words in each of their eight bytes."""
+    """Evidence against uniform words in each of their bytes, or if they are few, in halves of bytes."""
     counts = np.zeros((8, 256), np.int64)
     count_bytes(counts, np.ravel(words))
+    if words.size < MIN_WORDS:
+        halves = counts.reshape(8, 16, 16)
+        counts = np.concatenate([halves.sum(axis=1), halves.sum(axis=2)])
     return chi_square_evidence(counts)
 
 

@@ -30,8 +30,8 @@ FARTHEST = 12
 
 ROUNDS = [*range(1, 65), *(t for t in BOUNDARIES if t > 64)]
 
-FEW_MACHINES, FEW_PIXELS = 3, 76
-"""So many have long messages in all `ROUNDS`; more machines have short ones in the first rounds."""
+FEW_MACHINES, FEW_PIXELS = 3, 75
+"""So many have long messages in all `ROUNDS`; more machines have short ones, of three chunks, in a few."""
 
 MAX_GROUPS = 128
 """If there are more than twice as many ways to choose a group and who works together, so many are drawn."""
@@ -66,8 +66,8 @@ class MaskedMessages(Attack):
         refutations, key, groups, highest = [], derive_key(view.root, "noise", "masks"), 0, 0.0
         for (count, known), (pixels, rounds) in sizes.items():
             schedule, chosen = _schedule(view, count, known, pixels), list(groups_of(count, known, view.root))
-            # Each byte is tested in each chunk, and in differences.
-            tests = 8 * max(1, len(chosen)) * (schedule.d // CHUNK + FARTHEST)
+            # Each half of a byte is tested in each chunk, and in differences.
+            tests = 16 * max(1, len(chosen)) * (schedule.d // CHUNK + FARTHEST)
             threshold = math.log(tests * (len(sizes) + 1) / view.risk)
             faults, evidence = _mask_faults(schedule, key, rounds, chosen, threshold)
             refutations += faults

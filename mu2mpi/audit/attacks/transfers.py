@@ -102,7 +102,7 @@ class Transfers(Attack):
                     ("a checkpoint gathers from", rank.gathered),
                     ("changes by resuming in messages of", rank.change()),
                 ):
-                    if numbers.any() and byte_evidence(numbers).max() > math.log(2 * RANKS * 8 / view.risk):
+                    if numbers.any() and byte_evidence(numbers).max() > math.log(2 * RANKS * 16 / view.risk):
                         refutations.append(f"what {what} rank {place} is not uniform modulo 2^64")
         if not all(rank.is_resumed() for rank in ranks[1:]):
             refutations.append("a resumed run sends other sums than before, under the same noise")
