@@ -23,7 +23,6 @@ from slowly import slow
 from mu2mpi import cli
 from mu2mpi.audit import trials as trials_module
 from mu2mpi.audit.canaries import CLIPPED
-from mu2mpi.audit.judge import LEAST
 from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import method_options, server_options
@@ -93,19 +92,7 @@ def test_the_claim_is_kept_and_reached(server, settings):
         share = judgement.overall.share
         assert share.low < 1
         assert settings.get("rho", 1) < 1 or 0.85 < share.estimate < 1.15
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("server", SERVERS)
-def test_more_runs_tell_the_claim_better(server):
-    report = found(server, 1000, rounds=10)
-    assert report.complaints == []
-    for judgement in report.judgements:
-        for reading in (judgement.overall, judgement.most, judgement.least):
-            assert reading.share.low < 1
-            assert reading.share.high > LEAST
-        assert 0.9 < judgement.overall.share.low < judgement.overall.share.high < 1.13
-        assert 0.5 < judgement.learnt.share.low < 1
+        assert judgement.learnt.share.low < 1
         assert judgement.epsilon_bound < report.experiment.target_epsilon
 
 
