@@ -14,9 +14,7 @@ import numpy as np
 from schedules import make_schedule
 
 import mu2mpi
-from mu2mpi.audit.residues import count_residues, zero_residue_counts
-from mu2mpi.audit.structure import collect_tail
-from mu2mpi.audit.tails import add_squares
+from mu2mpi.audit.evidence import byte_evidence
 from mu2mpi.execution.warmup import kernel_calls
 from mu2mpi.federation.draws import draw_independently, draw_uniformly
 from mu2mpi.privacy.binomial import BinomialDraws
@@ -73,13 +71,6 @@ def _binomial() -> None:
     BinomialDraws(np.zeros(8, np.uint32), (SERVER, 0, 1), 2**16, 1)(message.copy(), message, 1)
 
 
-def _of_audit() -> None:
-    message = np.zeros((2, 2), np.int64)
-    collect_tail(message, message, 1.0, np.empty((2, 1)), 0)
-    add_squares(np.zeros(4), message, message, 1.0)
-    count_residues(zero_residue_counts(), message)
-
-
 PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
     *((_of_run, (NOISE, method, (np.uint8,))) for method in METHODS),
     *((_of_run, (MACHINE, method)) for method in METHODS),
@@ -89,7 +80,7 @@ PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
     (standard_normal, (np.zeros(8, np.uint32), SERVER, 0, 1, 1)),
     (_of_run, (LOSS,)),
     (_of_run, (PRODUCTS, "mu2-sgd", (np.uint8,))),
-    (_of_audit, ()),
+    (byte_evidence, (np.zeros(1, np.int64),)),
     (_of_any_problem, ()),
     *((_of_loss, (loss,)) for loss in names("problems") if loss != "softmax"),
     *((_of_run, (STEP, method, (np.uint8,))) for method in METHODS),

@@ -19,21 +19,16 @@ from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.base import Array
 
 FEATURE_TYPE = np.uint8
-"""As in the data sets whose kernels are likely to be compiled already."""
 
 Kinds = NDArray[np.bool_]
 """Whether each canary is of the second kind: shape (canaries,), or of many runs (runs, canaries)."""
 
 FAR = 160.0
-"""Entries of chosen query points: so large that a model is as sure of every sample as it gets, and so small
-that squares of residuals that grow like an exponential are numbers."""
+"""Entries of chosen query points: a model is as sure of every sample as it gets, and no square overflows."""
 
 
 class Numbered(Source):
-    """Samples that are all the same but for their labels, which are their row numbers.
-
-    Rows can only be read if there are as many classes as samples.
-    """
+    """Samples that are the same but for their labels, the row numbers; as many classes are needed to read."""
 
     name, test_samples, scale = "canary", 1, 1.0
 
@@ -53,8 +48,7 @@ class WorstCase:
     diameter: float
     steps: float  # how large they are, relative to the largest that smoothness allows, where rho is 1 or more
     chosen: bool
-    """Whether the audit chooses the query points, and samples differ in their feature as well as their class;
-    if not they have the feature 1."""
+    """Whether the audit chooses the query points, and samples differ in their feature (or 1) as well."""
 
     def label(self, t: int) -> int:
         """Return the class of a sample of round t that is of the first kind; the second has the other."""
@@ -66,10 +60,7 @@ class WorstCase:
         return np.array([-row, row])[-rows:]
 
     def reach(self, schedule: Schedule, t: int) -> float:
-        """Return how far apart increments of both kinds lie in round t, in units of twice the clipping norm.
-
-        Where query points are not chosen, no iterate comes far enough from 0 to matter.
-        """
+        """Return how far apart increments of both kinds lie in round t, in units of twice the norm."""
         C = unweighted_norm(schedule)
         z = schedule.scaling.samples(np.array([[1], [1 - self.chosen]], FEATURE_TYPE), Numbered.scale)
         x, x_previous = (self.query_point(k, schedule.rows) * self.chosen for k in (t, t - 1))
@@ -86,12 +77,11 @@ class WorstCase:
 
 
 CLIPPED = WorstCase("with a clipping norm", 0.01, 100.0, 1.0, chosen=False)
-"""Samples of both classes have opposite increments, far longer than the clipping norm. No iterate comes near
-the surface of the ball, and x_t tells the sums of the rounds before exactly."""
+"""Samples of both classes have opposite increments, far longer than the clipping norm, and no iterate comes
+near the surface of the ball."""
 
 UNCLIPPED = WorstCase("with the default norm", None, 1.0, 1e-3, chosen=True)
-"""S = G + 2 L D is larger than G, and by the third round increments between far query points are longer than
-that. The guarantee has to hold for any query points."""
+"""By the third round increments between far query points are longer than S = G + 2 L D."""
 
 
 def unweighted_norm(schedule: Schedule) -> float:
@@ -107,13 +97,12 @@ def labels_of(classes: NDArray[np.int32], schedule: Schedule) -> Labels:
 
 
 class Canaries:
-    """Where the samples are that an audit attacks, and what machines get.
+    """Samples that an audit attacks, and what machines get; 32 bytes of `dealing` decide who gets which.
 
     Of each canary, `machines` says whose it is, from 0, `rounds` the round in which it is used first, from 1,
-    and `messages` the rounds of all messages that are seen and tell of it: if it `stays`, of all from then
-    on. Where samples are drawn at random there is one canary, and rounds mean nothing. `there` are the rounds
-    in which each machine takes part. The 32 bytes of `dealing` decide which machine gets which sample, and
-    when.
+    and `messages` the rounds of all messages that tell of it: if it `stays`, of all from then on. Where
+    samples are drawn at random there is one, and rounds mean nothing. `there` are the rounds in which each
+    machine takes part.
     """
 
     def __init__(self, schedule: Schedule, case: WorstCase, dealing: bytes) -> None:

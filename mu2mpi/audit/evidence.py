@@ -1,4 +1,4 @@
-"""What two sets of numbers say about the mechanism that made them: bounds, with stated confidence."""
+"""Bounds, with stated confidence, on what numbers give away; and a test of whether bits are uniform."""
 
 import math
 from statistics import NormalDist
@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.kernels import kernel
 from mu2mpi.problem.base import Array
 
 CONFIDENCE = 0.99
@@ -25,12 +26,10 @@ class Interval(NamedTuple):
 
 
 def best_statistics(noise: Array, differences: Array) -> Array:
-    """Return the weights of the linear statistics that best tell Gaussian populations apart.
+    """Return weights of the linear statistics that best tell Gaussian populations apart (Fisher, 1936).
 
     What was seen in each run but for its mean is `noise`, shape (runs, numbers); the means of the populations
-    of each pair differ by `differences`, of the shape of the weights, (pairs, numbers). Nothing is assumed of
-    the noise but what runs show: noise that is too small, or shared between numbers that should have their
-    own, is found (Fisher, "The use of multiple measurements in taxonomic problems", 1936).
+    of each pair differ by `differences`, of the shape of the weights, (pairs, numbers).
     """
     covariance = np.cov(noise, rowvar=False)
     ridge = RIDGE * (np.trace(covariance) + np.sum(differences**2, axis=1).max())
@@ -40,10 +39,8 @@ def best_statistics(noise: Array, differences: Array) -> Array:
 class Separations:
     """How far apart the means of statistics lie in two populations, in their standard deviations: mu.
 
-    By a normal statistic, such as one that is linear in Gaussian releases, populations are as hard to tell
-    apart as N(0, 1) and N(mu, 1): the releases are not Gaussian-DP for any smaller mu. There is a score for
-    each run and pair of populations, and a kind: whether the run is of the second one. The kinds of different
-    pairs are independent. The estimates are `mu`, shape (pairs,).
+    There is a score for each run and pair of populations, and a kind: whether the run is of the second one.
+    The kinds of different pairs are independent. The estimates are `mu`, shape (pairs,).
     """
 
     def __init__(self, scores: Array, kinds: NDArray[np.bool_]) -> None:
@@ -68,11 +65,12 @@ class Separations:
         return list(map(Interval, sums.tolist(), (sums - margins).tolist(), (sums + margins).tolist()))
 
 
-def choose_threshold(without: Array, with_canary: Array, delta: float) -> float:
-    """Return the threshold of a statistic beyond which the most seems to be given away.
+MIN_WORDS = 64 * 256
+"""With fewer, Pearson's statistic of bytes has a longer tail than chi-square."""
 
-    Any choice is valid, if others are judged by it: so the bounds on probabilities are simple ones here.
-    """
+
+def choose_threshold(without: Array, with_canary: Array, delta: float) -> float:
+    """Return the threshold of a statistic beyond which the most seems to be given away, by simple bounds."""
     values = np.unique(np.concatenate([without, with_canary]))
     thresholds = np.append((values[1:] + values[:-1]) / 2, values[-1])
     alarms, hits = (
@@ -87,11 +85,9 @@ def choose_threshold(without: Array, with_canary: Array, delta: float) -> float:
 def epsilon_bound(without: Array, with_canary: Array, threshold: float, delta: float, risk: float) -> float:
     """Return an epsilon that the runs exceed at this delta; 0 if there is none.
 
-    (epsilon, delta)-DP allows the statistic to pass a threshold with at most probability
-    e^epsilon p + delta on the one data set, if p is that on the other. Both are bounded by counting, whatever
-    the distribution of the statistic. The threshold is to be chosen without a look at these runs, and `risk`
-    is the probability with which the bound errs (Jagielski, Ullman and Oprea, "Auditing differentially
-    private machine learning", 2020).
+    Probabilities to pass the threshold, which is to be chosen without a look at these runs, are bounded by
+    counting, whatever the distribution of the statistic; the bound errs with probability `risk` (Jagielski,
+    Ullman and Oprea, "Auditing differentially private machine learning", 2020).
     """
     alarm = largest_probability(int(np.sum(without > threshold)), len(without), risk / 2)
     hit = 1 - largest_probability(int(np.sum(with_canary <= threshold)), len(with_canary), risk / 2)
@@ -99,11 +95,7 @@ def epsilon_bound(without: Array, with_canary: Array, threshold: float, delta: f
 
 
 def largest_probability(successes: int, trials: int, risk: float) -> float:
-    """Return the p at which no more successes than these have just the probability `risk`.
-
-    It bounds the probability of success (Clopper and Pearson, "The use of confidence or fiducial limits
-    illustrated in the case of the binomial", 1934).
-    """
+    """Return a bound on the probability of success, which errs with probability `risk` (Clopper, Pearson)."""
     if successes == trials:
         return 1.0
     k = np.arange(successes + 1)
@@ -114,3 +106,34 @@ def largest_probability(successes: int, trials: int, risk: float) -> float:
         is_high = np.exp(log_choose + k * math.log(p) + (trials - k) * math.log1p(-p)).sum() < risk
         low, high = (low, p) if is_high else (p, high)
     return high
+
+
+@kernel
+def count_bytes(counts, words):  # type: ignore[no-untyped-def]
+    """Add the bytes of words, int64 of shape (n,), to counts from the lowest on, shape (bytes, 256)."""
+    for word in words:
+        for byte in range(len(counts)):
+            counts[byte, word >> 8 * byte & 255] += 1
+
+
+def byte_evidence(words: NDArray[np.int64]) -> Array:
+    """Evidence against uniform words in each of their bytes, or if they are few, in halves of bytes."""
+    counts = np.zeros((8, 256), np.int64)
+    count_bytes(counts, np.ravel(words))
+    if words.size < MIN_WORDS:
+        halves = counts.reshape(8, 16, 16)
+        counts = np.concatenate([halves.sum(axis=1), halves.sum(axis=2)])
+    return chi_square_evidence(counts)
+
+
+def chi_square_evidence(counts: NDArray[np.int64]) -> Array:
+    """Evidence against uniform counts, shape (..., values): -log of an upper bound on each row's p-value.
+
+    With f degrees of freedom, chi-square is r f or more with a probability of at most (r e^(1 - r))^(f / 2)
+    for r > 1, by Chernoff's bound.
+    """
+    freedom = counts.shape[-1] - 1
+    expected = counts.sum(axis=-1, keepdims=True) / counts.shape[-1]
+    ratios = np.maximum(((counts - expected) ** 2 / expected).sum(axis=-1) / freedom, 1.0)
+    evidence: Array = freedom / 2 * (ratios - 1 - np.log(ratios))
+    return evidence

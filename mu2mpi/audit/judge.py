@@ -8,31 +8,32 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mu2mpi.audit.attack import Runs
 from mu2mpi.audit.canaries import Canaries, Kinds
 from mu2mpi.audit.evidence import Interval, Separations, best_statistics, choose_threshold, epsilon_bound
 from mu2mpi.audit.runs import view
 from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.problem.base import Array
 
-COUNTING = 0.25
-"""Share of the risk that is left to the bound on epsilon."""
+LEAST = 0.99
+"""Share of what is claimed that has to be reached. Clipping leaves room for rounding, at most so much."""
+
+COUNTING = 0.25  # share of the risk that is left to the bound on epsilon
 
 
 class Reading(NamedTuple):
-    """How well some samples were told apart: which, and mu relative to what the claims allow for them.
-
-    The claim is that of the machine about which most may be told.
-    """
+    """How well some samples were told apart."""
 
     what: str
-    share: Interval
-    claim: Budget
+    share: Interval  # mu relative to what the claims allow for them
+    claim: Budget  # of the machine about which most may be told
 
 
 @dataclass(frozen=True)
 class Judgement:
     """What runs on one kind of worst case say."""
 
+    words: str  # the worst case
     epsilon_bound: float  # what epsilon exceeds, by counting alone
     counted: Budget  # what is claimed where that was counted
     overall: Reading | None = None  # all samples, by the likelihood ratio of the noise that is claimed
@@ -40,20 +41,40 @@ class Judgement:
     least: Reading | None = None  # those that tell the least
     learnt: Reading | None = None  # the one that tells the most if nothing of the noise is taken on trust
 
+    @property
+    def refutations(self) -> list[str]:
+        """What contradicts the claim, in words."""
+        found, told = [], [reading for reading in (self.most, self.learnt) if reading is not None]
+        for what, share, claim in sorted(told, key=lambda reading: -reading.share.low)[:1]:
+            if share.low > 1:
+                mu = f"mu is at least {share.low * claim.rho:.4g} where rho = {claim.rho:.4g} is claimed"
+                found.append(f"{mu} ({what}, {self.words})")
+        if self.epsilon_bound > (claim := self.counted).epsilon:
+            epsilon = f"epsilon is at least {self.epsilon_bound:.4g} where {claim.epsilon:.4g} is claimed"
+            found.append(f"{epsilon} at delta = {claim.delta:g} ({self.words})")
+        return found
 
-def judge(
-    canaries: Canaries, seen: list[Array], kinds: Kinds, differences: list[Array], budget: Budget, risk: float
-) -> Judgement:
+    @property
+    def alarms(self) -> list[str]:
+        """What faithful runs would have to reach, if they reach all that is claimed."""
+        if (least := self.least) is None or least.share.high >= LEAST:
+            return []
+        rho = least.claim.rho
+        mu = f"mu is at most {least.share.high * rho:.4g} where {LEAST * rho:.4g} must be reached"
+        return [f"{mu} ({least.what}, {self.words})"]
+
+
+def judge(runs: Runs, budget: Budget, risk: float) -> Judgement:
     """Attack every sample, given all the others; all that is found errs with probability `risk` at most.
 
-    Of each rank there is what crossed its wire, shape (runs, numbers), and by what each canary moves that,
-    shape (canaries, numbers). The budget is that of machines without one of their own.
+    The budget is that of machines without one of their own.
     """
+    canaries, kinds = runs.canaries, runs.kinds
     # Runs come in pairs of opposite kinds. Of what was learnt, some runs teach, and the others judge.
     taught = len(kinds) // 4 * 2
-    scores, learnt_scores = _scores(canaries, seen, kinds, differences, taught)
+    scores, learnt_scores = _scores(runs, taught)
     claims = canaries.claims(budget)
-    counted = _by_counting(learnt_scores, kinds, taught, claims, COUNTING * risk)
+    counted = canaries.case.words, *_by_counting(learnt_scores, kinds, taught, claims, COUNTING * risk)
     if canaries.schedule.sampling.chance:
         return Judgement(*counted)
     names, groups = _groups(canaries)
@@ -64,30 +85,27 @@ def judge(
     whose = [max(compress(claims, group), key=lambda claim: claim.rho) for group in groups]
     readings = list(map(Reading, names, Separations(scores, kinds).combined(weights, each), whose))
     learnt = Separations(learnt_scores[taught:], kinds[taught:]).combined(np.diag(1 / allowed), each)
+    of_one = map(Reading, names[-len(canaries) :], learnt, claims)
     return Judgement(
         *counted,
         overall=readings[0] if canaries.schedule.mechanism.shows_messages else None,
         most=max(readings, key=lambda reading: reading.share.low),
         least=min(readings, key=lambda reading: reading.share.high),
-        learnt=max(
-            map(Reading, names[-len(canaries) :], learnt, claims), key=lambda reading: reading.share.low
-        ),
+        learnt=max(of_one, key=lambda reading: reading.share.low),
     )
 
 
-def _scores(
-    canaries: Canaries, seen: list[Array], kinds: Kinds, differences: list[Array], taught: int
-) -> tuple[Array, Array]:
+def _scores(runs: Runs, taught: int) -> tuple[Array, Array]:
     """Return statistics of every run for every canary, as told and as learnt, shape (runs, canaries).
 
     The other samples are known to the adversary, and taken out.
     """
-    runs = len(kinds)
+    canaries, kinds = runs.canaries, runs.kinds
     told, learnt = np.empty(kinds.shape), np.empty(kinds.shape)
-    both = [np.vstack(arrays) for arrays in zip(seen, differences, strict=True)]
+    both = [np.vstack(arrays) for arrays in zip(runs.seen, runs.differences, strict=True)]
     for machine in np.unique(canaries.machines):
         watched = view(canaries.schedule, both, machine)
-        numbers, moves = watched[:runs], watched[runs:]
+        numbers, moves = np.split(watched, [len(kinds)])
         rest = numbers - kinds @ moves
         rest -= rest.mean(axis=0)
         of = canaries.machines == machine

@@ -8,19 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from mu2mpi.audit.attack import Runs, View, all_attacks
 from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Kinds, WorstCase
-from mu2mpi.audit.check import Check
-from mu2mpi.audit.finding import RISK, Attack, Finding
+from mu2mpi.audit.evidence import CONFIDENCE
 from mu2mpi.audit.judge import judge
-from mu2mpi.audit.multiplier import check_multiplier
-from mu2mpi.audit.resumption import check_resumption
-from mu2mpi.audit.runs import check_layouts, hides_parts, noiseless, see, tells_sums
-from mu2mpi.audit.sensitivity import check_sensitivity
-from mu2mpi.audit.streams import check_streams
-from mu2mpi.audit.subsampling import check_subsampling
-from mu2mpi.audit.tails import attack_structure
-from mu2mpi.audit.transfers import check_transfers
-from mu2mpi.audit.uniformity import check_masks
+from mu2mpi.audit.report import Report
+from mu2mpi.audit.runs import hides_parts, noiseless, see, tells_sums
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.machines import cohort_of, input_files
 from mu2mpi.config.task import task_of
@@ -31,39 +24,25 @@ from mu2mpi.execution.warmup import kernel_calls, start_compiler
 from mu2mpi.federation.participation import check_size
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.privacy.noise import derive_key, root_key
 from mu2mpi.problem.base import Array
 from mu2mpi.registry import find
 
-NORMALS_A_TRIAL = 500_000
-"""How many normals of messages of real size are looked at, for each of the trials."""
-
 OF_PAPER = ("untrusted", "trusted")
 """Servers that are audited where none is named."""
 
-FEWEST_MACHINES, FEWEST_ROUNDS = 3, 3
-"""With a trusted server, a machine other than the first and the canary's must see a step taken after it."""
+MAX_SAMPLES, MAX_NUMBERS = 1 << 20, 1 << 28
+"""Of each machine; and in one array, of what is seen in all runs, or what each canary does to another."""
 
-MOST_SAMPLES = 1 << 20
-"""Of each machine: as many as a schedule may ask for."""
-
-MOST_NUMBERS = 1 << 28
-"""In one array, of 8 bytes each: of what is seen in all runs, or what each canary does to another."""
-
-DRAWS, LAYOUT_RUNS = 200, 4
-"""Runs without noise that show what the canary changes on average, where it is drawn or not; and runs for
-which other layouts of machines on ranks are compared."""
-
-TRIALS_PER_NUMBER = 2
-"""With fewer runs for each number that is seen, the adversary cannot learn how they vary together."""
+DRAWS, TRIALS_PER_NUMBER = 200, 2
+"""Runs without noise that show what a canary changes on average, where it is drawn or not; and runs for each
+number that is seen: with fewer the adversary cannot learn how they vary together."""
 
 
-def audit_servers(settings: Mapping[str, Any], trials: int, communicator: Communicator) -> Iterator[Finding]:
-    """Audit the server of some settings, or one after the other those that the method allows.
+def audit_servers(settings: Mapping[str, Any], trials: int, communicator: Communicator) -> Iterator[Report]:
+    """Audit the server of some settings, or one after the other those of the paper that the method allows.
 
-    Settings that are None are not set; rho is then 1 unless an epsilon is claimed. Raises an InputError if an
-    experiment cannot have these settings, or not be audited.
+    Settings that are None are not set; rho is then 1 unless an epsilon is claimed.
     """
     given = {name: value for name, value in settings.items() if value is not None}
     if "epsilon" not in given:
@@ -91,65 +70,48 @@ def _allowed(settings: list[dict[str, Any]]) -> list[Experiment]:
     raise problems[0]
 
 
-def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Finding:
-    """Attack the algorithm of an experiment and bound its privacy from below.
+def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Report:
+    """Attack the algorithm of an experiment, with the audit's own data, clipping norm and diameter.
 
-    The experiment's data, clipping norm and diameter are replaced by the audit's own; there are `trials` runs
-    with each sample of either kind, divided among the ranks. What is found is the same on every rank, however
-    many there are. Raises an InputError if there is nothing to attack, or nobody who could.
+    There are `trials` runs with each sample of either kind, divided among the ranks. What is found is the
+    same on every rank, however many there are. Raises an InputError if nothing can be attacked.
     """
     secret = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
     root = communicator.share(derive_key(secret, "audit", experiment.server))
     check_settings([experiment], communicator)
     with communicator.together():
         files = input_files(experiment)
-        schedule = _schedule(experiment, CLIPPED)
+        schedule = schedule_of(experiment, CLIPPED)
         _check_size(schedule, trials)
-        plans = {CLIPPED: schedule}
+        cases = {CLIPPED: schedule}
         # Where samples are in many roles, or iterates hidden, increments have to be the same everywhere.
         is_once = schedule.sampling.touches(schedule.rounds) == 1
         if is_once and schedule.mechanism.shows_messages and math.isfinite(schedule.S):
-            plans[UNCLIPPED] = _schedule(experiment, UNCLIPPED)
+            cases[UNCLIPPED] = schedule_of(experiment, UNCLIPPED)
     check_agreement(files, communicator)
     start_compiler()
     communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule))
-    budget = Budget(experiment.rho, experiment.target_epsilon, experiment.delta)
-    attacks = [
-        _attack(plan, case, trials, derive_key(root, "case", case.words), budget, communicator)
-        for case, plan in plans.items()
-    ]
-    normals, correlation = trials * NORMALS_A_TRIAL, schedule.mechanism.correlation
-    structure = attack_structure(experiment.server, root, normals, RISK, communicator, correlation)
-    found: dict[str, Any] = {}
+    attacks = [attack for attack in all_attacks() if attack.applies(schedule)]
+    # Shared by all attacks on the servers of the paper, which may be audited together.
+    risk = (1 - CONFIDENCE) / (len(OF_PAPER) * (len(cases) + len(attacks)))
+    runs = [_runs_of(of_case, case, trials, root, communicator) for case, of_case in cases.items()]
+    found: Any = None
     if communicator.rank == 0:
-        checks = [check for attack in attacks if attack for check in attack.checks]
-        checks += _further_checks(experiment, schedule, root)
-        found = {"attacks": tuple(attacks), "structure": structure, "checks": tuple(checks)}
-    return Finding(
-        words=_words(experiment, schedule),
-        reaches=tells_sums(schedule),
-        experiment=experiment,
-        trials=trials,
-        **communicator.share(found),
-    )
+        view = View(experiment, schedule, root, risk, tuple(filter(None, runs)))
+        judgements = [judge(of_case, view.budget, risk) for of_case in view.runs]
+        found = judgements, [attack.run(view) for attack in attacks]
+    words, reaches = _words(experiment, schedule), tells_sums(schedule)
+    return Report(words, reaches, experiment, trials, *communicator.share(found))
 
 
-def _further_checks(experiment: Experiment, schedule: Schedule, root: bytes) -> list[Check]:
-    """Attack what the runs of worst cases do not show."""
-    checks = [check_sensitivity(schedule, derive_key(root, "sensitivity"))]
-    if schedule.sampling.chance:
-        canaries = Canaries(schedule, CLIPPED, derive_key(root, "dealing"))
-        checks.append(check_subsampling(canaries, experiment, derive_key(root, "draws"), RISK))
-    return [*checks, *check_streams(schedule, root, RISK), check_transfers(experiment, RISK)]
-
-
-def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
+def schedule_of(experiment: Experiment, case: WorstCase) -> Schedule:
     """Return the constants of the runs of a worst case, if there is something to attack."""
     if math.isinf(experiment.rho):
         raise InputError("rho = inf claims nothing that could be audited; give a finite --rho")
     shows_messages = find("mechanisms", experiment.chosen_mechanism).shows_messages
-    # Of hidden iterates the adversary sees the last, and machines do not matter.
-    for name, fewest in (("machines", FEWEST_MACHINES if shows_messages else 1), ("rounds", FEWEST_ROUNDS)):
+    # With a trusted server, a machine beside the first and the canary's must see a step taken after it. Of
+    # hidden iterates the adversary sees the last, and machines do not matter.
+    for name, fewest in (("machines", 3 if shows_messages else 1), ("rounds", 3)):
         value = getattr(experiment, name)
         if value is None or value < fewest:
             raise InputError(
@@ -166,7 +128,7 @@ def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
         cohort = cohort_of(experiment, rounds * np.arange(1, machines + 1), None)
     # Two classes, of one feature and a bias.
     sized = experiment.having(diameter=case.diameter)
-    whole = task_of(sized, machines, 2, 2, samples or MOST_SAMPLES, cohort=cohort)
+    whole = task_of(sized, machines, 2, 2, samples or MAX_SAMPLES, cohort=cohort)
     task = replace(whole, clip_norm=case.clip_norm, options=options.model_copy(update=own))
     sizes = method.sizes(task, rounds)
     if shows_messages:
@@ -182,14 +144,14 @@ def _schedule(experiment: Experiment, case: WorstCase) -> Schedule:
 def _check_size(schedule: Schedule, trials: int) -> None:
     """Raise InputError if an audit would need more memory, or samples, than it may have."""
     canaries = schedule.machines * schedule.rounds
-    if canaries * max(canaries, 2 * trials * schedule.d) > MOST_NUMBERS:
+    if canaries * max(canaries, 2 * trials * schedule.d) > MAX_NUMBERS:
         raise InputError(
             f"{trials} trials of {schedule.machines} machines and {schedule.rounds} rounds are more than an "
             "audit can hold in memory; give fewer of them"
         )
-    if (samples := schedule.sampling.owned) > MOST_SAMPLES:
+    if (samples := schedule.sampling.owned) > MAX_SAMPLES:
         raise InputError(
-            f"each machine would need {samples:,} samples, and an audit gives it at most {MOST_SAMPLES:,}; "
+            f"each machine would need {samples:,} samples, and an audit gives it at most {MAX_SAMPLES:,}; "
             "give a larger rho or fewer rounds"
         )
     members, is_central = schedule.members, schedule.trust.is_central
@@ -209,53 +171,42 @@ def _words(experiment: Experiment, schedule: Schedule) -> str:
     return "".join(f"{word}, " for word in words if word)
 
 
-def _attack(
-    schedule: Schedule, case: WorstCase, trials: int, root: bytes, budget: Budget, communicator: Communicator
-) -> Attack | None:
-    """Run and judge one worst case; return what was found on rank 0, and None elsewhere."""
+def _runs_of(
+    schedule: Schedule, case: WorstCase, trials: int, root: bytes, communicator: Communicator
+) -> Runs | None:
+    """Run one worst case, divided among ranks; return the runs on rank 0, and None elsewhere."""
+    root = derive_key(root, "case", case.words)
     canaries = Canaries(schedule, case, derive_key(root, "dealing"))
     keys = [derive_key(root, "noise", f"run {n}") for n in range(2 * trials)]
-    differences = _differences(canaries, derive_key(root, "difference"))
+    differences = differences_of(canaries, derive_key(root, "difference"))
     with communicator.together():
-        views = differences[:1] if hides_parts(schedule) else differences
-        numbers = sum(of_one.shape[1] for of_one in views)
+        numbers = sum(of_one.shape[1] for of_one in differences[: 1 if hides_parts(schedule) else None])
         if trials < TRIALS_PER_NUMBER * numbers:
             raise InputError(
                 f"{trials} trials cannot show how the {numbers} numbers vary that are seen in each; give at "
                 f"least {TRIALS_PER_NUMBER * numbers}, or fewer machines or rounds"
             )
-    kinds = _kinds(len(canaries), trials, derive_key(root, "kinds"))
+    kinds = coin_kinds(len(canaries), trials, derive_key(root, "kinds"))
     mine = block(2 * trials, communicator.size, communicator.rank)
-    ours, few = slice(mine.start, mine.stop), slice(LAYOUT_RUNS)
+    ours = slice(mine.start, mine.stop)
     # With more ranks than runs, some see nothing.
     everyones = communicator.gather(see(schedule, canaries, kinds[ours], keys[ours]) if mine else [])
     if everyones is None:
         return None
     seen = [np.vstack(of_machine) for of_machine in zip(*filter(None, everyones), strict=True)]
-    found = judge(canaries, seen, kinds, differences, budget, RISK)
-    layout = check_layouts(canaries, kinds[few], keys[few])
-    resumed = check_resumption(canaries, kinds[0], keys[0])
-    masks = check_masks(canaries, kinds, keys, RISK, derive_key(root, "groups"))
-    checks = []
-    if schedule.sampling.chance and tells_sums(schedule):
-        checks.append(check_multiplier(canaries, seen, kinds, keys, budget, RISK))
-    return Attack(case.words, found, layout, resumed, masks, tuple(checks))
+    return Runs(canaries, kinds, keys, seen, differences)
 
 
-def _kinds(canaries: int, trials: int, key: bytes) -> Kinds:
-    """Return which canaries are of the second kind, shape (2 trials, canaries).
-
-    Each by a coin in every other run, and the opposite in the one that follows.
-    """
+def coin_kinds(canaries: int, trials: int, key: bytes) -> Kinds:
+    """Return which canaries are of the second kind: by a coin, and the opposite in the run that follows."""
     coins = np.random.default_rng(list(key)).integers(0, 2, (trials, 1, canaries)).astype(bool)
     return np.concatenate([coins, ~coins], axis=1).reshape(2 * trials, canaries)
 
 
-def _differences(canaries: Canaries, root: bytes) -> list[Array]:
+def differences_of(canaries: Canaries, root: bytes) -> list[Array]:
     """Return by what each canary moves what is seen at each rank, shape (canaries, numbers)."""
     count, quiet = len(canaries), noiseless(canaries.schedule)
-    is_drawn = canaries.schedule.sampling.chance
-    keys = [derive_key(root, "noise", str(n)) for n in range(DRAWS if is_drawn else 1)]
+    keys = [derive_key(root, "noise", str(n)) for n in range(DRAWS if quiet.sampling.chance else 1)]
     one = np.repeat(np.eye(count, dtype=bool), len(keys), axis=0)
     before = see(quiet, canaries, np.zeros((len(keys), count), bool), keys)
     after = see(quiet, canaries, one, keys * count)

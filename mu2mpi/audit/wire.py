@@ -1,7 +1,7 @@
 """Ranks in one process, a thread each, and a record of all that crosses the wire between them."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from copy import deepcopy
 from threading import Lock
 from typing import Any, NoReturn, TypeVar
@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from mu2mpi.parallel import Communicator
 
 Answer = TypeVar("Answer")
+Integers = NDArray[np.int64]
+
+_LEFT = object()
+"""What a rank brings that takes no part in further exchanges."""
 
 
 class OutOfStepError(RuntimeError):
@@ -23,19 +27,15 @@ class _AbandonedError(RuntimeError):
 
 
 class Meeting:
-    """Where ranks meet: one acts at a time, until it waits for the others; faster than a barrier for all."""
+    """Where ranks meet: each acts in its turn until it waits for the others; faster than a barrier."""
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        self.size, self._is_broken = size, False
         self._turns = [Lock() for _ in range(size)]
         # The first rank need not wait to begin.
         for turn in self._turns[1:]:
             turn.acquire()
-        # A rank may write for its next exchange while another still reads for this one.
-        self._brought: list[list[Any]] = [[None] * size, [None] * size]
-        self._exchanges = [0] * size
-        self._left = [False] * size
-        self._is_broken = False
+        self._brought: list[Any] = []
 
     def wait(self, rank: int) -> None:
         """Return when it is this rank's turn."""
@@ -43,85 +43,67 @@ class Meeting:
         if self._is_broken:
             raise _AbandonedError
 
-    def exchange(self, rank: int, array: Any) -> list[Any]:
+    def pass_on(self, rank: int) -> None:
+        """Let the next rank act."""
+        self._turns[(rank + 1) % self.size].release()
+
+    def exchange(self, rank: int, thing: Any) -> list[Any]:
         """Return what each rank brought, once all have brought theirs."""
-        self._exchanges[rank] = number = self._exchanges[rank] + 1
-        brought = self._brought[number % 2]
-        brought[rank] = array
-        self._pass_on(rank)
+        if rank == 0:
+            # Others may still read what was brought before.
+            self._brought = [None] * self.size
+        brought = self._brought
+        brought[rank] = thing
+        self.pass_on(rank)
         self.wait(rank)
-        if min(self._exchanges) < number:
+        if 0 < sum(one is _LEFT for one in brought) < self.size:
             raise OutOfStepError("a rank waits for others that do not take part")
         return brought
 
-    def leave(self, rank: int) -> None:
-        """Take no part in what follows."""
-        self._left[rank] = True
-        self._pass_on(rank)
-
     def abort(self) -> None:
         """End all ranks as they wait."""
-        if self._is_broken:
-            return
-        self._is_broken = True
-        for turn in self._turns:
+        for turn in () if self._is_broken else self._turns:
+            self._is_broken = True
             if turn.locked():
                 turn.release()
 
-    def _pass_on(self, rank: int) -> None:
-        for other in (*range(rank + 1, self.size), *range(rank + 1)):
-            if not self._left[other]:
-                self._turns[other].release()
-                return
-
 
 class RecordedRank(Communicator):
-    """One of several ranks of this process.
-
-    Attributes
-    ----------
-    sent, received : list
-        Copies of all arrays and objects that left this rank and that reached it, in order.
-    sent_by : list of str
-        The collective that sent each.
-    """
+    """One of several ranks of this process, with copies of all that left it, and how, and that reached it."""
 
     def __init__(self, rank: int, meeting: Meeting) -> None:
-        self.rank, self.size = rank, meeting.size
+        self.rank, self.size, self.meeting = rank, meeting.size, meeting
         self.sent: list[Any] = []
-        self.received: list[Any] = []
         self.sent_by: list[str] = []
-        self.meeting = meeting
+        self.received: list[Any] = []
 
-    def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
+    def forget(self) -> None:
+        """Begin a new record."""
+        for record in (self.sent, self.sent_by, self.received):
+            record.clear()
+
+    def allreduce(self, send: Integers, receive: Integers) -> Integers:
         """Return the sum of all ranks' arrays, on every rank."""
-        return self._sum(send, receive, "allreduce")
+        np.sum(self._exchange(send, "allreduce"), axis=0, out=receive)
+        self.received.append(receive.copy())
+        return receive
 
-    def reduce(self, send: NDArray[np.int64], receive: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    def reduce(self, send: Integers, receive: Integers | None) -> Integers | None:
         """Return the sum of all ranks' arrays on rank 0, and None elsewhere."""
-        if self.rank == 0 and receive is not None:
-            return self._sum(send, receive, "reduce")
-        self._exchange(send, "reduce")
-        return None
-
-    def _sum(self, send: NDArray[np.int64], receive: NDArray[np.int64], collective: str) -> NDArray[np.int64]:
-        np.sum(self._exchange(send, collective), axis=0, out=receive)
+        everyones = self._exchange(send, "reduce")
+        if self.rank != 0 or receive is None:
+            return None
+        np.sum(everyones, axis=0, out=receive)
         self.received.append(receive.copy())
         return receive
 
     def bcast(self, array: NDArray[np.float64]) -> None:
         """Overwrite the array on every rank with that of rank 0."""
-        message = self._exchange(array if self.rank == 0 else None, "bcast")[0]
-        if self.rank != 0:
-            np.copyto(array, message)
-            self.received.append(message)
+        np.copyto(array, self._of_first(array, "bcast"))
 
     def share(self, thing: Any) -> Any:
         """Return rank 0's object on every rank."""
-        message = self._exchange(thing if self.rank == 0 else None, "share")[0]
-        if self.rank != 0:
-            self.received.append(message)
-        return deepcopy(message)
+        return deepcopy(self._of_first(thing, "share"))
 
     def gather(self, thing: Any) -> list[Any] | None:
         """Return the list of all ranks' objects on rank 0, and None elsewhere."""
@@ -142,6 +124,12 @@ class RecordedRank(Communicator):
 
     split = call = _refuse  # type: ignore[assignment]
 
+    def _of_first(self, thing: Any, collective: str) -> Any:
+        message = self._exchange(thing if self.rank == 0 else None, collective)[0]
+        if self.rank != 0:
+            self.received.append(message)
+        return message
+
     def _exchange(self, thing: Any, collective: str) -> list[Any]:
         if thing is not None:
             thing = thing.copy() if isinstance(thing, np.ndarray) else deepcopy(thing)
@@ -153,8 +141,7 @@ class RecordedRank(Communicator):
 def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer]:
     """Run an action on some ranks of this process, which take turns, and return their answers.
 
-    An exception on any rank ends all of them, and is raised here: an OutOfStepError if not all take part in
-    the same exchanges.
+    An exception on any rank ends all, and is raised here: OutOfStepError if not all take part in an exchange.
     """
     meeting = Meeting(size)
 
@@ -162,7 +149,8 @@ def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer
         try:
             meeting.wait(rank)
             answer = action(RecordedRank(rank, meeting))
-            meeting.leave(rank)
+            meeting.exchange(rank, _LEFT)
+            meeting.pass_on(rank)
             return answer
         except BaseException:
             meeting.abort()
@@ -171,10 +159,16 @@ def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer
     with ThreadPoolExecutor(size) as pool:
         try:
             answers = [pool.submit(act, rank) for rank in range(size)]
-            errors = [error for answer in answers if (error := answer.exception()) is not None]
+            wait(answers)
         except BaseException:
             meeting.abort()
             raise
+    errors = [error for answer in answers if (error := answer.exception()) is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, _AbandonedError)):
         raise error
     return [answer.result() for answer in answers]
+
+
+def equal(ones: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether two lists hold the same arrays."""
+    return len(ones) == len(others) and all(map(np.array_equal, ones, others))

@@ -1,6 +1,7 @@
 """Bounds from below against the distributions from which they were made, whose privacy is known."""
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -8,10 +9,15 @@ from hypothesis import strategies as st
 from relaxed import given
 from scipy.stats import beta, binom
 
+from mu2mpi.audit.attacks.masks import MAX_GROUPS, Group, groups_of
+from mu2mpi.audit.attacks.noise import deviations, low_bit_faults
 from mu2mpi.audit.evidence import (
+    MIN_WORDS,
     Separations,
     best_statistics,
+    byte_evidence,
     choose_threshold,
+    count_bytes,
     epsilon_bound,
     largest_probability,
 )
@@ -25,10 +31,6 @@ def test_largest_probability_is_a_quantile_of_the_beta_distribution(trials, shar
     expected = 1.0 if successes == trials else beta.ppf(1 - risk, successes + 1, trials - successes)
     assert found == pytest.approx(expected, rel=1e-6)
     assert successes == trials or binom.cdf(successes, trials, found) <= risk * (1 + 1e-6)
-
-
-def test_the_rule_of_three():
-    assert largest_probability(0, 1000, 0.05) == pytest.approx(3 / 1000, rel=0.01)
 
 
 def outside(hits: int, repeats: int, probability: float) -> bool:
@@ -134,3 +136,55 @@ def test_what_does_not_differ_gives_nothing_away():
     (interval,) = Separations(np.ones((100, 1)), kinds).combined(np.eye(1), 1e-5)
     assert (interval.low, interval.high) == (0, 0)
     assert epsilon_bound(same, same, choose_threshold(same, same, 1e-5), 1e-5, 0.05) == 0
+
+
+def test_uniform_bytes_are_complained_of_no_more_often_than_is_stated():
+    rng = np.random.default_rng(8)
+    for n, tests in ((MIN_WORDS, 8), (700, 16)):
+        found = [byte_evidence(rng.integers(-(2**63), 2**63, n)).max() for _ in range(1000)]
+        for risk in (0.5, 0.1, 0.01, 0.002):
+            assert binom.sf(np.sum(np.array(found) > math.log(tests / risk)) - 1, 1000, risk) > 1e-6
+        skewed = rng.integers(-(2**63), 2**63, n)
+        skewed[: n // 4] &= ~(np.int64(255) << 24)
+        assert byte_evidence(skewed).argmax() % 8 == 3
+        assert byte_evidence(skewed).max() > 30
+
+
+@pytest.mark.parametrize("scale", [2.0**5, 2.0**12, 2.0**20.3, 2.0**30.5])
+def test_low_bits_of_ideal_normals_are_complained_of_no_more_often_than_is_stated(scale):
+    rng, complaints = np.random.default_rng(10), 0
+    for _ in range(100):
+        counts, noise = np.zeros((5, 256), np.int64), np.rint(rng.standard_normal(40_000) * scale)
+        for rows, words in (
+            (counts[:3], noise),
+            (counts[3:4], np.diff(noise)),
+            (counts[4:], noise[128:] - noise[:-128]),
+        ):
+            count_bytes(rows, words.astype(np.int64))
+        complaints += bool(low_bit_faults(counts, scale, 0.1))
+    assert binom.sf(complaints - 1, 100, 0.1) > 1e-6
+
+
+def test_sums_of_squares_of_ideal_normals_pass_a_limit_no_more_often_than_is_stated():
+    rng = np.random.default_rng(7)
+    for n in (300, 10_000):
+        far = np.abs(deviations(rng.chisquare(n, 100_000), n))
+        for risk in (1e-2, 1e-3):
+            assert (
+                binom.sf(int(np.sum(far > NormalDist().inv_cdf(1 - risk / 2))) - 1, 100_000, risk * 1.2)
+                > 1e-6
+            )
+
+
+def test_groups_are_all_there_are_or_of_all_sizes():
+    assert set(groups_of(4, 1, bytes(32))) == {
+        Group((i,), (j,)) for i in range(4) for j in range(4) if i != j
+    }
+    many = list(groups_of(40, 5, bytes(32)))
+    assert len(many) == MAX_GROUPS
+    for group in many:
+        assert len(group.known) == 5
+        assert len({*group.machines, *group.known}) == len(group.machines) + 5
+    assert {1, 2}.issubset(sizes := {len(group.machines) for group in many})
+    assert max(sizes) > 10
+    assert list(groups_of(3, 2, bytes(32))) == []

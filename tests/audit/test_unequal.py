@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from planted import canaries_of, few_messages, found, only, patched
 from slowly import slow
-from test_audit import found
 
 from mu2mpi import cli
-from mu2mpi.audit import judge, tails, trials
-from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED, Canaries
+from mu2mpi.audit import judge, trials
+from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED
 from mu2mpi.audit.runs import view
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.federation.cohort import Members
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.participation import Roll
@@ -26,9 +25,8 @@ BUDGETS = "[rho]\n0 = 1.0\n1 = 0.5\n2 = 4.0\n[epsilon]\n3 = 2.0\n"
 
 @pytest.fixture(autouse=True)
 def few_normals(monkeypatch):
-    monkeypatch.setattr(tails, "MESSAGES", 20)
-    monkeypatch.setattr(trials, "NORMALS_A_TRIAL", 1)
-    monkeypatch.setattr(trials, "check_streams", lambda *_: [])
+    few_messages(monkeypatch)
+    only(monkeypatch, "reruns")
 
 
 @pytest.fixture
@@ -46,7 +44,8 @@ MORE_WAYS = [
     {"budgets": True},
     {"objective": "samples", "budgets": True, **UNIFORM},
 ]
-METHODS = [{}, {"method": "anytime-dp-mf"}]
+POWER = {"method": "anytime-dp-mf"}
+METHODS = [{}, POWER]
 MORE_METHODS = [
     {"method": "anytime-sgd"},
     {"method": "parallel-sgd"},
@@ -74,21 +73,11 @@ def named(way, files):
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method, files):
     """What it moves, over noise that is white of deviation 1, is the mu of all that is seen."""
-    known = {
-        "server": server,
-        "machines": 4,
-        "rounds": 6,
-        "rho": 1.0,
-        "seed": 1,
-        **named(way, files),
-        **method,
-    }
-    experiment = Experiment.make(known)
     for case in (CLIPPED, UNCLIPPED):
         if case is UNCLIPPED and method.get("method") in ("dp-gd", "storm"):
             continue
-        schedule = trials._schedule(experiment, case)
-        canaries = Canaries(schedule, case, bytes(32))
+        experiment, canaries = canaries_of(case, server=server, **named(way, files), **method)
+        schedule = canaries.schedule
         present = schedule.members.attendance.present(range(1, 7), range(4))
         last = 6 if server == "untrusted" else 5
         assert present[canaries.rounds - 1, canaries.machines].all()
@@ -97,7 +86,7 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
         claims = canaries.claims(Budget(1.0, experiment.target_epsilon, experiment.delta))
         for machine, claim in zip(canaries.machines, claims, strict=True):
             assert claim.rho <= schedule.members.accounts(1e-5).rho_allowed[machine]
-        differences = trials._differences(canaries, bytes(32))
+        differences = trials.differences_of(canaries, bytes(32))
         mu = np.empty(len(canaries))
         for machine in set(canaries.machines.tolist()):
             of = canaries.machines == machine
@@ -126,160 +115,135 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
     ],
 )
 def test_claims_are_kept_and_reached(server, settings, files):
-    finding = found(server, 150, machines=4, rounds=4, **named({"rho": 8.0, **settings}, files))
-    assert finding.complaints == []
-    for attack in finding.attacks:
-        share = attack.judgement.overall.share
+    report = found(server, 150, machines=4, rounds=4, **named({"rho": 8.0, **settings}, files))
+    assert report.complaints == []
+    for judgement in report.judgements:
+        share = judgement.overall.share
         assert share.low < 1 < share.high
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["dp-sgd", "noisy-minibatch-sgd"])
 def test_methods_that_draw_their_samples_keep_their_claim(method):
-    finding = found("trusted", 300, machines=4, rounds=4, method=method, rho=0.1, **UNIFORM)
-    assert finding.complaints == []
-    assert "participation = uniform:2" in finding.describe()
+    report = found("trusted", 300, machines=4, rounds=4, method=method, rho=0.1, **UNIFORM)
+    assert report.complaints == []
+    assert "participation = uniform:2" in report.describe()
 
 
 # Ways to break the code.
 
 
-def change_sigma(monkeypatch, change):
+def changed_sigma(change):
     """Let machines draw with what `change` makes of the mechanisms of all of them, and of their weights."""
-    start = Machines.__init__
 
-    def flawed(self, schedule, *rest):
-        if (members := schedule.members) is not None:
-            kinds = members.of_machines(range(len(members.of)))
-            drawn = zip(kinds, change(kinds, members.weights), strict=True)
-            kinds = tuple(replace(kind, sigma=sigma) for kind, sigma in drawn)
-            members = replace(members, kinds=kinds, of=np.arange(len(kinds)))
-        start(self, replace(schedule, members=members), *rest)
+    def make(start):
+        def flawed(self, schedule, *rest):
+            if (members := schedule.members) is not None:
+                kinds = members.of_machines(range(len(members.of)))
+                drawn = zip(kinds, change(kinds, members.weights), strict=True)
+                kinds = tuple(replace(kind, sigma=sigma) for kind, sigma in drawn)
+                members = replace(members, kinds=kinds, of=np.arange(len(kinds)))
+            start(self, replace(schedule, members=members), *rest)
 
-    monkeypatch.setattr(Machines, "__init__", flawed)
+        return flawed
+
+    return patched(Machines, "__init__", make)
 
 
-def change_calls(monkeypatch, change):
+def changed_calls(change):
     """Let machines draw at the times, with the numbers, that `change` makes of t and both."""
-    call = Roll.call
-    monkeypatch.setattr(Roll, "call", lambda self, t: change(self, t, *call(self, t)))
+    return patched(Roll, "call", lambda call: lambda self, t: change(self, t, *call(self, t)))
 
 
-def change_draws(monkeypatch, change):
+def changed_draws(change):
     """Let numbers and signs of draws be what `change` makes of them; None for no draw."""
-    add = MemberDraws._add
 
-    def changed(self, there, numbers, sign):
-        of_all = [change(number, sign) for number in numbers.tolist()]
-        kept = [k for k, number in enumerate(of_all) if number is not None]
-        add(self, there[kept], np.array([of_all[k] for k in kept], np.int64), sign)
+    def make(add):
+        def changed(self, there, numbers, sign):
+            of_all = [change(number, sign) for number in numbers.tolist()]
+            kept = [k for k, number in enumerate(of_all) if number is not None]
+            add(self, there[kept], np.array([of_all[k] for k in kept], np.int64), sign)
 
-    monkeypatch.setattr(MemberDraws, "_add", changed)
+        return changed
 
-
-def no_new_noise(monkeypatch):
-    change_draws(monkeypatch, lambda number, sign: number if sign < 0 or number == 1 else None)
+    return patched(MemberDraws, "_add", make)
 
 
-def one_draw_for_ever(monkeypatch):
-    change_draws(monkeypatch, lambda number, sign: 1)
-
-
-def a_draw_twice(monkeypatch):
-    change_calls(monkeypatch, lambda roll, t, there, numbers: (there, (numbers + 1) // 2))
-
-
-def noise_while_away(monkeypatch):
+def noise_while_away(roll, t, there, numbers):
     """A machine that is away hides the same sum with new noise."""
-
-    def everybody(roll, t, there, numbers):
-        return np.arange(len(roll._machines)), np.full(len(roll._machines), t)
-
-    change_calls(monkeypatch, everybody)
+    return np.arange(len(roll._machines)), np.full(len(roll._machines), t)
 
 
-def noise_of_the_least_present(monkeypatch):
-    def change(kinds, weights):
-        least = min(kind.rounds for kind in kinds)
-        return [kind.sigma * (least / kind.rounds) ** 0.5 for kind in kinds]
-
-    change_sigma(monkeypatch, change)
+def noise_of_the_least_present(kinds, weights):
+    least = min(kind.rounds for kind in kinds)
+    return [kind.sigma * (least / kind.rounds) ** 0.5 for kind in kinds]
 
 
-def no_root(monkeypatch):
-    """As if one message told of a sample, not all from its own on."""
-    change_sigma(monkeypatch, lambda kinds, weights: [kind.sigma / kind.rounds**0.5 for kind in kinds])
-
-
-def weights_after_noise(monkeypatch):
-    """Noise of weighted increments, weighted once more."""
-    change_sigma(monkeypatch, lambda kinds, weights: np.array([kind.sigma for kind in kinds]) * weights)
-
-
-def swapped_budgets(monkeypatch):
-    change_sigma(monkeypatch, lambda kinds, weights: [kinds[i].sigma for i in (2, 1, 0, 3)])
-
-
-def swapped_accounts(monkeypatch):
+def swapped(own):
     """Machines draw, and say that they draw, what is for another's budget."""
-    own = Members.of_machines
     order = [2, 1, 0, 3]
-    monkeypatch.setattr(
-        Members, "of_machines", lambda self, of: [own(self, range(order[i], order[i] + 1))[0] for i in of]
-    )
+    return lambda self, of: [own(self, range(order[i], order[i] + 1))[0] for i in of]
 
 
-def noise_of_the_least_private(monkeypatch):
+def of_the_least_private(_):
     """A trusted server draws what is enough for one machine, and all others say what they need."""
-    monkeypatch.setattr(Mechanism, "having", lambda self, sigma, grid: replace(self, resolution=grid))
+    return lambda self, sigma, grid: replace(self, resolution=grid)
 
 
+a_draw_twice = changed_calls(lambda roll, t, there, numbers: (there, (numbers + 1) // 2))
 QUICK = [
-    ("untrusted", no_new_noise, UNIFORM),
-    ("untrusted", noise_while_away, {"participation": "trace"}),
-    ("untrusted", swapped_budgets, {"budgets": True}),
+    ("untrusted", changed_draws(lambda number, sign: number if sign < 0 or number == 1 else None), UNIFORM),
+    ("untrusted", changed_calls(noise_while_away), {"participation": "trace"}),
+    (
+        "untrusted",
+        changed_sigma(lambda kinds, weights: [kinds[i].sigma for i in (2, 1, 0, 3)]),
+        {"budgets": True},
+    ),
 ]
 THOROUGH = [
-    ("untrusted", one_draw_for_ever, UNIFORM),
-    ("untrusted", a_draw_twice, UNIFORM),
-    ("untrusted", a_draw_twice, {"method": "anytime-sgd", **UNIFORM}),
-    ("untrusted", a_draw_twice, {"method": "anytime-dp-mf", **UNIFORM}),
-    ("untrusted", noise_of_the_least_present, BY_SIZE),
-    ("untrusted", no_root, BY_SIZE),
-    ("untrusted", weights_after_noise, BY_SIZE),
-    ("untrusted", swapped_accounts, {"budgets": True}),
-    ("trusted", noise_of_the_least_private, {"budgets": True}),
+    ("untrusted", changed_draws(lambda number, sign: 1), UNIFORM),
+    *(
+        ("untrusted", a_draw_twice, {**method, **UNIFORM})
+        for method in ({}, {"method": "anytime-sgd"}, POWER)
+    ),
+    ("untrusted", changed_sigma(noise_of_the_least_present), BY_SIZE),
+    # As if one message told of a sample, not all from its own on; and noise that is weighted twice.
+    (
+        "untrusted",
+        changed_sigma(lambda kinds, weights: [kind.sigma / kind.rounds**0.5 for kind in kinds]),
+        BY_SIZE,
+    ),
+    ("untrusted", changed_sigma(lambda kinds, weights: [kind.sigma for kind in kinds] * weights), BY_SIZE),
+    ("untrusted", patched(Members, "of_machines", swapped), {"budgets": True}),
+    ("trusted", patched(Mechanism, "having", of_the_least_private), {"budgets": True}),
 ]
 
 
 @pytest.mark.parametrize(("server", "break_it", "settings"), [*QUICK, *slow(*THOROUGH)])
 def test_the_audit_has_teeth(monkeypatch, server, break_it, settings, files):
     break_it(monkeypatch)
-    finding = found(server, 130, machines=4, rounds=4, **named({"rho": 8.0, **settings}, files))
-    assert any(words.startswith("mu is at least ") for words in finding.refutations)
+    report = found(server, 130, machines=4, rounds=4, **named({"rho": 8.0, **settings}, files))
+    assert any(words.startswith("mu is at least ") for words in report.refutations)
 
 
 def test_noise_that_is_not_taken_back_is_seen(monkeypatch):
     """It hides more than is claimed, and a run that goes on after a kill would draw less: both are said."""
-    change_draws(monkeypatch, lambda number, sign: number if sign > 0 else None)
-    finding = found("untrusted", 130, machines=4, rounds=4, rho=8.0, **UNIFORM)
-    assert any("after a kill sends other messages" in words for words in finding.refutations)
-    assert any(words.startswith("mu is at most ") for words in finding.alarms)
+    changed_draws(lambda number, sign: number if sign > 0 else None)(monkeypatch)
+    report = found("untrusted", 130, machines=4, rounds=4, rho=8.0, **UNIFORM)
+    assert any("after a kill sends other messages" in words for words in report.refutations)
+    assert any(words.startswith("mu is at most ") for words in report.alarms)
 
 
 def test_what_cannot_be_audited_is_refused_before_the_run(files, tmp_path, capsys):
     (tmp_path / "last.csv").write_text("round,machine\n6,0\n")
     (tmp_path / "owners.toml").write_text('[rho]\n"Ward 7" = 1.0\n')
-    for words, problem in (
-        (
-            ["--participation", f"trace:{tmp_path / 'last.csv'}", "--server", "trusted"],
-            "before the last round",
-        ),
-        (["--participation", files["trace"], "--rounds", "7"], "--rounds 6"),
-        (["--participation", "uniform:5"], "more than the 4 machines"),
-        (["--budgets", str(tmp_path / "owners.toml")], "no such machine"),
-        (["--budgets", files["budgets"], "--method", "dp-sgd"], "one account for all machines"),
-        (["--participation", "uniform:2", "--method", "snowball-sgd"], "machines that are away"),
+    for words in (
+        ["--participation", f"trace:{tmp_path / 'last.csv'}", "--server", "trusted"],
+        ["--participation", files["trace"], "--rounds", "7"],
+        ["--participation", "uniform:5"],
+        ["--budgets", str(tmp_path / "owners.toml")],
+        ["--budgets", files["budgets"], "--method", "dp-sgd"],
+        ["--participation", "uniform:2", "--method", "snowball-sgd"],
     ):
         assert cli.main(["audit", "--machines", "4", "--rounds", "6", *words]) == 2
-        assert problem in capsys.readouterr().err
+        assert capsys.readouterr().err.startswith("mu2mpi: error: ")

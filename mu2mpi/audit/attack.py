@@ -1,0 +1,69 @@
+"""What the attacks of an audit are given, what they find, and how they are found."""
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mu2mpi.audit.canaries import Canaries, Kinds
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.federation.schedule import Schedule
+from mu2mpi.privacy.guarantee import Budget
+from mu2mpi.problem.base import Array
+
+
+class Finding(NamedTuple):
+    """Line of the report, what refutes the claim, and what cannot be if the code does what it says."""
+
+    summary: str = ""
+    refutations: tuple[str, ...] = ()
+    alarms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one worst case, each with its own key, and what an adversary sees of them."""
+
+    canaries: Canaries
+    kinds: Kinds  # shape (runs, canaries)
+    keys: list[bytes]
+    seen: list[Array]  # what crosses each rank's wire, as of `see`, shape (runs, numbers)
+    differences: list[Array]  # by what each canary moves that, shape (canaries, numbers)
+
+
+@dataclass(frozen=True)
+class View:
+    """What attacks may use."""
+
+    experiment: Experiment
+    schedule: Schedule  # constants of the audited runs
+    root: bytes  # secret of 32 bytes from which all keys follow
+    risk: float  # largest probability with which one attack complains about faultless code
+    runs: tuple[Runs, ...] = ()  # of each worst case
+
+    @property
+    def budget(self) -> Budget:
+        """Claim for machines without a budget of their own."""
+        return Budget(self.experiment.rho, self.experiment.target_epsilon, self.experiment.delta)
+
+
+class Attack(ABC):
+    """An attack beyond those on worst cases."""
+
+    def applies(self, schedule: Schedule) -> bool:
+        """Whether there is something to attack."""
+        return True
+
+    @abstractmethod
+    def run(self, view: View) -> Finding:
+        """Attack, and return what was found."""
+
+
+def all_attacks() -> list[Attack]:
+    """Attacks of the modules of `mu2mpi.audit.attacks`, in the order of their names."""
+    from mu2mpi.audit import attacks
+
+    names = [f"{attacks.__name__}.{found.name}" for found in pkgutil.iter_modules(attacks.__path__)]
+    things = [thing for name in names for thing in vars(importlib.import_module(name)).values()]
+    return [thing() for thing in things if isinstance(thing, type) and thing.__base__ is Attack]

@@ -1,0 +1,152 @@
+"""Noise of messages of real size: its standard deviation, its low bits, and whether it is always fresh.
+
+Machines and rounds have small and large numbers, so that numbers that are cut show.
+"""
+
+import math
+from dataclasses import replace
+from itertools import chain
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from mu2mpi.audit.attack import Attack, Finding, View
+from mu2mpi.audit.evidence import chi_square_evidence, count_bytes
+from mu2mpi.audit.real import BOUNDARIES, Integers, noise_of_machine, noise_scale, real_schedule
+from mu2mpi.federation.schedule import Schedule
+from mu2mpi.privacy.noise import CHUNK, MAX_NUMBER, PAIRS, derive_key
+from mu2mpi.problem.base import Array
+from mu2mpi.registry import find
+
+RHOS = 4.0, 0.25
+"""Of two runs. With the last, the grid is so fine that draws are spread."""
+
+MORE_ROUNDS = range(1, 1001)
+"""Further rounds of a central server, which draws for all machines at once."""
+
+CORRELATED_ROUNDS = 20
+"""Rounds of each machine if noise is correlated: it is drawn for consecutive rounds alone."""
+
+SIGNATURE: Integers = np.random.default_rng(0).integers(2**62, size=6) * 2 + 1
+"""Factors of the first coordinates of a chunk of noise in a sum that tells it from any other."""
+
+LOW_BYTES = (
+    (0, "the noise"),
+    (1, "the noise"),
+    (2, "the noise"),
+    (0, "the difference of neighbouring coordinates of the noise"),
+    (0, "the difference of the coordinates of a pair of normals of the noise"),
+)
+"""Bytes that are counted, and of what."""
+
+
+class Noise(Attack):
+    """Attack the noise of two runs."""
+
+    def run(self, view: View) -> Finding:
+        """Examine the messages, and judge all of them together."""
+        schedules = [_schedule(view.schedule, rho) for rho in RHOS]
+        d, machines, rounds = schedules[0].d, *_numbers(schedules[0])
+        # With one key both runs would have the same normals.
+        keys = [derive_key(view.root, "noise", f"real messages, rho {rho}") for rho in RHOS]
+        runs = zip(schedules, keys, strict=True)
+        found = [noise_statistics(schedule, key, machines, rounds) for schedule, key in runs]
+        all_squares, all_sums, repeated, counts = zip(*found, strict=True)
+        squares, sums = np.sum(all_squares, axis=0), np.concatenate(all_sums)
+        refutations, alarms = list[str](), list[str]()
+        limit = NormalDist().inv_cdf(1 - view.risk / (4 * (d + sums.size + 1)))
+        for name, of_each, size in (
+            ("all messages", np.array([math.fsum(sums)]), sums.size * d),
+            ("coordinate", squares, sums.size),
+            ("round", sums, d),
+        ):
+            far = deviations(of_each, size)
+            for is_less, worst in ((True, int(far.argmin())), (False, int(far.argmax()))):
+                if abs(far[worst]) > limit and is_less == (far[worst] < 0):
+                    where = f"{name} {worst}" if of_each.size > 1 else name
+                    if name == "round":
+                        machine, place = divmod(worst % (len(machines) * len(rounds)), len(rounds))
+                        where = f"round {rounds[place]:,} of machine {machines[machine]:,}"
+                    share = math.sqrt(of_each[worst] / size)
+                    words = f"noise of real messages has {share:.4g} of its deviation in {where}"
+                    (refutations if is_less else alarms).append(words)
+        if any(repeated):
+            refutations.append(f"{sum(repeated):,} chunks of the noise of real messages were used before")
+        for schedule, of_rho in zip(schedules, counts, strict=True):
+            refutations += low_bit_faults(of_rho, noise_scale(schedule), view.risk / (2 * len(RHOS)))
+        summary = (
+            f"Noise of {sums.size:,} real messages of {d:,} coordinates, of machines and rounds below "
+            f"2^32: {len(refutations) + len(alarms) or 'no'} faults of size, low bits or repetition."
+        )
+        return Finding(summary, tuple(refutations), tuple(alarms))
+
+
+def _schedule(audited: Schedule, rho: float) -> Schedule:
+    """Constants of a run without masks: 2^32 machines have too many neighbours."""
+    correlation, own = audited.mechanism.correlation, dict[str, Any](rho=rho, server=audited.server)
+    if "masks" in find("servers", audited.server).options.model_fields:
+        own["masks"] = "none"
+    if correlation is not None:
+        own |= {"noise_correlation": correlation.power, "noise_buffers": correlation.buffers}
+        own |= {"method": "mu2-sgd" if correlation.lasts else "anytime-dp-mf", "rounds": len(MORE_ROUNDS) + 1}
+    return real_schedule(**own)
+
+
+def _numbers(schedule: Schedule) -> tuple[list[int], list[int]]:
+    """Machines and rounds that are examined; a central server draws as machine 0.
+
+    Correlated noise is drawn for consecutive rounds alone.
+    """
+    machines = [0] if schedule.trust.is_central else BOUNDARIES
+    if schedule.mechanism.correlation is not None:
+        return machines, list(MORE_ROUNDS[: len(MORE_ROUNDS) // len(machines)])
+    return machines, sorted({*BOUNDARIES[1:], *(MORE_ROUNDS if schedule.trust.is_central else ())})
+
+
+def noise_statistics(
+    schedule: Schedule, key: bytes, machines: list[int], rounds: list[int]
+) -> tuple[Array, list[float], int, Integers]:
+    """Examine the messages of some machines, or of a central server, in some rounds.
+
+    Of fresh draws, squares in units of the variance are summed for each coordinate and for each message, and
+    chunks that occurred before are counted; of the noise, values of `LOW_BYTES`, shape (5, 256).
+    """
+    scale, d = noise_scale(schedule), schedule.d
+    if not schedule.trust.is_central:
+        schedule = replace(schedule, machines=MAX_NUMBER)
+    if schedule.mechanism.correlation is None:
+        schedule = replace(schedule, rounds=MAX_NUMBER)
+    squares, sums, counts = np.zeros(d), [], np.zeros((len(LOW_BYTES), 256), np.int64)
+    signatures, whole = [], d // CHUNK * CHUNK
+    for noise, fresh in chain.from_iterable(noise_of_machine(schedule, key, i, rounds) for i in machines):
+        of_message = np.square(fresh / scale)
+        squares += of_message
+        sums.append(float(of_message.sum()))
+        signatures.append(fresh[:whole].reshape(-1, CHUNK)[:, : len(SIGNATURE)] @ SIGNATURE)
+        count_bytes(counts[:3], noise)
+        count_bytes(counts[3:4], noise[1:] - noise[:-1])
+        count_bytes(counts[4:], noise[PAIRS:] - noise[:-PAIRS])
+    found = np.concatenate(signatures)
+    return squares, sums, found.size - np.unique(found).size, counts
+
+
+def deviations(sums: Array, n: int) -> Array:
+    """How many standard deviations sums of n squares of normals are above what is expected.
+
+    Their cube root is nearly normal (Wilson and Hilferty, "The distribution of chi-square", 1931).
+    """
+    variance = 2 / (9 * n)
+    found: Array = (np.cbrt(sums / n) - (1 - variance)) / math.sqrt(variance)
+    return found
+
+
+def low_bit_faults(counts: Integers, scale: float, risk: float) -> list[str]:
+    """Say which bits are not uniform: those up to 2^k <= scale are, up to 2 exp(-2 pi^2) relative."""
+    found, bits = [], math.floor(math.log2(scale))
+    for row, (byte, whose) in zip(counts, LOW_BYTES, strict=True):
+        width = max(0, min(8, bits - 8 * byte))
+        uniform = row.reshape(-1, 2**width).sum(axis=0)
+        if width and chi_square_evidence(uniform) > math.log(len(counts) / risk):
+            found.append(f"bits {8 * byte} to {8 * byte + width - 1} of {whose} are not uniform")
+    return found

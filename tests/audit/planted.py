@@ -1,0 +1,151 @@
+"""Ways to break the code on purpose, and single attacks on small experiments."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mu2mpi.audit import trials
+from mu2mpi.audit.attack import Finding, Runs, View, all_attacks
+from mu2mpi.audit.attacks import noise
+from mu2mpi.audit.canaries import CLIPPED, Canaries
+from mu2mpi.audit.runs import see
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.federation.machine import Machines
+from mu2mpi.parallel import Communicator
+from mu2mpi.privacy import drawing
+from mu2mpi.privacy.masks import Masks
+from mu2mpi.privacy.mechanisms.binomial import BinomialReleases
+from mu2mpi.privacy.noise import MAX_NUMBER, add_noise, derive_key
+
+RISK = 1e-3
+
+FEW = [0, 1, 2, 3, 10, 2**16, 2**16 + 1, 2**24, 2**24 + 1, MAX_NUMBER - 1]
+"""Numbers of machines and rounds, of which some coincide if they are cut."""
+
+
+def few_messages(monkeypatch):
+    """Let the noise of fewer messages be examined."""
+    monkeypatch.setattr(noise, "BOUNDARIES", FEW)
+    monkeypatch.setattr(noise, "MORE_ROUNDS", range(1, 51))
+
+
+def only(monkeypatch, *modules):
+    """Let audits run these attacks alone, beside those on worst cases."""
+    chosen = [attack for attack in all_attacks() if type(attack).__module__.rpartition(".")[2] in modules]
+    monkeypatch.setattr("mu2mpi.audit.trials.all_attacks", lambda: chosen)
+
+
+def found(server: str, runs: int, **settings: Any):
+    """Return the report of an audit."""
+    chosen = {"server": server, "machines": 3, "rounds": 6, "rho": 1.0, "seed": 1, **settings}
+    return trials.audit(Experiment.make(chosen), runs, Communicator())
+
+
+def canaries_of(case=CLIPPED, machines: int = 4, rounds: int = 6, **settings: Any):
+    known = {"server": "untrusted", "machines": machines, "rounds": rounds, "rho": 1.0, "seed": 1, **settings}
+    experiment = Experiment.make(known)
+    return experiment, Canaries(trials.schedule_of(experiment, case), case, bytes(32))
+
+
+def attacked(module: str, seed: int = 1, runs: int = 0, **settings: Any) -> Finding:
+    """Return what the attack of a module finds, given some runs of the first worst case."""
+    experiment, canaries = canaries_of(**{"machines": 3, "rounds": 4, **settings})
+    root, of_cases = bytes([*range(31), seed]), []
+    if runs:
+        keys = [derive_key(root, "noise", f"run {n}") for n in range(runs)]
+        kinds = trials.coin_kinds(len(canaries), runs // 2, root)
+        of_cases = [Runs(canaries, kinds, keys, see(canaries.schedule, canaries, kinds, keys), [])]
+    view = View(experiment, canaries.schedule, root, RISK, tuple(of_cases))
+    (attack,) = (one for one in all_attacks() if type(one).__module__.endswith(f".{module}"))
+    assert attack.applies(canaries.schedule)
+    return attack.run(view)
+
+
+# Each of what follows returns a function that breaks the code with a given monkeypatch.
+
+
+def patched(place, name, make):
+    """Put what `make` makes of a function in its place."""
+    return lambda monkeypatch: monkeypatch.setattr(place, name, make(getattr(place, name)))
+
+
+def changed_noise(change):
+    """Draw noise for what `change` makes of the first machine, the round and the scale."""
+
+    def changed(noised, message, key, who, first, count, t, scale):
+        first, t, scale = change(first, t, scale)
+        add_noise(noised, message, key, who, first, count, t, scale)
+
+    return patched(drawing, "add_noise", lambda _: changed)
+
+
+def edited_noise(edit):
+    """Add what `edit` makes of the noise of a message, shape (padded,)."""
+
+    def edited(noised, message, *where):
+        add_noise(noised, message, *where)
+        noised[:] = message + edit(noised - message)
+
+    return patched(drawing, "add_noise", lambda _: edited)
+
+
+def scaled_noise(share, where=lambda first, t: True):
+    return changed_noise(lambda first, t, scale: (first, t, scale * (share if where(first, t) else 1)))
+
+
+def sigma(change):
+    """Draw noise of the size that `change` makes of a schedule, under the same claim."""
+
+    def changed(make):
+        def made(experiment, case):
+            schedule = make(experiment, case)
+            return replace(schedule, mechanism=replace(schedule.mechanism, sigma=change(schedule)))
+
+        return made
+
+    return patched(trials, "schedule_of", changed)
+
+
+half_sigma = sigma(lambda schedule: schedule.mechanism.sigma / 2)
+
+
+def masks_in(change):
+    """Add the masks of the round that `change` makes of t."""
+    return patched(Masks, "add", lambda add: lambda self, masked, t: add(self, masked, change(t)))
+
+
+def edited_masks(edit):
+    """Add what `edit` makes of the masks of a message, shape (padded,), in round t."""
+
+    def make(add):
+        def edited(self, masked, t):
+            own = np.zeros_like(masked)
+            add(self, own, t)
+            masked += edit(own, t, self)
+
+        return edited
+
+    return patched(Masks, "add", make)
+
+
+def silent_from_machine_10_on(monkeypatch):
+    noised = Machines.noised
+    monkeypatch.setattr(Machines, "noised", lambda self, t: self.q if self.first >= 10 else noised(self, t))
+
+
+half_of_the_coins = patched(
+    BinomialReleases,
+    "make_draw",
+    lambda make: lambda self, *whose: make(replace(self, coins=self.coins // 4 * 2), *whose),
+)
+
+
+def parts_for_all_machines(monkeypatch):
+    """Each machine draws as if one less worked together with the server."""
+    start = Machines.__init__
+
+    def flawed(self, schedule, *rest):
+        start(self, replace(schedule, parts=schedule.parts + 1), *rest)
+
+    monkeypatch.setattr(Machines, "__init__", flawed)

@@ -1,0 +1,147 @@
+"""The samples that an audit attacks, and the ranks of one process on which it runs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted import canaries_of
+
+from mu2mpi.audit.attack import all_attacks
+from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED
+from mu2mpi.audit.trials import coin_kinds
+from mu2mpi.audit.wire import OutOfStepError, on_ranks
+from mu2mpi.federation.machine import Machines
+from mu2mpi.registry import names
+
+
+@pytest.mark.parametrize("case", [CLIPPED, UNCLIPPED])
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_every_sample_is_a_canary_and_each_changes_its_own_machine_alone(case, server):
+    _, canaries = canaries_of(case, server=server)
+    rounds = range(1, 7 if server == "untrusted" else 6)
+    places = list(zip(canaries.machines.tolist(), canaries.rounds.tolist(), strict=True))
+    assert sorted(places) == [(i, t) for i in range(4) for t in rounds]
+    none = np.zeros(len(canaries), bool)
+    for k, (machine, t) in enumerate(places):
+        one = none.copy()
+        one[k] = True
+        for i in range(4):
+            hosted = range(i, i + 1)
+            before, after = canaries.supply(hosted, none)(1), canaries.supply(hosted, one)(1)
+            changed = np.flatnonzero(before.labels != after.labels).tolist()
+            assert changed == ([t - 1] if i == machine else [])
+            if case is UNCLIPPED and changed:
+                assert (before.features[t - 1], after.features[t - 1]) == (1, 0)
+    together = canaries.supply(range(4), ~none)(1)
+    apart = np.array([canaries.supply(range(i, i + 1), ~none)(1).labels for i in range(4)])
+    np.testing.assert_array_equal(together.labels.reshape(6, 4), apart.T)
+    assert len(canaries.supply(range(4, 4), none)(1).labels) == 0
+
+
+def test_samples_of_a_batch_are_those_of_their_round():
+    """Or increments of a canary would not be as long as is said: it is the first of its batch."""
+    _, canaries = canaries_of(UNCLIPPED, method="accelerated-srgd", batch=3)
+    none = np.zeros(len(canaries), bool)
+    before, after = (canaries.supply(range(2, 3), kinds)(1).labels for kinds in (none, ~none))
+    assert before.tolist() == [UNCLIPPED.label(t) for t in range(1, 7) for _ in range(3)]
+    assert np.flatnonzero(before != after).tolist() == list(range(0, 18, 3))
+
+
+@pytest.mark.parametrize("normalize", ["none", "unit"])
+@pytest.mark.parametrize("estimator", ["corrected-momentum", "gradient"])
+@pytest.mark.parametrize("case", [CLIPPED, UNCLIPPED])
+@pytest.mark.parametrize("loss", names("problems"))
+def test_a_canary_changes_every_sum_by_what_is_said(loss, case, estimator, normalize):
+    """That is twice the clipping norm, or nearly so where it is the default and both kinds are clipped."""
+    _, canaries = canaries_of(case, estimator=estimator, normalize=normalize, loss=loss)
+    schedule = replace(canaries.schedule, mechanism=replace(canaries.schedule.mechanism, sigma=0.0))
+    for k, t in ((1, 1), (6, 2), (10, 3), (21, 6)):
+        assert canaries.rounds[k] == t
+        hosted, sums = range(canaries.machines[k], canaries.machines[k] + 1), []
+        for kind in (False, True):
+            kinds = np.zeros(len(canaries), bool)
+            kinds[k] = kind
+            machines, x, seen = (
+                Machines(schedule, hosted, canaries.supply(hosted, kinds), None),
+                np.zeros((schedule.rows, 2)),
+                [],
+            )
+            for at in range(1, 7):
+                points = (x, x)
+                if case.chosen:
+                    points = [case.query_point(k, schedule.rows) for k in (at, at - 1)]
+                machines.observe(at, *points)
+                seen.append(machines.q.copy())
+            sums.append(np.array(seen) * schedule.mechanism.resolution)
+        norms = np.linalg.norm(sums[1] - sums[0], axis=(1, 2)) / (2 * schedule.mechanism.clip_norm)
+        messages = 7 - t if estimator == "corrected-momentum" else 1
+        expected = np.zeros(6)
+        expected[t - 1 : t - 1 + messages] = case.reach(schedule, t)
+        # Clipping leaves half a per cent of the norm for rounding.
+        np.testing.assert_allclose(norms, expected, rtol=5e-3)
+        assert len(canaries.messages[k]) == messages
+    assert case is not CLIPPED or case.reach(schedule, t) == pytest.approx(1)
+    if normalize == "none" and estimator == "corrected-momentum":
+        assert schedule.S > 1.9 * schedule.G or case is CLIPPED or loss == "logistic"
+        # Of Huber's loss, whose residuals are short, only in later rounds.
+        assert case.reach(schedule, 10) > 0.92
+        assert loss not in ("softmax", "logistic", "squared", "poisson") or case.reach(schedule, 4) > 0.92
+
+
+def test_kinds_are_tossed_for_each_run_and_then_turned_round():
+    kinds = coin_kinds(30, 500, bytes(32))
+    np.testing.assert_array_equal(kinds[::2], ~kinds[1::2])
+    assert abs(np.corrcoef(kinds[::2].T) - np.eye(30)).max() < 0.25
+
+
+def test_draws_are_counted_by_machine_and_sample():
+    _, canaries = canaries_of(machines=3, rounds=5, method="noisy-minibatch-sgd", batch=3)
+    counts = canaries.draws(range(3), bytes(32))
+    taken = canaries.schedule.sampling.take(bytes(32), range(3), range(1, 6)).places.reshape(5, 3, 3)
+    for t in range(5):
+        for machine in range(3):
+            assert counts[t, machine].tolist() == np.bincount(taken[t, machine], minlength=5).tolist()
+    np.testing.assert_array_equal(canaries.draws(range(1, 2), bytes(32))[:, 0], counts[:, 1])
+
+
+def test_ranks_of_one_process_do_what_the_communicator_promises():
+    def act(rank):
+        mine = np.arange(3, dtype=np.int64) + 10 * rank.rank
+        total = rank.allreduce(mine, np.empty_like(mine)).copy()
+        reduced = rank.reduce(mine, np.empty_like(mine) if rank.rank == 0 else None)
+        array = np.full(2, float(rank.rank))
+        rank.bcast(array)
+        return total.tolist(), reduced is None, array.tolist(), len(rank.sent), len(rank.received)
+
+    answers = on_ranks(3, act)
+    total = [30, 33, 36]
+    assert answers[0] == (total, False, [0, 0], 3, 2)
+    assert answers[1] == answers[2] == (total, True, [0, 0], 2, 2)
+
+
+def test_an_error_on_one_rank_ends_all():
+    def act(rank):
+        if rank.rank == 1:
+            raise ZeroDivisionError
+        rank.bcast(np.zeros(1))
+
+    with pytest.raises(ZeroDivisionError):
+        on_ranks(3, act)
+    with pytest.raises(RuntimeError):
+        on_ranks(2, lambda rank: rank.split(0))
+
+
+def test_ranks_that_do_not_meet_are_an_error():
+    for act in (
+        lambda rank: rank.rank == 0 and rank.bcast(np.zeros(1)),
+        lambda rank: rank.rank == 2 and rank.bcast(np.zeros(1)),
+        lambda rank: [rank.bcast(np.zeros(1)) for _ in range(rank.rank + 1)],
+    ):
+        with pytest.raises(OutOfStepError):
+            on_ranks(3, act)
+
+
+def test_attacks_are_found_by_listing_their_folder():
+    assert [type(attack).__name__ for attack in all_attacks()] == [
+        "Draws", "MaskedMessages", "Multiplier", "Noise", "Reruns", "Sensitivity", "Transfers"
+    ]  # fmt: skip
