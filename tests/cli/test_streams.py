@@ -46,13 +46,8 @@ def test_what_is_to_be_printed_and_cannot_be_is_a_failure(kind, result):
     whole = shell(words)
     assert (whole.returncode, whole.stderr) == (0, "")
     done = shell(words, BAD[kind].format(1))
-    assert (done.returncode, done.stdout) == (1, "")
-    if kind == "no reader":
-        # Who has read what it wants is told nothing more.
-        assert done.stderr == ""
-    else:
-        assert done.stderr.startswith("mu2mpi: error: cannot write to standard output: ")
-        assert done.stderr.count("\n") == 1
+    # Who has read what it wants is told nothing more.
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", int(kind != "no reader"))
     unheard = shell(words, BAD[kind].format(2))
     assert (unheard.returncode, unheard.stdout, unheard.stderr) == (0, whole.stdout, "")
 
@@ -70,13 +65,6 @@ def test_a_reader_that_goes_in_the_middle_ends_the_command_quietly(result, tmp_p
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.splitlines()[0].startswith("prediction,score:")
     assert (done.stdout.splitlines()[1], done.stderr) == ("1", "")
-
-
-def test_a_reader_of_the_first_line_gets_it(result):
-    line = f'"{sys.executable}" -m mu2mpi show "{result}" | head -1; echo ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout.splitlines()[0] == str(result)
-    assert "Traceback" not in done.stderr
 
 
 def test_a_letter_that_cannot_be_shown_is_a_question_mark(result):
