@@ -5,14 +5,12 @@ import io
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 from launch import mu2mpi
-from limits import stretched
 from slowly import slow
 
 from mu2mpi import cli
@@ -196,36 +194,11 @@ def test_epsilon_instead_of_rho(capsys, tmp_path):
     assert read_result(paths[2]).experiment.rho == 3
 
 
-def test_sweep_and_table_of_epsilon(capsys, tmp_path):
-    config, folder = tmp_path / "sweep.toml", tmp_path / "runs"
-    config.write_text("epsilon = [0.5, 2]\nseed = [1, 2]\nmachines = 2\nrounds = 8\n")
-    assert invoke(capsys, "sweep", config, "--output", folder)[0] == 0
-    _, out, err = invoke(capsys, "sweep", config, "-o", folder)
-    assert "0 to go" in err
-    code, out, _ = invoke(capsys, "table", folder, "--rows", "epsilon", "--format", "csv")
-    assert code == 0
-    rows = list(csv.DictReader(io.StringIO(out)))
-    assert [(row["epsilon"], row["seeds"]) for row in rows] == [("0.5", "2"), ("2", "2")]
-    assert all(float(row["rho"]) < 1 for row in rows)
-    code, out, _ = invoke(capsys, "table", folder, "--where", "epsilon=2", "--format", "csv")
-    assert [row["rho"] for row in csv.DictReader(io.StringIO(out))] == [rows[1]["rho"]]
-
-
-def test_privacy_converts_and_checks(capsys, mixed_folder, tmp_path):
+def test_privacy_converts_and_checks(capsys, mixed_folder):
     code, out, _ = invoke(capsys, "privacy", "--epsilon", 2, "--delta", "1e-5")
     assert code == 0
     assert f"rho = {Experiment(epsilon=2).rho}" in out
-    code, out, err = invoke(capsys, "privacy", mixed_folder / "1.h5", mixed_folder / "2.h5")
-    assert (code, err) == (0, "")
-    assert out.count("agrees") == 2
-    path = tmp_path / "changed.h5"
-    path.write_bytes((mixed_folder / "1.h5").read_bytes())
-    with h5py.File(path, "r+") as file:
-        file["privacy"].attrs["sigma"] /= 2
-    code, out, err = invoke(capsys, "privacy", path)
-    assert code == 1
-    assert "MISMATCH" in out
-    assert str(path) in err
+    assert invoke(capsys, "privacy", mixed_folder / "1.h5", mixed_folder / "2.h5")[::2] == (0, "")
 
 
 def test_the_command_that_quickstart_suggests_names_a_file_that_it_makes():
@@ -267,8 +240,10 @@ def test_sweep_skips_what_is_finished(capsys, tmp_path):
     assert "7 to go" in err
     assert only.stat().st_mtime_ns == before
     assert len(list(folder.glob("*.h5"))) == 8
-    _, _, err = invoke(capsys, "sweep", config, "--output", folder)
-    assert "0 to go" in err
+    assert "0 to go" in invoke(capsys, "sweep", config, "--output", folder)[2]
+    # Results of another experiment are not replaced.
+    assert invoke(capsys, "sweep", config, "--output", folder, "--rho", "9")[0] == 2
+    assert only.stat().st_mtime_ns == before
 
 
 def test_parts_of_a_sweep_make_all_of_it(capsys, tmp_path):
@@ -286,20 +261,11 @@ def test_parts_of_a_sweep_make_all_of_it(capsys, tmp_path):
 )
 def test_bad_parts_and_combinations_are_found_before_any_run(capsys, tmp_path, words):
     (tmp_path / "sweep.toml").write_text(SWEEP)
-    code, _, err = invoke(
-        capsys, "sweep", tmp_path / "sweep.toml", "--output", tmp_path / "runs", *words.split()
-    )
+    where = [tmp_path / "sweep.toml", "--output", tmp_path / "runs"]
+    code, _, err = invoke(capsys, "sweep", *where, *words.split())
     assert code == 2
     assert words[:6] in err or "99999" in err
     assert not (tmp_path / "runs").exists()
-
-
-def test_sweep_refuses_results_of_another_experiment(capsys, tmp_path):
-    config, folder = tmp_path / "sweep.toml", tmp_path / "runs"
-    config.write_text(SWEEP)
-    assert invoke(capsys, "sweep", config, "--output", folder, "--index", 0)[0] == 0
-    assert invoke(capsys, "sweep", config, "--output", folder, "--rho", "9")[0] == 2
-    assert len(list(folder.glob("*.h5"))) == 1
 
 
 def test_a_file_of_ones_own_from_end_to_end(capsys, tmp_path, monkeypatch):
@@ -352,20 +318,11 @@ def test_publish(capsys, patients, tmp_path):
     runs, public = tmp_path / "runs", tmp_path / "public"
     for name, more in (("a.h5", []), ("b.h5", ["--seed", 1])):
         invoke(capsys, "run", "--data", patients, "--rounds", 20, *more, "--output", runs / name)
-    code, out, err = invoke(capsys, "publish", runs, "-o", public)
-    assert (code, out, public.exists()) == (2, "", False)
-    assert "b.h5" in err
-    assert "a.h5" not in err
-    code, out, err = invoke(capsys, "publish", runs / "a.h5", "-o", public / "a.h5")
-    assert code == 0, err
-    assert invoke(capsys, "publish", runs / "a.h5", "-o", public / "a.h5")[0] == 2
-    code, out, err = invoke(
-        capsys, "publish", runs, "-o", public, "--overwrite", "--even-if-unprotected", "--with-test-results"
-    )
-    assert code == 0, err
-    for command in (["show"], ["show", "--diagnostics"], ["table"], ["privacy"]):
-        assert invoke(capsys, *command, public / "a.h5")[0] == 0
-    assert invoke(capsys, "plot", "timing", public / "a.h5", "-o", tmp_path / "t.png")[0] == 2
+    assert invoke(capsys, "publish", runs, "-o", public)[0] == 2
+    assert not public.exists()
+    flags = ["--overwrite", "--even-if-unprotected", "--with-test-results"]
+    assert invoke(capsys, "publish", runs, "-o", public, *flags)[0] == 0
+    assert read_result(public / "a.h5").history.test_loss.tobytes()
 
 
 def test_data_and_info(capsys):
@@ -379,20 +336,5 @@ def test_data_and_info(capsys):
 
 
 def test_real_processes():
-    started = time.perf_counter()
-    helped = mu2mpi("--help")
-    assert helped.returncode == 0
-    assert time.perf_counter() - started < stretched(5)
-    assert re.search(r"run\s+run one experiment", helped.stdout)
     assert mu2mpi("--version").stdout.startswith("mu2mpi 0.")
     assert mu2mpi("run", "--rho", "-1").returncode == 2
-
-
-def test_python_interface(tmp_path: Path):
-    from mu2mpi import Experiment, run
-
-    result = run(
-        Experiment(data="digits", machines=4, server="trusted", rho=4.0, seed=1), output=tmp_path / "a.h5"
-    )
-    assert result.history.test_accuracy[-1] > 0.3
-    assert read_result(tmp_path / "a.h5").x.tobytes() == result.x.tobytes()

@@ -29,14 +29,9 @@ class Cluster:
         self.folder = folder
 
     def command(self, *words: str | Path) -> str:
-        done = subprocess.run(
-            [str(word) for word in words],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        texts = [str(word) for word in words]
+        options = {"capture_output": True, "text": True, "timeout": 120}
+        done = subprocess.run(texts, cwd=self.folder, check=False, **options)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
