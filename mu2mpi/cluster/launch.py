@@ -150,5 +150,6 @@ def _is_requeued(left: int | None, outputs: Outputs, seen: set[int], limit: int)
         can_retry = bool(outputs) and slurm.restarts() < FRESH_STARTS
         action = "requeue" if can_retry or not slurm.nodes_answer() else "end"
     if action == "end":
-        say(f"this job is not put back into the queue: {ended}, by {by}")
+        why = "it was cancelled" if by == "a person" else "the run has got no further in this start"
+        say(f"this job is not put back into the queue: {why}")
     return action == "requeue" and slurm.requeue(limit)

@@ -43,7 +43,7 @@ class Cluster:
         text = self.command("scontrol", "show", "job", "-o", job).splitlines()[0]
         return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
-    def wait(self, condition: Callable[[], bool], what: str, seconds: float = 180) -> None:
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float = 600) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"waited {seconds} s for {what}\n{self.logs()}"

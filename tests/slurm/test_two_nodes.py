@@ -9,7 +9,7 @@ from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import checkpoint_path
 
 SMALL = "machines = 4\nrounds = 50\nseed = 7\n"
-LONG = 'data = "synthetic"\nsamples = 60_000\nmachines = 4\nseed = 3\n'
+LONG = 'data = "synthetic"\nsamples = 12_000\nmachines = 4\nseed = 3\n'
 
 
 def use(cluster, python):
