@@ -3,7 +3,6 @@
 import os
 import random
 import secrets
-import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,8 +74,6 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Under nohup, or behind a script, Ctrl-C is ignored, by children as well if it is not caught here.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Processes that run tests side by side inherit it.
     os.environ.setdefault(SEED, str(secrets.randbelow(10**9)))
     os.environ.setdefault(FUZZ_SEED, datetime.now(UTC).date().isoformat())
