@@ -9,28 +9,22 @@ FOLDER = "jobs"
 """Where they lie in a checkout, and where `mu2mpi examples` writes them."""
 
 
-def example_names() -> list[str]:
-    """Return the names of their files."""
-    there = (entry.name for entry in (files("mu2mpi") / FOLDER).iterdir())
-    return sorted(name for name in there if Path(name).suffix in (".toml", ".sbatch"))
+def example_texts() -> dict[str, str]:
+    """Return the texts of all examples, by the names of their files."""
+    folder = files("mu2mpi") / FOLDER
+    there = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith((".toml", ".sbatch")))
+    return {name: (folder / name).read_text(encoding="utf-8") for name in there}
 
 
-def example_text(name: str) -> str:
-    """Return the text of an example."""
-    return (files("mu2mpi") / FOLDER / name).read_text(encoding="utf-8")
-
-
-def purpose(name: str) -> str:
-    """Return the first sentence of an example's first comment, which says what it is for."""
-    lines = example_text(name).splitlines()
-    comments = [line[2:] if line.startswith("# ") else "" for line in lines]
-    paragraph = re.split(r"\n\n+", "\n".join(comments).strip("\n"))[0]
-    return re.split(r"(?<!\.)\.\s", " ".join(paragraph.split()))[0].rstrip(".")
+def purpose(text: str) -> str:
+    """Return the first sentence of the first comment of an example."""
+    comments = " ".join(line[2:] for line in text.splitlines() if line.startswith("# "))
+    return re.split(r"(?<!\.)\.(?:\s|$)", comments)[0]
 
 
 def way_to(path: Path) -> str:
-    """Return how a message ends about a file that is not there: with what writes it, if it is an example."""
-    if path.name not in example_names():
+    """Return how a message about a missing file ends: with what writes it, if it is an example."""
+    if path.name not in example_texts():
         return ""
     elsewhere = "" if path.parent == Path(FOLDER) else f" --output {shlex.quote(str(path.parent))}"
     return f", but mu2mpi comes with it: `mu2mpi examples {path.name}{elsewhere}` writes it"

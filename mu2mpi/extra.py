@@ -7,12 +7,10 @@ from mu2mpi.errors import InputError
 
 
 def needed(name: str) -> Any:
-    """Import a module of the extra `analysis`, or raise an InputError that says how to install it."""
-    package = name.partition(".")[0]
+    """Import a module of the extra `analysis`; InputError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        if isinstance(error, ModuleNotFoundError) and error.name != package:
+        if isinstance(error, ModuleNotFoundError) and error.name != name.partition(".")[0]:
             raise
-        how = 'install what analysis needs with: pip install "mu2mpi[analysis]"'
-        raise InputError(f"this needs the package {package}; {how}") from error
+        raise InputError(f'{name} is not installed. Use: pip install "mu2mpi[analysis]"') from error

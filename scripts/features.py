@@ -2,7 +2,7 @@
 
     pip install "mu2mpi[features]"
     python scripts/features.py FOLDER                              mnist.h5 and mnist-test.h5
-    python scripts/features.py FOLDER --data digits --samples 60000
+    python scripts/features.py FOLDER --data digits
 
     mpirun -n 2 mu2mpi run --data FOLDER/mnist.h5 --test FOLDER/mnist-test.h5 --preset practical ...
 
@@ -54,15 +54,10 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path, help="where both files are written")
     parser.add_argument("--data", choices=("mnist", "digits"), default="mnist", help="[default: mnist]")
-    parser.add_argument(
-        "--samples", type=int, help="repeat training samples in their order to so many [default: all, once]"
-    )
     arguments = parser.parse_args()
     source = Mnist() if arguments.data == "mnist" else Digits()
-    training = np.arange(source.training_samples)
-    repeated = training if arguments.samples is None else np.resize(training, arguments.samples)
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    write(arguments.folder / f"{source.name}.h5", source, "training", repeated)
+    write(arguments.folder / f"{source.name}.h5", source, "training", np.arange(source.training_samples))
     write(arguments.folder / f"{source.name}-test.h5", source, "test", np.arange(source.test_samples))
 
 

@@ -27,36 +27,31 @@ def main() -> None:
     )
     parser.add_argument("path", type=Path)
     parser.add_argument("--gigabytes", type=float, default=2.0)
-    parser.add_argument("--packed", action="store_true", help="in chunks compressed by gzip")
     parser.add_argument("--partition", default="iid")
     parser.add_argument("--machines", type=int, default=10)
-    arguments = parser.parse_args()
+    path, gigabytes, partition, machines = vars(parser.parse_args()).values()
     communicator = world()
-    if communicator.rank == 0 and not arguments.path.exists():
-        write(arguments.path, arguments.gigabytes, arguments.packed)
+    if communicator.rank == 0 and not path.exists():
+        write(path, gigabytes)
     communicator.wait_for_all()
-    experiment = Experiment(
-        data=str(arguments.path), machines=arguments.machines, partition=arguments.partition, rho=4.0, seed=1
-    )
     started = perf_counter()
-    result = run(experiment)
+    result = run(Experiment(data=str(path), machines=machines, partition=partition, rho=4.0, seed=1))
     seconds = perf_counter() - started
-    peaks = communicator.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    peaks = communicator.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6)
     if communicator.rank == 0:
-        print(f"{arguments.path}: {arguments.path.stat().st_size / 1e9:.2f} GB, {arguments.partition}")
+        print(f"{path}: {path.stat().st_size / 1e9:.2f} GB, {partition}")
         print(f"  {result.history.samples[-1]:,} samples in {seconds:.1f} s,", end=" ")
         print(f"test loss {result.history.test_loss[-1]:.4f}")
-        print("  peak memory by rank, MB:", ", ".join(f"{peak * 1.048576:.0f}" for peak in peaks))
+        print("  peak memory by rank, MB:", ", ".join(f"{peak:.0f}" for peak in peaks))
 
 
-def write(path: Path, gigabytes: float, packed: bool) -> None:
+def write(path: Path, gigabytes: float) -> None:
     """Write samples in random order, block by block."""
     rows = round(gigabytes * 1e9 / (4 * FEATURES + 8))
     random = np.random.default_rng(0)
     model = random.standard_normal((FEATURES, CLASSES), np.float32)
-    options = {"chunks": (256, FEATURES), "compression": "gzip", "compression_opts": 1} if packed else {}
     with h5py.File(path, "w") as file:
-        features = file.create_dataset("features", (rows, FEATURES), np.float32, **options)
+        features = file.create_dataset("features", (rows, FEATURES), np.float32)
         labels = file.create_dataset("labels", (rows,), np.int64)
         for start in range(0, rows, BLOCK):
             block = 2 * random.random((min(BLOCK, rows - start), FEATURES), np.float32) - 1

@@ -11,8 +11,6 @@ source scripts/common.sh
 # Nothing of the project may help what is installed elsewhere.
 unset PYTHONPATH
 
-usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
-
 libraries=()
 for argument; do
     case $argument in
@@ -26,16 +24,7 @@ done
 make_environments mpich
 python=$PWD/${folders[mpich]}/bin/python
 work=$(mktemp -d)
-trying=()
-clean_up() {
-    local one
-    # Whoever ends the script also ends what it tries, each in a group of processes of its own.
-    for one in "${trying[@]}"; do kill -- "-$one" 2>/dev/null || true; done
-    rm -rf "$work"
-}
-trap clean_up EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+clean_up() { rm -rf "$work"; }
 
 say "building dist/"
 # Of a copy, as a build writes beside the sources, which others may be using; and without what git ignores.
@@ -61,8 +50,8 @@ for part in wheel/mu2mpi sdist/{mu2mpi,docs,jobs,scripts,tests}; do
     fi
 done
 
-# try LIBRARY: install the wheel, and run the quickstart, outside of the project.
-try() {
+# run_quickstart LIBRARY: install the wheel, and run the quickstart, outside of the project.
+run_quickstart() {
     local environment=$work/$1/environment
     "$python" -m venv --without-pip "$environment"
     "$python" -m pip --python "$environment/bin/python" install --quiet --no-compile --disable-pip-version-check \
@@ -79,23 +68,7 @@ try() {
     test -s figure.png
 }
 
+try() { run_quickstart "$1" 2>&1 | sed "s/^/$1: /"; }
+
 say "trying the wheel with ${libraries[*]}"
-set -m
-for mpi in "${libraries[@]}"; do
-    try "$mpi" >"$work/$mpi.log" 2>&1 &
-    trying+=($!)
-done
-set +m
-failed=0
-for index in "${!trying[@]}"; do
-    mpi=${libraries[index]}
-    if wait "${trying[index]}"; then
-        echo "$mpi: the quickstart ran"
-    else
-        failed=1
-        cat "$work/$mpi.log"
-        echo "$mpi: the wheel failed, as is told above" >&2
-    fi
-done
-trying=()
-[ $failed = 0 ]
+side_by_side try "${libraries[@]}"

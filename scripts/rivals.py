@@ -13,6 +13,7 @@ import sys
 import tomllib
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,6 @@ from numpy.typing import NDArray
 from sklearn import linear_model, metrics
 
 Array = NDArray[np.float64]
-EPSILONS, SEEDS = (1.0, 4.0), range(1, 6)
 
 
 class Encoded(NamedTuple):
@@ -70,13 +70,12 @@ def measure(train: Encoded, test: Encoded, model: Any) -> dict[str, float]:
             found["auc"] = metrics.roc_auc_score(test.label, score)
             found["loss"] = float(np.mean(np.logaddexp(0, -np.where(test.label == 1, 1, -1) * score)))
         return found
-    half = (train.about["high"] - train.about["low"]) / 2
-    guess = model.predict(test.features)
-    loss = float(np.mean(((guess - test.label) / half) ** 2) / 2)
+    half, guess = (train.about["high"] - train.about["low"]) / 2, model.predict(test.features)
+    losses = ((guess - test.label) / half) ** 2 / 2
     if isinstance(model, linear_model.PoissonRegressor):
-        loss = float(np.mean((guess - test.label * np.log(guess / half)) / half))
+        losses = (guess - test.label * np.log(guess / half)) / half
     rmse = float(np.sqrt(np.mean((guess - test.label) ** 2)))
-    return {"r2": metrics.r2_score(test.label, guess), "rmse": rmse, "loss": loss}
+    return {"r2": metrics.r2_score(test.label, guess), "rmse": rmse, "loss": float(np.mean(losses))}
 
 
 def models(train: Encoded) -> Iterator[tuple[str, float, int, Any]]:
@@ -90,34 +89,17 @@ def models(train: Encoded) -> Iterator[tuple[str, float, int, Any]]:
         yield "LinearRegression", np.inf, 0, linear_model.LinearRegression()
         if train.about["low"] == 0:
             yield "PoissonRegressor", np.inf, 0, linear_model.PoissonRegressor(alpha=0, max_iter=10_000)
-    for epsilon in EPSILONS:
-        for seed in SEEDS:
-            if "classes" in train.about:
-                norm = float(np.sqrt(train.columns))
-                yield (
-                    "diffprivlib LogisticRegression",
-                    epsilon,
-                    seed,
-                    private.LogisticRegression(
-                        epsilon=epsilon, data_norm=norm, max_iter=1000, random_state=seed
-                    ),
-                )
-                yield (
-                    "diffprivlib GaussianNB",
-                    epsilon,
-                    seed,
-                    private.GaussianNB(epsilon=epsilon, bounds=bounds, random_state=seed),
-                )
-            else:
-                limits = train.about["low"], train.about["high"]
-                yield (
-                    "diffprivlib LinearRegression",
-                    epsilon,
-                    seed,
-                    private.LinearRegression(
-                        epsilon=epsilon, bounds_X=bounds, bounds_y=limits, random_state=seed
-                    ),
-                )
+    for epsilon, seed in product((1.0, 4.0), range(1, 6)):
+        common = {"epsilon": epsilon, "random_state": seed}
+        if "classes" in train.about:
+            norm = float(np.sqrt(train.columns))
+            found = private.LogisticRegression(data_norm=norm, max_iter=1000, **common)
+            yield "diffprivlib LogisticRegression", epsilon, seed, found
+            yield "diffprivlib GaussianNB", epsilon, seed, private.GaussianNB(bounds=bounds, **common)
+        else:
+            limits = train.about["low"], train.about["high"]
+            found = private.LinearRegression(bounds_X=bounds, bounds_y=limits, **common)
+            yield "diffprivlib LinearRegression", epsilon, seed, found
 
 
 def main(folder: Path, wanted: list[str]) -> None:

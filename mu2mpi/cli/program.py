@@ -8,6 +8,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 from mu2mpi._version import __version__
@@ -40,16 +41,15 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Say of each option that is not known what it may mean, or else which ones there are."""
-        known = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
-        words = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         from mu2mpi.config.options import option_fields
 
+        known = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
         # What other commands have is not misspelt.
         others = {f"--{name.replace('_', '-')}" for name in option_fields()}.difference(known)
-        guesses = ["" if word in others else did_you_mean(word, known) for word in words]
-        if words and all(guesses):
-            lines = (f"{word} is no option here{guess}" for word, guess in zip(words, guesses, strict=True))
-            self.error("\n".join(lines))
+        words = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        guesses = {word: "" if word in others else did_you_mean(word, known) for word in words}
+        if words and all(guesses.values()):
+            self.error("\n".join(f"{word} is no option here{guess}" for word, guess in guesses.items()))
         self.error(f"unrecognized arguments: {' '.join(unknown)}\nthe options are {', '.join(known)}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -68,9 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _with_word(_execute(parse(sys.argv[1:] if argv is None else argv)))
         except (InputError, OSError) as error:
             end = _end_together if isinstance(error, SharedInputError | SharedOSError) else _end_alone
-            is_gone = _working_folder_is_gone()
-            way_out = "\nThe working directory is gone: change to a folder that exists." if is_gone else ""
-            return end(f"error: {error}{way_out}", 2 if isinstance(error, InputError) or is_gone else 1)
+            try:
+                os.getcwd()
+            except OSError:
+                error = InputError(f"{error}\nThe working directory is gone: change to a folder that exists.")
+            return end(f"error: {error}", 2 if isinstance(error, InputError) else 1)
         except Interrupted as stop:
             done = f"stopped after round {stop.rounds_done} with a checkpoint"
             return _end_together(f"{done}; the same command goes on from it", EXIT_INTERRUPTED)
@@ -83,26 +85,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _execute(arguments: argparse.Namespace) -> int:
     """Execute a command, which has failed as well if what it was to print is lost, and is in no file."""
-    command = arguments.command
-    if getattr(command, "MAKES_RESULTS", False):
-        # From here on a signal is kept for the run to come, not died of.
-        with stop_requests():
-            return command.execute(arguments) or 0
-    code = command.execute(arguments) or 0
-    if (lost := lost_output()) is not None:
-        if lost.errno == errno.EPIPE:
-            # Whoever reads, such as `head`, has what it wants.
-            return _with_word(1)
-        return _end_alone(f"error: cannot write to standard output: {lost.strerror}", 1)
-    return code
-
-
-def _working_folder_is_gone() -> bool:
-    try:
-        os.getcwd()
-    except OSError:
-        return True
-    return False
+    makes_results = getattr(arguments.command, "MAKES_RESULTS", False)
+    # With results, a signal is from here on kept for the run to come, not died of.
+    with stop_requests() if makes_results else nullcontext():
+        code = arguments.command.execute(arguments) or 0
+    if makes_results or (lost := lost_output()) is None:
+        return code
+    if lost.errno == errno.EPIPE:
+        # Whoever reads, such as `head`, has what it wants.
+        return _with_word(1)
+    return _end_alone(f"error: cannot write to standard output: {lost.strerror}", 1)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -113,7 +105,6 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser = parser_of([given] if given and given == words[0] else names, [given])
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
-        # The command complains, which knows its options.
         arguments.parser.refuse(unknown)
     return arguments
 
@@ -156,8 +147,7 @@ def _with_word(code: int) -> int:
     from mu2mpi import parallel
 
     communicator = parallel.world_if_parallel()
-    is_left = communicator.share(communicator.rank == 0 and word.leave_word(code))
-    return 0 if is_left else code
+    return 0 if communicator.share(communicator.rank == 0 and word.leave_word(code)) else code
 
 
 def _end_alone(message: str, code: int) -> int:

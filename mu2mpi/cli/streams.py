@@ -34,20 +34,19 @@ def open_outputs() -> None:
             os.open(os.devnull, os.O_RDONLY)
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
-        # A terminal that cannot show a letter gets a question mark instead of an error.
-        if stream is not getattr(sys, f"__{name}__"):
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="replace")
-            continue
-        with suppress(AttributeError, OSError):
-            stream.flush()
-        buffer = io.BufferedWriter(Output(number, "wb", closefd=False))
-        encoding, lines = getattr(stream, "encoding", "utf-8"), number == 2 or os.isatty(number)
-        setattr(sys, name, io.TextIOWrapper(buffer, encoding, "replace", line_buffering=lines))
+        if stream is getattr(sys, f"__{name}__"):
+            with suppress(AttributeError, OSError):
+                stream.flush()
+            buffer = io.BufferedWriter(Output(number, "wb", closefd=False))
+            encoding, lines = getattr(stream, "encoding", "utf-8"), number == 2 or os.isatty(number)
+            stream = io.TextIOWrapper(buffer, encoding, line_buffering=lines)
+            setattr(sys, name, stream)
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a letter gets a question mark instead of an error.
+            stream.reconfigure(errors="replace")
 
 
 def lost_output() -> OSError | None:
     """Return why some of standard output is lost, if it is."""
     sys.stdout.flush()
-    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
-    return raw.failure if isinstance(raw, Output) else None
+    return getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)

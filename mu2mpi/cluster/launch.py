@@ -1,4 +1,4 @@
-"""Start the ranks of a job, see them through, and see to it that the job goes on if they were lost."""
+"""Start the ranks of a job, see them through, and requeue the job if its run is not finished."""
 
 import os
 import shlex
@@ -7,15 +7,26 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic
 from types import FrameType
 
-from mu2mpi.cluster import own_job
+from mu2mpi.cluster import slurm, word
 from mu2mpi.cluster.launchers import RANK_VARIABLES, carried, find_launcher, say
 from mu2mpi.cluster.outputs import Outputs
-from mu2mpi.cluster.word import VARIABLE, place_for_word, read_word
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError
+
+ACTIONS = {
+    # (how the ranks of a run that is not finished ended, who ended them): what is done with a SLURM job
+    ("stopped with a checkpoint", "nobody"): "requeue",
+    ("lost after progress", "nobody"): "requeue",
+    ("lost without progress", "nobody"): "retry",  # if it started few times, or a node does not answer
+    ("stopped with a checkpoint", "the scheduler"): "requeue",
+    ("lost after progress", "the scheduler"): "requeue",
+    ("lost without progress", "the scheduler"): "requeue",
+    ("stopped with a checkpoint", "a person"): "end",
+    ("lost after progress", "a person"): "end",
+    ("lost without progress", "a person"): "end",
+}
 
 LONGEST_STOP = 5.0
 """Seconds from SIGTERM until SLURM is asked to start the job again, even if ranks have not stopped yet."""
@@ -35,13 +46,13 @@ class Signals:
         self.seen: set[int] = set()
         self.may_raise = False
         self._process: subprocess.Popen[bytes] | None = None
-        self._terminated: float | None = None
+        self._late_at = float("inf")
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Take note of a signal."""
         self.seen.add(number)
         if number == signal.SIGTERM:
-            self._terminated = self._terminated or monotonic()
+            self._late_at = min(self._late_at, monotonic() + LONGEST_STOP)
         if self._process is not None:
             self._process.send_signal(signal.SIGUSR1)
         elif self.may_raise:
@@ -61,95 +72,84 @@ class Signals:
         self, command: Sequence[str], environment: dict[str, str], when_late: Callable[[], object]
     ) -> int:
         """Start ranks, return the code of their launcher; call `when_late` if SIGTERM ends them late."""
-        process = subprocess.Popen(command, env=environment)
-        self._process = process
+        self._process = process = subprocess.Popen(command, env=environment)
         if self.seen:
             process.send_signal(signal.SIGUSR1)
-        while self._terminated is None or monotonic() < self._terminated + LONGEST_STOP:
+        while process.returncode is None and monotonic() < self._late_at:
             with suppress(subprocess.TimeoutExpired):
-                return _shell_code(process.wait(timeout=1))
-        when_late()
-        return _shell_code(process.wait())
-
-
-def _shell_code(code: int) -> int:
-    """Return an exit code as shells give it, which for a signal is more than 128."""
-    return code if code >= 0 else 128 - code
+                process.wait(timeout=1)
+        if process.returncode is None:
+            when_late()
+        code = process.wait()
+        # As shells give it: more than 128 for a signal.
+        return code if code >= 0 else 128 - code
 
 
 def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int, signals: Signals) -> int:
     """Start ``mu2mpi ARGUMENTS`` on this many ranks, see them through, and return how the run ended.
 
     SIGUSR1, SIGUSR2, SIGTERM and Ctrl-C are passed on to the ranks as SIGUSR1. The exit code is what rank 0
-    left word of; an end without word is none, whatever the launcher says. A job of SLURM that stopped with a
-    checkpoint, or whose ranks were lost, is put back into the queue where it makes sense, at most `requeues`
-    times. Raises InputError if no launcher starts ranks that find each other.
+    left word of, whatever that of the launcher is. What becomes of a SLURM job whose run is not finished is
+    in `ACTIONS`; it is requeued at most `requeues` times. Raises InputError if no launcher starts ranks that
+    find each other.
     """
-    if own_job.restarts() > 0 and outputs.are_complete():
+    if slurm.restarts() > 0 and outputs.are_complete():
         say("the results are there, from an earlier start of this job")
         return 0
     environment = {**RANK_VARIABLES, **os.environ}
     if os.getuid() == 0:
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
-    def go_on(word: int | None) -> bool:
-        return _shall_go_on(word, outputs, signals.seen) and own_job.requeue(requeues)
+    def goes_on(left: int | None) -> bool:
+        return _is_requeued(left, outputs, signals.seen, requeues)
 
-    folders = [outputs.folder(), Path()]
-    with place_for_word(folders, own_job.job_number() or "0", own_job.restarts()) as place:
-        environment[VARIABLE] = str(place)
+    with word.place_for_word(outputs.folder(), slurm.job_number() or "0", slurm.restarts()) as place:
+        environment[word.VARIABLE] = str(place)
         try:
             launcher = signals.before_ranks(lambda: find_launcher(ranks, environment))
         except StoppedError:
             say("stopped by a signal before the ranks were started")
-            return EXIT_INTERRUPTED if go_on(EXIT_INTERRUPTED) else 128 + min(signals.seen)
+            return EXIT_INTERRUPTED if goes_on(EXIT_INTERRUPTED) else 128 + min(signals.seen)
         except InputError:
-            if own_job.nodes_answer():
+            if slurm.nodes_answer():
                 raise
             say("no launcher works, but a node of this job does not answer")
-            return EXIT_INTERRUPTED if own_job.requeue(requeues) else 1
+            return EXIT_INTERRUPTED if slurm.requeue(requeues) else 1
         words = [sys.executable, "-m", "mu2mpi", *arguments]
         say(f"starting {ranks} ranks: {shlex.join([*launcher, *words])}")
         command = [*launcher, *carried(environment), *words]
-        code = signals.wait_for(command, environment, when_late=lambda: go_on(None))
-        word = read_word(place)
-    return _end(code, word, outputs, go_on)
-
-
-def _end(code: int, word: int | None, outputs: Outputs, go_on: Callable[[int | None], bool]) -> int:
-    """Return the exit code, after what `launch` promises to do about a run that has not ended for good."""
-    if word is None and code in (2, EXIT_INTERRUPTED):
+        code = signals.wait_for(command, environment, when_late=lambda: goes_on(None))
+        left = word.read_word(place)
+    if left is None and code in (2, EXIT_INTERRUPTED):
         # Rank 0 has said why it could not leave word.
-        word = code
-    if word is not None and word != EXIT_INTERRUPTED:
-        return word
-    if word is None:
+        left = code
+    if left is not None and left != EXIT_INTERRUPTED:
+        return left
+    if left is None:
         if outputs.have_moved_on() and outputs.are_complete():
             say("the ranks ended without word, but all results are there")
             return 0
         say(f"the ranks ended with code {code} but no word of how the run ended: one, or a node, may be lost")
-    return EXIT_INTERRUPTED if go_on(word) else word or code or 1
+    return EXIT_INTERRUPTED if goes_on(left) else left or code or 1
 
 
-def _shall_go_on(word: int | None, outputs: Outputs, seen: set[int]) -> bool:
-    """Return whether this job is to be put back into the queue."""
-    if own_job.job_number() is None or signal.SIGINT in seen:
+def _is_requeued(left: int | None, outputs: Outputs, seen: set[int], limit: int) -> bool:
+    """Do with the job around this process what `ACTIONS` says; return whether that requeued it."""
+    if slurm.job_number() is None:
         return False
-    if signal.SIGTERM in seen:
-        facts = own_job.facts_of_job()
-        if own_job.was_requeued(facts):
+    by = "a person" if signal.SIGINT in seen else "the scheduler" if seen else "nobody"
+    if signal.SIGTERM in seen and by != "a person":
+        by = slurm.who_ends()
+        if by == "a requeue":
             say("this job is in the queue again")
             return False
-        if not own_job.was_preempted(facts):
-            say("this job was cancelled, and is not put back into the queue")
-            return False
-        return True
-    if word == EXIT_INTERRUPTED or seen or outputs.have_moved_on():
-        return True
-    if outputs and own_job.restarts() < FRESH_STARTS:
-        return True
-    if not own_job.nodes_answer():
-        say("a node of this job does not answer")
-        return True
-    say("the run has got no further than when this job started: not put back into the queue")
-    return False
+    lost = "lost after progress" if outputs.have_moved_on() else "lost without progress"
+    ended = lost if left is None else "stopped with a checkpoint"
+    action = ACTIONS[ended, by]
+    if action == "retry":
+        can_retry = bool(outputs) and slurm.restarts() < FRESH_STARTS
+        action = "requeue" if can_retry or not slurm.nodes_answer() else "end"
+    if action == "end":
+        why = "it was cancelled" if by == "a person" else "the run has got no further in this start"
+        say(f"this job is not put back into the queue: {why}")
+    return action == "requeue" and slurm.requeue(limit)

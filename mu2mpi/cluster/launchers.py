@@ -1,4 +1,4 @@
-"""What starts ranks that find each other: tried on a tiny program."""
+"""The number of ranks of a job, and the launcher that starts them: tried on a tiny program."""
 
 import os
 import re
@@ -9,18 +9,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mu2mpi.cluster.allocation import hosts_of_job
 from mu2mpi.errors import InputError
 
-LAUNCHER_VARIABLE = "MU2MPI_LAUNCHER"
+RANKS_VARIABLE, LAUNCHER_VARIABLE = "MU2MPI_RANKS", "MU2MPI_LAUNCHER"
+
 # One write a rank, since launchers mix what ranks write in pieces.
-PROBE = (
-    "import os, socket; from mpi4py import MPI; "
-    "os.write(1, f'{MPI.COMM_WORLD.Get_size()} {socket.gethostname()}\\n'.encode())"
-)
+PROBE = "import os; from mpi4py import MPI; os.write(1, b'%d\\n' % MPI.COMM_WORLD.Get_size())"
 PROBE_SECONDS = 60
-# What is shown of what a probe that failed has printed.
-PROBE_LINES = 12
 
 # Of these, launchers pass on to other hosts what they happen to.
 CARRIED = re.compile("MU2MPI_.*|PYTHONPATH|(OMP|NUMBA)_NUM_THREADS")
@@ -34,22 +29,42 @@ RANK_VARIABLES = {
 }
 
 
+def ranks_of_job() -> int:
+    """Return the number of ranks that MU2MPI_RANKS or the SLURM job names, and 1 outside of jobs.
+
+    Raises InputError in a job that has room for several but does not say how many are to be started.
+    """
+    in_job = bool(os.environ.get("SLURM_JOB_ID"))
+    for name in (RANKS_VARIABLE, "SLURM_NTASKS") if in_job else (RANKS_VARIABLE,):
+        if text := os.environ.get(name):
+            if not text.isdecimal() or int(text) < 1:
+                raise InputError(f"{name} is {text!r}: set it to a number of at least 1")
+            return int(text)
+    # Such as 8, 4(x2) or 3,1; a job that asks for 8 cores for one task has 1.
+    if in_job and os.environ.get("SLURM_TASKS_PER_NODE", "1") != "1":
+        raise InputError(
+            "this SLURM job has room for several ranks but does not say how many to start: submit it with "
+            f"--ntasks=N, set {RANKS_VARIABLE}, or call mu2mpi launch --ranks N"
+        )
+    return 1
+
+
 def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
     """Return the first command that starts this many ranks which find each other; InputError if none does."""
     if ranks == 1:
         return []
     # A second time, since a probe may have met the loss of a node, or of a process.
     for _ in range(2):
-        lines = [f"no launcher starts {ranks} ranks that find each other:"]
+        problems = []
         for candidate in _candidates(ranks):
             problem = _problem(candidate, ranks, environment)
             if problem is None:
                 return candidate
-            what, *printed = problem.splitlines()
-            say(f"not with {shlex.join(candidate)}: {what}")
-            lines += [f"  {shlex.join(candidate)}: {what}", *(f"    {line}" for line in printed)]
+            problems.append(f"{shlex.join(candidate)}: {problem}")
+            say(f"not with {problems[-1].splitlines()[0]}")
     way_out = f"Set {LAUNCHER_VARIABLE} to the command that does, such as 'srun --mpi=pmix -n {ranks}'"
-    raise InputError("\n".join([*lines, way_out]))
+    listed = "\n  ".join([f"no launcher starts {ranks} ranks that find each other:", *problems])
+    raise InputError(f"{listed}\n{way_out}")
 
 
 def carried(environment: Mapping[str, str]) -> list[str]:
@@ -58,54 +73,36 @@ def carried(environment: Mapping[str, str]) -> list[str]:
 
 
 def _candidates(ranks: int) -> list[list[str]]:
-    chosen = os.environ.get(LAUNCHER_VARIABLE)
-    if chosen:
+    if chosen := os.environ.get(LAUNCHER_VARIABLE):
         try:
             return [shlex.split(chosen)]
         except ValueError as error:
             raise InputError(f"{LAUNCHER_VARIABLE} is no command: {error}") from None
-    ours = Path(sys.executable).parent / "mpirun"
+    ours, count = Path(sys.executable).parent / "mpirun", ["-n", str(ranks)]
     mpirun = str(ours) if ours.exists() else shutil.which("mpirun")
-    count = ["-n", str(ranks)]
     candidates = [[mpirun, *count]] if mpirun else []
-    file, _ = hosts_of_job(ranks)
-    if mpirun and file:
-        # For an mpirun that does not know the scheduler.
-        candidates.insert(0, [mpirun, "--hostfile", file, *count])
     if shutil.which("srun") and "SLURM_JOB_ID" in os.environ:
         kinds = ("--mpi=pmix", "--mpi=pmi2", "--mpi=none")
         candidates += [["srun", kind, "--kill-on-bad-exit=1", *count] for kind in kinds]
-    if shutil.which("flux") and "FLUX_URI" in os.environ:
-        candidates.append(["flux", "run", *count])
     return candidates
 
 
 def _problem(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]) -> str | None:
-    """Try a launcher on a tiny program; return what is wrong with it and what it printed, or None."""
+    """Try a launcher on a tiny program; return what is wrong with it and what it printed last, or None."""
     command = [*launcher, *carried(environment), sys.executable, "-c", PROBE]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment)
-    except subprocess.TimeoutExpired as error:
-        printed = (error.stderr or b"").decode("utf-8", "replace")
-        return _with_output(f"it does not end in {PROBE_SECONDS} seconds", printed)
-    except OSError as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
+    sizes = done.stdout.split()
+    if done.returncode == 0 and sizes == [str(ranks)] * ranks:
+        return None
+    what = f"its ranks see {', '.join(sorted(set(sizes))) or 'no'} ranks"
     if done.returncode != 0:
-        return _with_output(f"it ends with code {done.returncode}", done.stderr)
-    words = done.stdout.split()
-    sizes, hosts = words[::2], {*words[1::2]}
-    if sizes != [str(ranks)] * ranks:
-        return _with_output(f"its ranks see {', '.join(sorted(set(sizes))) or 'no'} ranks", done.stderr)
-    _, expected = hosts_of_job(ranks)
-    if len(hosts) < expected:
-        return f"its ranks are on {len(hosts)} of the {expected} hosts of this job"
-    return None
-
-
-def _with_output(problem: str, printed: str) -> str:
-    return "\n".join([problem, *[line for line in printed.splitlines() if line.strip()][-PROBE_LINES:]])
+        what = f"it ends with code {done.returncode}"
+    return "\n    ".join([what, *[line for line in done.stderr.splitlines() if line.strip()][-12:]])
 
 
 def say(message: str) -> None:
-    """Tell on standard error what is done."""
+    """Print what `mu2mpi launch` does on standard error."""
     print(f"mu2mpi launch: {message}", file=sys.stderr, flush=True)

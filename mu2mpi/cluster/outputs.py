@@ -1,6 +1,6 @@
 """The files of a command that `mu2mpi launch` started: whether they are done, or at least have moved on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,14 +16,13 @@ class Outputs:
 
     def __init__(self, paths: Sequence[Path], overwrite: bool = False) -> None:
         self._results, self._overwrite = {*paths}, overwrite
-        self._wanted = self._results | {checkpoint_path(path) for path in paths}
         self._before = self._now()
 
     def __bool__(self) -> bool:
         return bool(self._results)
 
     def folder(self) -> Path:
-        """Return the nearest folder that is there of those in which the results will lie."""
+        """Return the nearest existing folder of those in which the results will lie."""
         lowest = min(self._results, default=Path("result")).parent
         return next(folder for folder in (lowest, *lowest.absolute().parents) if folder.is_dir())
 
@@ -38,10 +37,9 @@ class Outputs:
         return bool(self._results) and now.keys() - old == self._results
 
     def _now(self) -> dict[Path, Identity | None]:
-        return {path: identity(path) for path in self._there()}
-
-    def _there(self) -> Iterator[Path]:
+        wanted, there = self._results | {checkpoint_path(path) for path in self._results}, set()
         # A look into the folder instead of one for each of what may be thousands of files.
-        for folder in {path.parent for path in self._wanted}:
+        for folder in {path.parent for path in self._results}:
             with suppress(OSError):
-                yield from self._wanted & {*folder.iterdir()}
+                there |= wanted & {*folder.iterdir()}
+        return {path: identity(path) for path in there}

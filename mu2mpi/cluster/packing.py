@@ -8,9 +8,6 @@ from mu2mpi.execution.cost import run_cost
 from mu2mpi.execution.measurements import planned_measurements
 from mu2mpi.execution.plan import Plan
 
-SHARE, DAY = 0.1, 86_400.0
-"""A task is given runs for this share of its time limit, or of a day: costs are rough, and cores differ."""
-
 START_SECONDS, RUN_SECONDS = 20.0, 0.1
 """What it takes to start a task, and a run in it: to try launchers, import, compile; to write files."""
 
@@ -40,12 +37,13 @@ def task_seconds(loads: Sequence[Load], parts: int, ranks: int) -> list[float]:
 
 
 def pack(loads: Sequence[Load], ranks: int, limit: float, most: int) -> int:
-    """Return into how many parts a sweep goes such that each takes a share of the time limit, in seconds.
+    """Return into how many parts a sweep goes such that each takes a tenth of the time limit, in seconds.
 
     They are as few as that allows, but for some in a hundred, and never more than there are runs, or `most`.
     """
     most = max(1, min(most, len(loads)))
-    goal = SHARE * min(limit, DAY)
+    # Costs are rough, and cores differ; nor should a task take more than a tenth of a day.
+    goal = 0.1 * min(limit, 86_400.0)
     parts = min(most, max(1, math.ceil(sum(load.seconds for load in loads) / ranks / goal)))
     while parts < most and max(task_seconds(loads, parts, ranks)) > START_SECONDS + goal:
         parts = min(most, parts + 1 + parts // 50)

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+import pydantic
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from mu2mpi.errors import InputError
 from mu2mpi.suggestions import or_else
 from mu2mpi.toml import read_toml
-
-SITE_VARIABLE = "MU2MPI_SITE"
 
 
 def limit_seconds(limit: str) -> float:
@@ -24,88 +23,71 @@ def limit_seconds(limit: str) -> float:
     """
     if limit.upper() in ("UNLIMITED", "INFINITE"):
         return math.inf
-    days, dash, rest = limit.rpartition("-")
-    numbers = [*([days] if dash else []), *rest.split(":")]
-    most = 4 if dash else 3
-    if len(numbers) > most or not all(re.fullmatch("[0-9]{1,9}", number) for number in numbers):
+    if not re.fullmatch(r"[0-9]{1,9}(:[0-9]{1,9}){0,2}|[0-9]{1,9}-[0-9]{1,9}(:[0-9]{1,9}){0,2}", limit):
         raise ValueError("should be a time limit such as 90 (minutes), 01:30:00, 2-12:00 or UNLIMITED")
-    units = (86_400, 3600, 60, 1) if dash else (60, 1) if len(numbers) < most else (3600, 60, 1)
+    numbers = re.split("[-:]", limit)
+    units = (86_400, 3600, 60, 1) if "-" in limit else (60, 1) if len(numbers) < 3 else (3600, 60, 1)
     return sum(int(n) * unit for n, unit in zip(numbers, units, strict=False)) or math.inf
 
 
-def _matching(pattern: str, what: str) -> AfterValidator:
-    def check(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(f"should be {what}")
-        return text
-
-    return AfterValidator(check)
-
-
-Count = Annotated[int, Field(ge=1)]
-Word = Annotated[str, _matching("[!-~]+", "a single word of plain letters, as the scheduler takes it")]
-Memory = Annotated[str, _matching("[0-9]+[KMGT]?", "a number with K, M, G or T behind it, such as 2G")]
+WORD, LINE = r"\A[!-~]+\Z", r"\A[^\x00-\x1f\x7f]+\Z"
+Line = Annotated[str, Field(pattern=LINE)]
+# For array and signal, which the script needs as they are, there are options.
+Directive = Annotated[str, Field(pattern=r"\A(?!(array|signal)(=|\Z))[a-z][a-z0-9-]*(=[ -~]*)?\Z")]
 # TOML takes 01:00:00 for a time of day.
 Limit = Annotated[str, BeforeValidator(str), AfterValidator(lambda limit: limit_seconds(limit) and limit)]
-Line = Annotated[str, _matching(r"[^\x00-\x1f\x7f]+", "one line")]
-Directive = Annotated[
-    str,
-    _matching(
-        "(?!(array|signal)(=|$))[a-z][a-z0-9-]*(=[ -~]*)?",
-        "KEY=VALUE or KEY for what sbatch takes as --KEY; for array and signal, which the script needs as "
-        "they are, there are --array-limit and --signal-seconds",
-    ),
-]
 
 
-def _option(default: Any, metavar: str, help: str, *traits: str) -> Any:
+def _option(default: Any, metavar: str, help: str, *traits: str, **constraints: Any) -> Any:
     """Declare an option; it may be a "directive" of sbatch of the same name, or for "slurm" only."""
-    return Field(default, title=metavar, description=help, json_schema_extra={"traits": list(traits)})
+    extra: Any = {"traits": list(traits)}
+    return Field(default, title=metavar, description=help, json_schema_extra=extra, **constraints)
 
 
-class Request(
-    BaseModel,
-    frozen=True,
-    extra="forbid",
-    coerce_numbers_to_str=True,
-    alias_generator=lambda name: name.replace("_", "-"),
-):
+class Request(BaseModel):
     """What a job asks for of its scheduler, its surroundings and mu2mpi."""
 
-    scheduler: Literal["slurm", "pbs"] = _option("slurm", "NAME", "slurm, or pbs [default: slurm]")
-    nodes: Count | None = _option(None, "N", "nodes of a run", "directive")
-    ntasks: Count | None = _option(
-        None, "N", "ranks of a run [default: nodes times ntasks-per-node, or 2]", "directive"
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        coerce_numbers_to_str=True,
+        regex_engine="python-re",
+        alias_generator=lambda name: name.replace("_", "-"),
     )
-    ntasks_per_node: Count | None = _option(None, "N", "ranks on a node", "directive")
-    cpus_per_task: Count = _option(1, "N", "cores of a rank [default: 1]", "directive")
-    mem_per_cpu: Memory | None = _option(None, "SIZE", "memory of a core, such as 2G", "directive")
+
+    scheduler: Literal["slurm", "pbs"] = _option("slurm", "NAME", "slurm, or pbs, untested [default: slurm]")
+    nodes: int | None = _option(None, "N", "nodes of a run", "directive", ge=1)
+    ntasks: int | None = _option(None, "N", "ranks [default: those of all nodes, or 2]", "directive", ge=1)
+    ntasks_per_node: int | None = _option(None, "N", "ranks on a node", "directive", ge=1)
+    cpus_per_task: int = _option(1, "N", "cores of a rank [default: 1]", "directive", ge=1)
+    mem_per_cpu: str | None = _option(
+        None, "SIZE", "memory of a core, such as 2G", "directive", pattern=r"\A[0-9]+[KMGT]?\Z"
+    )
     time: Limit = _option("01:00:00", "LIMIT", "time limit [default: 01:00:00]", "directive")
-    partition: Word | None = _option(None, "NAME", "or queue, in PBS", "directive")
-    account: Word | None = _option(None, "NAME", "who pays", "directive")
-    qos: Word | None = _option(None, "NAME", "quality of service", "directive", "slurm")
-    constraint: Word | None = _option(None, "NAME", "kind of nodes", "directive", "slurm")
-    sbatch: tuple[Directive, ...] = _option(
-        (), "KEY=VALUE", "any directive of sbatch, in place of the script's own; repeatable", "slurm"
+    partition: str | None = _option(None, "NAME", "or queue, in PBS", "directive", pattern=WORD)
+    account: str | None = _option(None, "NAME", "who pays", "directive", pattern=WORD)
+    qos: str | None = _option(None, "NAME", "quality of service", "directive", "slurm", pattern=WORD)
+    constraint: str | None = _option(None, "NAME", "kind of nodes", "directive", "slurm", pattern=WORD)
+    sbatch: tuple[Directive, ...] = _option((), "KEY=VALUE", "any directive of sbatch; repeatable", "slurm")
+    array_limit: int | None = _option(None, "N", "tasks of an array that may run at once", ge=1)
+    signal_seconds: int = _option(
+        120, "N", "a checkpoint is written so long before the end [default: 120]", "slurm", ge=1, le=65_535
     )
-    array_limit: Count | None = _option(None, "N", "tasks of an array that may run at once")
-    signal_seconds: Annotated[int, Field(ge=1, le=65_535)] = _option(
-        120, "N", "a checkpoint is written so long before the end [default: 120]", "slurm"
-    )
-    requeues: Annotated[int, Field(ge=0)] | None = _option(
-        None, "N", "a task goes back into the queue at most so often [default: 20]", "slurm"
-    )
-    checkpoint_every: Annotated[float, Field(gt=0)] | None = _option(
-        None, "SECONDS", "time between two checkpoints"
-    )
-    data_dir: Line | None = _option(None, "FOLDER", "holds one folder for each data set")
-    setup: tuple[Line, ...] = _option(
-        (), "COMMAND", "a line to run first, such as 'module load gcc'; repeatable"
-    )
-    environment: Line | None = _option(
-        None, "FOLDER", "virtual environment, or none to activate none [default: the active one]"
+    requeues: int | None = _option(None, "N", "most requeues of a task [default: 20]", "slurm", ge=0)
+    checkpoint_every: float | None = _option(None, "SECONDS", "time between two checkpoints", gt=0)
+    data_dir: str | None = _option(None, "FOLDER", "holds one folder for each data set", pattern=LINE)
+    setup: tuple[Line, ...] = _option((), "COMMAND", "line to run first: 'module load gcc'; repeatable")
+    environment: str | None = _option(
+        None, "FOLDER", "virtual environment, or none [default: the active one]", pattern=LINE
     )
     after_table: bool = _option(False, "", "once all tasks are over, a job prints the table", "slurm")
+
+    @pydantic.model_validator(mode="after")
+    def _suits_its_scheduler(self) -> Self:
+        given = {name.replace("_", "-") for name in self.model_fields_set}
+        if self.scheduler == "pbs" and (alien := given & {*names("slurm")}):
+            raise ValueError(f"{min(alien)} is for SLURM, and the scheduler is pbs; leave it out")
+        return self
 
     @classmethod
     def make(cls, given: Mapping[str, Any]) -> Self:
@@ -113,23 +95,17 @@ class Request(
 
         An option replaces the file's, and lists follow the file's. InputError names what cannot be used.
         """
+        asked: dict[str, Any] = {} if sys.prefix == sys.base_prefix else {"environment": sys.prefix}
         path, site = _site()
         if unknown := site.keys() - names():
             raise InputError(f"{path}: unknown key {min(unknown)!r}{or_else(min(unknown), names(), 'keys')}")
-        asked: dict[str, Any] = {} if sys.prefix == sys.base_prefix else {"environment": sys.prefix}
-        places = {}
         for place, settings in ((f"{path}: ", site), ("--", given)):
             for name, value in _without_directives(settings).items():
                 asked[name] = [*asked.get(name, ()), *value] if isinstance(value, list) else value
-                places[name] = place
-        try:
-            request = cls(**asked)
-        except ValidationError as error:
-            lines = [f"{e['loc'][0]} {e['input']!r} {e['msg']}" for e in error.errors()]
-            lines = [re.sub("(Input|Value error,) ", "", line, count=1) for line in lines]
-            raise InputError("\n".join(places[line.split()[0]] + line for line in lines)) from None
-        for name in places.keys() & names("slurm") if request.scheduler == "pbs" else ():
-            raise InputError(f"{places[name]}{name} is for SLURM, and the scheduler is pbs; leave it out")
+            try:
+                request = cls(**asked)
+            except pydantic.ValidationError as error:
+                raise InputError("\n".join(place + _described(each) for each in error.errors())) from None
         return request
 
     @property
@@ -148,10 +124,15 @@ def _site() -> tuple[Path, dict[str, Any]]:
     """Return the file of the site's defaults and these, if any: ``MU2MPI_SITE``, or the user's own."""
     import platformdirs
 
-    if named := os.environ.get(SITE_VARIABLE):
+    if named := os.environ.get("MU2MPI_SITE"):
         return Path(named), read_toml(Path(named).expanduser())
     path = platformdirs.user_config_path("mu2mpi") / "site.toml"
     return path, read_toml(path) if path.exists() else {}
+
+
+def _described(error: Any) -> str:
+    said = re.sub("^(Input|String|Value error,) ", "", error["msg"])
+    return f"{error['loc'][0]} {error['input']!r} {said}" if error["loc"] else said
 
 
 def _without_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,8 +140,8 @@ def _without_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(settings)
     for name in {"sbatch", "setup"} & found.keys():
         found[name] = found[name] if isinstance(found[name], list) else [found[name]]
-    pairs = {str(entry): str(entry).partition("=") for entry in found.get("sbatch", ())}
-    ours = {entry: pair for entry, pair in pairs.items() if pair[0] in names("directive")}
-    if ours:
-        found["sbatch"] = [entry for entry in pairs if entry not in ours]
-    return found | {name: value for name, _, value in ours.values()}
+    for entry in found.get("sbatch", []):
+        name, _, value = str(entry).partition("=")
+        if name in names("directive"):
+            found |= {name: value, "sbatch": [other for other in found["sbatch"] if other != entry]}
+    return found

@@ -1,21 +1,31 @@
-"""The job of an experiment or a sweep: its script, its submission, and how far it is."""
+"""The job of an experiment or a sweep: its script, its submission, and how far its runs are."""
 
 import math
+import re
 import shlex
 import sys
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import tomli_w
 
 from mu2mpi.cluster.packing import Load, load_of, pack, task_seconds
 from mu2mpi.cluster.request import Request, limit_seconds
 from mu2mpi.cluster.script import render_job, render_table, slurm_directives
-from mu2mpi.cluster.slurm import most_tasks, submit
-from mu2mpi.cluster.status import counted, note_submission, status
+from mu2mpi.cluster.slurm import most_tasks, submit, task_states
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
 from mu2mpi.execution.sweep import Run, open_all, resolve_all, unfinished
+from mu2mpi.files import write_whole
 from mu2mpi.parallel import Communicator
+from mu2mpi.results.collection import names_of
+from mu2mpi.results.reader import read_experiment
+from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.toml import read_toml
 
 
 @dataclass(frozen=True)
@@ -54,22 +64,17 @@ class SweepJob:
         return None if self.request.data_dir is None else Path(self.request.data_dir)
 
     @cached_property
+    def loads(self) -> list[Load]:
+        """What each run costs."""
+        return [load_of(run.plan) for run in self.runs]
+
+    @cached_property
     def parts(self) -> int:
         """Into how many tasks the runs are packed: a function of the sweep, the time limit and the site."""
         most = most_tasks() if len(self.paths) > 1 else 1
         if self.why_unknown is not None:
             return min(most, len(self.paths))
         return pack(self.loads, self.request.ranks, limit_seconds(self.request.time), most)
-
-    @cached_property
-    def loads(self) -> list[Load]:
-        """What each run costs."""
-        return [load_of(run.plan) for run in self.runs]
-
-    @property
-    def _longest(self) -> float:
-        """What the longest task is expected to take, in seconds."""
-        return max(task_seconds(self.loads, self.parts, self.request.ranks))
 
     def script(self) -> str:
         """Return the script, having warned if a task of it will hardly end in time, or who knows when."""
@@ -78,11 +83,13 @@ class SweepJob:
                 f"mu2mpi: warning: {self.why_unknown}\nSo it is not known how long runs take, and each has "
                 "a task of its own, as far as the site allows; print the script anew where the data are"
             )
-        elif (longest := self._longest) > limit_seconds(self.request.time):
-            _say(
-                f"mu2mpi: warning: a task may take {_minutes(longest)}, and its time limit is "
-                f"{self.request.time}; it then goes on after a requeue, or give more --time or --ntasks"
-            )
+        else:
+            longest = max(task_seconds(self.loads, self.parts, self.request.ranks))
+            if longest > limit_seconds(self.request.time):
+                _say(
+                    f"mu2mpi: warning: a task may take {_minutes(longest)}, and its time limit is "
+                    f"{self.request.time}; it then goes on after a requeue, or give more --time or --ntasks"
+                )
         words = ["sweep", self.config] if self.sweep.swept else ["run", "--config", self.config]
         words += ["--output", self.output]
         return render_job(self.config.stem, [str(word) for word in words], self.request, self.parts)
@@ -101,7 +108,9 @@ class SweepJob:
         job = submit(script)
         print(f"Submitted batch job {job}", flush=True)
         asked = self.request.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        note_submission(self._note, number=job, parts=self.parts, runs=len(self.runs), options=asked)
+        facts = {"number": job, "parts": self.parts, "runs": len(self.runs), "options": asked}
+        jobs = [*self._submissions(), {"submitted": datetime.now().astimezone(), **facts}]
+        write_whole(self._note, [tomli_w.dumps({"job": jobs}).encode()])
         self._tell(job, todo)
         if self.request.after_table:
             after = submit(render_table(str(self.output), self.request, job))
@@ -114,22 +123,15 @@ class SweepJob:
         seconds = task_seconds(loads, self.parts, ranks)
         hours = sum(seconds) * ranks * self.request.cpus_per_task / 3600
         directives = slurm_directives(self.config.stem, self.request, self.parts)
-        log = str(directives["output"])
-        for sign, meaning in (("%x", directives["job-name"]), ("%A", job), ("%j", job), ("%a", "*")):
-            log = log.replace(sign, str(meaning))
+        signs = {"%x": directives["job-name"], "%A": job, "%j": job, "%a": "*"}
+        log = re.sub("%[xAja]", lambda sign: str(signs[sign[0]]), str(directives["output"]))
         again = shlex.join(["mu2mpi", "job", str(self.config), "-o", str(self.output), "--status"])
         _say(
-            f"job {job}: {counted(self.parts, 'task')} of {counted(each, 'run')} "
-            f"on {counted(ranks, 'rank')}; {counted(len(todo), 'run')} of {len(self.runs):,} to go\n"
+            f"job {job}: tasks: {self.parts:,}; runs in each: {each:,}; ranks: {ranks:,}; "
+            f"runs to go: {len(todo):,} of {len(self.runs):,}\n"
             f"expected, roughly: {hours:.2g} core-hours, at most {_minutes(max(seconds))} a task\n"
-            f"results: {self.output}; logs: {log}\n"
-            f"to watch it: {again}; squeue -j {job}"
+            f"results: {self.output}; logs: {log}\nto watch it: {again}; squeue -j {job}"
         )
-
-    def status(self) -> str:
-        """Return how many runs are done, running, left and failed."""
-        found = status(list(zip(self.sweep.experiments, self.paths, strict=True)), self._note)
-        return f"{self.output}: {found}"
 
     @property
     def _note(self) -> Path:
@@ -137,6 +139,44 @@ class SweepJob:
         if self.sweep.swept:
             return self.output / f".{self.config.stem}.jobs.toml"
         return self.output.with_name(f".{self.output.name}.jobs.toml")
+
+    def _submissions(self) -> list[dict[str, Any]]:
+        return read_toml(self._note)["job"] if self._note.exists() else []
+
+    def status(self) -> str:
+        """Return how many runs are done, running, left and failed, and the names of some of the last.
+
+        Running is what has a checkpoint and a task that is running; failed is what was submitted, has no
+        result and no task in the queue; and the rest is left. Raises InputError if SLURM has to be asked and
+        does not answer.
+        """
+        # A sweep that has changed since has other parts.
+        jobs = [job for job in self._submissions() if job["runs"] == len(self.paths)]
+        is_done = [_is_done(*run) for run in zip(self.sweep.experiments, self.paths, strict=True)]
+        states = {} if all(is_done) or not jobs else task_states()
+        found: dict[str, list[str]] = {"done": [], "running": [], "left": [], "failed": []}
+        for place, path in enumerate(self.paths):
+            of_run = [states.get((job["number"], place % job["parts"])) for job in jobs]
+            state = "failed" if jobs and not any(of_run) else "left"
+            if is_done[place]:
+                state = "done"
+            elif "RUNNING" in of_run and checkpoint_path(path).exists():
+                state = "running"
+            found[state].append(path.name)
+        counts = ", ".join(f"{len(runs):,} {state}" for state, runs in found.items())
+        text = f"{self.output}: {counts}"
+        if found["failed"]:
+            text += f"\nfailed: {names_of(found['failed'])}; see their logs, and submit again to run them"
+        return text
+
+
+def _is_done(experiment: Experiment, path: Path) -> bool:
+    """Return whether a file is a result with every setting that the experiment has before it is resolved."""
+    try:
+        found = read_experiment(path) if path.exists() else None
+    except InputError:
+        return False
+    return found is not None and all(getattr(found, n) == v for n, v in experiment.settings().items())
 
 
 def _minutes(seconds: float) -> str:

@@ -13,12 +13,11 @@ import argparse
 import json
 import os
 import platform
-import re
-import statistics
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import mean, median
 
 import model
 import numpy as np
@@ -43,9 +42,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=5, metavar="N", help="repeats [default: 5]")
-    parser.add_argument(
-        "--write", action="store_true", help="write docs/background/performance.md and its figure"
-    )
+    parser.add_argument("--write", action="store_true", help="write the page and its figure")
     parser.add_argument("--small", action="store_true", help="little work, to see that all of this runs")
     options = parser.parse_args()
     if options.small and options.write:
@@ -56,36 +53,27 @@ def main() -> None:
     alone, phases = one_process(options.repeats)
     ranks = two_ranks(options.repeats)
     fits = scaling(options.repeats)
-    limits = workload.limits()
+    each, noise = median(alone["untrusted 1 ours"]), median(alone["ours per normal"]) * workload.D
     tables = {
         "machine": machine(ranks["library"]),
         "one-process": one_process_table(alone),
         "two-ranks": two_ranks_table(ranks["seconds"]),
-        "roofline": roofline.table(limits, phases),
+        "roofline": roofline.table(workload.limits(), phases),
         "scaling": scaling_table(fits),
-        "model": model.table(
-            median(alone["untrusted 1 ours"]), median(alone["ours per normal"]) * workload.D
-        ),
+        "model": model.table(each, noise),
     }
     for name, table in tables.items():
         print(f"\n{name}\n\n{table}")
     if options.write:
         text = DOCUMENT.read_text(encoding="utf-8")
         for name, table in tables.items():
-            marks = f"<!-- {name} -->", f"<!-- end of {name} -->"
-            pattern = re.escape(marks[0]) + ".*?" + re.escape(marks[1])
-            text, found = re.subn(
-                pattern, lambda _, t=table, m=marks: f"{m[0]}\n{t}\n{m[1]}", text, flags=re.S
-            )
-            if found != 1:
-                sys.exit(f"{DOCUMENT} has no place marked {marks[0]}")
+            before, mark, rest = text.partition(f"<!-- {name} -->\n")
+            _, end, after = rest.partition(f"\n<!-- end of {name} -->")
+            if not (mark and end):
+                sys.exit(f"{DOCUMENT} has no place marked {name}")
+            text = before + mark + table + end + after
         DOCUMENT.write_text(text, encoding="utf-8")
         draw(alone, fits)
-
-
-def median(values: list[float]) -> float:
-    """Return the median."""
-    return statistics.median(values)
 
 
 def ratio(samples: Samples, upper: str, lower: str) -> float:
@@ -133,30 +121,25 @@ def scaling(repeats: int) -> dict[str, tuple[list[int], list[float]]]:
     smallest, since a machine that is shared lets short work run faster than long. All are small enough for
     their samples to be read at once, before the first round.
     """
-    base = {"data": "synthetic", "samples": 14_400, "seed": 1, "evaluations": 1, "classes": 10}
-    grids: dict[str, tuple[list[int], Callable[[int], Experiment]]] = {
-        "T": (
-            [90, 180, 360, 720, 1440],
-            lambda n: Experiment(**base, features=784, machines=10, rounds=n // workload.SMALLER),
-        ),
-        "M": (
-            [10, 20, 40, 80, 160],
-            lambda n: Experiment(**base, features=784, machines=n, rounds=90 // workload.SMALLER),
-        ),
+    base = {"data": "synthetic", "samples": 14_400, "features": 784, "machines": 10, "classes": 10}
+    base |= {"seed": 1, "evaluations": 1}
+    less = workload.SMALLER
+    grids: dict[str, tuple[list[int], Callable[[int], dict[str, int]]]] = {
+        "T": ([90, 180, 360, 720, 1440], lambda n: {"rounds": n // less}),
+        "M": ([10, 20, 40, 80, 160], lambda n: {"machines": n, "rounds": 90 // less}),
         "d": (
             [20_000, 50_000, 125_000, 300_000, 750_000],
-            lambda n: Experiment(
-                **{**base, "samples": 400}, features=n // workload.SMALLER // 10 - 1, machines=10, rounds=12
-            ),
+            lambda n: {"samples": 400, "features": n // less // 10 - 1, "rounds": 12},
         ),
     }
     fits = {}
-    for name, (sizes, make) in grids.items():
-        values = sizes[:3] if workload.SMALLER > 1 else sizes
-        of = {n: workload.shared_source(make(n), None, Communicator()) for n in values}
+    for name, (sizes, settings) in grids.items():
+        values = sizes[:3] if less > 1 else sizes
+        runs = {n: Experiment(**{**base, **settings(n)}) for n in values}
+        of = {n: workload.shared_source(runs[n], None, Communicator()) for n in values}
 
-        def seconds(n: int, make: Callable[[int], Experiment] = make, of: dict[int, Source] = of) -> float:
-            phases = workload.run(make(n), Communicator(), of[n]).phases
+        def seconds(n: int, runs: dict[int, Experiment] = runs, of: dict[int, Source] = of) -> float:
+            phases = workload.run(runs[n], Communicator(), of[n]).phases
             return sum(spent for phase, spent in phases.items() if phase != "evaluation")
 
         ratios: dict[int, list[float]] = {n: [] for n in values}
@@ -166,17 +149,10 @@ def scaling(repeats: int) -> dict[str, tuple[list[int], list[float]]]:
                 smallest = [seconds(values[0]) for _ in before]
                 this = seconds(n)
                 smallest += [seconds(values[0]) for _ in after]
-                ratios[n].append(this / statistics.mean(smallest))
+                ratios[n].append(this / mean(smallest))
         fits[name] = values, [median(ratios[n]) for n in values]
         print(f"scaling with {name}: done", file=sys.stderr, flush=True)
     return fits
-
-
-def exponent(values: list[int], ratios: list[float]) -> tuple[float, float]:
-    """Return the slope of log time against log size, and its standard error."""
-    x, y = np.log(values), np.log(ratios)
-    (slope, _), covariance = np.polyfit(x, y, 1, cov=True)
-    return float(slope), float(np.sqrt(covariance[0, 0]))
 
 
 def markdown(headings: list[str], rows: list[list[str]]) -> str:
@@ -187,18 +163,13 @@ def markdown(headings: list[str], rows: list[list[str]]) -> str:
 
 def machine(library: str) -> str:
     """Say where this was measured."""
-    model_name = next(
-        (line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), "unknown"
-    )
+    facts = Path("/proc/cpuinfo")
+    lines = facts.read_text().splitlines() if facts.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return (
-        f"{model_name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, "
-        f"numpy {np.__version__}, {library}; data: {workload.data()}."
+        f"{(names or ['unknown'])[0]}, {os.cpu_count()} cores, {platform.system()}, "
+        f"Python {platform.python_version()}, numpy {np.__version__}, {library}; data: {workload.data()}."
     )
-
-
-def _cpuinfo() -> list[str]:
-    path = Path("/proc/cpuinfo")
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def one_process_table(samples: Samples) -> str:
@@ -245,10 +216,11 @@ def two_ranks_table(samples: Samples) -> str:
 
 
 def scaling_table(fits: dict[str, tuple[list[int], list[float]]]) -> str:
-    """Return the fitted exponents."""
+    """Return the slopes of log time against log size, and their standard errors."""
     rows = []
     for name, (values, ratios) in fits.items():
-        slope, error = exponent(values, ratios)
+        (slope, _), covariance = np.polyfit(np.log(values), np.log(ratios), 1, cov=True)
+        error = np.sqrt(covariance[0, 0])
         rows.append([name, f"{values[0]:,} to {values[-1]:,}", f"{slope:.3f} ± {error:.3f}"])
     return markdown(["time grows with", "from", "exponent"], rows)
 
@@ -258,25 +230,18 @@ def draw(samples: Samples, fits: dict[str, tuple[list[int], list[float]]]) -> No
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    names = [f"{server}\nM = {machines}" for server in SERVERS for machines in MACHINES]
     keys = [f"{server} {machines}" for server in SERVERS for machines in MACHINES]
-    places = np.arange(len(keys))
-    for shift, (label, who, colour, hatch) in enumerate(
-        [("mu2mpi", "ours", "#0072B2", ""), ("plain numpy", "numpy", "#E69F00", "//")]
-    ):
+    looks = (("mu2mpi", "ours", "#0072B2", ""), ("plain numpy", "numpy", "#E69F00", "//"))
+    for shift, (label, who, colour, hatch) in enumerate(looks):
+        places = np.arange(len(keys)) + 0.4 * shift
         heights = [1 / median(samples[f"{key} {who}"]) for key in keys]
-        left.bar(
-            places + 0.4 * shift, heights, 0.4, label=label, color=colour, hatch=hatch, edgecolor="white"
-        )
+        left.bar(places, heights, 0.4, label=label, color=colour, hatch=hatch, edgecolor="white")
     left.set_yscale("log")
-    left.set_xticks(places + 0.2, names, fontsize=7)
+    left.set_xticks(np.arange(len(keys)) + 0.2, [key.replace(" ", "\nM = ") for key in keys], fontsize=7)
     left.set_ylabel("machine-rounds per second")
     left.legend(frameon=False, loc="upper left")
-    for (name, (values, ratios)), marker, colour in zip(
-        fits.items(), "os^", ("#0072B2", "#D55E00", "#009E73"), strict=True
-    ):
-        relative = np.array(values) / values[0]
-        right.loglog(relative, ratios, marker=marker, color=colour, label=f"with {name}")
+    for (name, (values, ratios)), look in zip(fits.items(), ("oC0", "sC3", "^C2"), strict=True):
+        right.loglog(np.array(values) / values[0], ratios, f"{look}-", label=f"with {name}")
     right.loglog([1, 40], [1, 40], color="0.6", linestyle=":", label="linear")
     right.set_xlabel("size (smallest = 1)")
     right.set_ylabel("time of a run (smallest = 1)")

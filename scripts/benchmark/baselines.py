@@ -39,18 +39,8 @@ def seconds(
 ) -> float:
     """Return the time that some rounds take, on one process or on the ranks of an mpi4py communicator.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Constants of the run.
-    features, labels : ndarray, shapes (rounds, machines of this rank, F - 1) and (rounds, machines)
-        The samples.
-    scale : float
-        Factor that takes features into [-1, 1].
-    rounds : int
-        How many rounds to take.
-    comm : mpi4py.MPI.Intracomm, optional
-        The ranks.
+    Features, which `scale` takes into [-1, 1], have the shape (rounds, machines of this rank, F - 1), labels
+    (rounds, machines of this rank).
     """
     shape = schedule.classes, schedule.features
     generator = np.random.Generator(np.random.SFC64(1 + (comm.rank if comm else 0)))

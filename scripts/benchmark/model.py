@@ -27,12 +27,7 @@ def broadcast(ranks: int) -> float:
 def table(untrusted_round: float, noise: float) -> str:
     """Return predictions for one machine on each rank.
 
-    Parameters
-    ----------
-    untrusted_round : float
-        Measured seconds of a round with one machine on one rank, untrusted server.
-    noise : float
-        Measured seconds of one draw of noise.
+    They follow from measured seconds, of a round with one machine on one rank (untrusted), and of one draw.
     """
     lines = [
         "| ranks (one machine each) | untrusted: Allreduce | round | trusted: Reduce + Bcast | round |",

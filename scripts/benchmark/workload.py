@@ -2,10 +2,10 @@
 
 import os
 import sys
-from dataclasses import dataclass
 from functools import cache
 from time import perf_counter
-from typing import Any
+from timeit import repeat
+from typing import Any, NamedTuple
 
 import baselines
 import numba
@@ -42,8 +42,7 @@ def source(name: str) -> Source:
     return shared_source(Experiment(data=name, **SIZES[name]), None, Communicator())
 
 
-@dataclass(frozen=True)
-class Timed:
+class Timed(NamedTuple):
     """A run: seconds in all, and by phase as means over ranks."""
 
     total: float
@@ -137,19 +136,9 @@ def _copy(x, y, n):  # type: ignore[no-untyped-def]
 def limits() -> dict[str, float]:
     """Return what a core does in a second: fused multiplications, integer operations, bytes of its caches."""
     x, y = np.zeros(D), np.zeros(D)
-    timings = {}
-    for name, call, amount in (
+    timed = (
         ("multiplications", lambda: _multiply_add(500), 500 * 512 * STEPS),
         ("integer operations", lambda: _add_xor_rotate(500), 500 * 512 * (STEPS // 2 * 3 + 1)),
         ("bytes", lambda: _copy(x, y, 300), 300 * 16 * D),
-    ):
-        call()
-        best = min(_seconds(call) for _ in range(5))
-        timings[name] = amount / best
-    return timings
-
-
-def _seconds(call: Any) -> float:
-    started = perf_counter()
-    call()
-    return perf_counter() - started
+    )
+    return {name: amount / min(repeat(call, call, repeat=5, number=1)) for name, call, amount in timed}

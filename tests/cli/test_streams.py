@@ -12,11 +12,14 @@ BAD = {"closed": "{}>&-", "full": "{}>/dev/full", "only for reading": "{}</dev/n
 """How the shell redirects a number; 9 is a pipe whose reader has gone."""
 
 
+def bash(line):
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=600, check=False)
+
+
 def shell(words, *redirections):
     """Return the exit code, and what was written to standard output and error so far as that is possible."""
-    line = f'exec 9> >(:); wait; sleep 0.05; exec "{sys.executable}" -m mu2mpi {words}'
-    line = " ".join([line, *redirections])
-    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    line = f'exec 9> >(:); wait $!; exec "{sys.executable}" -m mu2mpi {words}'
+    return bash(" ".join([line, *redirections]))
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +49,8 @@ def test_what_is_to_be_printed_and_cannot_be_is_a_failure(kind, result):
     whole = shell(words)
     assert (whole.returncode, whole.stderr) == (0, "")
     done = shell(words, BAD[kind].format(1))
-    assert (done.returncode, done.stdout) == (1, "")
-    if kind == "no reader":
-        # Who has read what it wants is told nothing more.
-        assert done.stderr == ""
-    else:
-        assert done.stderr.startswith("mu2mpi: error: cannot write to standard output: ")
-        assert done.stderr.count("\n") == 1
+    # Who has read what it wants is told nothing more.
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", int(kind != "no reader"))
     unheard = shell(words, BAD[kind].format(2))
     assert (unheard.returncode, unheard.stdout, unheard.stderr) == (0, whole.stdout, "")
 
@@ -67,20 +65,13 @@ def test_a_reader_that_goes_in_the_middle_ends_the_command_quietly(result, tmp_p
     data = tmp_path / "new.csv"
     data.write_text("\n".join([",".join(f"f{k}" for k in range(64)), *[",".join(["1"] * 64)] * 3000]))
     line = f'"{sys.executable}" -m mu2mpi predict "{result}" "{data}" | head -1; echo ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    done = bash(line)
     assert done.stdout.splitlines()[0].startswith("prediction,score:")
     assert (done.stdout.splitlines()[1], done.stderr) == ("1", "")
 
 
-def test_a_reader_of_the_first_line_gets_it(result):
-    line = f'"{sys.executable}" -m mu2mpi show "{result}" | head -1; echo ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout.splitlines()[0] == str(result)
-    assert "Traceback" not in done.stderr
-
-
 def test_a_letter_that_cannot_be_shown_is_a_question_mark(result):
     line = f'PYTHONIOENCODING=ascii PYTHONUTF8=0 "{sys.executable}" -m mu2mpi show "{result}"'
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    done = bash(line)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.isascii()

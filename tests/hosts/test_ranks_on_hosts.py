@@ -122,20 +122,15 @@ def test_each_kernel_is_compiled_once_a_node(hosts, tmp_path):
 
 def unpacked_files(hosts, folder, cache, data, **options):
     """Return how many files each rank unpacks into a cache folder."""
-    arguments = ["run", "--data", "mnist", "--data-dir", data, "--rounds", "3", "--machines", "4"]
-    facts = watched(
-        hosts, folder, *arguments, "--output", folder / "a.h5", MU2MPI_CACHE_DIR=str(cache), **options
-    )
+    words = ["run", "--data", "mnist", "--data-dir", data, "--rounds", "3", "--machines", "4", "--overwrite"]
+    options["MU2MPI_CACHE_DIR"] = str(cache)
+    facts = watched(hosts, folder, *words, "--output", folder / "a.h5", **options)
     return [sum(f"{cache}/unpacked/" in path for path in of["written"]) for of in facts]
 
 
-def test_data_are_unpacked_once_a_node(hosts, python, mnist_dir, tmp_path):
-    """Into folders that the nodes do not share; by their first ranks."""
+def test_data_are_unpacked_once_a_node_or_into_one_folder(hosts, python, mnist_dir, tmp_path):
     cache = hosts.scratch / f"cache of {Path(python).parents[1].name}"
     assert unpacked_files(hosts, tmp_path, cache, mnist_dir, python=python) == [4, 0, 4, 0]
-
-
-def test_data_are_unpacked_once_into_a_folder_that_nodes_share(hosts, mnist_dir, tmp_path):
     assert unpacked_files(hosts, tmp_path, tmp_path / "cache", mnist_dir) == [4, 0, 0, 0]
 
 
@@ -172,5 +167,4 @@ def test_a_rank_or_a_host_is_lost_in_mid_run(lost, hosts, python, alone, tmp_pat
     assert not path.exists()
     again = hosts.run(1, "-m", "mu2mpi", *arguments, python=python)
     assert again.returncode == 0, again.stderr
-    assert "going on after round" in again.stderr
     assert_same(path, alone(*LONG))

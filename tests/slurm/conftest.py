@@ -29,14 +29,9 @@ class Cluster:
         self.folder = folder
 
     def command(self, *words: str | Path) -> str:
-        done = subprocess.run(
-            [str(word) for word in words],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        texts = [str(word) for word in words]
+        options = {"capture_output": True, "text": True, "timeout": 120}
+        done = subprocess.run(texts, cwd=self.folder, check=False, **options)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -48,7 +43,7 @@ class Cluster:
         text = self.command("scontrol", "show", "job", "-o", job).splitlines()[0]
         return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
-    def wait(self, condition: Callable[[], bool], what: str, seconds: float = 180) -> None:
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float = 600) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"waited {seconds} s for {what}\n{self.logs()}"

@@ -9,50 +9,46 @@ from pathlib import Path
 import pytest
 from launch import mu2mpi
 
+from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result
+from mu2mpi.results.schema import checkpoint_path
 
-LONG = 'data = "synthetic"\nsamples = 400_000\nserver = "{server}"\nmachines = 2\nseed = 3\n'
-
-
-def write_long_experiment(cluster, server="trusted") -> Path:
-    path = cluster.folder / "long.toml"
-    path.write_text(LONG.format(server=server))
-    return path
+LONG = 'data = "synthetic"\nsamples = 100_000\nserver = "trusted"\nmachines = 2\nseed = 3\n'
 
 
-def long_job(cluster) -> list[str | Path]:
-    """Write the script of a job of some seconds on two ranks, and return what to submit."""
-    config = write_long_experiment(cluster)
-    script = mu2mpi("job", config.name, "-o", "out put/long.h5", cwd=cluster.folder)
+def start_long_job(cluster, *words: str, command: str = "mu2mpi launch") -> str:
+    """Submit a job of some seconds on two ranks, and return its number once its rounds have begun."""
+    (cluster.folder / "long.toml").write_text(LONG)
+    script = mu2mpi("job", "long.toml", "--checkpoint-every=1", "-o", "out put/long.h5", cwd=cluster.folder)
     assert script.returncode == 0, script.stderr
-    (cluster.folder / "long.sbatch").write_text(script.stdout)
-    return ["long.sbatch"]
+    (cluster.folder / "long.sbatch").write_text(script.stdout.replace("mu2mpi launch", command))
+    number = cluster.submit(*words, "long.sbatch")
+    checkpoint = checkpoint_path(cluster.folder / "out put" / "long.h5")
+    cluster.wait(lambda: checkpoint.exists() and read_checkpoint(checkpoint).rounds_done > 0, "some rounds")
+    return number
 
 
-def unbroken(cluster) -> Path:
-    path = cluster.folder / "unbroken.h5"
-    done = mu2mpi("run", "--config", cluster.folder / "long.toml", "--output", path)
+def assert_same_as_unbroken(cluster, job: str) -> None:
+    """Make sure that a job that was requeued once has a result with the bits of a run that was not broken."""
+    cluster.finish(job, requeues=1)
+    assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
+    assert cluster.show(job)["Restarts"] == "1"
+    done = mu2mpi("run", "--config", "long.toml", "--output", "unbroken.h5", cwd=cluster.folder)
     assert done.returncode == 0, done.stderr
-    return path
+    found, expected = (read_result(cluster.folder / name) for name in ("out put/long.h5", "unbroken.h5"))
+    assert found.x.tobytes() == expected.x.tobytes()
+    for name in set(found.history.columns()) - {"elapsed_seconds"}:
+        assert getattr(found.history, name).tobytes() == getattr(expected.history, name).tobytes(), name
+    assert [path.name for path in (cluster.folder / "out put").iterdir()] == ["long.h5"]
 
 
-def same_history(a, b) -> bool:
-    names = [name for name in a.history.columns() if name != "elapsed_seconds"]
-    return all(getattr(a.history, n).tobytes() == getattr(b.history, n).tobytes() for n in names)
-
-
-def is_running(cluster, job: str) -> bool:
-    """Whether the rounds of a job have begun."""
-    return " rounds, d = " in cluster.logs() and cluster.show(job)["JobState"] == "RUNNING"
-
-
-def ranks_in(folder: Path) -> list[int]:
-    """Return the ranks of the run that was started in a folder."""
+def processes_in(folder: Path, word: str) -> list[int]:
+    """Return the processes that were started in a folder with this word early in their command."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            words = (process / "cmdline").read_bytes().decode().split("\0")
-            if words[1:4] == ["-m", "mu2mpi", "run"] and (process / "cwd").resolve() == folder.resolve():
+            words = (process / "cmdline").read_bytes().decode().split("\0")[:4]
+            if word in " ".join(words) and (process / "cwd").resolve() == folder.resolve():
                 found.append(int(process.name))
     return found
 
@@ -74,63 +70,39 @@ def test_a_launcher_of_the_users_choice(cluster, launcher, monkeypatch):
     if "none" in launcher:
         # Silently, this would have been two runs on one rank each.
         assert cluster.show(job)["ExitCode"] == "2:0"
-        assert "its ranks see 1 ranks" in cluster.logs()
         assert not (cluster.folder / "runs").exists()
     else:
         assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
 
 
 def test_signal_requeue_and_resume(cluster):
-    job = cluster.submit(*long_job(cluster))
-    cluster.wait(lambda: is_running(cluster, job), "the first rounds")
+    job = start_long_job(cluster)
     cluster.command("scancel", "--signal=USR1", "--batch", job)
-    cluster.wait(lambda: "requeueing job" in cluster.logs(), "the requeue")
-    assert (cluster.folder / "out put" / "long.h5.checkpoint").stat().st_mode & 0o777 == 0o600
-    cluster.finish(job, requeues=1)
-    assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
-    assert "going on after round" in cluster.logs()
-    found, expected = read_result(cluster.folder / "out put" / "long.h5"), read_result(unbroken(cluster))
-    assert found.x.tobytes() == expected.x.tobytes()
-    assert same_history(found, expected)
-    assert [path.name for path in (cluster.folder / "out put").iterdir()] == ["long.h5"]
+    checkpoint = checkpoint_path(cluster.folder / "out put" / "long.h5")
+    cluster.wait(lambda: int(cluster.show(job)["Restarts"]) == 1, "the requeue")
+    assert checkpoint.stat().st_mode & 0o777 == 0o600
+    assert_same_as_unbroken(cluster, job)
 
 
-def test_preemption(cluster):
-    job = cluster.submit("--partition=low", "--exclusive", *long_job(cluster))
-    cluster.wait(lambda: is_running(cluster, job), "the first rounds")
-    other = cluster.submit("--partition=high", "--exclusive", "--wrap=true")
-    cluster.finish(other)
-    assert cluster.show(other)["JobState"] == "COMPLETED"
-    cluster.finish(job, requeues=1)
-    assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
-    assert cluster.show(job)["Restarts"] == "1"
-    assert "going on after round" in cluster.logs()
-    found, expected = read_result(cluster.folder / "out put" / "long.h5"), read_result(unbroken(cluster))
-    assert found.x.tobytes() == expected.x.tobytes()
-
-
-def test_preemption_by_cancelling_without_grace(cluster):
-    job = cluster.submit("--partition=lowcancel", "--exclusive", *long_job(cluster))
-    cluster.wait(lambda: is_running(cluster, job), "the first rounds")
+@pytest.mark.parametrize("partition", ["low", "lowcancel"])
+def test_preemption_by_a_signal_and_by_cancelling_without_grace(cluster, partition):
+    job = start_long_job(cluster, f"--partition={partition}", "--exclusive")
     cluster.submit("--partition=high", "--exclusive", "--wrap=true")
-    cluster.finish(job, requeues=1)
-    assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
-    assert "mu2mpi launch: requeueing job" in cluster.logs()
-    found, expected = read_result(cluster.folder / "out put" / "long.h5"), read_result(unbroken(cluster))
-    assert found.x.tobytes() == expected.x.tobytes()
+    assert_same_as_unbroken(cluster, job)
 
 
 def test_a_job_whose_ranks_are_killed_goes_on(cluster):
-    job = cluster.submit(*long_job(cluster))
-    cluster.wait(lambda: is_running(cluster, job), "the first rounds")
-    for pid in ranks_in(cluster.folder):
+    job = start_long_job(cluster)
+    for pid in processes_in(cluster.folder, "-m mu2mpi run"):
         os.kill(pid, signal.SIGKILL)
-    cluster.finish(job, requeues=1)
-    assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
-    assert "no word of how the run ended" in cluster.logs()
-    found, expected = read_result(cluster.folder / "out put" / "long.h5"), read_result(unbroken(cluster))
-    assert found.x.tobytes() == expected.x.tobytes()
-    assert [path.name for path in (cluster.folder / "out put").iterdir()] == ["long.h5"]
+    assert_same_as_unbroken(cluster, job)
+
+
+def test_a_job_whose_launcher_is_killed_goes_on(cluster):
+    job = start_long_job(cluster)
+    for pid in processes_in(cluster.folder, "/mpirun "):
+        os.kill(pid, signal.SIGKILL)
+    assert_same_as_unbroken(cluster, job)
 
 
 def test_a_job_with_room_for_several_ranks_says_how_many(cluster):
@@ -138,25 +110,20 @@ def test_a_job_with_room_for_several_ranks_says_how_many(cluster):
     job = cluster.submit("--exclusive", "--output=many.log", "many.sbatch")
     cluster.finish(job)
     assert cluster.show(job)["ExitCode"] == "2:0"
-    assert "does not say how many to start: submit it with --ntasks=N" in cluster.logs()
 
 
 def test_requeues_are_bounded(cluster):
-    script = cluster.folder / long_job(cluster)[0]
-    script.write_text(script.read_text().replace("mu2mpi launch", "mu2mpi launch --requeues 0"))
-    job = cluster.submit(script)
-    cluster.wait(lambda: is_running(cluster, job), "the first rounds")
+    job = start_long_job(cluster, command="mu2mpi launch --requeues 0")
     cluster.command("scancel", "--signal=USR1", "--batch", job)
     cluster.finish(job)
     assert cluster.show(job)["ExitCode"] == "75:0"
-    assert "which is enough" in cluster.logs()
 
 
-def test_cancelling_leaves_no_half_written_file(cluster):
-    job = cluster.submit(*long_job(cluster))
-    cluster.wait(lambda: is_running(cluster, job), "the first rounds")
+def test_cancelling_leaves_no_half_written_file_and_requeues_nothing(cluster):
+    job = start_long_job(cluster)
     cluster.command("scancel", job)
     cluster.finish(job)
+    assert cluster.show(job)["Restarts"] == "0"
     names = {path.name for path in (cluster.folder / "out put").iterdir()}
     assert names <= {"long.h5.checkpoint", "long.h5.checkpoint.previous"}
 
@@ -180,7 +147,6 @@ def test_array_with_one_failing_task_and_a_second_submission(cluster):
         "untrusted_seed-1.h5",
         "untrusted_seed-2.h5",
     ]
-    assert "untrusted_seed-2.h5 is not an HDF5 file" in (cluster.folder / f"tables-{job}_1.log").read_text()
     states = cluster.command("squeue", "-h", "-t", "all", "-r", "-j", job, "-o", "%K %T").split("\n")
     assert sorted(line for line in states if line) == [
         "0 COMPLETED",
@@ -195,7 +161,6 @@ def test_array_with_one_failing_task_and_a_second_submission(cluster):
     cluster.wait(lambda: second.exists() and "Test loss" in second.read_text(), "the second table")
     assert read_result(obstacle).experiment.seed == 2
     assert all(path.stat().st_mtime_ns == at for path, at in before.items())
-    assert "0 to go" in (cluster.folder / f"tables-{again}_0.log").read_text()
 
 
 def test_scaling(cluster, monkeypatch):

@@ -9,7 +9,7 @@ from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import checkpoint_path
 
 SMALL = "machines = 4\nrounds = 50\nseed = 7\n"
-LONG = 'data = "synthetic"\nsamples = 60_000\nmachines = 4\nseed = 3\n'
+LONG = 'data = "synthetic"\nsamples = 12_000\nmachines = 4\nseed = 3\n'
 
 
 def use(cluster, python):
@@ -51,10 +51,9 @@ def test_a_job_goes_on_after_the_loss_of_a_node(nodes, cluster, python):
     checkpoint = checkpoint_path(cluster.folder / "long.h5")
     cluster.wait(lambda: checkpoint.exists() and read_checkpoint(checkpoint).rounds_done > 0, "some rounds")
     nodes.lose("h2")
-    cluster.wait(lambda: f"requeueing job {job}" in cluster.logs(), "the requeue")
+    cluster.wait(lambda: int(cluster.show(job)["Restarts"]) == 1, "the requeue")
     assert not (cluster.folder / "long.h5").exists()
     nodes.bring_back("h2")
     cluster.finish(job, requeues=1)
     assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
-    assert "going on after round" in cluster.logs()
     assert_same_as_alone(cluster, "long")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_output
 from mu2mpi.errors import InputError
-from mu2mpi.examples import FOLDER, example_names, example_text, purpose
+from mu2mpi.examples import FOLDER, example_texts, purpose
 from mu2mpi.files import write_whole
 from mu2mpi.suggestions import or_else
 
@@ -27,16 +27,21 @@ def execute(arguments: Namespace) -> None:
     """List the examples, or write those that are named."""
     from mu2mpi.parallel import world_if_parallel
 
-    there = example_names()
     if world_if_parallel().rank != 0:
         return
-    meant = [file for name in arguments.names for file in _meant(name, there)]
-    named = there if arguments.all else meant
-    if not named:
+    there = example_texts()
+    stems = dict.fromkeys(Path(name).stem for name in there)
+    chosen = list(there) if arguments.all else []
+    for bare in (Path(name).name for name in arguments.names):
+        found = [name for name in there if bare in (name, Path(name).stem)]
+        if not found:
+            raise InputError(f"there is no example {bare!r}{or_else(Path(bare).stem, stems, 'examples')}")
+        chosen += found
+    if not chosen:
         width = max(map(len, there))
-        print("\n".join(f"{name:{width}}  {purpose(name)}" for name in there))
+        print("\n".join(f"{name:{width}}  {purpose(text)}" for name, text in there.items()))
         return
-    texts = {arguments.output / name: example_text(name).encode() for name in named}
+    texts = {arguments.output / name: there[name].encode() for name in chosen}
     no_folder = os.path.lexists(arguments.output) and not arguments.output.is_dir()
     in_the_way = [arguments.output] if no_folder else [path for path in texts if path.is_dir()]
     if in_the_way:
@@ -47,12 +52,3 @@ def execute(arguments: Namespace) -> None:
     for path, text in texts.items():
         write_whole(path, [text])
         print(path)
-
-
-def _meant(name: str, there: list[str]) -> list[str]:
-    """Return the examples of a name, with or without its ending and its folder."""
-    bare = Path(name).name
-    if found := [file for file in there if bare in (file, Path(file).stem)]:
-        return found
-    known = dict.fromkeys(Path(file).stem for file in there)
-    raise InputError(f"there is no example {name!r}{or_else(Path(bare).stem, known, 'examples')}")

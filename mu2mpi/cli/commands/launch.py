@@ -21,6 +21,8 @@ def execute(arguments: Namespace) -> int:
     """Start the command, and return its exit code."""
     from mu2mpi.cli.program import parse
     from mu2mpi.cluster.launch import Signals, launch
+    from mu2mpi.cluster.launchers import ranks_of_job
+    from mu2mpi.cluster.outputs import Outputs
     from mu2mpi.execution.signals import SIGNALS, handling
 
     if not arguments.words:
@@ -29,9 +31,6 @@ def execute(arguments: Namespace) -> int:
         arguments.parser.error(f"--ranks {arguments.ranks} is not a positive number")
     signals = Signals()
     with handling(dict.fromkeys(SIGNALS, signals)):
-        from mu2mpi.cluster.allocation import ranks_of_job
-        from mu2mpi.cluster.outputs import Outputs
-
         ranks = arguments.ranks or ranks_of_job()
         # Here, what cannot be used is found before any rank is started.
         what = parse(arguments.words)

@@ -11,45 +11,36 @@ MORE = (
     "claim is computed again from their noise, and a claim that does not hold is an error with code 1."
 )
 
-NUMBERS = (
-    ("rho", float, "REAL", "privacy of all releases together, as for `run`"),
-    ("epsilon", float, "REAL", "the epsilon to reach"),
-    ("delta", float, "REAL", "its delta [with --epsilon alone: that of `run`]"),
-    ("samples", int, "N", "number of samples of all machines, by which delta is judged"),
-)
+NUMBERS = {
+    "rho": "privacy of all releases together, as for `run`",
+    "epsilon": "the epsilon to reach",
+    "delta": "its delta [with --epsilon alone: that of `run`]",
+    "samples": "number of samples of all machines, by which delta is judged",
+}
+OF_A_PERSON = {
+    "samples": ("K", "say what files guarantee a person with up to K samples at a machine, or with `all`"),
+    "machines": ("J", "say it of a person with so many, or one, at each of up to J machines"),
+}
 
 
-def at_least_one(text: str) -> int:
-    """Return the number that a text says, or raise ArgumentTypeError."""
+def _count(text: str) -> int | None:
+    """Return a number of samples or machines, or None for all."""
+    if text == "all":
+        return None
     if not text.isdecimal() or (number := int(text)) < 1:
         raise ArgumentTypeError(f"{text!r} is no whole number of at least 1")
     return number
 
 
-def number_or_all(text: str) -> int | None:
-    """Return None for all."""
-    return None if text == "all" else at_least_one(text)
-
-
 def add_arguments(parser: ArgumentParser) -> None:
     """Add result files, and the numbers to compute from."""
     add_paths(parser, nargs="*")
-    for name, kind, metavar, what in NUMBERS:
+    for name, what in NUMBERS.items():
+        kind, metavar = (int, "N") if name == "samples" else (float, "REAL")
         parser.add_argument(f"--{name}", type=kind, metavar=metavar, default=SUPPRESS, help=what)
-    parser.add_argument(
-        "--samples-of-a-person",
-        type=number_or_all,
-        metavar="K",
-        default=SUPPRESS,
-        help="say what files guarantee a person with up to K samples at a machine, or with `all` that it has",
-    )
-    parser.add_argument(
-        "--machines-of-a-person",
-        type=at_least_one,
-        metavar="J",
-        default=SUPPRESS,
-        help="say it of a person with so many, or one, at each of up to J machines",
-    )
+    for name, (metavar, what) in OF_A_PERSON.items():
+        option = f"--{name}-of-a-person"
+        parser.add_argument(option, type=_count, metavar=metavar, default=SUPPRESS, help=what)
 
 
 def execute(arguments: Namespace) -> int:
@@ -58,13 +49,15 @@ def execute(arguments: Namespace) -> int:
     from mu2mpi.analysis.ledgers import check_ledgers
     from mu2mpi.analysis.persons import Person
 
-    given = {name: getattr(arguments, name) for name, *_ in NUMBERS if hasattr(arguments, name)}
+    given = {name: getattr(arguments, name) for name in NUMBERS if name in arguments}
     if bool(given) == bool(arguments.paths):
         arguments.parser.error("give result files, or some of --rho, --epsilon and --delta")
-    of_a_person = {name: f"{name}_of_a_person" for name in ("samples", "machines")}
-    asked = {name: getattr(arguments, flag) for name, flag in of_a_person.items() if flag in arguments}
+    flags = {name: f"{name}_of_a_person" for name in OF_A_PERSON}
+    asked = {name: getattr(arguments, flag) for name, flag in flags.items() if flag in arguments}
     if asked and given:
         arguments.parser.error("give result files to be told what they guarantee a person")
+    if "machines" in asked and asked["machines"] is None:
+        arguments.parser.error("--machines-of-a-person takes a number")
     person = Person(**asked) if asked else None
     text, problems = (convert(given), []) if given else check_ledgers(arguments.paths, person)
     print(text)

@@ -1,10 +1,11 @@
-"""Whether a command that was started has got further, by its files."""
+"""Whether a command that was started has got further, by its files, and the word that rank 0 leaves."""
 
 import pytest
 
 from mu2mpi import cli
 from mu2mpi.cli.program import parse
 from mu2mpi.cluster.outputs import Outputs
+from mu2mpi.cluster.word import VARIABLE, leave_word, place_for_word, read_word
 from mu2mpi.results.schema import checkpoint_path
 
 
@@ -19,13 +20,15 @@ def write(path, text="a result"):
     path.with_name("new").replace(path)
 
 
-def test_nothing_has_moved_on_at_first_nor_with_files_of_others(paths):
+def test_nothing_has_moved_on_at_first_nor_with_files_of_others(paths, tmp_path):
+    assert Outputs(paths).folder() == tmp_path
     write(checkpoint_path(paths[0]))
     outputs = Outputs(paths)
+    assert outputs.folder() == tmp_path / "runs"
     write(paths[0].with_name("of another.h5"))
-    assert not outputs.have_moved_on()
     checkpoint_path(paths[0]).unlink()
     assert not outputs.have_moved_on()
+    assert not Outputs([]).are_complete()
 
 
 @pytest.mark.parametrize("was_there", [False, True])
@@ -57,27 +60,11 @@ def test_what_is_to_be_replaced_is_no_result(paths):
     assert outputs.are_complete()
 
 
-def test_a_command_without_files_is_never_complete():
-    assert not Outputs([]).are_complete()
-
-
-def test_the_nearest_folder_is_there(paths, tmp_path):
-    assert Outputs(paths).folder() == tmp_path
-    paths[0].parent.mkdir()
-    assert Outputs(paths).folder() == tmp_path / "runs"
-
-
 SWEEP = 'data = "digits"\nmachines = 2\nrounds = 3\nserver = ["untrusted", "trusted"]\nseed = 1\n'
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        "run --data digits --rounds 3 --seed 1",
-        "run -o x/a.h5 --rounds 3",
-        "sweep s.toml",
-        "sweep s.toml --index 1",
-    ],
+    "words", ["run --rounds 3 --seed 1", "run -o x/a.h5 --rounds 3", "sweep s.toml --index 1"]
 )
 def test_commands_name_the_files_that_they_write(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -86,3 +73,24 @@ def test_commands_name_the_files_that_they_write(words, tmp_path, monkeypatch):
     named = arguments.command.outputs(arguments, 1)
     assert cli.main(words.split()) == 0
     assert {*named} == {path.relative_to(tmp_path) for path in tmp_path.rglob("*.h5")}
+
+
+def test_a_word_is_read_as_it_was_left_and_its_file_is_removed(tmp_path, monkeypatch):
+    with place_for_word(tmp_path, "7", 0) as place:
+        monkeypatch.setenv(VARIABLE, str(place))
+        assert place.parent == tmp_path
+        assert read_word(place) is None
+        assert leave_word(75)
+        assert read_word(place) == 75
+    # A late rank of an earlier start leaves none.
+    assert not leave_word(0)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(("start", "remains"), [(0, True), (2, True), (3, False)])
+def test_what_a_killed_start_of_the_same_job_left_is_removed(start, remains, tmp_path):
+    left, of_another = (tmp_path / f".mu2mpi-launch-{job}-abc-2.word" for job in (7, 77))
+    left.touch()
+    of_another.touch()
+    with place_for_word(tmp_path, "7", start) as place:
+        assert (place.exists(), left.exists(), of_another.exists()) == (True, remains, True)
