@@ -23,12 +23,6 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-WHOLE = ("seed", "machines", "rounds", "evaluations", "samples", "features", "classes", "data_seed", "ranks")
-"""Columns of integers that may be unset, which pandas would otherwise turn into floats."""
-
-ALWAYS = ("test_loss", *SCORES.values(), "created", "file")
-"""What is known of every run beside its settings."""
-
 
 def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "Runs":
     """Load all results among files and folders, in the order of their names.
@@ -68,10 +62,9 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
 
 
 class Runs(Sequence[Result]):
-    """Runs in an order, as `load` and `sweep` return them.
+    """Runs in an order, as `load` and `sweep` return them; a slice or a sum of them is one as well.
 
-    A slice of them, or a sum, is one of these as well. What tables and figures need of all of them is in
-    memory. The result of one is read in full when it is asked for, as in ``runs[0]``.
+    What tables and figures need is in memory. A result is read in full when it is asked for, as ``runs[0]``.
 
     Parameters
     ----------
@@ -136,9 +129,12 @@ class Runs(Sequence[Result]):
         """
         pandas = needed("pandas")
         rows = [run.row for run in self.summaries]
-        frame = pandas.DataFrame(rows, columns=None if rows else [*option_fields(), *ALWAYS])
-        # The features of a file are a name.
-        whole = {n: "Int64" for n in WHOLE if n in frame and not frame[n].map(type).eq(str).any()}
+        columns = [*option_fields(), "test_loss", *SCORES.values(), "created", "file"]
+        frame = pandas.DataFrame(rows, columns=None if rows else columns)
+        # Integers that may be unset, which pandas would turn into floats; the features of a file are a name.
+        sizes = ("machines", "rounds", "evaluations", "samples", "features", "classes", "ranks")
+        there = [n for n in ("seed", "data_seed", *sizes) if n in frame]
+        whole = {n: "Int64" for n in there if not frame[n].map(type).eq(str).any()}
         frame = frame.astype({**whole, "clip_norm": float, "eta_scale": float, "epsilon": float})
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
         return frame
@@ -146,14 +142,12 @@ class Runs(Sequence[Result]):
     def to_xarray(self, history: bool = True) -> "xarray.Dataset | xarray.DataTree":
         """Return one labelled dataset over the settings that vary, the seed and the round.
 
-        Settings are those in which the runs differ, such as ``machines`` and ``epsilon``; what follows from
-        these, as rounds may from machines, is a coordinate along them, and what all share is an attribute.
-        Runs without a seed are numbered. Columns of the history lie along ``round`` as well, with NaN where a
-        run was not evaluated. The others are those of `to_dataframe`; what would have the name of a column of
-        the history is called ``final_test_loss`` and so on. Without `history`, no file is read again.
+        What follows from the settings that vary, as rounds may from machines, is a coordinate along them, and
+        what all share is an attribute. Runs without a seed are numbered. Columns of the history lie along
+        ``round`` as well; the others are those of `to_dataframe`, as ``final_test_loss`` where the history
+        has the name. NaN is what was not measured. Without `history`, no file is read again.
 
-        Where data sets differ, it is a DataTree with a dataset for each. A run that is there twice counts
-        once, as in tables.
+        Where data sets differ, it is a DataTree with a dataset for each. Repeats of a run count once.
         """
         from mu2mpi.analysis.arrays import arrays_of
 
@@ -185,10 +179,9 @@ class Runs(Sequence[Result]):
     ) -> Any:
         """Return a figure of those that ``mu2mpi plot --help`` lists, such as ``"history"``.
 
-        The others are as on the command line: what is across, the width in inches or ``"column"`` or
-        ``"page"``, and `labels` such as ``{"rho=4": "strong"}``. With `ax`, axes of the user's or an array
-        of them are drawn into, in the user's style, and returned; one is enough for the loss of a figure of
-        losses and scores. Raises an InputError if there is no such figure, or the runs do not suit it.
+        The others are the options of ``mu2mpi plot``; `labels` may be a mapping as ``{"rho=4": "strong"}``.
+        With `ax`, axes of the user's or an array of them are drawn into, in the user's style, and returned.
+        Raises an InputError if there is no such figure, or the runs do not suit it.
         """
         from mu2mpi.analysis.figures import draw, page_of
 
@@ -211,9 +204,8 @@ class Runs(Sequence[Result]):
     ) -> str:
         """Return a table such as ``mu2mpi table`` prints: text, csv, markdown or latex.
 
-        Rows and columns are settings, and values measurements: columns of `to_dataframe`, by default the loss
-        and the accuracy, or R^2 where numbers are learned. The others are the options of ``mu2mpi table``;
-        `labels` may also be a mapping, such as ``{"rho=4": "strong"}``.
+        Rows and columns are settings, and values columns of `to_dataframe`; the others are the options of
+        ``mu2mpi table``. `labels` may also be a mapping, such as ``{"rho=4": "strong"}``.
         """
         table = build_table(self.summaries, Layout(tuple(rows), tuple(columns), tuple(values)))
         return table.render(format, Dress(caption, label, siunitx, best, Words(read_labels(labels))))

@@ -158,8 +158,8 @@ def test_settings_that_are_unset_or_names_are_coordinates_as_well():
 
 def test_what_would_not_fit_is_refused(monkeypatch):
     made = [rate_run(0.1, k, rho=1.0 + k, diameter=1.0 + k % 7, machines=1 + k % 5) for k in range(35)]
-    monkeypatch.setattr(arrays, "MOST_NUMBERS", 35**2 * 7 * 5 - 1)
+    monkeypatch.setattr(arrays, "MAX_CELLS", 35**2 * 7 * 5 - 1)
     with pytest.raises(InputError, match=r"rho.*42,875 numbers"):
         Runs(made).to_xarray(history=False)
-    monkeypatch.setattr(arrays, "MOST_NUMBERS", 35**2 * 7 * 5)
+    monkeypatch.setattr(arrays, "MAX_CELLS", 35**2 * 7 * 5)
     assert Runs(made).to_xarray(history=False).excess_loss.count() == 35
