@@ -14,6 +14,7 @@ from mu2mpi.analysis.settings import own_settings, settings_of, varying
 from mu2mpi.analysis.words import MISSING, Words, number_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
+from mu2mpi.extra import needed
 from mu2mpi.results.reader import Summary, read_result
 
 SIGNIFICANT = 0.05
@@ -136,9 +137,8 @@ def p_value(one: Sequence[float], other: Sequence[float]) -> float:
     """
     if min(len(one), len(other)) < 2:
         return math.nan
-    # Of this, scipy.stats.ttest_ind is made; its import takes longer than all of the comparison.
-    from scipy.special import stdtr
-
+    # scipy.stats.ttest_ind would do it, but importing scipy.stats takes longer than all the rest.
+    stdtr = needed("scipy.special").stdtr
     errors = np.array([np.var(side, ddof=1) / len(side) for side in (one, other)])
     gap = abs(float(np.mean(one) - np.mean(other)))
     if math.isnan(gap) or not errors.any():

@@ -67,10 +67,9 @@ def _differ(accounts: Accounts, about: str) -> str:
     """Say about which machines most is told."""
     order = by_epsilon(accounts)
     alike = [rounded_up(epsilon) for epsilon in accounts.epsilon[order].tolist()]
-    number = alike.count(alike[0])
-    most = (
-        f"{number:,} of the {len(alike):,} machines" if number > 1 else f"machine {accounts.names[order[0]]}"
-    )
+    most = f"machine {accounts.names[order[0]]}"
+    if (number := alike.count(alike[0])) > 1:
+        most = f"{number:,} of the {len(alike):,} machines"
     fewer = len(alike) - number
     less = f", and less about those of the other {fewer:,}" if fewer else ""
     return f"Machines{about} differ; most is told about samples of {most}{less}."

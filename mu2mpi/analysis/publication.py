@@ -101,9 +101,7 @@ def _published(result: Result, with_test_results: bool) -> Result:
         diagnostics=None,
         class_counts=None,
         timing={},
-        columns=None
-        if (schema := result.schema) is None
-        else schema.model_copy(update=files_of(schema)).toml,
+        columns=schema.model_copy(update=files_of(schema)).toml if schema else None,
         environment={**environment, "published": without},
     )
 

@@ -5,19 +5,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from mu2mpi.analysis.groups import listed
+from mu2mpi.analysis.groups import chosen
 from mu2mpi.analysis.labels import Labels, read_labels
 from mu2mpi.analysis.layouts import Layout
-from mu2mpi.analysis.settings import settings_of
 from mu2mpi.analysis.tables import Dress, Format, build_table
 from mu2mpi.analysis.words import Words, number_text
 from mu2mpi.config.options import option_fields
-from mu2mpi.errors import InputError
 from mu2mpi.extra import needed
 from mu2mpi.results.collection import check_some, find_summaries
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.schema import SCORES, Result
-from mu2mpi.suggestions import or_else
 
 if TYPE_CHECKING:
     import pandas
@@ -110,17 +107,8 @@ class Runs(Sequence[Result]):
 
         Raises an InputError if there is no such setting, or no such run.
         """
-        left = self.summaries
-        for name, value in settings.items():
-            if name not in (known := option_fields()):
-                raise InputError(f"there is no setting {name!r}{or_else(name, known, 'settings')}")
-            # One that is known by a name of its own may also have been chosen by its parts.
-            there = [(getattr(run.experiment, name), settings_of(run)[name]) for run in left]
-            left = [run for run, values in zip(left, there, strict=True) if value in values]
-            if not left:
-                said = listed(given for given, _ in there)
-                raise InputError(f"no run has {name} = {number_text(value)}; {name} is {said}")
-        return Runs(left)
+        conditions = [f"{name}={number_text(value)}" for name, value in settings.items()]
+        return Runs(chosen(self.summaries, conditions))
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return one row for each run: settings, final loss, score and metrics, epsilon, theory, times, file.
