@@ -1,7 +1,9 @@
 """Two sets of results side by side: in what they differ, and whether results do by more than seeds."""
 
+import hashlib
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ SIGNIFICANT = 0.05
 _WORDS = Words()
 
 Sides = tuple[list[Summary], list[Summary]]
+Files = dict[Path, tuple[dict[str, Any], bytes]]
 
 
 class Pair(NamedTuple):
@@ -49,9 +52,10 @@ def compare(first: Sequence[Summary], second: Sequence[Summary], values: Sequenc
     names = [name for name in varying(runs) if name in within]
     one, other = (by_settings(side, names) for side in sides)
     pairs = [Pair(key, (one[key], other[key])) for key in one if key in other]
-    parts = [_settings(sides), _places(sides)]
+    files = {path: _read(path) for path in dict.fromkeys(run.path for run in runs)}
+    parts = [_settings(sides), _places(sides, files)]
     if pairs:
-        parts += [_results(pairs, names, values), _bits(pairs), _verdict(pairs, values)]
+        parts += [_results(pairs, names, values), _bits(pairs, files), _verdict(pairs, values)]
     for letter, side, against in (("A", one, other), ("B", other, one)):
         if count := sum(len(members) for key, members in side.items() if key not in against):
             what = f"{count:,} run{'s' * (count > 1)} of {letter}"
@@ -92,12 +96,18 @@ def _told(name: str, found: set[tuple[Any, str]]) -> str:
     return ", ".join(map("".join, zip(texts, causes, strict=True)))
 
 
-def _places(sides: Sides) -> str:
+def _read(path: Path) -> tuple[dict[str, Any], bytes]:
+    """Return what a file says of where it was made, and a digest of its model."""
+    result = read_result(path)
+    return result.environment, hashlib.sha256(result.x.tobytes() + result.w.tobytes()).digest()
+
+
+def _places(sides: Sides, files: Files) -> str:
     """Return in what versions and machines differ, as the files say it."""
     facts: list[dict[str, set[str]]] = [{}, {}]
     for side, found in zip(sides, facts, strict=True):
         for run in side:
-            for name, value in read_result(run.path).environment.items():
+            for name, value in files[run.path][0].items():
                 found.setdefault(name, set()).add(str(value))
     names = [name for name in {**facts[0], **facts[1]} if name not in ("elapsed_seconds", "created")]
     rows = [[name, *(", ".join(sorted(found.get(name, {MISSING}))) for found in facts)] for name in names]
@@ -147,16 +157,16 @@ def p_value(one: Sequence[float], other: Sequence[float]) -> float:
     return float(2 * stdtr(freedom, -gap / math.sqrt(errors.sum())))
 
 
-def _bits(pairs: Sequence[Pair]) -> str:
+def _bits(pairs: Sequence[Pair], files: Files) -> str:
     """Say how many runs of the same seed have the same model to the last bit."""
     same, count = 0, 0
     for pair in pairs:
         seeds = [{run.experiment.seed: run for run in side} for side in pair.sides]
         # Runs without a seed have nothing in common.
         for seed in (seeds[0].keys() & seeds[1].keys()) - {None}:
-            one, other = (read_result(of[seed].path) for of in seeds)
+            one, other = (files[of[seed].path][1] for of in seeds)
             count += 1
-            same += np.array_equal(one.x, other.x) and np.array_equal(one.w, other.w)
+            same += one == other
     if not same:
         return ""
     return f"The same bits: {same:,} of {count:,} models of the same seed are equal to the last bit."
