@@ -25,18 +25,10 @@ from mu2mpi.results.writer import plain
 if TYPE_CHECKING:
     import xarray
 
-MOST_NUMBERS = 50_000_000
-"""Of one array: 400 MB."""
+MAX_CELLS = 50_000_000
+"""Largest number of elements of an array: 400 MB."""
 
-STATISTICS = ("mean", "deviation", "low", "high", "seeds")
-
-MEASURES = {
-    "final_test_loss": "mean loss of the output on the test set",
-    "final_test_accuracy": "share of test samples that the output classifies correctly",
-    "final_test_r2": "share of the variance of test labels that the output explains: R^2",
-    "final_gradient_evaluations": "gradients computed by all machines",
-    "final_elapsed_seconds": "wall-clock time of all rounds",
-    "samples_used": "training samples used by all machines",
+_LONG_NAMES = {
     "epsilon_paper": "epsilon by the paper's lemma",
     "epsilon_exact": "epsilon, exactly",
     "sigma": "standard deviation of the noise in a coordinate",
@@ -45,17 +37,12 @@ MEASURES = {
     "minimum_loss": "smallest test loss in the ball",
     "first_slope": "norm of the gradient of the test loss at the start",
     "last_slope": "norm of the gradient of the test loss at the output",
-    "parameters": "parameters d of the model",
-    "ranks": "MPI ranks",
-    "cores": "cores that the ranks could use",
-    "accuracy": "share of test samples that the output classifies correctly",
     "balanced_accuracy": "mean over classes of the share that the output classifies correctly",
     "auc": "area under the ROC",
     "rmse": "root mean squared error in the label's own units",
     "mae": "mean absolute error in the label's own units",
-    "r2": "share of the variance of test labels that the output explains: R^2",
 }
-"""What the measurements of an output are; of others, times by phase, the name says it."""
+"""Of measurements whose name does not say it all."""
 
 
 def arrays_of(
@@ -70,7 +57,7 @@ def arrays_of(
     of_data: dict[Any, list[Summary]] = {}
     for run in kept:
         of_data.setdefault(run.experiment.data, []).append(run)
-    found = [then(dataset_of(members, history)) for members in of_data.values()]
+    found = [then(_dataset(members, history)) for members in of_data.values()]
     if len(found) == 1:
         dataset: xarray.Dataset = found[0]
         return dataset
@@ -80,131 +67,116 @@ def arrays_of(
     return tree
 
 
-def dataset_of(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
+def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
     """Return runs on the same data, each of them another, as one dataset."""
+    pandas = needed("pandas")
     owns, whole = [own_settings(run) for run in runs], [settings_of(run) for run in runs]
     axes = varying_among(owns)
     keys = [tuple(own[name] for name in axes) for own in owns]
-    values = [[v for (v,) in sorted({(key[k],) for key in keys}, key=sort_key)] for k in range(len(axes))]
-    numbers = numbered(runs, keys)
-    seeds = sorted({*numbers})
-    places = [
-        (*(values[k].index(v) for k, v in enumerate(key)), seeds.index(n))
-        for key, n in zip(keys, numbers, strict=True)
-    ]
-    shape, dimensions = (*map(len, values), len(seeds)), (*axes, "seed")
-    rounds = np.unique(np.concatenate([run.history.round for run in runs if history] or [np.empty(0, int)]))
-    check_size(math.prod(shape) * max(1, len(rounds)), axes)
-    coordinates: dict[str, Any] = {
-        name: (name, as_coordinate(v), described(Words().name(name)))
-        for name, v in zip(axes, values, strict=True)
+    values = {
+        n: [v for (v,) in sorted({(key[k],) for key in keys}, key=sort_key)] for k, n in enumerate(axes)
     }
-    coordinates["seed"] = "seed", seeds, described("seed, or number of a run that has none")
-    coordinates |= following(axes, values, keys, whole)
-    arrays: dict[str, Any] = {}
+    seeds = _numbered(runs, keys)
+    # Settings may be unset, which no index of pandas may: the index holds their places on the axes.
+    index = pandas.DataFrame({n: [values[n].index(key[k]) for key in keys] for k, n in enumerate(axes)})
+    index["seed"] = seeds
+    rounds = {t for run in runs for t in run.history.round.tolist()} if history else {0}
+    _check_size(math.prod(map(len, values.values())) * len({*seeds}) * len(rounds), axes)
+    found = _array_of(pandas.concat([index, pandas.DataFrame(map(_measured, runs))], axis=1), [*axes, "seed"])
     unit = "nat" if in_nats(runs) else "1"
+    said = {name: text for labels in SCORES for name, text in History.described(labels, unit).items()}
     if history:
-        coordinates["round"] = "round", rounds, described("round t")
-        for name, column in histories(runs, (*shape, len(rounds)), places, rounds).items():
-            arrays[name] = (*dimensions, "round"), column, said_of_history(unit)[name]
-    for name, column in finals(runs, shape, places).items():
-        arrays[name] = dimensions, column, said_of_final(name, unit)
+        learned = {SCORES[run.labels] for run in runs}
+        columns = [n for n in History.columns() if n not in {*SCORES.values()} - learned]
+        frames = [pandas.DataFrame({n: getattr(run.history, n) for n in columns}) for run in runs]
+        long = pandas.concat(frames, keys=range(len(runs))).reset_index(level=0, names="run")
+        long = long.join(index, on="run").drop(columns="run")
+        found = _array_of(long, [*axes, "seed", "round"]).merge(found)
+        found["round"].attrs = said["round"]
+    for name, array in found.data_vars.items():
+        array.attrs = said[name] if name in said else _described_final(name, said, unit)
+    found["seed"].attrs = described("seed, or number of a run that has none")
+    places = {n: (n, _as_coordinate(of), described(Words().name(n))) for n, of in values.items()}
+    dataset: xarray.Dataset = found.assign_coords(places | _following(index[axes], whole))
     shared = {name: v for name, v in whole[0].items() if all(other[name] == v for other in whole)}
-    attributes = {n: v for n, v in shared.items() if v is not None and n not in (*axes, *POOLED)}
-    dataset: xarray.Dataset = needed("xarray").Dataset(arrays, coordinates, plain(attributes))
+    dataset.attrs = plain({n: v for n, v in shared.items() if v is not None and n not in (*axes, *POOLED)})
     return dataset
 
 
-def numbered(runs: Sequence[Summary], keys: Sequence[Key]) -> list[int]:
+def _array_of(frame: Any, dimensions: list[str]) -> Any:
+    return frame.set_index(dimensions).sort_index().astype(float).to_xarray().transpose(*dimensions)
+
+
+def _measured(run: Summary) -> dict[str, float]:
+    """Return the measurements of a run, those of a history's column under a name of their own."""
+    columns, settings = History.columns(), option_fields()
+    return {
+        f"final_{name}" if name in columns else name: value
+        for name, value in run.row.items()
+        if name not in settings and isinstance(value, int | float) and not math.isnan(value)
+    }
+
+
+def _numbered(runs: Sequence[Summary], keys: Sequence[Key]) -> list[int]:
     """Return the seed of each run, or where it has none or one that is taken, a number behind all seeds."""
-    given = [run.experiment.seed for run in runs]
-    first = max((seed for seed in given if seed is not None), default=0) + 1
-    taken: dict[Key, set[int]] = {}
+    first = max((run.experiment.seed or 0 for run in runs), default=0) + 1
+    taken: set[tuple[Key, int]] = set()
     numbers = []
-    for seed, key in zip(given, keys, strict=True):
-        used = taken.setdefault(key, set())
-        free = next(n for n in count(first) if n not in used) if seed is None or seed in used else seed
-        used.add(free)
-        numbers.append(free)
+    for run, key in zip(runs, keys, strict=True):
+        seed = run.experiment.seed
+        if seed is None or (key, seed) in taken:
+            seed = next(n for n in count(first) if (key, n) not in taken)
+        taken.add((key, seed))
+        numbers.append(seed)
     return numbers
 
 
-def check_size(numbers: int, axes: Iterable[str]) -> None:
+def _check_size(cells: int, axes: Iterable[str]) -> None:
     """Raise an InputError if an array would not fit: it has a place for every combination of settings."""
-    if numbers > MOST_NUMBERS:
+    if cells > MAX_CELLS:
         raise InputError(
-            f"an array over all combinations of {', '.join(axes)}, seed and round would have {numbers:,} "
+            f"an array over all combinations of {', '.join(axes)}, seed and round would have {cells:,} "
             f"numbers; select fewer runs, or leave out the history (history=False)"
         )
 
 
-def as_coordinate(values: Sequence[Any]) -> NDArray[Any]:
+def _as_coordinate(values: Iterable[Any]) -> NDArray[Any]:
     """Return settings as numbers, NaN where one is unset; or if any is a name, all as texts."""
-    if any(isinstance(value, str) for value in values):
-        return np.array([number_text(value) for value in values])
-    return np.array([math.nan if value is None else value for value in values])
+    known = [None if value != value else value for value in values]
+    if any(isinstance(value, str) for value in known):
+        return np.array([number_text(value) for value in known])
+    return np.array([math.nan if value is None else value for value in known])
 
 
-def following(
-    axes: Sequence[str], values: Sequence[list[Any]], keys: Sequence[Key], settings: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
+def _following(index: Any, settings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return settings that vary because others do, as coordinates along one of these or along two."""
-    found = {}
-    others = [n for n in option_fields() if n not in (*axes, *POOLED) and len({s[n] for s in settings}) > 1]
-    along = [(k,) for k in range(len(axes))] + list(combinations(range(len(axes)), 2))
-    for name in others:
-        for axis in along:
-            known: dict[Key, Any] = {}
-            parts = [tuple(key[k] for k in axis) for key in keys]
-            if all(known.setdefault(p, s[name]) == s[name] for p, s in zip(parts, settings, strict=True)):
-                grid = np.meshgrid(*(range(len(values[k])) for k in axis), indexing="ij")
-                places = zip(*(part.ravel() for part in grid), strict=True)
-                row = [known.get(tuple(values[k][i] for k, i in zip(axis, p, strict=True))) for p in places]
-                dimensions = tuple(axes[k] for k in axis)
-                column = as_coordinate(row).reshape([len(values[k]) for k in axis])
-                found[name] = dimensions, column, described(Words().name(name))
+    axes, found = list(index), {}
+    for name in option_fields():
+        column = [of_run[name] for of_run in settings]
+        if name in (*axes, *POOLED) or len({*column}) == 1:
+            continue
+        frame = index.assign(value=column).astype(object)
+        for along in [*([n] for n in axes), *map(list, combinations(axes, 2))]:
+            pairs = frame[[*along, "value"]].drop_duplicates()
+            if not pairs.duplicated(along).any():
+                array = pairs.set_index(along)["value"].sort_index().to_xarray()
+                values = _as_coordinate(array.values.ravel()).reshape(array.shape)
+                found[name] = array.dims, values, described(Words().name(name))
                 break
     return found
 
 
-def histories(
-    runs: Sequence[Summary], shape: Key, places: Sequence[Key], rounds: NDArray[np.int64]
-) -> dict[str, NDArray[np.float64]]:
-    """Return the columns of all histories, NaN where there is no run, or it was not evaluated."""
-    names = [n for n in History.columns() if n not in {"round", *SCORES.values()}]
-    names += {SCORES[run.labels]: None for run in runs}
-    columns = {name: np.full(shape, math.nan) for name in names}
-    for run, place in zip(runs, places, strict=True):
-        at = np.searchsorted(rounds, run.history.round)
-        for name, column in columns.items():
-            column[place][at] = getattr(run.history, name)
-    return columns
-
-
-def finals(runs: Sequence[Summary], shape: Key, places: Sequence[Key]) -> dict[str, NDArray[np.float64]]:
-    """Return what was measured of each run, NaN where there is none; what no run has is left out."""
-    columns: dict[str, NDArray[np.float64]] = {}
-    left_out = option_fields()
-    for run, place in zip(runs, places, strict=True):
-        for name, value in run.row.items():
-            if name not in left_out and isinstance(value, int | float) and not math.isnan(value):
-                full = f"final_{name}" if name in History.columns() else name
-                columns.setdefault(full, np.full(shape, math.nan))[place] = value
-    return columns
-
-
-def said_of_history(unit: str) -> dict[str, dict[str, str]]:
-    """Return what is said of each column of a history."""
-    return {n: said for labels in SCORES for n, said in History.described(labels, unit).items()}
-
-
-def said_of_final(name: str, unit: str) -> dict[str, str]:
-    """Return what is said of a measurement."""
+def _described_final(name: str, said: dict[str, dict[str, str]], unit: str) -> dict[str, str]:
+    """Return long name and units of a measurement."""
+    of_history = {"accuracy": "test_accuracy", "r2": "test_r2"}.get(name, name.removeprefix("final_"))
+    if of_history in said:
+        text = said[of_history]
+        return {**text, "long_name": text["long_name"].replace("x_t", "the output").replace(" so far", "")}
     phase = name.removesuffix("_seconds")
-    if name in MEASURES:
-        is_loss = name.endswith("_loss") or name == "excess_loss_bound"
-        return described(MEASURES[name], unit if is_loss else "s" if phase != name else "1")
-    return described(f"time spent on {phase}, mean over ranks", "s") if phase != name else described(name)
+    if phase != name:
+        return described(f"time spent on {phase}, mean over ranks", "s")
+    is_loss = name.endswith("_loss") or name == "excess_loss_bound"
+    return described(_LONG_NAMES.get(name, name.replace("_", " ")), unit if is_loss else "1")
 
 
 def statistics(dataset: "xarray.Dataset", confidence: float) -> "xarray.Dataset":
@@ -215,8 +187,8 @@ def statistics(dataset: "xarray.Dataset", confidence: float) -> "xarray.Dataset"
     seeds = dataset.count("seed")
     mean, spread = dataset.mean("seed", keep_attrs=True), dataset.std("seed", ddof=1).where(seeds > 1)
     half = spread * xr.apply_ufunc(stdtrit, seeds - 1.0, (1 + confidence) / 2) / np.sqrt(seeds)
-    said = described("statistic over seeds")
-    names = xr.DataArray(list(STATISTICS), dims="statistic", name="statistic", attrs=said)
-    found = xr.concat([mean, spread, mean - half, mean + half, seeds], names, combine_attrs="override")
+    names = ["mean", "deviation", "low", "high", "seeds"]
+    axis = xr.DataArray(names, dims="statistic", name="statistic", attrs=described("statistic over seeds"))
+    found = xr.concat([mean, spread, mean - half, mean + half, seeds], axis, combine_attrs="override")
     ordered: xarray.Dataset = found.transpose(..., "statistic")
     return ordered

@@ -29,9 +29,6 @@ VALUES = ("test_loss", "test_accuracy")
 TOLD = (*PRIVACY, "delta", "budgets")
 """Settings that are always told of rows, as who reads two of them asks which is the better."""
 
-MOST_ADDED = 2
-"""So many settings become rows where sections would have one row each."""
-
 Key = tuple[Any, ...]
 
 
@@ -44,10 +41,10 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of one cell: how many there are, perhaps none, and measurements by name, accuracy as a share.
+    """The runs of one cell, perhaps none: their number, and their measurements and the paper's by name.
 
-    The paper's measurements, where it has some, are there even if there is no run. `settings` are those that
-    follow from where the cell stands, and `diameters` those of the balls, also where a preset chose them.
+    `settings` are those that follow from where the cell stands, and `diameters` those of the balls, also
+    where a preset chose them.
     """
 
     seeds: int
@@ -59,11 +56,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Section:
-    """Runs that differ in nothing but the settings of rows and columns, and the seed; all share `settings`.
+    """Runs that differ in the settings of rows and columns, and the seed, alone; all share `settings`.
 
-    Rows and columns are values of the layout's settings, in the order of tables, and each combination of
-    these has a cell. Settings that `follow` differ with that place of the layout alone, as those that only
-    one method has.
+    Each combination of row and column has a cell. Settings that `follow` differ with that place of the
+    layout alone, as those that only one method has.
     """
 
     layout: Layout
@@ -83,11 +79,10 @@ class Section:
 def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Section], list[str]]:
     """Group runs into sections, one for each set of shared settings; note what the reader should know.
 
-    Runs are averaged only if they differ in the seed alone (or in delta or evaluations, which change
-    nothing in the model); any other difference that is neither row nor column, such as another diameter,
-    makes a section of its own, but for what a preset or the server chose, or goes with the method. Where
-    that would make sections of one row each, and no rows are named, it makes rows. Raises an InputError if
-    there are no runs, or none has one of the values of the layout.
+    Runs are averaged only if they differ in the seed alone (or in what changes nothing in the model). Any
+    other difference that is neither row nor column makes a section of its own, but for what a preset or the
+    server chose, or goes with the method; or rows, where sections would have one row each and no rows are
+    named. Raises an InputError if there are no runs, or none has one of the values of the layout.
     """
     kept, notes = without_repeats(runs, *({"ranks"} & {*layout.places}))
     if not kept:
@@ -99,9 +94,11 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     apart = [name for name in tell if name not in full.places]
     follow = _following(apart, full, owns)
     groups = _split(kept, owns, full, follow, tell)
-    if not layout.rows and _are_rows(list(groups.values()), full):
+    columns = {tuple(by_settings(members, full.columns)) for members in groups.values()}
+    are_rows = all(len(by_settings(members, full.rows)) == 1 for members in groups.values())
+    if not layout.rows and len(groups) > 1 == len(columns) and are_rows:
         added, more = _as_rows([name for name in apart if name not in follow], owns)
-        if len(added) <= MOST_ADDED:
+        if len(added) <= 2:
             full, follow = replace(full, rows=(*full.rows, *added)), follow | more
             groups = _split(kept, owns, full, follow, tell)
     order = sorted(groups, key=lambda key: [(name, _order(value)) for name, value in key])
@@ -119,23 +116,12 @@ def versions_note(runs: Sequence[Summary]) -> list[str]:
 
 def _following(apart: Sequence[str], layout: Layout, rows: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Return the settings that need no sections, with the place of the layout that they follow from."""
-    method = "method"
-    given = [method, *(name for name in apart if name not in _of_methods())]
-    own = [n for n in apart if n in _of_methods() and is_settled(n, given, rows)]
-    found = dict.fromkeys(own, method) if method in layout.places else {}
-    return found | ({"colluders": SHARE} if {SHARE, "machines"} <= {*layout.places} else {})
-
-
-def _of_methods() -> tuple[str, ...]:
-    """Return the settings that one chooses for a method: its own, and those of its steps."""
     steps = ("mechanism", "diameter", "normalize", "norm_bound", "l2", "clip_norm", "eta_scale")
-    return (*method_options(), *steps)
-
-
-def _are_rows(groups: Sequence[Sequence[Summary]], layout: Layout) -> bool:
-    """Return whether sections would have one row each, with the same columns."""
-    columns = {tuple(by_settings(runs, layout.columns)) for runs in groups}
-    return len(groups) > 1 == len(columns) and all(len(by_settings(g, layout.rows)) == 1 for g in groups)
+    of_methods = {*method_options(), *steps}
+    given = ["method", *(name for name in apart if name not in of_methods)]
+    own = [n for n in apart if n in of_methods and is_settled(n, given, rows)]
+    found = dict.fromkeys(own, "method") if "method" in layout.places else {}
+    return found | ({"colluders": SHARE} if {SHARE, "machines"} <= {*layout.places} else {})
 
 
 def _as_rows(apart: Sequence[str], rows: Sequence[dict[str, Any]]) -> tuple[list[str], dict[str, str]]:
@@ -176,10 +162,7 @@ def _split(
 
 
 def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summary], list[str]]:
-    """Return each run once, the first of those that are the same, and a note for each of the others.
-
-    Where the same experiment differs in one of these columns of its row, such as `ranks`, it is another run.
-    """
+    """Return each run once, and a note for each repeat; one that differs in one of these columns is none."""
     first: dict[Key, Summary] = {}
     notes = []
     for run in runs:
@@ -200,10 +183,11 @@ def by_settings(runs: Iterable[Summary], names: Sequence[str]) -> dict[Key, list
     """
 
     def row_of(run: Summary) -> dict[str, Any]:
-        row = {**run.row, **settings_of(run), SHARE: _share(run.experiment)}
-        if {*PRIVACY} <= {*names} and row["epsilon"] is not None:
-            row["rho"] = None
-        return row
+        colluders, machines = run.experiment.colluders, run.experiment.machines or 1
+        share = None if colluders is None else Fraction(colluders, machines)
+        row = {**run.row, **settings_of(run), SHARE: share}
+        follows = {*PRIVACY} <= {*names} and row["epsilon"] is not None
+        return row | ({"rho": None} if follows else {})
 
     return by_rows(runs, names, row_of)
 
@@ -216,10 +200,6 @@ def by_rows(
     for run in runs:
         groups.setdefault(tuple(map(row_of(run).get, names)), []).append(run)
     return {key: groups[key] for key in sorted(groups, key=sort_key)}
-
-
-def _share(experiment: Experiment) -> Fraction | None:
-    return None if experiment.colluders is None else Fraction(experiment.colluders, experiment.machines or 1)
 
 
 def _section(
@@ -247,10 +227,10 @@ def estimate(values: Sequence[float]) -> Estimate:
     """Return mean and sample standard deviation."""
     if not values:
         return Estimate(math.nan, math.nan)
-    if len(set(values)) == 1:
-        # Rounding would make the mean of equal numbers differ from them.
-        return Estimate(float(values[0]), 0.0 if len(values) > 1 else math.nan)
-    return Estimate(float(np.mean(values)), float(np.std(values, ddof=1)))
+    # Rounding would make the mean of equal numbers differ from them.
+    mean = values[0] if len(set(values)) == 1 else np.mean(values)
+    deviation = 0.0 if len(set(values)) == 1 else np.std(values, ddof=1)
+    return Estimate(float(mean), float(deviation) if len(values) > 1 else math.nan)
 
 
 def sort_key(key: Key) -> list[tuple[int, Any]]:
@@ -276,7 +256,7 @@ def _paper() -> dict[frozenset[tuple[str, Any]], dict[str, float]]:
     text = importlib.resources.files("mu2mpi.analysis").joinpath("paper_tables.csv").read_text("utf-8")
     found = {}
     for line in csv.DictReader(text.splitlines()):
-        values = {f"test_{name}": float(line.pop(name)) for name in ("loss", "accuracy")}
+        values = {name: float(line.pop(name.removeprefix("test_"))) for name in VALUES}
         experiment = Experiment.make({"data": "mnist", "diameter": 0.1, **line})
         found[_what_ran(canonical(experiment))] = values
     return found

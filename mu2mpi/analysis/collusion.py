@@ -1,4 +1,4 @@
-"""How many machines may work together with the server, as a share of them where it goes with their number."""
+"""Colluders of runs: their number, or their share of the machines where it goes with these."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -8,10 +8,7 @@ from mu2mpi.results.reader import Summary
 
 
 def colluders_of(runs: Sequence[Summary]) -> Callable[[Summary], Fraction | None]:
-    """Return what tells the colluders of a run: a number where each M has the same ones, and else a share.
-
-    It is None where nobody has to be trusted, or the server alone.
-    """
+    """Return what tells the colluders of a run, if any: a number where each M has the same, else a share."""
     numbers: dict[int | None, set[int]] = {}
     for run in runs:
         if run.experiment.colluders is not None:
@@ -19,16 +16,13 @@ def colluders_of(runs: Sequence[Summary]) -> Callable[[Summary], Fraction | None
     is_number = len({frozenset(each) for each in numbers.values()}) == 1
 
     def colluders(run: Summary) -> Fraction | None:
-        number = run.experiment.colluders
-        return None if number is None else Fraction(number) if is_number else _share(run)
+        number, machines = run.experiment.colluders, run.experiment.machines or 1
+        if number is None or is_number:
+            return None if number is None else Fraction(number)
+        # The default is a tenth, rounded up.
+        return Fraction(1, TENTH) if number == -(-machines // TENTH) else Fraction(number, machines)
 
     return colluders
-
-
-def _share(run: Summary) -> Fraction:
-    """Return which share of the machines may work together with the server; the default is rounded up."""
-    number, machines = run.experiment.colluders or 0, run.experiment.machines or 1
-    return Fraction(1, TENTH) if number == -(-machines // TENTH) else Fraction(number, machines)
 
 
 def share_text(share: Fraction) -> str:

@@ -7,7 +7,6 @@ output, and the gradients that all machines computed. How those grow with |S| is
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,20 +26,13 @@ OWN = ("method", "mechanism", "estimator", "query", "clip_norm", "eta_scale", "p
 SIZE = ("samples", "rounds", "batch", "rho")
 """Settings in which the runs of a method may differ; of rho, epsilon has the last word."""
 
-CLOSE = 1.01
-"""Epsilons that differ by less are equal: not every accountant meets the one that was asked for."""
-
-FEWEST = 3
-"""Amounts of data that make an exponent."""
-
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """The runs of one method, at the amounts of data |S| of all machines that they used, ascending.
+    """The runs of one method at the amounts of data |S| of all machines, `sizes`, ascending.
 
-    There is a mean over seeds for each of these `sizes`, and an `estimate` of `losses` and `scores`. The
-    `exponent` is the slope of `gradients`, of all machines, over `sizes` in logarithms, by least squares; NaN
-    of fewer than three sizes.
+    For each there is a mean over seeds of `gradients`, and an `estimate` of `losses` and `scores`. The
+    `exponent` is the slope of gradients over sizes in logarithms; NaN of fewer than three sizes.
     """
 
     name: str
@@ -68,7 +60,8 @@ def compare(runs: Sequence[Summary]) -> list[Line]:
 def _check_privacy(runs: Sequence[Summary]) -> None:
     claims = {run.figures["epsilon_exact"] for run in runs}
     deltas = {run.experiment.delta for run in runs}
-    if len(deltas) > 1 or not max(claims) <= CLOSE * min(claims):
+    # Not every accountant meets the epsilon that was asked for.
+    if len(deltas) > 1 or not max(claims) <= 1.01 * min(claims):
         asked = {run.experiment.epsilon for run in runs}
         found = listed(asked)
         if None in asked or len(asked) == 1:
@@ -81,20 +74,15 @@ def _check_privacy(runs: Sequence[Summary]) -> None:
 
 
 def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> None:
-    rows = [_stated(run) for run in runs]
+    # What a preset or the server chose may differ.
+    rows = [(settings_of(run), own_settings(run)) for run in runs]
     for name in names:
-        values = {row[name] for row in rows if name in row}
+        values = {whole[name] for whole, own in rows if whole[name] is None or own[name] is not None}
         if len(values) > 1:
             raise InputError(
                 f"{whose} need the same {name}, and here it is {listed(values)}; choose with "
                 f"--where {name}=..."
             )
-
-
-def _stated(run: Summary) -> dict[str, Any]:
-    """Return the settings of a run by name, without those that a preset or the server chose."""
-    own = own_settings(run)
-    return {name: v for name, v in settings_of(run).items() if v is None or own[name] is not None}
 
 
 def _line(name: str, runs: Sequence[Summary]) -> Line:
@@ -106,5 +94,5 @@ def _line(name: str, runs: Sequence[Summary]) -> Line:
         for measured in ("gradient_evaluations", *usual_values(runs)[:2])
     )
     means = gradients[:, 0]
-    slope = np.polyfit(np.log(sizes), np.log(means), 1)[0] if len(sizes) >= FEWEST else math.nan
+    slope = np.polyfit(np.log(sizes), np.log(means), 1)[0] if len(sizes) >= 3 else math.nan
     return Line(name, sizes, means, losses, scores, float(slope))

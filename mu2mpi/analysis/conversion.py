@@ -10,8 +10,6 @@ from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import delta_paper, epsilon_exact, epsilon_paper, gaussian_delta, rho_paper
 from mu2mpi.privacy.statement import ADJACENCY, size_concerns
 
-DELTAS = tuple(float(f"1e-{k}") for k in range(3, 13))
-
 
 def convert(given: Mapping[str, float]) -> str:
     """Say what two of rho, epsilon and delta make the third, and epsilon for other deltas.
@@ -23,7 +21,7 @@ def convert(given: Mapping[str, float]) -> str:
     if numbers.get("rho", numbers.get("epsilon")) == math.inf:
         return "This is a run without noise: there is no privacy guarantee at all."
     words, rho, epsilon, delta = _completed(numbers)
-    deltas = sorted({*DELTAS, numbers.get("delta", DELTAS[0])}, reverse=True)
+    deltas = sorted({*(float(f"1e-{k}") for k in range(3, 13)), numbers.get("delta", 1e-3)}, reverse=True)
     rows = [
         [rounded_up(d), rounded_up(epsilon_exact(rho, d)), rounded_up(epsilon_paper(rho, d))] for d in deltas
     ]

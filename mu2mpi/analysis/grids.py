@@ -1,38 +1,35 @@
-"""A section of a table as it is read: short headers, rounded numbers, the best ones, and what they mean."""
+"""A section of a table as it is read: short headers, rounded numbers, the best ones, and a legend."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from mu2mpi.analysis.cells import Cell, Key, Section
+from mu2mpi.analysis.cells import Key, Section
 from mu2mpi.analysis.formats import TEXT, Dialect, Entry, aligned
 from mu2mpi.analysis.layouts import SHARE
 from mu2mpi.analysis.words import MISSING, Words, told_privacy
 from mu2mpi.config.options import option_fields
 
-LABELS = {
-    "test_loss": "loss", "test_accuracy": "accuracy %", "test_r2": "R²", "accuracy": "accuracy %",
-    "balanced_accuracy": "balanced accuracy %", "auc": "AUC", "rmse": "RMSE", "mae": "MAE", "r2": "R²",
-}  # fmt: skip
+_MEASURES: dict[str, tuple[str, int | None, int]] = {
+    "test_loss": ("loss", 4, -1),
+    "test_accuracy": ("accuracy %", 1, 1),
+    "accuracy": ("accuracy %", 1, 1),
+    "balanced_accuracy": ("balanced accuracy %", 1, 1),
+    "test_r2": ("R²", 4, 1),
+    "r2": ("R²", 4, 1),
+    "auc": ("AUC", 4, 1),
+    "rmse": ("RMSE", None, -1),
+    "mae": ("MAE", None, -1),
+    "excess_loss": ("excess loss", None, -1),
+    "elapsed_seconds": ("elapsed seconds", None, -1),
+    "gradient_evaluations": ("gradient evaluations", None, -1),
+}
+"""Label, decimals (None: four digits of the smallest), and 1 where the best is the highest, -1 else."""
 
-DECIMALS = {
-    "test_loss": 4, "test_accuracy": 1, "test_r2": 4, "accuracy": 1, "balanced_accuracy": 1, "auc": 4,
-    "r2": 4,
-}  # fmt: skip
-"""How many are written; of other values as many as make four digits of the least."""
-
-PAPERS = {"test_loss": "[{:.3f}]", "test_accuracy": "[{:.1f}]"}
-"""How the paper's number is written."""
-
-PERCENT = ("test_accuracy", "accuracy", "balanced_accuracy")
-
-HIGHEST = (*PERCENT, "auc", "test_r2", "r2")
-LOWEST = ("test_loss", "excess_loss", "rmse", "mae", "elapsed_seconds", "gradient_evaluations")
-"""Of which values the best is the highest, or the lowest."""
-
-GIVEN = (
+_GIVEN = (
     "data", "test", "loss", "machines", "rounds", "samples", "features", "classes", "epsilon", "rho", "delta",
     "partition", "participation", "budgets", "seed", "ranks",
 )  # fmt: skip
@@ -40,11 +37,11 @@ GIVEN = (
 
 
 class Line(NamedTuple):
-    """One line of a table: its row's settings, empty where the line above has said them, and the numbers."""
+    """One line of a table: its block, the cells before its numbers, and these."""
 
-    titles: Sequence[str]
-    label: str
-    entries: Sequence[Entry]
+    block: int
+    heads: list[str]
+    entries: list[Entry]
 
 
 @dataclass(frozen=True)
@@ -52,21 +49,16 @@ class Grid:
     """A section in words: lines in blocks that share the first of their rows' settings."""
 
     heading: str
-    names: list[str]
-    """What the rows' settings are called."""
+    heads: list[str]
+    """Names of the rows' settings, and an empty one above labels of lines."""
     columns: list[str]
-    blocks: list[list[Line]]
+    lines: list[Line]
     legend: str
 
     @property
     def header(self) -> list[str]:
-        """The words above all columns, those above the labels of lines included."""
-        return [*self.names, *[""] * self.is_labelled, *self.columns]
-
-    @property
-    def lines(self) -> list[Line]:
-        """All lines."""
-        return [line for block in self.blocks for line in block]
+        """The words above all columns."""
+        return [*self.heads, *self.columns]
 
     def aligned(self, dialect: Dialect = TEXT) -> list[tuple[str, ...]]:
         """Return the numbers of each line as text, with points below points."""
@@ -75,71 +67,12 @@ class Grid:
 
     def blocks_of(self, cells: Iterable[Sequence[str]]) -> list[list[list[str]]]:
         """Return the rows of each block, with these cells for the numbers of each line."""
-        left = iter(cells)
-        return [
-            [[*line.titles, *[line.label] * self.is_labelled, *next(left)] for line in block]
-            for block in self.blocks
-        ]
-
-    @property
-    def is_labelled(self) -> bool:
-        """Whether lines need to say what they measure."""
-        return any(line.label for line in self.lines)
-
-
-def grids(sections: Sequence[Section], words: Words, best: bool = False) -> list[Grid]:
-    """Put sections in words; on request with the best mean of those that can be compared marked."""
-    # All tables have the same rows, without settings that nothing changes.
-    rows = [name for k, name in enumerate(sections[0].layout.rows) if len(_values_of(sections, k)) > 1]
-    return [_grid(section, rows, words, best) for section in sections]
-
-
-def _values_of(sections: Sequence[Section], k: int) -> set[Any]:
-    return {row[k] for section in sections for row in section.rows}
-
-
-def _grid(section: Section, names: Sequence[str], words: Words, best: bool) -> Grid:
-    layout = section.layout
-    kept = [k for k, name in enumerate(layout.rows) if name in names]
-    columns = [_title(layout.columns, key, words) for key in section.columns]
-    cells = section.cells.values()
-    scales = {name: scale_of(name, [cell.values[name].mean for cell in cells]) for name in layout.values}
-    leaders = {name: _Leaders(section, name, scales[name]) for name in layout.values if best}
-    groups = [list(rows) for _, rows in groupby(section.rows, key=lambda row: [row[k] for k in kept[:1]])]
-    if all(len(rows) == 1 for rows in groups):
-        groups = [section.rows]
-    shows_seeds = len(section.seeds) > 1
-    blocks: list[list[Line]] = []
-    for rows in groups:
-        block = []
-        for row in rows:
-            titles = [words.in_table(layout.rows[k], row[k]) for k in kept]
-            for line in _lines(section, row, scales, leaders, shows_seeds or len(layout.values) > 1):
-                block.append(line._replace(titles=titles))
-                titles = [""] * len(kept)
-        blocks.append(block)
-    constant = {name: section.rows[0][k] for k, name in enumerate(layout.rows) if name not in names}
-    legend = " ".join(
-        [_legend(section, scales), *_followed(section, words), *_on_best(leaders, section, words)]
-    )
-    return Grid(_heading(section, constant, words), [words.name(n) for n in names], columns, blocks, legend)
-
-
-def _title(names: Sequence[str], key: Key, words: Words) -> str:
-    told = told_privacy(dict(zip(names, key, strict=True)))
-    return ", ".join(words.pair(name, value) for name, value in told.items())
-
-
-def _heading(section: Section, constant: dict[str, Any], words: Words) -> str:
-    """Say what is the same in the whole table, without names (other than the data's) that are the default."""
-    said = _said(section.settings, section.defaults)
-    said |= {name: value for name, value in constant.items() if value is not None}
-    order = [*option_fields(), "ranks", SHARE]
-    return words.of({name: said[name] for name in sorted(said, key=order.index)})
+        blocks = groupby(zip(self.lines, cells, strict=True), key=lambda pair: pair[0].block)
+        return [[[*line.heads, *numbers] for line, numbers in block] for _, block in blocks]
 
 
 class Scale(NamedTuple):
-    """How numbers of one value are written: times `factor`, which the label says, with so many decimals."""
+    """Format of a value's numbers: times `factor`, which is 10 to `-power` if that is not 0; decimals."""
 
     factor: float
     decimals: int
@@ -152,11 +85,10 @@ class Scale(NamedTuple):
 
 def scale_of(name: str, means: Iterable[float]) -> Scale:
     """Choose how the numbers of a value are written: all with as many decimals."""
-    if name in PERCENT:
-        return Scale(100, 1)
+    label, decimals, _ = _MEASURES.get(name, ("", None, 0))
     means = [abs(float(mean)) for mean in means if math.isfinite(mean) and mean]
-    if name in DECIMALS or not means:
-        return Scale(1, DECIMALS.get(name, 0))
+    if decimals is not None or not means:
+        return Scale(100 if label.endswith("%") else 1, decimals or 0)
     least, power = (math.floor(math.log10(mean)) for mean in (min(means), max(means)))
     if not -3 <= power < 7:
         return Scale(10.0**-power, 3, power)
@@ -166,66 +98,97 @@ def scale_of(name: str, means: Iterable[float]) -> Scale:
 
 def label_of(name: str, scale: Scale) -> str:
     """Return what a value is called, with the power of ten that its numbers are times."""
-    unit = f" (10{str(scale.power).translate(RAISED)})" if scale.power else ""
-    return _called(name) + unit
+    raised = str(scale.power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return _called(name) + (f" (10{raised})" if scale.power else "")
 
 
 def _called(name: str) -> str:
-    return LABELS.get(name, name.replace("_", " "))
+    return _MEASURES[name][0] if name in _MEASURES else name.replace("_", " ")
 
 
-RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+def grids(sections: Sequence[Section], words: Words, best: bool = False) -> list[Grid]:
+    """Put sections in words; on request with the best mean of those that can be compared marked."""
+    # All tables have the same rows, without settings that nothing changes.
+    names = sections[0].layout.rows
+    kept = [k for k in range(len(names)) if len({row[k] for s in sections for row in s.rows}) > 1]
+    return [_grid(section, kept, words, best) for section in sections]
 
 
-def _lines(
-    section: Section,
-    row: Key,
-    scales: dict[str, Scale],
-    leaders: "dict[str, _Leaders]",
-    is_labelled: bool,
-) -> Iterator[Line]:
-    """Yield the lines of one row: each value and, unless the legend says it, the number of seeds."""
-    for name in section.layout.values:
-        entries = [
-            _entry(section.cells[row, c], name, scales[name])._replace(
-                is_best=name in leaders and (row, c) in leaders[name].best
+def _grid(section: Section, kept: Sequence[int], words: Words, best: bool) -> Grid:
+    """Return a section with its rows' settings of these numbers."""
+    layout = section.layout
+    cells = section.cells.values()
+    scales = {name: scale_of(name, [cell.values[name].mean for cell in cells]) for name in layout.values}
+    leaders, counts = _leaders(section, scales) if best else (set(), Counter())
+    firsts = [row[kept[0]] if kept else None for row in section.rows]
+    order = list(dict.fromkeys(firsts))
+    blocks = [order.index(first) if len(order) < len(firsts) else 0 for first in firsts]
+    is_labelled = len(section.seeds) > 1 or len(layout.values) > 1
+    lines: list[Line] = []
+    for row, block in zip(section.rows, blocks, strict=True):
+        titles = [words.in_table(layout.rows[k], row[k]) for k in kept]
+        for label, entries in _entries(section, row, scales, leaders):
+            lines.append(Line(block, [*titles, *[label] * is_labelled], entries))
+            titles = [""] * len(kept)
+    constant = {name: section.rows[0][k] for k, name in enumerate(layout.rows) if k not in kept}
+    legend = [_legend(section, scales), *_followed(section, words)]
+    legend += [_on_best(counts, section, words)] * best
+    heads = [*(words.name(layout.rows[k]) for k in kept), *[""] * is_labelled]
+    titles_of = (told_privacy(dict(zip(layout.columns, key, strict=True))) for key in section.columns)
+    columns = [", ".join(words.pair(*setting) for setting in told.items()) for told in titles_of]
+    return Grid(_heading(section, constant, words), heads, columns, lines, " ".join(legend))
+
+
+def _heading(section: Section, constant: dict[str, Any], words: Words) -> str:
+    """Return what is the same in the whole table, without names (other than the data's) by default."""
+    said = _said(section.settings, section.defaults)
+    said |= {name: value for name, value in constant.items() if value is not None}
+    order = [*option_fields(), "ranks", SHARE]
+    return words.of({name: said[name] for name in sorted(said, key=order.index)})
+
+
+def _entries(
+    section: Section, row: Key, scales: dict[str, Scale], leaders: set[tuple[str, Key, Key]]
+) -> Iterator[tuple[str, list[Entry]]]:
+    """Yield label and numbers of each line of a row: values and, unless all have as many, seeds."""
+    for name, scale in scales.items():
+        entries = []
+        for column in section.columns:
+            cell = section.cells[row, column]
+            mean, deviation = (
+                "" if math.isnan(number) else scale.text(number) for number in cell.values[name]
             )
-            for c in section.columns
-        ]
-        yield Line([], label_of(name, scales[name]) if is_labelled else "", entries)
+            # The paper has three decimals of losses, and one of accuracies.
+            decimals = min(3, scale.decimals)
+            paper = f"[{scale.factor * cell.paper[name]:.{decimals}f}]" if name in cell.paper else ""
+            is_best = (name, row, column) in leaders
+            entries.append(Entry(mean, deviation, paper, is_best) if mean else Entry(MISSING))
+        yield label_of(name, scale), entries
     if len(section.seeds) > 1:
         counts = (section.cells[row, column].seeds for column in section.columns)
-        yield Line([], "seeds", [Entry(str(count or MISSING)) for count in counts])
+        yield "seeds", [Entry(str(count or MISSING)) for count in counts]
 
 
-def _entry(cell: Cell, name: str, scale: Scale) -> Entry:
-    mean, deviation = cell.values[name]
-    if math.isnan(mean):
-        return Entry(MISSING)
-    paper = PAPERS[name].format(scale.factor * cell.paper[name]) if name in cell.paper else ""
-    return Entry(scale.text(mean), "" if math.isnan(deviation) else scale.text(deviation), paper)
+def _leaders(section: Section, scales: dict[str, Scale]) -> tuple[set[tuple[str, Key, Key]], Counter[str]]:
+    """Return where the best means are of those that can be compared, and counts of what leads.
 
-
-class _Leaders:
-    """The best cells of a section in one value: of each set that can be compared, those of the best mean."""
-
-    def __init__(self, section: Section, name: str, scale: Scale) -> None:
-        self.best: set[tuple[Key, Key]] = set()
-        self.led, self.close, self.single = 0, 0, 0
-        if name not in (*HIGHEST, *LOWEST):
-            return
-        sign = 1 if name in HIGHEST else -1
-        for cells in _compared(section, name):
-            means = {key: sign * section.cells[key].values[name].mean for key in cells}
-            ranked = sorted(cells, key=lambda key: -means[key])
-            written = scale.text(sign * means[ranked[0]])
-            self.best |= {key for key in cells if scale.text(sign * means[key]) == written}
-            first, second = (section.cells[key] for key in ranked[:2])
-            self.led += 1
-            if min(first.seeds, second.seeds) < 2:
-                self.single += 1
-            else:
-                self.close += not _is_clear(first, second, name)
+    The counts are of all sets of means with a best one (``led``), of those whose lead is of less than two
+    standard errors (``close``), and of those in which one of the two best has one seed (``single``).
+    """
+    best: set[tuple[str, Key, Key]] = set()
+    counts: Counter[str] = Counter()
+    for name in (name for name in scales if name in _MEASURES):
+        for keys in _compared(section, name):
+            values = {key: section.cells[key].values[name] for key in keys}
+            first, second = sorted(keys, key=lambda key: -_MEASURES[name][2] * values[key].mean)[:2]
+            written = scales[name].text(values[first].mean)
+            best |= {(name, *key) for key in keys if scales[name].text(values[key].mean) == written}
+            errors = [values[k].deviation / math.sqrt(section.cells[k].seeds) for k in (first, second)]
+            # Of one seed the deviation is NaN.
+            single = math.isnan(sum(errors))
+            close = abs(values[first].mean - values[second].mean) <= 2 * math.hypot(*errors)
+            counts.update(led=1, single=single, close=close)
+    return best, counts
 
 
 def _compared(section: Section, name: str) -> list[list[tuple[Key, Key]]]:
@@ -235,7 +198,7 @@ def _compared(section: Section, name: str) -> list[list[tuple[Key, Key]]]:
     measured from the smallest in the ball, and compared in the same ball alone.
     """
     places = section.layout.places
-    given = (*GIVEN, *["server", "colluders", SHARE] * ("method" in places))
+    given = (*_GIVEN, *["server", "colluders", SHARE] * ("method" in places))
     sets: dict[Key, list[tuple[Key, Key]]] = {}
     for (row, column), cell in section.cells.items():
         if not math.isnan(cell.values[name].mean):
@@ -245,30 +208,23 @@ def _compared(section: Section, name: str) -> list[list[tuple[Key, Key]]]:
     return [cells for cells in sets.values() if len(cells) > 1]
 
 
-def _is_clear(first: Cell, second: Cell, name: str) -> bool:
-    """Return whether two means, each of two seeds at least, are more than two standard errors apart."""
-    (one, spread), (other, spread_of_other) = first.values[name], second.values[name]
-    error = math.hypot(spread / math.sqrt(first.seeds), spread_of_other / math.sqrt(second.seeds))
-    return abs(one - other) > 2 * error
-
-
-def _on_best(leaders: dict[str, _Leaders], section: Section, words: Words) -> list[str]:
+def _on_best(counts: Counter[str], section: Section, words: Words) -> str:
     """Say which means are marked, and how many of them lead by no more than chance may."""
-    led, close, single = (sum(getattr(o, n) for o in leaders.values()) for n in ("led", "close", "single"))
+    led, close, single = (counts[name] for name in ("led", "close", "single"))
     if not led:
-        return ["No two means can be compared."] if leaders else []
+        return "No two means can be compared."
     places = section.layout.places
     left_out = ["rounds"] * ("machines" in places)
-    given = [words.name(n) for n in GIVEN if n in places and n not in left_out]
+    given = [words.name(n) for n in _GIVEN if n in places and n not in left_out]
     balls = {cell.diameters for cell in section.cells.values() if cell.seeds}
-    if "excess_loss" in leaders and len(balls) > 1:
+    if "excess_loss" in section.layout.values and len(balls) > 1:
         given.append(f"{words.name('diameter')} (of the excess loss)")
     at = f"at the same {' and '.join(given)}" if given else "of the table"
     noise = f"; {close:,} of {led:,} lead by less than two standard errors" if close else ""
     if single:
         which = "" if single == led else f" of {single:,} of {led:,}"
         noise += f"; one seed tells nothing about the lead{which}"
-    return [f"{{best}}: the best mean {at}{noise}."]
+    return f"{{best}}: the best mean {at}{noise}."
 
 
 def _legend(section: Section, scales: dict[str, Scale]) -> str:
@@ -279,17 +235,12 @@ def _legend(section: Section, scales: dict[str, Scale]) -> str:
     text = f"{', '.join(others)}{' and ' * bool(others)}{last}"
     if any(name.startswith("test_") for name in values):
         text = f"Test {text} of the output"
-    else:
-        text = text[0].upper() + text[1:]
-    if len(values) == 1 and values[0] in PERCENT:
-        text += " in %"
+    text = text[0].upper() + text[1:] + " in %" * (len(values) == 1 and called[0].endswith("%"))
     over = f"{min(seeds)} seeds" if len(seeds) == 1 else "the seeds counted in each cell"
     text += "; one seed." if seeds == {1} else f": mean ± standard deviation over {over}."
     if any(name in cell.paper for cell in section.cells.values() if cell.seeds for name in values):
         text += " In brackets: the paper's value."
-    if not all(cell.seeds for cell in section.cells.values()):
-        text += f" {MISSING}: no run."
-    return text
+    return text if all(cell.seeds for cell in section.cells.values()) else f"{text} {MISSING}: no run."
 
 
 def _followed(section: Section, words: Words) -> list[str]:
@@ -297,10 +248,9 @@ def _followed(section: Section, words: Words) -> list[str]:
     told: dict[str, dict[str, None]] = {}
     for (row, column), cell in section.cells.items():
         at = dict(zip(section.layout.places, row + column, strict=True))
-        for place in dict.fromkeys(section.follow.values()):
+        for place in {by: None for by in section.follow.values() if by != SHARE}:
             own = {name: cell.settings.get(name) for name, by in section.follow.items() if by == place}
-            own = _said(own, section.defaults)
-            if own and place != SHARE:
+            if own := _said(own, section.defaults):
                 told.setdefault(words.of(own), {})[words.pair(place, at[place])] = None
     said = [f"{' and '.join(those)} with {settings}" for settings, those in told.items()]
     return [f"{'; '.join(said)}."] * bool(said)

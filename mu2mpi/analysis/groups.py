@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any
 
 from mu2mpi.analysis.cells import by_rows
-from mu2mpi.analysis.settings import own_settings
+from mu2mpi.analysis.settings import own_settings, settings_of
 from mu2mpi.analysis.words import number_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
@@ -40,8 +40,6 @@ def in_nats(runs: Iterable[Summary]) -> bool:
 def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
     """Return the runs that fulfil conditions such as ``server=trusted``, ``rho=4,16`` or ``clip_norm=unset``.
 
-    Of several values between commas, a run has one.
-
     Raises an InputError if a condition is none, names no setting, or has a value that no run has.
     """
     for condition in conditions:
@@ -49,14 +47,16 @@ def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
         if not equals or name not in option_fields():
             meant = or_else(name.strip(), option_fields(), "settings")
             raise InputError(f"{condition!r} is no condition such as rho=4{meant}")
+        # A method that is known by a name of its own may also have been chosen by its parts.
         values = [getattr(run.experiment, name) for run in runs]
+        there = [{v, settings_of(run)[name] or v} for run, v in zip(runs, values, strict=True)]
         # A value may have commas of its own.
-        whole = any(_is(value, text) for value in values)
+        whole = any(_is(value, text) for of_run in there for value in of_run)
         texts = [text] if whole else [part.strip() for part in text.split(",")]
-        for one in texts:
-            if not any(_is(value, one) for value in values):
-                raise InputError(f"no run has {name}={one}; {name} is {listed(values)}")
-        runs = [run for run, v in zip(runs, values, strict=True) if any(_is(v, one) for one in texts)]
+        matches = [{one for one in texts for value in of_run if _is(value, one)} for of_run in there]
+        if missing := [one for one in texts if not any(one in found for found in matches)]:
+            raise InputError(f"no run has {name}={missing[0]}; {name} is {listed(values)}")
+        runs = [run for run, found in zip(runs, matches, strict=True) if found]
     return list(runs)
 
 

@@ -1,6 +1,7 @@
-"""What the user calls settings and their values, in place of the words that figures and tables have."""
+"""Labels of the user's own for settings and their values, in place of those of figures and tables."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from mu2mpi.analysis.groups import listed
@@ -26,7 +27,10 @@ def read_labels(given: Labels) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in [given] if isinstance(given, Path | str) else given:
         if Path(one).suffix == ".toml":
-            found |= _of_file(Path(one))
+            for key, value in read_toml(Path(one)).items():
+                of_values = value.items() if isinstance(value, dict) else ()
+                flat = {f"{key}={own}": label for own, label in of_values} or {key: value}
+                found |= _checked(flat, f"{one}: ")
             continue
         # Values hold colons more often than labels do, as labels:1 and uniform:10.
         key, colon, label = str(one).rpartition(":")
@@ -47,34 +51,17 @@ def unmatched(given: Sequence[str], runs: Sequence[Summary]) -> list[str]:
     return said
 
 
-def _of_file(path: Path) -> dict[str, str]:
-    flat: dict[str, object] = {}
-    for key, value in read_toml(path).items():
-        of_values = {f"{key}={own}": label for own, label in value.items()} if isinstance(value, dict) else {}
-        flat |= of_values or {key: value}
-    wrong = [key for key, label in flat.items() if not isinstance(label, str)]
-    if wrong:
-        raise InputError(f"{path}: the label of {wrong[0]} is no text")
-    try:
-        return _checked({key: str(label) for key, label in flat.items()})
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-
-
-def _checked(labels: Mapping[str, str]) -> dict[str, str]:
+def _checked(labels: Mapping[str, str], where: str = "") -> dict[str, str]:
     """Return labels with their values as these are told otherwise: 4.0 is 4."""
     found = {}
     for key, label in labels.items():
         name, equals, value = key.strip().partition("=")
         if name not in option_fields():
             meant = or_else(name, option_fields(), "settings")
-            raise InputError(f"there is no setting {name!r} to label{meant}")
-        found[f"{name}{equals}{_plain(value)}"] = label.strip()
+            raise InputError(f"{where}there is no setting {name!r} to label{meant}")
+        if not isinstance(label, str):
+            raise InputError(f"{where}the label of {key} is no text")
+        with suppress(ValueError):
+            value = number_text(float(value))
+        found[f"{name}{equals}{value}"] = label.strip()
     return found
-
-
-def _plain(value: str) -> str:
-    try:
-        return number_text(float(value))
-    except ValueError:
-        return value

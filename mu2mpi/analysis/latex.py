@@ -1,4 +1,4 @@
-"""A table as LaTeX, for the package booktabs and, where it is asked for, siunitx."""
+"""A table as LaTeX, for the package booktabs and, where asked for, siunitx."""
 
 import re
 from collections.abc import Sequence
@@ -6,55 +6,53 @@ from collections.abc import Sequence
 from mu2mpi.analysis.formats import Dialect, Entry
 from mu2mpi.analysis.grids import Grid
 
-ESCAPES = {
+_ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$",
     "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--",
-    "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}", "²": "$^2$", "μ²": r"$\mu^2$", "·": r"$\cdot$",
+    "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}", "²": "$^2$", "·": r"$\cdot$",
 }  # fmt: skip
 
-SYMBOLS = {
+_MATHS = {
     "ρ": r"\rho", "ε": r"\varepsilon", "δ": r"\delta", "λ": r"\lambda", "η": r"\eta", "μ": r"\mu",
-    "∞": r"\infty",
+    "∞": r"\infty", ",": "{,}", "²": "^2",
 }  # fmt: skip
 
-RAISED = {ord(raised): plain for raised, plain in zip("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789", strict=True)}
+_RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 
-LETTER = r"(?<![\w$\\])(?:[MTDCKS]|c/M|c|n|[ρεδλη])(?![\w/'-])"
-NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?"
-FORMULA = re.compile(
-    rf"{LETTER} = (?:{NUMBER}|∞|[A-Z]\b)|(?<!\w)(?:[MTDCKS]|c/M|[ρεδλη])(?![\w/'])|"
-    r"10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+|(?<![\w.])[\d.]+e[-+]?\d+|μ²|[μρεδλη∞]"
+_LETTER = r"(?<![\w$\\])(?:[MTDCKS]|c/M|c|n|[ρεδλη])(?![\w/'-])"
+_NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?"
+_FORMULA = re.compile(
+    rf"{_LETTER} = (?:{_NUMBER}|∞|[A-Z]\b)|(?<!\w)(?:[MTDCKS]|c/M|[ρεδλη])(?![\w/'])|"
+    rf"10[{_RAISED}]+|(?<![\w.])[\d.]+e[-+]?\d+|μ²|[μρεδλη∞]"
 )
 """What is set as mathematics: letters of the paper, with their values, and powers of ten."""
 
 
 def as_latex(grid: Grid, caption: str, label: str = "", siunitx: bool = False) -> str:
-    """Return a table; the caption is LaTeX, such as `escaped` makes of text."""
-    before = [*grid.names, *[""] * grid.is_labelled]
+    """Return a table environment; the caption is LaTeX, such as `escaped` makes of text."""
     cells: Sequence[Sequence[str]]
     if siunitx:
-        cells = [list(map(_measured, line.entries)) for line in grid.lines]
-        kinds = list(map(_kind, zip(*(line.entries for line in grid.lines), strict=True)))
+        cells = [list(map(_in_siunitx, line.entries)) for line in grid.lines]
+        kinds = list(map(_column_type, zip(*(line.entries for line in grid.lines), strict=True)))
     else:
         cells = grid.aligned(Dialect(_phantom, r" $\pm$ ", r"\textbf{{{}}}".format, str, _in_text))
-        kinds = ["l" * len(grid.columns)]
+        kinds = ["l"] * len(grid.columns)
     heads = [f"{{{escaped(title)}}}" if siunitx else escaped(title) for title in grid.columns]
-    rows = []
+    lines = [" & ".join([*map(escaped, grid.heads), *heads]) + r" \\"]
+    before = len(grid.heads)
     for block in grid.blocks_of(cells):
-        rows.append(r"\midrule")
-        rows += [_row([*map(escaped, row[: len(before)]), *row[len(before) :]]) for row in block]
-    packages = "booktabs,siunitx" if siunitx else "booktabs"
+        lines.append(r"\midrule")
+        lines += [" & ".join([*map(escaped, row[:before]), *row[before:]]) + r" \\" for row in block]
     return "\n".join([
-        rf"% \usepackage{{{packages}}}",
+        rf"% \usepackage{{booktabs{',siunitx' * siunitx}}}",
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{caption}}}",
         *[rf"\label{{{label}}}"] * bool(label),
         *[r"\sisetup{separate-uncertainty=true, table-align-uncertainty=false}"] * siunitx,
-        rf"\begin{{tabular}}{{{' '.join(['l' * len(before), *kinds])}}}",
+        rf"\begin{{tabular}}{{{' '.join(['l' * before, *kinds])}}}",
         r"\toprule",
-        _row([*map(escaped, before), *heads]),
-        *rows,
+        *lines,
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
@@ -64,30 +62,22 @@ def as_latex(grid: Grid, caption: str, label: str = "", siunitx: bool = False) -
 def escaped(text: str) -> str:
     """Return text as LaTeX, with the paper's letters and their values as mathematics."""
     parts, end = [], 0
-    for found in FORMULA.finditer(text):
+    for found in _FORMULA.finditer(text):
         parts += [_plain(text[end : found.start()]), f"${_formula(found[0])}$"]
         end = found.end()
     return "".join([*parts, _plain(text[end:])])
 
 
 def _plain(text: str) -> str:
-    return "".join(ESCAPES.get(letter, letter) for letter in text)
+    return "".join(_ESCAPES.get(letter, letter) for letter in text)
 
 
 def _formula(text: str) -> str:
-    if raised := re.fullmatch(r"10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)", text):
-        return f"10^{{{raised[1].translate(RAISED)}}}"
-    text = re.sub(r"([\d.]+)e([-+]?\d+)", lambda m: _power(m[1], int(m[2])), text)
-    text = text.replace(",", "{,}").replace("²", "^2")
-    return "".join(SYMBOLS.get(letter, letter) for letter in text)
-
-
-def _power(digits: str, power: int) -> str:
-    return f"10^{{{power}}}" if digits == "1" else rf"{digits} \cdot 10^{{{power}}}"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
+    if re.fullmatch(f"10[{_RAISED}]+", text):
+        return f"10^{{{text[2:].translate(str.maketrans(_RAISED, '-0123456789'))}}}"
+    text = re.sub(r"([\d.]+)e([-+]?\d+)", lambda m: rf"{m[1]} \cdot 10^{{{int(m[2])}}}", text)
+    text = re.sub(r"(?<![\d.])1 \\cdot ", "", text)
+    return "".join(_MATHS.get(letter, letter) for letter in text)
 
 
 def _phantom(text: str) -> str:
@@ -98,31 +88,31 @@ def _in_text(number: str) -> str:
     return re.sub("^-", "$-$", _plain(number))
 
 
-def _measured(entry: Entry) -> str:
+def _in_siunitx(entry: Entry) -> str:
     """Return an entry for a column S, with the deviation in units of the last digit of the mean."""
-    if not entry.mean.lstrip("-")[:1].isdigit():
+    if not _is_number(entry):
         return f"{{{_plain(entry.mean)}}}"
-    text = entry.mean.replace(",", "")
-    if entry.deviation:
-        text += f"({_digits(entry.deviation)})"
+    text = entry.mean.replace(",", "") + (f"({_digits(entry.deviation)})" if entry.deviation else "")
     text = rf"\bfseries {text}" if entry.is_best else text
     return f"{text} {{~{_plain(entry.remark)}}}" if entry.remark else text
 
 
+def _is_number(entry: Entry) -> bool:
+    return entry.mean.lstrip("-")[:1].isdigit()
+
+
 def _digits(number: str) -> str:
-    return re.sub(r"[.,]", "", number).lstrip("0") or "0"
+    return re.sub(r"[.,]", "", number).lstrip("0") or "0" * bool(number)
 
 
-def _kind(column: Sequence[Entry]) -> str:
+def _column_type(column: Sequence[Entry]) -> str:
     """Return a column S that is as wide as its numbers."""
-    numbers = [entry for entry in column if entry.mean.lstrip("-")[:1].isdigit()]
+    numbers = list(filter(_is_number, column))
     if not numbers:
         return "c"
     parts = [entry.mean.replace(",", "").lstrip("-").partition(".") for entry in numbers]
     whole, digits = (max(len(part[k]) for part in parts) for k in (0, 2))
-    spread = (
-        max(len(_digits(entry.deviation)) for entry in numbers) if any(e.deviation for e in numbers) else 0
-    )
+    spread = max(len(_digits(entry.deviation)) for entry in numbers)
     sign = "-" * any(entry.mean.startswith("-") for entry in numbers)
     options = [f"table-format={sign}{whole}.{digits}" + f"({spread})" * bool(spread)]
     if remark := max((entry.remark for entry in numbers), key=len):

@@ -19,11 +19,9 @@ PLACES = (*option_fields(), "ranks", SHARE)
 
 @dataclass(frozen=True)
 class Layout:
-    """Which settings stand where, and which measurements of `Summary.row` are shown.
+    """Which settings stand where, and which measurements of `Summary.row` are shown; empty: what suits runs.
 
-    Without any, rows are methods, where these differ, servers, and what privacy was set by; columns are
-    numbers of machines, or what differs in their place, and values loss and score. Raises an InputError if a
-    setting does not exist or is named twice.
+    Raises an InputError if a setting does not exist or is named twice.
     """
 
     rows: tuple[str, ...] = ()
@@ -44,10 +42,7 @@ class Layout:
         return (*self.rows, *self.columns)
 
     def completed(self, runs: Sequence[Summary], tell: Sequence[str]) -> "Layout":
-        """Return the layout with what these runs need, which `tell` runs apart: rows, values, and T beside M.
-
-        Rounds that follow from other settings that `tell` runs apart than M are told by these.
-        """
+        """Return the layout with what it lacks for these runs, which differ in `tell`; T stands beside M."""
         columns = self.columns or usual_columns(runs, tell, self.rows)
         rows = self.rows or tuple(name for name in usual_rows(runs, tell) if name not in columns)
         layout = replace(self, rows=rows, columns=columns, values=self.values or usual_values(runs))
@@ -55,11 +50,10 @@ class Layout:
         is_settled = len({machines for machines, _ in pairs}) == len(pairs)
         if "rounds" in layout.places or not (is_settled or "rounds" in tell):
             return layout
-        beside = {"machines": ("machines", "rounds")}
-        places = (
-            [n for name in part for n in beside.get(name, (name,))] for part in (layout.rows, layout.columns)
+        rows, columns = (
+            tuple(n for name in part for n in (name, *["rounds"] * (name == "machines")))
+            for part in (layout.rows, layout.columns)
         )
-        rows, columns = map(tuple, places)
         return replace(layout, rows=rows, columns=columns)
 
 

@@ -1,6 +1,7 @@
 """The ledgers of results: every claim of privacy computed again, and what is not private about it."""
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -19,6 +20,7 @@ from mu2mpi.config.together import machines_differ
 from mu2mpi.data.options import LEAST
 from mu2mpi.errors import InputError
 from mu2mpi.federation.schedule import Schedule
+from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.mechanisms.base import Mechanism, agree
 from mu2mpi.privacy.statement import ADJACENCY, UNIT
 from mu2mpi.results.collection import list_files, names_of, shown
@@ -26,25 +28,15 @@ from mu2mpi.results.reader import read_result
 from mu2mpi.results.repetition import schedule_of_result, task_of_result
 from mu2mpi.results.schema import Result
 
-MEANING = (
-    "Claims were computed again from the clipping norm, the noise and the rounds that a file states, and "
-    "compared with its experiment and history."
-)
-
-MOST_SAMPLES = 2**31
+MAX_SAMPLES = 2**31
 """Of a machine, with which integers of 64 bits can be computed."""
-
-NOT_COVERED = (
-    "The guarantee does not cover /diagnostics and the times of a file: `mu2mpi publish` writes one without."
-)
 
 
 def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[str, list[str]]:
-    """Return a table of what results claim of their privacy, with what is not private about them.
+    """Return a table of what results claim of their privacy, and a line for each claim that does not hold.
 
-    On request it is said what holds for a person, by files whose claims hold. Also returns, for each claim
-    that does not, a line that begins with the file's name. Raises an InputError if there is nothing to
-    check, or something that cannot be read: nothing is passed over.
+    On request it is said what holds for a person, by files whose claims hold. Raises an InputError if there
+    is nothing to check, or something that cannot be read.
     """
     results = [(path, read_result(path)) for path in shown(list_files(paths), "reading")]
     rows, problems, learn, sound = [], [], [], []
@@ -54,32 +46,37 @@ def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[
         problems += [f"{path}: {problem}" for problem in found]
         server, sees = privacy.server.capitalize(), privacy.who
         learn.append(f"{server} server: {sees} learns at most this about {UNIT} ({ADJACENCY}).")
-        if (accounts := result.accounts) is not None:
-            order, about = by_epsilon(accounts), "" if len(results) == 1 else f" of {path}"
-            alike = [rounded_up(epsilon) for epsilon in accounts.epsilon[order].tolist()]
-            most = f"machine {accounts.names[order[0]]}"
-            if (number := alike.count(alike[0])) > 1:
-                most = f"{number:,} of the {len(alike):,} machines"
-            fewer = len(alike) - number
-            less = f", and less about those of the other {fewer:,}" if fewer else ""
-            learn.append(f"Machines{about} differ; most is told about samples of {most}{less}.")
+        if result.accounts is not None:
+            learn.append(_differ(result.accounts, "" if len(results) == 1 else f" of {path}"))
         account, holds = privacy.mechanism.name, "MISMATCH" if found else "agrees"
         rho, *epsilons = in_numbers(privacy.rho, privacy.epsilon_exact, privacy.epsilon, account)
         rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, holds])
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "computed again"]
     said = [] if problems else together(Release.of(path, result) for path, result in results)
-    sentences = [*dict.fromkeys(learn), MEANING, *(f"Together: {sentence}" for sentence in said)]
+    learn.append(
+        "Claims were computed again from the clipping norm, the noise and the rounds that a file states, and "
+        "compared with its experiment and history."
+    )
+    sentences = [*dict.fromkeys(learn), *(f"Together: {sentence}" for sentence in said)]
     parts = [as_text(header, [rows]), *map(as_paragraph, sentences)]
     parts += [describe_person(sound, person) if person and sound else "", as_bullets(_remarks(results))]
     return "\n\n".join(part for part in parts if part), problems
 
 
-def contradictions(result: Result) -> list[str]:
-    """Say what a file claims of its privacy that does not follow from what it holds; empty if all does.
+def _differ(accounts: Accounts, about: str) -> str:
+    """Say about which machines most is told."""
+    order = by_epsilon(accounts)
+    alike = [rounded_up(epsilon) for epsilon in accounts.epsilon[order].tolist()]
+    most = f"machine {accounts.names[order[0]]}"
+    if (number := alike.count(alike[0])) > 1:
+        most = f"{number:,} of the {len(alike):,} machines"
+    fewer = len(alike) - number
+    less = f", and less about those of the other {fewer:,}" if fewer else ""
+    return f"Machines{about} differ; most is told about samples of {most}{less}."
 
-    The claims are computed again from clipping norm, noise and rounds, and these are compared with the
-    experiment, the model and the history of the same file.
-    """
+
+def contradictions(result: Result) -> list[str]:
+    """Say what a file claims of its privacy that does not follow from what it holds; empty if all does."""
     privacy, experiment = result.privacy, result.experiment
     if found := [*privacy.out_of_range(), *_machines(result)]:
         return found
@@ -111,14 +108,12 @@ def _machines(result: Result) -> list[str]:
         return []
     if result.history.round[-1:].tolist() != [experiment.rounds]:
         return [_no_end(experiment.rounds)]
-    if len(accounts.samples) != experiment.machines:
-        return [
-            f"{len(accounts.samples)} machines are in /privacy/machines, and {experiment.machines} in all"
-        ]
+    if (count := len(accounts.samples)) != experiment.machines:
+        return [f"{count} machines are in /privacy/machines, and {experiment.machines} in all"]
     if accounts.present is not None and accounts.present.shape != (experiment.rounds, experiment.machines):
         return [f"present in /privacy/machines has the shape {accounts.present.shape}"]
     possible = {
-        "samples": (accounts.samples >= 0) & (accounts.samples < MOST_SAMPLES),
+        "samples": (accounts.samples >= 0) & (accounts.samples < MAX_SAMPLES),
         "rho_allowed": (accounts.rho_allowed >= LEAST) & (accounts.rho_allowed <= math.inf),
     }
     return [
@@ -136,14 +131,9 @@ def _of_members(result: Result, schedule: Schedule) -> list[str]:
     pairs = {name: (getattr(result.privacy, name, None), v) for name, v in asdict(members.main).items()}
     pairs["S"] = result.privacy.S, schedule.S
     used = round(schedule.summed(T, schedule.sampling.used))
-    return [
-        *_unlike(pairs),
-        *(
-            f"in /privacy/machines {text}"
-            for text in accounts.differences(members.accounts(result.privacy.delta))
-        ),
-        *_samples(result, used),
-    ]
+    differences = accounts.differences(members.accounts(result.privacy.delta))
+    said = (f"in /privacy/machines {text}" for text in differences)
+    return [*_unlike(pairs), *said, *_samples(result, used)]
 
 
 def _sizes(result: Result) -> list[str]:
@@ -160,11 +150,11 @@ def _sizes(result: Result) -> list[str]:
     return [*_unlike(pairs), *_samples(result, mechanism.samples_used)]
 
 
-def _unlike(pairs: Mapping[str, tuple[Any, Any]]) -> list[str]:
+def _unlike(pairs: Mapping[str, tuple[Any, Any]], same: Callable[[Any, Any], bool] = agree) -> list[str]:
     return [
         f"{name} is {ours} in /privacy and {theirs} in the experiment"
         for name, (ours, theirs) in pairs.items()
-        if ours is not None and not agree(ours, theirs)
+        if ours is not None and not same(ours, theirs)
     ]
 
 
@@ -177,26 +167,20 @@ def _samples(result: Result, ours: int) -> list[str]:
 def _claims(result: Result) -> list[str]:
     """Compare what is claimed with what the experiment asks for."""
     privacy, experiment, mechanism = result.privacy, result.experiment, result.privacy.mechanism
-    stated: list[tuple[str, object, object]] = [
-        ("server", privacy.server, experiment.server),
-        ("mechanism", mechanism.name, experiment.chosen_mechanism),
-        ("delta", privacy.delta, experiment.delta),
-        ("noise", privacy.noise, simulated(experiment)),
-        ("noise_recomputable", privacy.noise_recomputable, experiment.seed is not None),
-    ]
-    promised = experiment.promised_epsilon
-    if experiment.budgets is not None:
-        pass  # What each machine may spend is in its row.
-    elif privacy.rho is not None and experiment.epsilon is None:
+    stated: dict[str, tuple[Any, Any]] = {
+        "server": (privacy.server, experiment.server),
+        "mechanism": (mechanism.name, experiment.chosen_mechanism),
+        "delta": (privacy.delta, experiment.delta),
+        "noise": (privacy.noise, simulated(experiment)),
+        "noise_recomputable": (privacy.noise_recomputable, experiment.seed is not None),
+    }
+    # With budgets, what each machine may spend is in its row.
+    if experiment.budgets is None and privacy.rho is not None and experiment.epsilon is None:
         if not agree(privacy.rho, experiment.rho):
-            stated.append(("rho", privacy.rho, experiment.rho))
-    elif not privacy.epsilon_exact <= promised:
-        stated.append(("epsilon_exact", privacy.epsilon_exact, f"at most {promised}"))
-    return [
-        f"{name} is {ours} in /privacy and {theirs} in the experiment"
-        for name, ours, theirs in stated
-        if ours != theirs
-    ]
+            stated["rho"] = privacy.rho, experiment.rho
+    elif experiment.budgets is None and not privacy.epsilon_exact <= experiment.promised_epsilon:
+        stated["epsilon_exact"] = privacy.epsilon_exact, f"at most {experiment.promised_epsilon}"
+    return _unlike(stated, operator.eq)
 
 
 def _with_history(result: Result, spent: Callable[[int], float]) -> list[str]:
@@ -225,7 +209,10 @@ def _remarks(results: Sequence[tuple[Path, Result]]) -> list[str]:
         texts = [concern.full for concern in result.privacy.concerns(samples)]
         texts += [TEST_SHARE] * lists_tests(result) + [KEY_GONE] * result.privacy.has_lost_key
         if result.diagnostics is not None or result.timing:
-            texts.append(NOT_COVERED)
+            texts.append(
+                "The guarantee does not cover /diagnostics and the times of a file: `mu2mpi publish` writes "
+                "one without."
+            )
         for text in texts:
             about.setdefault(text, []).append(path)
     return [

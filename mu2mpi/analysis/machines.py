@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.formats import as_paragraph, as_text, rounded_up
 from mu2mpi.privacy.accounts import Accounts
 
-MOST_ROWS = 20
+_MAX_ROWS = 20
 
 
 def by_epsilon(accounts: Accounts) -> NDArray[np.int64]:
@@ -20,24 +20,20 @@ def describe_machines(accounts: Accounts) -> str:
     """Say from where to where the machines go, and what each spends about which most is told."""
     there = accounts.rounds > 0
     texts = {"rounds": "{:,}".format, "sigma": "{:.4g}".format, "rho": rounded_up, "epsilon": rounded_up}
-    ends = {
-        n: (values.min().item(), values.max().item())
-        for n in texts
-        if len(values := getattr(accounts, n)[there])
-    }
-    ranges = [
-        f"{name} {' to '.join(dict.fromkeys(map(texts[name], found)))}"
-        for name, found in ends.items()
-        if not math.isnan(found[0])
-    ]
+    ranges = []
+    for name, text in texts.items():
+        values = getattr(accounts, name)[there]
+        if len(values) and not math.isnan(values.min()):
+            ends = dict.fromkeys(map(text, (values.min().item(), values.max().item())))
+            ranges.append(f"{name} {' to '.join(ends)}")
     away = f", of which {np.sum(~there):,} never take part" if not there.all() else ""
     said = (
         f"Machines differ, and this is about those of which most is told. There are {len(there):,}{away}: "
         f"{', '.join(ranges)}."
     )
-    order = by_epsilon(accounts)[:MOST_ROWS]
+    order = by_epsilon(accounts)[:_MAX_ROWS]
     if len(order) < len(there):
-        said += f" The {MOST_ROWS} about which most is told:"
+        said += f" The {_MAX_ROWS} about which most is told:"
     header = ["machine", "samples", "rounds", "weight", "sigma", "rho allowed", "rho", "epsilon"]
     return f"{as_paragraph(said)}\n{as_text(header, [[_row(accounts, i) for i in order.tolist()]])}"
 

@@ -47,12 +47,13 @@ def guarantee_of(result: Result, person: Person) -> Guarantee:
 
 def describe_person(results: Sequence[tuple[str, Result]], person: Person) -> str:
     """Say what each of some results guarantees such a person, in a table and in words."""
-    rows, epsilons = [], []
+    rows, largest = [], 0.0
     for name, result in results:
         found, delta = guarantee_of(result, person), result.privacy.delta
-        epsilons.append(found.epsilon(delta))
+        epsilon = found.epsilon(delta)
+        largest = max(largest, epsilon)
         rho = "none" if found.rho is None else rounded_up(found.rho)
-        rows.append([name, result.privacy.server, rho, rounded_up(delta), rounded_up(epsilons[-1])])
+        rows.append([name, result.privacy.server, rho, rounded_up(delta), rounded_up(epsilon)])
     samples = {None: "all samples", 1: "one sample"}.get(person.samples, f"up to {person.samples} samples")
     where = "one machine" if person.machines == 1 else f"each of up to {person.machines:,} machines"
     words = (
@@ -62,8 +63,8 @@ def describe_person(results: Sequence[tuple[str, Result]], person: Person) -> st
     )
     if any(result.accounts is not None for _, result in results):
         words += " Where machines differ, it is of a person at those that tell most."
-    if math.isinf(max(epsilons)):
+    if math.isinf(largest):
         words += " An infinite epsilon says that none is known."
-    elif max(epsilons) > LARGE_EPSILON:
+    elif largest > LARGE_EPSILON:
         words += f" An epsilon beyond {LARGE_EPSILON:g} protects little."
     return f"{as_paragraph(words)}\n\n{as_text(['file', 'server', 'rho', 'delta', 'epsilon'], [rows])}"

@@ -8,14 +8,13 @@ import numpy as np
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.analysis.show import in_brief
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.schema import Schema
 from mu2mpi.errors import InputError
 from mu2mpi.results.collection import list_files, shown
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import SCORES, Result
 from mu2mpi.results.writer import check_output, write_result
-
-WITHOUT = "without diagnostics, times, machine and folders"
 
 
 def publish(
@@ -28,11 +27,9 @@ def publish(
 ) -> list[str]:
     """Write copies of results that hold nothing but what may be published, and say of each what.
 
-    The output is a file for one file; for several, or for a folder, it is a folder in which they keep their
-    names. On request also what has no guarantee against whoever reads it is published, and loss and accuracy
-    are kept where they are of a share of the data file. All results are looked at before the first is
-    written, and each is written whole or not at all. Raises an InputError if a file cannot be read, should
-    not be published, or cannot be written where it should be; nothing is written then.
+    The output is a file for one file, and else a folder. On request also what has no guarantee against
+    whoever reads it is published, and test results on a share of the data file are kept. Raises an InputError
+    before the first is written if a file cannot be read, should not be published, or cannot be written.
     """
     targets = _targets(paths, output)
     complaints = [
@@ -76,7 +73,8 @@ def _objections(result: Result, even_if_unprotected: bool) -> list[str]:
 def _published(result: Result, with_test_results: bool) -> Result:
     """Return a result without what the guarantee does not cover, and without what tells of the machine."""
     unknown = np.full(len(result.history), np.nan)
-    history, theory, without = replace(result.history, elapsed_seconds=unknown), result.theory, WITHOUT
+    history, theory = replace(result.history, elapsed_seconds=unknown), result.theory
+    without = "without diagnostics, times, machine and folders"
     if result.tests_on_a_share and not with_test_results:
         scores = dict.fromkeys(SCORES.values(), unknown)
         history = replace(history, test_loss=unknown, test_samples=0 * history.round, **scores)
@@ -86,9 +84,13 @@ def _published(result: Result, with_test_results: bool) -> Result:
         without += "; without loss and scores, as the test set was a share of the data file"
     # Named one by one, so that no fact of the machine that a later version adds gets out.
     environment = {n: v for n, v in result.environment.items() if n == "ranks" or n.endswith("_version")}
-    # Of the user's files, the names without the folders.
-    names = ("data", "test", "schema", "budgets")
-    files = {n: Path(v).name for n in names if isinstance(v := getattr(result.experiment, n), str)}
+
+    def files_of(settings: Experiment | Schema) -> dict[str, str]:
+        # Of the user's files, the names without the folders.
+        named = {n: getattr(settings, n, None) for n in ("data", "test", "schema", "budgets")}
+        return {n: Path(v).name for n, v in named.items() if isinstance(v, str)}
+
+    files, schema = files_of(result.experiment), result.schema
     if (participation := result.experiment.participation or "").startswith("trace:"):
         files["participation"] = f"trace:{Path(participation.removeprefix('trace:')).name}"
     return replace(
@@ -99,15 +101,9 @@ def _published(result: Result, with_test_results: bool) -> Result:
         diagnostics=None,
         class_counts=None,
         timing={},
-        columns=None if (schema := result.schema) is None else _without_folder(schema).toml,
+        columns=schema.model_copy(update=files_of(schema)).toml if schema else None,
         environment={**environment, "published": without},
     )
-
-
-def _without_folder(schema: Schema) -> Schema:
-    """Return a schema that names the file for testing, if there is one, without its folder."""
-    test = Path(schema.test).name if isinstance(schema.test, str) else schema.test
-    return schema.model_copy(update={"test": test})
 
 
 def _targets(paths: Sequence[Path], output: Path) -> dict[Path, Path]:

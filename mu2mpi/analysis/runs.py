@@ -5,29 +5,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from mu2mpi.analysis.groups import listed
+from mu2mpi.analysis.groups import chosen
 from mu2mpi.analysis.labels import Labels, read_labels
 from mu2mpi.analysis.layouts import Layout
-from mu2mpi.analysis.settings import settings_of
 from mu2mpi.analysis.tables import Dress, Format, build_table
 from mu2mpi.analysis.words import Words, number_text
 from mu2mpi.config.options import option_fields
-from mu2mpi.errors import InputError
 from mu2mpi.extra import needed
 from mu2mpi.results.collection import check_some, find_summaries
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.schema import SCORES, Result
-from mu2mpi.suggestions import or_else
 
 if TYPE_CHECKING:
     import pandas
     import xarray
-
-WHOLE = ("seed", "machines", "rounds", "evaluations", "samples", "features", "classes", "data_seed", "ranks")
-"""Columns of integers that may be unset, which pandas would otherwise turn into floats."""
-
-ALWAYS = ("test_loss", *SCORES.values(), "created", "file")
-"""What is known of every run beside its settings."""
 
 
 def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "Runs":
@@ -68,10 +59,9 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
 
 
 class Runs(Sequence[Result]):
-    """Runs in an order, as `load` and `sweep` return them.
+    """Runs in an order, as `load` and `sweep` return them; a slice or a sum of them is one as well.
 
-    A slice of them, or a sum, is one of these as well. What tables and figures need of all of them is in
-    memory. The result of one is read in full when it is asked for, as in ``runs[0]``.
+    What tables and figures need is in memory. A result is read in full when it is asked for, as ``runs[0]``.
 
     Parameters
     ----------
@@ -117,17 +107,8 @@ class Runs(Sequence[Result]):
 
         Raises an InputError if there is no such setting, or no such run.
         """
-        left = self.summaries
-        for name, value in settings.items():
-            if name not in (known := option_fields()):
-                raise InputError(f"there is no setting {name!r}{or_else(name, known, 'settings')}")
-            # One that is known by a name of its own may also have been chosen by its parts.
-            there = [(getattr(run.experiment, name), settings_of(run)[name]) for run in left]
-            left = [run for run, values in zip(left, there, strict=True) if value in values]
-            if not left:
-                said = listed(given for given, _ in there)
-                raise InputError(f"no run has {name} = {number_text(value)}; {name} is {said}")
-        return Runs(left)
+        conditions = [f"{name}={number_text(value)}" for name, value in settings.items()]
+        return Runs(chosen(self.summaries, conditions))
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return one row for each run: settings, final loss, score and metrics, epsilon, theory, times, file.
@@ -136,9 +117,12 @@ class Runs(Sequence[Result]):
         """
         pandas = needed("pandas")
         rows = [run.row for run in self.summaries]
-        frame = pandas.DataFrame(rows, columns=None if rows else [*option_fields(), *ALWAYS])
-        # The features of a file are a name.
-        whole = {n: "Int64" for n in WHOLE if n in frame and not frame[n].map(type).eq(str).any()}
+        columns = [*option_fields(), "test_loss", *SCORES.values(), "created", "file"]
+        frame = pandas.DataFrame(rows, columns=None if rows else columns)
+        # Integers that may be unset, which pandas would turn into floats; the features of a file are a name.
+        sizes = ("machines", "rounds", "evaluations", "samples", "features", "classes", "ranks")
+        there = [n for n in ("seed", "data_seed", *sizes) if n in frame]
+        whole = {n: "Int64" for n in there if not frame[n].map(type).eq(str).any()}
         frame = frame.astype({**whole, "clip_norm": float, "eta_scale": float, "epsilon": float})
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
         return frame
@@ -146,14 +130,12 @@ class Runs(Sequence[Result]):
     def to_xarray(self, history: bool = True) -> "xarray.Dataset | xarray.DataTree":
         """Return one labelled dataset over the settings that vary, the seed and the round.
 
-        Settings are those in which the runs differ, such as ``machines`` and ``epsilon``; what follows from
-        these, as rounds may from machines, is a coordinate along them, and what all share is an attribute.
-        Runs without a seed are numbered. Columns of the history lie along ``round`` as well, with NaN where a
-        run was not evaluated. The others are those of `to_dataframe`; what would have the name of a column of
-        the history is called ``final_test_loss`` and so on. Without `history`, no file is read again.
+        What follows from the settings that vary, as rounds may from machines, is a coordinate along them, and
+        what all share is an attribute. Runs without a seed are numbered. Columns of the history lie along
+        ``round`` as well; the others are those of `to_dataframe`, as ``final_test_loss`` where the history
+        has the name. NaN is what was not measured. Without `history`, no file is read again.
 
-        Where data sets differ, it is a DataTree with a dataset for each. A run that is there twice counts
-        once, as in tables.
+        Where data sets differ, it is a DataTree with a dataset for each. Repeats of a run count once.
         """
         from mu2mpi.analysis.arrays import arrays_of
 
@@ -185,10 +167,9 @@ class Runs(Sequence[Result]):
     ) -> Any:
         """Return a figure of those that ``mu2mpi plot --help`` lists, such as ``"history"``.
 
-        The others are as on the command line: what is across, the width in inches or ``"column"`` or
-        ``"page"``, and `labels` such as ``{"rho=4": "strong"}``. With `ax`, axes of the user's or an array
-        of them are drawn into, in the user's style, and returned; one is enough for the loss of a figure of
-        losses and scores. Raises an InputError if there is no such figure, or the runs do not suit it.
+        The others are the options of ``mu2mpi plot``; `labels` may be a mapping as ``{"rho=4": "strong"}``.
+        With `ax`, axes of the user's or an array of them are drawn into, in the user's style, and returned.
+        Raises an InputError if there is no such figure, or the runs do not suit it.
         """
         from mu2mpi.analysis.figures import draw, page_of
 
@@ -211,9 +192,8 @@ class Runs(Sequence[Result]):
     ) -> str:
         """Return a table such as ``mu2mpi table`` prints: text, csv, markdown or latex.
 
-        Rows and columns are settings, and values measurements: columns of `to_dataframe`, by default the loss
-        and the accuracy, or R^2 where numbers are learned. The others are the options of ``mu2mpi table``;
-        `labels` may also be a mapping, such as ``{"rho=4": "strong"}``.
+        Rows and columns are settings, and values columns of `to_dataframe`; the others are the options of
+        ``mu2mpi table``. `labels` may also be a mapping, such as ``{"rho=4": "strong"}``.
         """
         table = build_table(self.summaries, Layout(tuple(rows), tuple(columns), tuple(values)))
         return table.render(format, Dress(caption, label, siunitx, best, Words(read_labels(labels))))

@@ -15,22 +15,19 @@ from mu2mpi.results.reader import Summary
 POOLED = ("seed", "evaluations")
 """Settings that may differ within a cell: the seed, and what changes nothing in the model."""
 
-DRAWN, NEARLY = ("labels:", "dirichlet:"), 1.3
-"""Partitions that are drawn by the seed, and how far apart the rounds of repeats may be then."""
-
 
 def settings_of(run: Summary) -> dict[str, Any]:
-    """Return all settings of a run by name, each of two ways to say the same as one.
-
-    A method that was chosen by its estimator and its query point has its own name, and where data name no
-    owners, samples that are dealt as usual are dealt at random.
-    """
+    """Return all settings of a run by name, each of two ways to say the same as one."""
     return dict(canonical(run.experiment))
 
 
 @cache
 def canonical(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings of an experiment as `settings_of` does; not to be changed."""
+    """Return the settings of an experiment as `settings_of` does; not to be changed.
+
+    A method that was chosen by its estimator and query point has its own name, and where data name no
+    owners, the partition is iid.
+    """
     parts = experiment.source_options, experiment.options, experiment.server_options
     settings = dict.fromkeys(option_fields()) | values_in(experiment, *parts)
     settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
@@ -69,9 +66,14 @@ def varying(runs: Sequence[Summary]) -> list[str]:
 
 def varying_among(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return in which of their `own_settings` runs differ, as `varying` does."""
-    rows = _without_drawn_rounds(rows)
-    differ = [name for name in option_fields() if len(_values(name, rows)) > 1]
-    for name in reversed([name for name in _sizes() if name in differ]):
+    rows, fields = _without_drawn_rounds(rows), option_fields()
+    # A delta that changes nothing is None.
+    values = {
+        name: {row.get(name) for row in rows} - ({None} if name == "delta" else set()) for name in fields
+    }
+    differ = [name for name in fields if len(values[name]) > 1]
+    sizes = ["rounds", *(n for n in method_options(presets=False) if int in get_args(fields[n].annotation))]
+    for name in reversed([name for name in sizes if name in differ]):
         others = [other for other in differ if other != name and other not in POOLED]
         if others and is_settled(name, others, rows):
             differ.remove(name)
@@ -85,27 +87,15 @@ def _without_drawn_rounds(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, 
     """
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        if row["participation"] or str(row["partition"]).startswith(DRAWN):
+        if row["participation"] or str(row["partition"]).startswith(("labels:", "dirichlet:")):
             others = tuple(value for name, value in row.items() if name not in (*POOLED, "rounds"))
             groups.setdefault(others, []).append(row)
     drawn: set[int] = set()
     for group in groups.values():
         rounds = [row["rounds"] or 0 for row in group]
-        if max(rounds) <= NEARLY * min(rounds) and len({row["seed"] for row in group}) == len(group):
+        if max(rounds) <= 1.3 * min(rounds) and len({row["seed"] for row in group}) == len(group):
             drawn |= {id(row) for row in group}
     return [{**row, "rounds": None} if id(row) in drawn else row for row in rows]
-
-
-def _values(name: str, rows: Sequence[dict[str, Any]]) -> set[Any]:
-    """Return which values a setting has, but for a delta that changes nothing."""
-    values = {row.get(name) for row in rows}
-    return values - {None} if name == "delta" else values
-
-
-def _sizes() -> list[str]:
-    """Return the settings that a method may choose by itself, as whole numbers."""
-    fields = option_fields()
-    return ["rounds", *(n for n in method_options(presets=False) if int in get_args(fields[n].annotation))]
 
 
 def is_settled(name: str, others: Sequence[str], rows: Sequence[dict[str, Any]]) -> bool:

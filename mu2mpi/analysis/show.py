@@ -15,17 +15,17 @@ from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.registry import find, names
 from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Result, Theory, checkpoint_path
 
-HISTORY_ROWS, MOST_NAMES, MOST_TERMS = 8, 20, 100
+MAX_CLASSES, MAX_TERMS = 20, 100
+"""Of which each is listed."""
 
-METRICS = {
-    "accuracy": ("accuracy", "{:.1%}"),
-    "balanced_accuracy": ("balanced accuracy", "{:.1%}"),
+_METRICS = {
     "auc": ("area under the ROC", "{:.4f}"),
     "rmse": ("RMSE (in the label's units)", "{:.6g}"),
     "mae": ("MAE (in the label's units)", "{:.6g}"),
     "r2": ("R2", "{:.4f}"),
+    "accuracy": ("accuracy", "{:.1%}"),
+    "balanced_accuracy": ("balanced accuracy", "{:.1%}"),
 }
-"""What a measure of the output is called, and how its number is written."""
 
 TEST_SHARE = (
     "Test loss and scores were computed without noise on a share of the data file: nothing protects the "
@@ -63,13 +63,13 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
 def describe_coefficients(result: Result, path: Path) -> str:
     """Say what a model adds up in the columns' own units, and what of it may be noise."""
     found = result.coefficients()
-    terms = range(len(found.terms))
-    largest = np.argsort(-np.abs(result.x[:, :-1]).max(axis=0), kind="stable")[:MOST_TERMS]
-    chosen = [k for k in terms if k in largest or k == terms[-1]]
-    lines = [[found.terms[k], *(f"{v:.4g}" for v in (*found.values[:, k], found.errors[k]))] for k in chosen]
+    last = len(found.terms) - 1
+    largest = np.argsort(-np.abs(result.x[:, :-1]).max(axis=0), kind="stable")[:MAX_TERMS]
+    numbers = np.vstack([found.values, found.errors]).T
+    lines = [[found.terms[k], *(f"{v:.4g}" for v in numbers[k])] for k in sorted({*largest.tolist(), last})]
     notes = list(found.notes)
-    if len(chosen) < len(terms):
-        notes.append(f"These are the {MOST_TERMS} features of {terms[-1]:,} with the largest coefficients.")
+    if len(lines) <= last:
+        notes.append(f"These are the {MAX_TERMS} features of {last:,} with the largest coefficients.")
     table = as_text(["", *found.rows, "standard error"], [lines])
     return "\n\n".join([str(path), table, "\n".join(map(as_paragraph, notes))])
 
@@ -94,10 +94,7 @@ def _titled(path: Path, sections: Mapping[str, str]) -> str:
 
 
 def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None) -> str:
-    """Say in sentences what the released messages of a run reveal at most, and to whom.
-
-    Also what is told of single machines, where accounts say that they differ.
-    """
+    """Say in sentences what the messages of a run, or of its machines, reveal at most, and to whom."""
     mechanism, samples = privacy.mechanism, None if accounts is None else accounts.all_samples
     warnings = [concern.full for concern in privacy.concerns(samples)]
     if not privacy.is_noisy:
@@ -122,12 +119,13 @@ def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None
         f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in {draws}"
         f"{mechanism.noise_words}, on a grid of {mechanism.resolution:.3g}. "
         f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} is for draws that are not quite exact.",
-        *([KEY_GONE] if privacy.has_lost_key else []),
-        *filter(None, [mechanism.price, trusted(privacy.server)]),
+        KEY_GONE * privacy.has_lost_key,
+        mechanism.price,
+        trusted(privacy.server),
+        *(f"WARNING: {warning}" for warning in warnings),
     ]
-    paragraphs += [f"WARNING: {warning}" for warning in warnings]
     machines = [] if accounts is None else [describe_machines(accounts)]
-    return "\n".join([*map(as_paragraph, paragraphs), *machines])
+    return "\n".join([*map(as_paragraph, filter(None, paragraphs)), *machines])
 
 
 def trusted(server: str) -> str:
@@ -153,7 +151,7 @@ def in_brief(privacy: PrivacyStatement, accounts: Accounts | None = None) -> str
 def in_numbers(rho: float | None, exactly: float, lemma: float, account: str) -> list[str]:
     """Return a claim's rho, epsilon exactly and by the paper's lemma, for a table.
 
-    Without a rho neither column of epsilon is meant: the number is that of the mechanism's own account.
+    Without a rho the one epsilon is that of the mechanism's own account.
     """
     if rho is None:
         return ["none", f"{rounded_up(exactly)} ({account})", "–"]
@@ -166,6 +164,7 @@ def lists_tests(result: Result) -> bool:
 
 
 def _experiment(result: Result) -> str:
+    """Return settings, model and labels, and the loss, the score and all other measures of the output."""
     rows, features = result.x.shape
     facts = [
         *result.experiment.settings().items(),
@@ -175,26 +174,21 @@ def _experiment(result: Result) -> str:
         low, high = map(number_text, result.label_range)
         facts.append(("label", f"a number from {low} to {high}"))
     elif result.class_names is not None:
-        more = ["..."] * (result.classes > MOST_NAMES)
-        facts.append(("classes", ", ".join([*result.class_names[:MOST_NAMES], *more])))
-    return _pairs([*facts, *_measures(result)])
-
-
-def _measures(result: Result) -> list[tuple[str, str]]:
-    """Return the loss of the output, its score, and all other measures of it."""
-    history, unit = result.history, " nats" * (result.unit == "nat")
-    score = SCORES[result.labels]
+        more = ["..."] * (result.classes > MAX_CLASSES)
+        facts.append(("classes", ", ".join([*result.class_names[:MAX_CLASSES], *more])))
+    history, score = result.history, SCORES[result.labels]
+    unit = " nats" * (result.unit == "nat")
+    facts.append(("final test loss", _texts(history.test_loss[-1:], f"{{:.4f}}{unit}")[0]))
     measures = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
-    facts = [("final test loss", _texts(history.test_loss[-1:], f"{{:.4f}}{unit}")[0])]
     for name, value in measures.items():
-        words, style = METRICS.get(name, (name, "{:.4g}"))
+        words, style = _METRICS.get(name, (name, "{:.4g}"))
         facts.append((f"final test {words}", _texts([value], style)[0]))
-    return facts
+    return _pairs(facts)
 
 
 def _by_class(result: Result) -> str:
     """Return how many samples of each class there are, how many of them are recognised, and what else not."""
-    if result.confusion is None or result.classes > MOST_NAMES:
+    if result.confusion is None or result.classes > MAX_CLASSES:
         return ""
     names, lines = result.names_of_classes, []
     for k, taken in enumerate(result.confusion):
@@ -207,19 +201,17 @@ def _by_class(result: Result) -> str:
 
 def _history(history: History, labels: str) -> str:
     """Return the first, the last and some rows between them, evenly spread over the evaluations."""
-    chosen = np.unique(np.linspace(0, len(history) - 1, HISTORY_ROWS).round().astype(int))
-    score = {"accuracy": _texts(history.test_accuracy[chosen], "{:.1%}")}
-    if labels == "numbers":
-        score = {"R2": _texts(history.test_r2[chosen], "{:.4f}")}
-    columns = {
-        "round": [f"{t:,}" for t in history.round[chosen]],
-        "samples": [f"{n:,}" for n in history.samples[chosen]],
-        "test loss": _texts(history.test_loss[chosen], "{:.4f}"),
-        **score,
-        "rho spent": _texts(history.rho_spent[chosen], "{:.3g}"),
-        "seconds": _texts(history.elapsed_seconds[chosen], "{:.2f}"),
-    }
-    return as_text(list(columns), [list(zip(*columns.values(), strict=True))])
+    chosen = np.unique(np.linspace(0, len(history) - 1, 8).round().astype(int))
+    columns = [
+        ("round", "round", "{:,}"),
+        ("samples", "samples", "{:,}"),
+        ("test loss", "test_loss", "{:.4f}"),
+        ("R2", "test_r2", "{:.4f}") if labels == "numbers" else ("accuracy", "test_accuracy", "{:.1%}"),
+        ("rho spent", "rho_spent", "{:.3g}"),
+        ("seconds", "elapsed_seconds", "{:.2f}"),
+    ]
+    texts = [_texts(getattr(history, name)[chosen], style) for _, name, style in columns]
+    return as_text([title for title, *_ in columns], [list(zip(*texts, strict=True))])
 
 
 def _texts(values: Iterable[float], style: str) -> list[str]:

@@ -48,11 +48,12 @@ class Table:
         """
         dress = dress or Dress()
         if format == "csv":
-            return _render_csv(self.sections)
-        if format not in FORMATS:
+            return _csv(self.sections)
+        renderers = {"text": _text, "markdown": _markdown, "latex": _latex}
+        if format not in renderers:
             raise InputError(f"unknown format {format!r}; the formats are text, csv, markdown and latex")
         found = grids(self.sections, dress.words, dress.best)
-        parts = [FORMATS[format](grid, dress, k if len(found) > 1 else 0) for k, grid in enumerate(found, 1)]
+        parts = [renderers[format](grid, dress, k * (len(found) > 1)) for k, grid in enumerate(found, 1)]
         note = "%" if format == "latex" else "Note:"
         return "\n\n".join([*parts, *(f"{note} {text}" for text in self.notes)])
 
@@ -64,13 +65,14 @@ def build_table(runs: Iterable[Summary], layout: Layout | None = None) -> Table:
 
 def _text(grid: Grid, dress: Dress, number: int) -> str:
     table = as_text(grid.header, grid.blocks_of(grid.aligned()))
-    return f"{_caption(grid, dress, number)}\n\n{table}\n\n{as_paragraph(grid.legend.format(best='*'))}"
+    caption = _caption(dress, grid.heading, number)
+    return f"{caption}\n\n{table}\n\n{as_paragraph(grid.legend.format(best='*'))}"
 
 
 def _markdown(grid: Grid, dress: Dress, number: int) -> str:
     cells = [list(map(_in_markdown, line.entries)) for line in grid.lines]
     table = as_markdown(grid.header, grid.blocks_of(cells), len(grid.columns))
-    return f"**{_caption(grid, dress, number)}**\n\n{table}\n\n{grid.legend.format(best='Bold')}"
+    return f"**{_caption(dress, grid.heading, number)}**\n\n{table}\n\n{grid.legend.format(best='Bold')}"
 
 
 def _in_markdown(entry: Entry) -> str:
@@ -80,39 +82,35 @@ def _in_markdown(entry: Entry) -> str:
 
 
 def _latex(grid: Grid, dress: Dress, number: int) -> str:
-    legend = grid.legend.format(best="Bold")
-    said = f"{grid.heading}. {legend}"
+    said = f"{grid.heading}. {grid.legend.format(best='Bold')}"
     label = f"{dress.label}-{number}" if dress.label and number > 1 else dress.label
     if not dress.caption:
         return as_latex(grid, escaped(said), label, dress.siunitx)
-    caption = f"{dress.caption} ({escaped(grid.heading)})" if number else dress.caption
+    caption = _caption(dress, escaped(grid.heading), number)
     return f"% {said}\n{as_latex(grid, caption, label, dress.siunitx)}"
 
 
-FORMATS = {"text": _text, "markdown": _markdown, "latex": _latex}
-
-
-def _caption(grid: Grid, dress: Dress, number: int) -> str:
+def _caption(dress: Dress, heading: str, number: int) -> str:
     """Return what stands above a table; several tables with one caption still say what they are of."""
     if not dress.caption:
-        return grid.heading
-    return f"{dress.caption} ({grid.heading})" if number else dress.caption
+        return heading
+    return f"{dress.caption} ({heading})" if number else dress.caption
 
 
-def _render_csv(sections: Sequence[Section]) -> str:
-    layout = sections[0].layout
+def _csv(sections: Sequence[Section]) -> str:
+    layout, lines = sections[0].layout, []
     of_cells = [cell.settings for section in sections for cell in section.cells.values()]
     names = list(dict.fromkeys(name for of in (*(s.settings for s in sections), *of_cells) for name in of))
-    header = [*names, *layout.rows, *layout.columns, "seeds"]
-    for name in layout.values:
-        header += [f"{name}_mean", f"{name}_sd", *[f"{name}_paper"] * (name in VALUES)]
-    lines = []
+    columns = {name: ("mean", "sd", *["paper"] * (name in VALUES)) for name in layout.values}
+    header = [*names, *layout.places, "seeds", *(f"{n}_{of}" for n, part in columns.items() for of in part)]
     for section in sections:
         for (row, column), cell in section.cells.items():
-            shared = [(section.settings | cell.settings).get(name) for name in names]
+            shared = map((section.settings | cell.settings).get, names)
             settings = ["" if value is None else number_text(value) for value in (*shared, *row, *column)]
-            numbers: list[float] = []
-            for name in layout.values:
-                numbers += [*cell.values[name], *[cell.paper.get(name, math.nan)] * (name in VALUES)]
-            lines.append([*settings, str(cell.seeds), *("" if math.isnan(n) else repr(n) for n in numbers)])
+            measured = (
+                (*cell.values[name], cell.paper.get(name, math.nan))[: len(part)]
+                for name, part in columns.items()
+            )
+            numbers = ("" if math.isnan(n) else repr(n) for part in measured for n in part)
+            lines.append([*settings, str(cell.seeds), *numbers])
     return as_csv(header, lines)

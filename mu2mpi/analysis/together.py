@@ -18,8 +18,6 @@ from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.collection import names_of
 from mu2mpi.results.schema import Result
 
-OWN_FILES = "Files of your own count as the same people's data, whatever they are called."
-
 
 @dataclass(frozen=True)
 class Release:
@@ -29,8 +27,7 @@ class Release:
     experiment: Experiment
     privacy: PrivacyStatement
     model: bytes | None
-    """A digest of x_T and w_T: messages under one noise that are not the same make another model. None if
-    nothing that was sent is in the model, as after a single round."""
+    """A digest of x_T and w_T; None if nothing that was sent is in the model, as after a single round."""
 
     @classmethod
     def of(cls, path: Path, result: Result) -> "Release":
@@ -44,12 +41,14 @@ def together(
 ) -> list[str]:
     """Say what all runs on what may be the same people's data reveal to who sees them all.
 
-    What was sent once counts once, be it that a file was copied or a run repeated with its seed. There is a
-    sentence or more for each data set with several runs of which at least one adds noise.
+    What was sent once counts once: copies of a file, and repeats of a run with its seed.
     """
     by_people: dict[tuple[object, ...], list[Release]] = {}
     for release in found:
-        by_people.setdefault(_people(release.experiment), []).append(release)
+        # A file of the user's may be a copy, a later version, a part or another format of another.
+        asked = release.experiment
+        people = ("files",) if asked.on_file else (asked.data, asked.data_seed)
+        by_people.setdefault(people, []).append(release)
     sentences = []
     for group in by_people.values():
         # Models that agree to the bit had the same messages.
@@ -82,14 +81,10 @@ def together(
                 as_one, sums = f"as much as from one with {rho} = {rounded_up(total.rho)}; exactly, ", ""
             at = f"{epsilon} = {rounded_up(at_most)} at {delta} = {at_delta:g}"
             learns = f"whoever sees what {which} released learns at most {as_one}{at}{sums}."
-        sentences.append(f"{learns} {OWN_FILES}" if runs[0].experiment.on_file else learns)
+        if runs[0].experiment.on_file:
+            learns += " Files of your own count as the same people's data, whatever they are called."
+        sentences.append(learns)
     return sentences
-
-
-def _people(experiment: Experiment) -> tuple[object, ...]:
-    """Return whose data an experiment is on: where this differs, nobody is in both."""
-    # A file of the user's may be a copy, a later version, a part or another format of another.
-    return ("files",) if experiment.on_file else (experiment.data, experiment.data_seed)
 
 
 def _one_noise(runs: Sequence[Release]) -> list[Path]:

@@ -25,18 +25,13 @@ UNSET = {
 }  # fmt: skip
 """What it means where a setting is not set."""
 
-
 MISSING = "–"
 """What stands in a table where there is nothing."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """How settings are told in a figure or a table.
-
-    Own labels take the place of what a setting is called by itself (``rho``), or of a setting with its value
-    (``rho=4``).
-    """
+    """How settings are told in a figure or a table, with labels of the user's by ``rho`` or ``rho=4``."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -61,17 +56,14 @@ class Words:
             return own
         if value is None:
             return UNSET.get(name, f"{self.name(name)} unset")
-        if name == "server":
-            return f"{value} server"
-        if name == "method":
-            return str(find("methods", value).title) if value in names("methods") else str(value)
-        if name in ("data", "test"):
-            return Path(str(value)).name
-        if name in ("partition", "loss"):
-            return str(value)
+        if name == "method" and value in names("methods"):
+            return str(find("methods", value).title)
+        text = self.value(name, value)
+        if name in ("method", "data", "test", "partition", "loss"):
+            return text
         if name in ("preset", "mechanism"):
-            return f"{name} {value}"
-        return f"{self.name(name)} = {self.value(name, value)}"
+            return f"{name} {text}"
+        return f"{text} server" if name == "server" else f"{self.name(name)} = {text}"
 
     def value(self, name: str, value: Any) -> str:
         """Return the value of a setting, as short as it can be without merging two that differ."""

@@ -41,23 +41,17 @@ def made(tmp_path_factory):
     return folder
 
 
+def contradicted(path):
+    return "\n".join(contradictions(read_result(path)))
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_what_a_run_writes_holds(made, name):
     text, problems = check_ledgers([made / f"{name}.h5"])
     assert problems == []
-    assert "agrees" in text
-    assert "MISMATCH" not in text
-    assert "/diagnostics" in text
-    assert "learns at most this about one sample of one machine (replace-one)" in " ".join(text.split())
-
-
-@pytest.mark.parametrize(
-    ("name", "mechanism"), [("minibatch", "replacement"), ("poisson", "poisson"), ("plain", None)]
-)
-def test_only_a_rho_has_an_epsilon_by_the_lemma(made, name, mechanism):
-    (row,) = (line for line in check_ledgers([made / f"{name}.h5"])[0].splitlines() if "agrees" in line)
-    assert (f"({mechanism}) – agrees" in " ".join(row.split())) == bool(mechanism)
-    assert ("none" in row.split()) == bool(mechanism)
+    (row,) = (line.split() for line in text.splitlines() if "agrees" in line)
+    # Only a rho has an epsilon by the lemma.
+    assert ("none" in row) == ("–" in row) == (name in ("minibatch", "poisson"))
 
 
 def test_an_experiment_with_epsilon_keeps_its_promise(made):
@@ -74,83 +68,8 @@ def changed(source, target, action):
     return target
 
 
-def attributes(**values):
+def attribute(**values):
     return lambda file: file["privacy"].attrs.update(values)
-
-
-def attribute(name, value):
-    return attributes(**{name: value})
-
-
-def spent_by_half(file):
-    file["history/rho_spent"][...] = file["history/rho_spent"][()] / 2
-
-
-def experiment_with(name, value):
-    def action(file):
-        settings = {"machines": 3, "rounds": 20, **RUNS["plain"], name: value}
-        file.attrs["experiment"] = Experiment(**settings).to_toml()
-
-    return action
-
-
-@pytest.mark.parametrize(
-    ("action", "words"),
-    [
-        (attribute("sigma", 1.0), "rho = 4 is claimed"),
-        (attribute("rho", 3.9), "rho = 3.9 is claimed"),
-        (attribute("epsilon", 20.0), "epsilon = 20 is claimed"),
-        (attribute("epsilon_exact", 20.0), "epsilon_exact = 20 is claimed"),
-        (attribute("delta", 1e-6), "delta is 1e-06 in /privacy and 1e-05 in the experiment"),
-        (attribute("rounds", 21), "rounds is 21 in /privacy and 20"),
-        (attribute("machines", 2), "machines is 2 in /privacy and 3"),
-        (attribute("parameters", 5), "parameters is 5"),
-        (attribute("noise_recomputable", 0), "noise_recomputable is False in /privacy and True"),
-        (attribute("server", "trusted"), "server is trusted"),
-        (spent_by_half, "rho_spent by round 1 is 0.4472135955 in /history, and 0.894427191 by the noise"),
-        (experiment_with("rho", 2.0), "rho is 4.0 in /privacy and 2.0 in the experiment"),
-        (experiment_with("clip_norm", 0.5), "in /privacy and 0.5 in the experiment"),
-    ],
-)
-def test_a_changed_file_is_found_out(made, tmp_path, action, words):
-    path = changed(made / "plain.h5", tmp_path / "changed.h5", action)
-    text, problems = check_ledgers([made / "plain.h5", path])
-    assert "MISMATCH" in text
-    assert words in "\n".join(problems)
-    assert all(problem.startswith(str(path)) for problem in problems)
-
-
-@pytest.mark.parametrize(
-    ("method", "action", "words"),
-    [
-        ("minibatch", attribute("sigma", 1.0), "is claimed, but 20 rounds with sigma = 1"),
-        ("minibatch", attribute("drawn", 1.0), "drawn is 1.0 in /privacy and 30.0 in the experiment"),
-        ("minibatch", attribute("samples", 10_000), "epsilon_exact = 0.99"),
-        ("poisson", attribute("sigma", 1.0), "is claimed, but 20 rounds with sigma = 1"),
-        ("poisson", attribute("samples", 10_000), "is claimed, but"),
-        ("poisson", attribute("drawn", 500.0), "drawn = 500.0 is more than samples = 479"),
-        (
-            "poisson",
-            attribute("sigma", 1e-9),
-            "no epsilon is computed for sigma = 1e-09 beside clip_norm = 11.4",
-        ),
-        (
-            "poisson",
-            attributes(mechanism="gaussian", rho=0.5, touched=20),
-            "mechanism is gaussian in /privacy and poisson in the experiment",
-        ),
-        (
-            "minibatch",
-            attributes(mechanism="gaussian", rho=0.5, touched=20),
-            "mechanism = gaussian makes method = noisy-minibatch-sgd",
-        ),
-        ("minibatch", attribute("mechanism", "poisson"), "mechanism = poisson makes method"),
-        ("poisson", attribute("mechanism", "replacement"), "mechanism = replacement makes method"),
-    ],
-)
-def test_changed_claims_about_samples_drawn_at_random_are_found_out(made, tmp_path, method, action, words):
-    path = changed(made / f"{method}.h5", tmp_path / "changed.h5", action)
-    assert words in "\n".join(contradictions(read_result(path)))
 
 
 def scaled(**factors):
@@ -162,36 +81,49 @@ def scaled(**factors):
     return action
 
 
-@pytest.mark.parametrize(
-    ("name", "action", "words"),
-    [
-        ("snowball", scaled(growth=30, sigma=1 / 30), ["growth is", "and rho asks for"]),
-        ("snowball", scaled(samples=2), ["samples is 204, and batches have 102"]),
-        ("minibatch", scaled(samples=10, sigma=1 / 10), ["samples were used by /history, and 1,800 by"]),
-        ("poisson", scaled(samples=2), ["samples were used by /history"]),
-        ("plain", scaled(samples=2), ["60 samples were used by /history, and 120 by /privacy"]),
-        # All alike, so that the statement agrees with itself.
-        ("shuffled", scaled(parts=1.5, sigma=math.sqrt(1.5)), ["parts is 3 in /privacy and 2"]),
-        ("shuffled", scaled(coins=1 / 4, sigma=1 / 2), ["rho = 1 is claimed", "give 2"]),
-        ("shuffled", scaled(summed=2), ["summed is 40 in /privacy and 20 in the experiment"]),
-        ("aggregated", scaled(parts=1.5), ["parts is 3 in /privacy and 2 in the experiment"]),
-        ("minibatch", scaled(sigma=1 / 100), ["does not follow"]),
-    ],
-)
-def test_less_noise_for_more_samples_is_found_out(made, tmp_path, name, action, words):
-    found = "\n".join(contradictions(read_result(changed(made / f"{name}.h5", tmp_path / "f.h5", action))))
-    for word in words:
-        assert word in found
+def spent_by_half(file):
+    file["history/rho_spent"][...] = file["history/rho_spent"][()] / 2
 
 
-def test_a_promised_epsilon_that_is_not_kept_is_found_out(made, tmp_path):
-    def promise_more(file):
-        settings = {"machines": 3, "rounds": 20, **RUNS["calibrated"], "epsilon": 1.9}
-        file.attrs["experiment"] = Experiment(**settings).to_toml()
+def reversed_rounds(file):
+    file["history/round"][...] = file["history/round"][()][::-1]
 
-    path = changed(made / "calibrated.h5", tmp_path / "changed.h5", promise_more)
-    (problem,) = contradictions(read_result(path))
-    assert "at most 1.9 in the experiment" in problem
+
+def no_history(file):
+    for name in list(file["history"]):
+        values = file[f"history/{name}"][:0]
+        del file[f"history/{name}"]
+        file[f"history/{name}"] = values
+
+
+CHANGES = [
+    ("plain", spent_by_half, "rho_spent by round 1 is 0.4472135955"),
+    ("plain", reversed_rounds, "/history"),
+    ("plain", no_history, "/history"),
+    ("plain", scaled(samples=2), "60 samples"),
+    ("minibatch", attribute(samples=10_000), "epsilon_exact = 0.99"),
+    ("minibatch", attribute(mechanism="gaussian", rho=0.5, touched=20), "mechanism = gaussian"),
+    ("poisson", attribute(sigma=1.0), "sigma = 1"),
+    ("poisson", attribute(samples=10_000), "is claimed, but"),
+    ("poisson", attribute(drawn=500.0), "drawn = 500.0"),
+    ("poisson", attribute(sigma=1e-9), "sigma = 1e-09"),
+    ("poisson", attribute(mechanism="gaussian", rho=0.5, touched=20), "mechanism is gaussian"),
+    # All alike, so that the statement agrees with itself.
+    ("minibatch", scaled(samples=10, sigma=1 / 10), "1,800"),
+    ("poisson", scaled(samples=2), "/history"),
+    ("snowball", scaled(growth=30, sigma=1 / 30), "growth is"),
+    ("snowball", scaled(samples=2), "samples is 204"),
+    ("shuffled", scaled(parts=1.5, sigma=math.sqrt(1.5)), "parts is 3"),
+    ("shuffled", scaled(coins=1 / 4, sigma=1 / 2), "rho = 1"),
+    ("shuffled", scaled(summed=2), "summed is 40"),
+    ("aggregated", scaled(parts=1.5), "parts is 3"),
+]
+"""That of single attributes are below."""
+
+
+@pytest.mark.parametrize(("name", "action", "named"), CHANGES)
+def test_a_changed_file_is_found_out(made, tmp_path, name, action, named):
+    assert named in contradicted(changed(made / f"{name}.h5", tmp_path / "changed.h5", action))
 
 
 def with_experiment(changes):
@@ -209,48 +141,33 @@ SWITCHES = {"estimator": None, "query": None, "batch": None}
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "words"),
+    ("name", "changes", "named"),
     [
-        ("plain", {"rounds": 10}, "rounds is 20 in /privacy and 10 in the experiment"),
-        ("plain", {"rounds": 2**31}, "rounds is 20 in /privacy and 2147483648 in the experiment"),
-        ("plain", {"machines": 5}, "machines is 3 in /privacy and 5 in the experiment"),
-        ("plain", {"estimator": "gradient"}, "touched is 20 in /privacy and 1 in the experiment"),
+        ("plain", {"rounds": 2**31}, "rounds is 20"),
+        ("plain", {"machines": 5}, "machines is 3"),
+        ("plain", {"estimator": "gradient"}, "touched is 20"),
         ("plain", {"method": "parallel-sgd", **SWITCHES}, "S is 17.9"),
         ("plain", {"diameter": 5.0}, "clip_norm is 17.9"),
-        ("plain", {"normalize": "unit"}, "clip_norm is 17.9"),
-        (
-            "plain",
-            {"mechanism": "poisson"},
-            "mechanism is gaussian in /privacy and poisson in the experiment",
-        ),
-        ("aggregated", {"colluders": 0}, "parts is 2 in /privacy and 3 in the experiment"),
-        ("aggregated", {"server": "trusted", "colluders": None, "masks": None}, "server is aggregated in"),
-        ("aggregated", {"masks": "none"}, "noise is protocol in /privacy and unmasked in the experiment"),
-        ("unmasked", {"masks": "all"}, "noise is unmasked in /privacy and protocol in the experiment"),
-        ("shuffled", {"colluders": 2}, "parts is 2 in /privacy and 1 in the experiment"),
-        ("plain", {"noise": "aggregate"}, "noise is protocol in /privacy and aggregate in the experiment"),
-        ("plain", {"rho": None, "epsilon": 0.5}, "and at most 0.5 in the experiment"),
-        ("plain", {"seed": None}, "noise_recomputable is True in /privacy and False in the experiment"),
-        ("minibatch", {"batch": 10}, "drawn is 30.0 in /privacy and 10.0 in the experiment"),
-        ("minibatch", {"batch": 10**6}, "there is no run of its experiment: batch = 1000000 is more than"),
-        ("minibatch", {"rounds": 2**31}, "rounds is 20 in /privacy and 2147483648 in the experiment"),
-        ("minibatch", {"method": "mu2-sgd", **SWITCHES}, "mechanism = replacement makes method"),
-        ("minibatch", {"epsilon": 0.5}, "and at most 0.5 in the experiment"),
+        ("plain", {"noise": "aggregate"}, "noise is protocol"),
+        ("plain", {"rho": None, "epsilon": 0.5}, "at most 0.5"),
+        ("plain", {"seed": None}, "noise_recomputable is True"),
+        ("calibrated", {"epsilon": 1.9}, "at most 1.9"),
+        ("aggregated", {"server": "trusted", "colluders": None, "masks": None}, "server is aggregated"),
+        ("aggregated", {"masks": "none"}, "noise is protocol"),
+        ("shuffled", {"colluders": 2}, "parts is 2"),
+        ("minibatch", {"batch": 10**6}, "batch = 1000000"),
+        ("minibatch", {"method": "mu2-sgd", **SWITCHES}, "mechanism = replacement"),
         ("poisson", {"batch": 1}, "drawn is 85.3"),
-        ("poisson", {"rounds": 2**31}, "there is no run of its experiment: 2147483648 rounds are too many"),
-        ("poisson", {"rho": 0.25}, "and at most 0.9"),
-        ("snowball", {"rounds": 1}, "there is no run of its experiment: the last iterate needs at least 2"),
-        ("snowball", {"rounds": 2**31}, "rounds = 2147483648 are too many"),
-        ("snowball", {"rho": 0.1}, "rho is 2.0 in /privacy and 0.1 in the experiment"),
-        ("snowball", {"machines": 1}, "samples is 102 in /privacy and 288 in the experiment"),
-        ("snowball", {"method": "parallel-sgd"}, "mechanism = last-iterate makes method"),
-        ("snowball", {"mechanism": "gaussian"}, "mechanism is last-iterate in /privacy and gaussian"),
-        ("silent", {"rho": 1.0}, "rho is inf in /privacy and 1.0 in the experiment"),
+        ("poisson", {"rounds": 2**31}, "2147483648"),
+        ("snowball", {"rounds": 2**31}, "rounds = 2147483648"),
+        ("snowball", {"rho": 0.1}, "rho is 2.0"),
+        ("snowball", {"method": "parallel-sgd"}, "mechanism = last-iterate"),
+        ("silent", {"rho": 1.0}, "rho is inf"),
     ],
 )
-def test_an_experiment_that_is_not_that_of_the_run_is_found_out(made, tmp_path, name, changes, words):
+def test_an_experiment_that_is_not_that_of_the_run_is_found_out(made, tmp_path, name, changes, named):
     path = changed(made / f"{name}.h5", tmp_path / "changed.h5", with_experiment(changes))
-    assert words in "\n".join(check_ledgers([path])[1])
+    assert named in contradicted(path)
 
 
 def odd_values(value):
@@ -261,13 +178,6 @@ def odd_values(value):
     return [other for other in [*numbers, value / 2, value * 2] if other != value]
 
 
-def outcome_of(path):
-    try:
-        return "\n".join(contradictions(read_result(path)))
-    except InputError as error:
-        return f"refused: {error}"
-
-
 @pytest.mark.parametrize("name", ["plain", "aggregate", "minibatch", "snowball", "shuffled"])
 def test_no_attribute_may_be_another_or_absent(made, tmp_path, name):
     """Neither breaks the check: what is there is contradicted, and what is of no use is named."""
@@ -276,62 +186,43 @@ def test_no_attribute_may_be_another_or_absent(made, tmp_path, name):
         stated = dict(file["privacy"].attrs)
     for attribute_name, value in stated.items():
         for other in odd_values(value):
-            changed(source, path, attribute(attribute_name, other))
-            outcome = outcome_of(path)
-            assert outcome, f"{attribute_name} = {other!r}"
-            if outcome.startswith("refused"):
-                assert str(path) in outcome
+            changed(source, path, attribute(**{attribute_name: other}))
+            try:
+                found = contradicted(path)
+            except InputError as error:
+                found = str(path) in str(error)
+            assert found, f"{attribute_name} = {other!r}"
         changed(source, path, lambda file, absent=attribute_name: file["privacy"].attrs.pop(absent))
-        with pytest.raises(InputError, match=re.escape(f"{path} cannot be used: ")):
+        with pytest.raises(InputError, match=re.escape(str(path))):
             read_result(path)
 
 
 @pytest.mark.parametrize(
-    ("action", "words"),
+    "stated",
     [
-        (
-            attribute("mechanism", "magic"),
-            "no 'magic' among the mechanisms, which are binomial, correlated, gaussian, ",
-        ),
-        (attribute("mechanism", 7), "mechanism = 7 in its privacy statement is no text"),
-        (attribute("rho", 1.0), "rho = 1.0 is claimed, and no rho describes 'poisson'"),
-        (attribute("sigma", "large"), "sigma = 'large' in its privacy statement is no number"),
-        (attribute("rounds", 20.5), "rounds = 20.5 in its privacy statement is no integer"),
-        (attribute("mechanism", "gaussian"), "its privacy statement lacks 'rho'"),
-        (attribute("protects", "last iterate"), "does not protect 'last iterate'"),
+        {"mechanism": "magic"},
+        {"mechanism": 7},
+        {"rho": 1.0},
+        {"sigma": "large"},
+        {"rounds": 20.5},
+        {"mechanism": "gaussian"},
+        {"protects": "last iterate"},
     ],
 )
-def test_a_statement_that_cannot_be_read_is_refused(made, tmp_path, capsys, action, words):
-    path = changed(made / "poisson.h5", tmp_path / "changed.h5", action)
-    assert main(["privacy", str(path)]) == 2
-    said = capsys.readouterr().err
-    assert f"mu2mpi: error: {path} cannot be used: " in said
-    assert words in re.sub(r"np\.\w+\(([^)]*)\)", r"\1", said)
+def test_a_statement_that_cannot_be_read_is_refused(made, tmp_path, stated):
+    path = changed(made / "poisson.h5", tmp_path / "changed.h5", attribute(**stated))
+    with pytest.raises(InputError, match=re.escape(str(path))):
+        read_result(path)
 
 
 def test_a_mismatch_is_an_error_with_code_1(made, tmp_path, capsys):
-    path = changed(made / "plain.h5", tmp_path / "changed.h5", attribute("sigma", 1.0))
+    path = changed(made / "plain.h5", tmp_path / "changed.h5", attribute(sigma=1.0))
     assert main(["privacy", str(made / "plain.h5")]) == 0
-    assert main(["privacy", str(path)]) == 1
-    assert f"mu2mpi: error: {path}: rho = 4 is claimed" in capsys.readouterr().err
-
-
-def reversed_rounds(file):
-    file["history/round"][...] = file["history/round"][()][::-1]
-
-
-def no_history(file):
-    for name in list(file["history"]):
-        values = file[f"history/{name}"][:0]
-        del file[f"history/{name}"]
-        file[f"history/{name}"] = values
-
-
-@pytest.mark.parametrize("action", [reversed_rounds, no_history])
-def test_a_history_that_does_not_end_with_the_run_is_found_out(made, tmp_path, action):
-    path = changed(made / "plain.h5", tmp_path / "changed.h5", action)
-    found = "\n".join(contradictions(read_result(path)))
-    assert "the rounds of /history do not end with the 20 of the experiment" in found
+    capsys.readouterr()
+    assert main(["privacy", str(made / "plain.h5"), str(path)]) == 1
+    said = capsys.readouterr()
+    assert "MISMATCH" in said.out
+    assert all(str(path) in line for line in said.err.splitlines() if "claimed" in line)
 
 
 def test_several_runs_on_the_same_data_add_up(made, tmp_path):

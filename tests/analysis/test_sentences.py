@@ -6,7 +6,7 @@ import pytest
 
 from mu2mpi.analysis.ledgers import check_ledgers
 from mu2mpi.analysis.persons import Person
-from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, describe, in_brief
+from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, describe
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
@@ -34,19 +34,6 @@ def made(tmp_path_factory):
 
 def plain(text):
     return " ".join(text.split())
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("aggregated", "(replace-one), aggregated server with c = 3: epsilon"),
-        ("shuffled", "(replace-one), shuffled server with c = 2: epsilon"),
-        ("trusted", "(replace-one), trusted server: epsilon"),
-    ],
-)
-def test_a_line_at_the_end_of_a_run_says_who_is_trusted(made, name, words):
-    result = read_result(made[name])
-    assert words in in_brief(result.privacy, result.accounts)
 
 
 @pytest.mark.parametrize("name", ["aggregated", "shuffled", "trusted"])

@@ -41,11 +41,3 @@ def test_a_study_from_sweep_to_paper(tmp_path):
     assert (tmp_path / "study.pdf").read_bytes().startswith(b"%PDF")
     assert rows(latex) == rows((tmp_path / "study.tex").read_text())
     assert (tmp_path / "cost.svg").exists()
-
-
-def test_the_study_is_short():
-    page = blocks((DOCS / "study/sweep-to-figure.md").read_text())
-    commands = [line for block in page if block.language == "sh" for line in block.text.splitlines()]
-    assert len([line for line in commands if line.startswith(("mu2mpi", "mpirun"))]) <= 4
-    code = "\n".join(block.text for block in page if block.language == "python").splitlines()
-    assert len([line for line in code if line and "import" not in line]) <= 15

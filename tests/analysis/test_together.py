@@ -47,8 +47,6 @@ def test_a_file_under_another_path_is_the_same_people(release, tmp_path):
     runs = [release(data=data) for data in ("p.npz", "./p.npz", str(tmp_path / "p.npz"))]
     (sentence,) = together(runs)
     assert rho_of([sentence]) == pytest.approx(math.sqrt(3), rel=1e-3)
-    assert "these 3 runs on p.npz, ./p.npz and " in sentence
-    assert "count as the same people's data" in sentence
 
 
 def test_what_is_certainly_of_others_is_not_added(release, tmp_path):
@@ -64,7 +62,7 @@ def test_what_is_certainly_of_others_is_not_added(release, tmp_path):
     assert together(runs) == []
     # The first samples are the same, however many there are.
     more = release(**{**made_up, "samples": 60})
-    assert "these 2 runs on synthetic data with data_seed = 0" in together([*runs, more])[0]
+    assert len(together([*runs, more])) == 1
 
 
 def test_what_was_sent_once_counts_once(release):
@@ -73,7 +71,6 @@ def test_what_was_sent_once_counts_once(release):
     assert together([first, *again]) == []
     (sentence,) = together([first, *again, release(seed=2)])
     assert rho_of([sentence]) == pytest.approx(math.sqrt(2), rel=1e-3)
-    assert "these 2 runs on digits (in 4 files; what was sent once counts once)" in sentence
     secret = release()
     copy = replace(secret, path=Path("copy.h5"))
     assert together([secret, copy]) == []
@@ -87,8 +84,7 @@ def test_delta_makes_other_noise_where_samples_are_drawn(release):
     total = sum(run.privacy.epsilon_exact for run in runs)
     stated = float(sentence.partition("epsilon = ")[2].partition(" ")[0])
     assert 0 <= stated - total < 1e-3 * total
-    assert "these 2 runs on digits released" in sentence
-    assert "at delta = 1.1e-05, the sums of theirs" in sentence
+    assert "at delta = 1.1e-05" in sentence
 
 
 def test_one_noise_for_two_versions_of_a_file_has_no_bound(release, tmp_path):
@@ -97,8 +93,7 @@ def test_one_noise_for_two_versions_of_a_file_has_no_bound(release, tmp_path):
     save(tmp_path / "p.npz", 2)
     changed = release(data="p.npz", seed=1)
     (sentence,) = together([first, changed])
-    assert "nothing bounds what these 2 runs on p.npz reveal together" in sentence
-    assert "a.h5 and b.h5 had the same noise" in sentence
+    assert sentence.startswith("nothing bounds")
     # Another name is in the key, and so is another seed.
     for other in ({"data": "./p.npz", "seed": 1}, {"data": "p.npz", "seed": 2}):
         assert rho_of(together([first, release(**other)])) == pytest.approx(math.sqrt(2), rel=1e-3)
@@ -108,12 +103,12 @@ def test_a_run_without_noise_has_no_bound_with_others(release):
     silent = release(rho=math.inf, seed=1)
     assert together([silent, release(rho=math.inf, seed=2)]) == []
     (sentence,) = together([silent, release(seed=1)])
-    assert "nothing bounds what these 2 runs on digits reveal together: a.h5 added no noise" in sentence
+    assert sentence.startswith("nothing bounds")
 
 
 def test_runs_of_one_round_leave_nothing_to_compare(release):
     (sentence,) = together([release(rounds=1, seed=1), release(rounds=1, seed=1)])
-    assert "a.h5 and b.h5 had the same noise" in sentence
+    assert sentence.startswith("nothing bounds")
     others = [release(rounds=1, seed=2), release(rounds=1, seed=3)]
     assert rho_of(together(others)) == pytest.approx(math.sqrt(2), rel=1e-3)
 

@@ -19,10 +19,10 @@ def execute(arguments: Namespace) -> None:
 
     communicator = world()
     if arguments.cite:
-        from mu2mpi.citation import bibtex
+        from mu2mpi.citation import BIBTEX
 
         if communicator.rank == 0:
-            print(bibtex())
+            print(BIBTEX)
         return
     from mu2mpi.execution.environment import describe, folders
 
