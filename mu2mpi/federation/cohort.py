@@ -19,11 +19,9 @@ from mu2mpi.privacy.mechanisms.base import SMALLEST, Mechanism, calibrated
 if TYPE_CHECKING:
     from mu2mpi.federation.schedule import Task
 
-NEARLY = 0.99
-"""Share of the largest rho from which on an epsilon may be as large, by what draws of noise add to it."""
-
-MOST_KEPT = 10**7
-"""Machines times rounds up to which a result says who was there when."""
+# Share of the largest rho from which on an epsilon may be as large, by what draws of noise add to it
+_NEARLY = 0.99
+_MOST_KEPT = 10**7  # machines times rounds up to which a result says who was there when
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +158,7 @@ class Members:
             return max(self.kinds, key=lambda kind: kind.clip_norm / max(kind.sigma, SMALLEST))
         # Of nearly the same rho, more draws of noise make the larger epsilon.
         most, delta = max(rho for rho in rhos if rho is not None), self.budget.delta
-        near = [kind for kind in self.kinds if (kind.stated_rho or 0.0) >= NEARLY * most]
+        near = [kind for kind in self.kinds if (kind.stated_rho or 0.0) >= _NEARLY * most]
         return max(near, key=lambda kind: kind.guarantee().epsilon(delta)) if near[1:] else near[0]
 
     @property
@@ -182,7 +180,7 @@ class Members:
         allowed = np.full(len(self.of), self.budget.rho)
         for i, budget in self.cohort.budgets.items():
             allowed[i] = budget.rho
-        small = self.attendance.rounds * len(self.of) <= MOST_KEPT
+        small = self.attendance.rounds * len(self.of) <= _MOST_KEPT
         return Accounts(
             samples=self.cohort.samples,
             rounds=self.attendance.attended,

@@ -16,8 +16,8 @@ from mu2mpi.privacy.masks import add_rank_masks
 from mu2mpi.privacy.noise import padded_zeros
 
 Integers = NDArray[np.int64]
+# Noise key that all ranks share; None where rank 0 alone may have one, and nothing is masked
 Key = NDArray[np.uint32] | None
-"""Noise key that all ranks share; None where rank 0 alone may have one, and nothing is masked."""
 
 
 class IncrementCounts(NamedTuple):

@@ -13,11 +13,8 @@ from mu2mpi.kernels import kernel, scratch
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise import key_words
 
-WORDS = 8 * BLOCKS
-"""64-bit words that one call of the keystream yields."""
-
-USE = 0x73616D70
-"""First word of the nonce, unlike those of the noise."""
+WORDS = 8 * BLOCKS  # 64-bit words that one call of the keystream yields
+USE = 0x73616D70  # first word of the nonce, unlike those of the noise
 
 
 @kernel

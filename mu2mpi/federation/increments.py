@@ -6,8 +6,8 @@ from mu2mpi.kernels import inline, reduction, round_to_integer
 from mu2mpi.problem.ball import shrinkage, squared_norm
 from mu2mpi.problem.linear import TILE, empty_batch, load_sample, model_margins, residual, two_margins
 
-LEAST, MOST = 2.0**-500, 2.0**500
-"""Squared norms of c and z whose product is a number, and of which no square that counts underflowed."""
+# Squared norms of c and z whose product is a number, and of which no square that counts underflowed
+_LEAST, MOST = 2.0**-500, 2.0**500
 
 
 @inline
@@ -38,7 +38,7 @@ def _clip(c, squared_z, bound, resolution):  # type: ignore[no-untyped-def]
     squared_c = squared_norm(c)
     squared = squared_c * squared_z
     # Also where squares left the range of floating-point numbers, or c or z holds what is none.
-    if not (LEAST <= squared_c <= MOST and LEAST <= squared_z <= MOST):
+    if not (_LEAST <= squared_c <= MOST and _LEAST <= squared_z <= MOST):
         c[:] = 0.0
         return squared, not squared <= 0.0
     factor = shrinkage(squared, bound)

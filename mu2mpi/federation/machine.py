@@ -61,13 +61,11 @@ class HostedSamples:
         return self._ends[t - self.first_round], self._ends[t - self.first_round + 1]
 
 
-MOST_COUNTS = 10_000_000
-"""Machines times classes up to which it is counted what each machine gets."""
-
+MOST_COUNTS = 10_000_000  # machines times classes up to which it is counted what each machine gets
+# Returns the samples of a round and of as many after it as are read at once
 Supply = Callable[[int], HostedSamples]
-"""Returns the samples of a round and of as many after it as are read at once."""
 
-NOTHING = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), np.empty((0, 0), np.int64))
+_NOTHING = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), np.empty((0, 0), np.int64))
 
 
 def counted_classes(schedule: Schedule) -> int:
@@ -104,7 +102,7 @@ class Machines:
     ) -> None:
         self.schedule = schedule
         self.first, self.count = hosted.start, len(hosted)
-        self.samples = NOTHING
+        self.samples = _NOTHING
         self._supply = supply
         self._add = schedule.estimator.kernel(schedule.problem, schedule.rows)
         self._lasts = schedule.estimator.lasts
@@ -137,7 +135,7 @@ class Machines:
         if t not in self.samples.rounds:
             self._class_counts = self.class_counts(t - 1)
             # What is used up goes before its successor comes, so that memory never holds both.
-            self.samples = NOTHING
+            self.samples = _NOTHING
             self.samples = self._supply(t)
         return self.samples
 

@@ -17,28 +17,23 @@ from mu2mpi.errors import InputError
 Integers = NDArray[np.int64]
 Present = NDArray[np.bool_]
 
-STREAM = 0x70617274
-"""Of the public seed, unlike those of made-up data."""
-
-AT_ONCE, MOST, FEWEST = 1 << 20, 1 << 32, 64
-"""Machines times rounds that are looked at in one go, and at all: the latter takes minutes. Fewer machines
-than the fewest count as so many: rounds in which hardly anybody is there come to no end."""
-
-MOST_MACHINES = 10**6
-"""So many that lists of them are no burden."""
-
-MOST_ROUNDS, MOST_COUNTS = 1 << 12, 1 << 24
-"""Rounds that are looked at in one go, and numbers of how often machines were there that are kept."""
+_STREAM = 0x70617274  # of the public seed, unlike those of made-up data
+# Machines times rounds that are looked at in one go, and at all: the latter takes minutes. Fewer machines
+# than the fewest count as so many: rounds in which hardly anybody is there come to no end.
+AT_ONCE, MOST, _FEWEST = 1 << 20, 1 << 32, 64
+MOST_MACHINES = 10**6  # so many that lists of them are no burden
+# Rounds that are looked at in one go, and numbers of how often machines were there that are kept
+_MOST_ROUNDS, MOST_COUNTS = 1 << 12, 1 << 24
 
 
 def rounds_at_once(machines: int) -> int:
     """Return in how many rounds it is looked at in one go who of so many machines is there."""
-    return max(1, min(MOST_ROUNDS, AT_ONCE // max(1, machines)))
+    return max(1, min(_MOST_ROUNDS, AT_ONCE // max(1, machines)))
 
 
 def check_size(machines: int, rounds: int) -> None:
     """Raise InputError if it would take too long to see who is there when."""
-    if machines > MOST_MACHINES or max(machines, FEWEST) * rounds > MOST:
+    if machines > MOST_MACHINES or max(machines, _FEWEST) * rounds > MOST:
         raise InputError(
             f"{machines:,} machines in {rounds:,} rounds are too many to know who is there when; give fewer, "
             "or leave out --participation and --budgets"
@@ -47,7 +42,7 @@ def check_size(machines: int, rounds: int) -> None:
 
 def random_words(seed: int, rounds: range, machines: int) -> NDArray[np.uint64]:
     """Return a public random word of each machine in each of some rounds: shape (rounds, machines)."""
-    words = SeedStream(seed, STREAM).words(0, len(rounds) * machines, rounds.start * machines)
+    words = SeedStream(seed, _STREAM).words(0, len(rounds) * machines, rounds.start * machines)
     return words.reshape(len(rounds), machines)
 
 

@@ -15,8 +15,8 @@ from mu2mpi.federation.participation import Attendance, rounds_at_once
 from mu2mpi.federation.sampling import Sampling, Taken, users
 from mu2mpi.federation.schedule import Schedule
 
+# Takes numbers of samples among those of their machines, and of these machines among those hosted
 Read = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]
-"""Takes numbers of samples among those of their machines, and of these machines among those hosted."""
 
 
 def make_supply(

@@ -13,11 +13,8 @@ from mu2mpi.errors import InputError
 from mu2mpi.privacy.mechanisms.binomial import BinomialReleases
 
 Integers = NDArray[np.int64]
-Messages = NDArray[np.uint32]
-"""Twice the number of a coordinate, plus the bit."""
-
-MOST_MESSAGES = 2**26
-"""Of all machines in a round."""
+Messages = NDArray[np.uint32]  # twice the number of a coordinate, plus the bit
+MOST_MESSAGES = 2**26  # of all machines in a round
 
 
 def check_messages(mechanism: BinomialReleases) -> None:

@@ -9,11 +9,10 @@ from mu2mpi.parallel import Communicator
 
 PHASES = ("compute", "noise", "step", "data", "moving", "waiting", "evaluation")
 
-SAMPLED_ROUNDS = 1000
-"""About how many rounds of a run tell waiting from moving: one rank takes the lists of all."""
-
-GOLDEN = 0.6180339887498949
-"""Multiples of it fill the unit interval evenly, and no rhythm of the rounds can fall in step with them."""
+# About how many rounds of a run tell waiting from moving: one rank takes the lists of all
+_SAMPLED_ROUNDS = 1000
+# Multiples of it fill the unit interval evenly, and no rhythm of the rounds can fall in step with them
+_GOLDEN = 0.6180339887498949
 
 
 class Stopwatch:
@@ -24,7 +23,7 @@ class Stopwatch:
 
     def __init__(self, rounds: int = 1) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)
-        self._share, self._before = SAMPLED_ROUNDS / rounds, 0.0
+        self._share, self._before = _SAMPLED_ROUNDS / rounds, 0.0
         self._messages: list[float] = []  # what those of some rounds took
         self.restart()
 
@@ -40,7 +39,7 @@ class Stopwatch:
 
     def end_round(self, t: int) -> None:
         """Note what the messages of round t took."""
-        if t * GOLDEN % 1 < self._share:
+        if t * _GOLDEN % 1 < self._share:
             self._messages.append(self.seconds["moving"] - self._before)
         self._before = self.seconds["moving"]
 

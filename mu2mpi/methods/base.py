@@ -18,7 +18,7 @@ from mu2mpi.options import Options
 from mu2mpi.privacy.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism, calibrated
 from mu2mpi.privacy.mechanisms.correlated import BUFFERS, FEWEST_BUFFERS, HIGHEST, LOWEST, MOST_BUFFERS
-from mu2mpi.problem.practical import Facts
+from mu2mpi.problem.practical import Choices, Facts, choices, normalize, rounded
 from mu2mpi.registry import find
 
 if TYPE_CHECKING:
@@ -75,11 +75,6 @@ def tail_field(default: str) -> Any:
     return Field(None, gt=0, le=1, description=f"{words} [default: {default}]")
 
 
-def tail_from(rounds: int, tail: float) -> int:
-    """Return the first round of that share of the rounds."""
-    return rounds - math.ceil(tail * rounds) + 1
-
-
 class Method(ABC):
     """An estimator at a query point, with its own sampling, noise and steps.
 
@@ -92,6 +87,8 @@ class Method(ABC):
         What the user calls it; what figures do, by default the same; a few words for its place in the help.
     options, presets : type, tuple of str
         Its options; and those of them that choose other settings, and mean nothing else: see `preset`.
+    chooses : dict
+        What the preset chooses beside `normalize`: None where it takes facts.
     estimator, query : Estimator, Query
         What machines send, and where they take gradients.
     mechanism : str
@@ -101,8 +98,6 @@ class Method(ABC):
         whether who names none does, but asks for a preset.
     is_switched : bool
         Whether it may also be chosen by the names of its estimator and query point, as a part of another.
-    hides_iterates : bool
-        Whether nobody sees an iterate before the last, and steps take two of them no farther apart.
     takes_absence, preset_knows_absence : bool
         Whether machines may be away, and differ in what they may spend; and whether settings that `preset`
         chooses are for that, too.
@@ -117,17 +112,19 @@ class Method(ABC):
     query: Query
     mechanism: ClassVar[str] = "gaussian"
     presets: ClassVar[tuple[str, ...]] = ()
+    chooses: ClassVar[dict[str, Any]] = dict.fromkeys(("clip_norm", "diameter", "eta_scale"))
     takes_mean: ClassVar[bool] = False
     is_default: ClassVar[bool] = False
     is_practical: ClassVar[bool] = False
     is_switched: ClassVar[bool] = False
-    hides_iterates: ClassVar[bool] = False
     takes_absence: ClassVar[bool] = False
     preset_knows_absence: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "title"):
             cls.title = cls.name
+        if issubclass(cls.options, PresetOptions):
+            cls.presets = ("preset",)
 
     def chosen(self, options: Any) -> "Method":
         """Return the method that its options ask for: itself, but for one with switches."""
@@ -153,10 +150,29 @@ class Method(ABC):
 
         Before, without facts, all that they will choose: None where it takes facts.
         """
-        return {}
+        if getattr(options, "preset", None) is None:
+            return {}
+        chosen = self.chooses if facts is None else self.practical(asked, options, facts)
+        return {**self.chooses, **chosen, "normalize": normalize(asked)}
+
+    def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
+        """Return the settings of the practical mode: beyond the theorems, from public facts alone."""
+        chosen = choices(asked, facts, self.widening(asked))
+        eta_scale = rounded(self.practical_scale(asked, options, facts, chosen))
+        return {"clip_norm": chosen.clip_norm, "diameter": chosen.diameter, "eta_scale": eta_scale}
+
+    def widening(self, asked: "Experiment") -> float:
+        """Return how many times wider than those of others the ball of the practical mode is."""
+        return 1.0
+
+    def practical_scale(self, asked: "Experiment", options: Any, facts: Facts, chosen: Choices) -> float:
+        """Return the learning rate of the practical mode, in units of `largest_rate`."""
+        raise NotImplementedError
 
     def mean_from(self, rounds: int, options: Any) -> int | None:
         """Return the first round whose query point counts in the output, their mean; None for the last."""
+        if (tail := getattr(options, "tail", None)) is not None:
+            return rounds - math.ceil(float(tail) * rounds) + 1
         return 1 if self.takes_mean else None
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
@@ -206,7 +222,6 @@ class Method(ABC):
             draws=task.machines if task.aggregate_noise else 1,
             parts=task.parts,
             chance=sampling.chance,
-            is_hidden=self.hides_iterates,
             lasts=lasts,
             power=correlation.noise_correlation,
             buffers=correlation.noise_buffers,
@@ -251,8 +266,8 @@ class Method(ABC):
         return math.hypot(self.clip_norm(task) / math.sqrt(task.effective * size), noise)
 
     def rate(self, eta: float, rounds: int, t: int) -> float:
-        """Return by what the averaged message of round t is multiplied: it estimates k_t f'(x_t)."""
-        return eta * self.query.importance(t)
+        """Return by what the averaged message of round t is multiplied: eta alpha_t, or if sums are sent, eta."""
+        return eta if self.estimator.lasts else eta * self.query.importance(t)
 
     def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return what the expected excess loss is at most, in nats; NaN if nothing is known."""

@@ -8,21 +8,14 @@ from pydantic import Field
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
-from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field, tail_from
+from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import Descent, Facts, descent
+from mu2mpi.problem.practical import Facts, descent
 from mu2mpi.registry import find, register
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
-
-MOST_ROUNDS = 10_000
-"""Of theory: with so many passes the error of optimisation is far below the others."""
-
-SHORTEST, LONGEST, TAIL, MOMENTUM = 20, 400, 0.25, 0.9
-"""Of the preset: the range of rounds, each of which reads all samples; the share of them of which the output
-is the mean; and the momentum, with which a tenth of the rounds does."""
 
 
 class DpGdOptions(PresetOptions):
@@ -43,36 +36,31 @@ class DpGd(Method):
 
     name, title = "dp-gd", "DP-GD"
     summary = "gradients of all samples in each round, or of passes over them"
-    options, presets = DpGdOptions, ("preset",)
+    options = DpGdOptions
     is_practical = takes_absence = True
     estimator, query = GRADIENT, ITERATE
+    chooses = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "momentum"))
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
         """Return two samples in each round, or so few that the first of a batch soon comes again."""
         return (math.ceil(1.5 * options.batch) if options.batch else 2), {}
 
-    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return the settings of the practical mode: beyond the theorems, from public facts alone.
+    def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
+        """Return the settings of the practical mode, with a momentum so that a tenth of the rounds does.
 
         The noise of the sum is 2 C sqrt(T K / n) / rho, so that of the average gradients of T rounds adds up
         to that of one with sqrt(n K) samples of each machine.
         """
-        if options.preset is None:
-            return {}
-        if facts is None:
-            return {**descent(asked, None), "momentum": None}
-        M = asked.machines or 1
-        n = facts.samples / M
+        n = facts.samples / (asked.machines or 1)
         K = min(n, options.batch or n)
-        momentum = MOMENTUM if options.momentum is None else options.momentum
-        hidden = math.sqrt(n * K) * shared_by(asked)
-        most = round(LONGEST * n / K)
-        plan = Descent(hidden, SHORTEST, most, TAIL, times=1 / (1 - momentum))
-        return {**descent(asked, facts, plan), "momentum": momentum}
+        momentum = 0.9 if options.momentum is None else options.momentum
+        hidden, rounds = math.sqrt(n * K) * shared_by(asked), (20, round(400 * n / K))
+        chosen = descent(asked, facts, hidden=hidden, rounds=rounds, tail=0.25, times=1 / (1 - momentum))
+        return {**chosen, "momentum": momentum}
 
     def mean_from(self, rounds: int, options: Any) -> int | None:
         """Return the second round: the first query point is where no step has been taken; or the tail's."""
-        return 2 if options.tail is None else tail_from(rounds, options.tail)
+        return super().mean_from(rounds, options) or 2
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
         """Return as many rounds as make the error of optimisation no larger than all others, in whole passes.
@@ -87,7 +75,8 @@ class DpGd(Method):
         if rounds is None:
             noise = 2 * math.sqrt(task.d) / (task.budget.rho * task.shared * math.sqrt(n * K))
             e = C * math.hypot(noise, math.sqrt(2 / (n * task.machines)))
-            steps = math.ceil(min(task.smoothness * task.diameter / (4 * e), MOST_ROUNDS))
+            # With 10,000 passes the error of optimisation is far below the others.
+            steps = math.ceil(min(task.smoothness * task.diameter / (4 * e), 10_000))
             rounds = math.ceil((steps + 1) * K / n) * n // K
         return Sizes(rounds, Cyclic(min(n, K * rounds), K))
 
@@ -127,7 +116,7 @@ class DpGd(Method):
 
     def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
         """Return iterates with momentum, if there is any."""
-        from mu2mpi.federation.heavy_ball import HeavyBall
+        from mu2mpi.federation.iterates import HeavyBall
 
         if options.momentum:
             return HeavyBall(schedule, options.momentum)

@@ -11,7 +11,7 @@ from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import Choices, Facts, longest_at_averages, one_pass
+from mu2mpi.problem.practical import Choices, Facts, longest_at_averages
 from mu2mpi.registry import find, names, register
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Mu2Sgd(Method):
 
     name, title = "mu2-sgd", "μ²-SGD"
     summary = "the paper's mu^2-SGD, of which --estimator and --query switch a part off each"
-    options, presets = Mu2Options, ("preset",)
+    options = Mu2Options
     is_default = takes_absence = preset_knows_absence = True
     estimator, query = CORRECTED_MOMENTUM, AVERAGE
 
@@ -52,27 +52,16 @@ class Mu2Sgd(Method):
                 return method
         raise InputError(f"no method has the estimator {wanted[0]} and the query point {wanted[1]}")
 
-    def check(self, asked: "Experiment", options: Any) -> None:
-        """Refuse what the method that was chosen refuses."""
-        if (method := self.chosen(options)) is not self:
-            method.check(asked, options)
-
-    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return the settings of the practical mode: beyond the theorems, from public facts alone.
+    def practical_scale(self, asked: "Experiment", options: Any, facts: Facts, chosen: Choices) -> float:
+        """Return it by noise.
 
         The step size makes the noise of w_T, eta sigma sqrt(T) for the average over machines, the same in all
         runs with a loss: it is the first term of the theorem's min(rho D N / (2 C T sqrt(d)), 1/(4LT)) with
         that noise for D / sqrt(d), where N is sqrt(M) for the untrusted and M for the trusted server.
         """
-        if (method := self.chosen(options)) is not self:
-            return method.preset(asked, options, facts)
-
-        def eta_scale(chosen: Choices, facts: Facts) -> float:
-            shared = facts.shared or shared_by(asked)
-            by_noise = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
-            return min(by_noise, longest_at_averages(asked, facts) * chosen.L / chosen.nearby)
-
-        return {} if options.preset is None else one_pass(asked, facts, eta_scale)
+        shared = facts.shared or shared_by(asked)
+        by_noise = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
+        return min(by_noise, longest_at_averages(asked, facts) * chosen.L / chosen.nearby)
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)): Theorems 5.2 and 6.2.
@@ -81,10 +70,6 @@ class Mu2Sgd(Method):
         term is in proportion to the share of machines that is there.
         """
         return min(self.noise_rate(task, sizes, mechanism), task.there * self.largest_rate(task, sizes))
-
-    def rate(self, eta: float, rounds: int, t: int) -> float:
-        """Return eta: the message of round t is weighted with alpha_t already."""
-        return eta
 
     def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return 4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)): Theorems 5.2 and 6.2.

@@ -11,26 +11,24 @@ from numba import int64, uint64
 
 from mu2mpi.kernels import bits_to_float, float_to_bits, inline
 
-QUANTUM = 2.0**-64
-"""Spacing of u = word 2^-64, which is resolved where u is close to 1, too."""
-
+_QUANTUM = 2.0**-64  # spacing of u = word 2^-64, which is resolved where u is close to 1, too
+# Words below 2^44 are continued by further words, so that any u has at least so many significant bits
 FEWEST_BITS = 44
-"""Words below 2^44 are continued by further words, so that any u has at least so many significant bits."""
 
 
 # Bits; the last moves the exponent's step from 1 to sqrt(1/2), so that mantissas lie in [sqrt(1/2), sqrt 2).
-ONE, TWO_52, HALF_ROOT = np.array([1.0, 2.0**52, np.sqrt(0.5)]).view(np.int64).tolist()
-SIGN, MANTISSA = -(2**63), 2**52 - 1
-MINUS_2_LOG_2 = -2 * float(np.log(2.0))
+_ONE, _TWO_52, _HALF_ROOT = np.array([1.0, 2.0**52, np.sqrt(0.5)]).view(np.int64).tolist()
+_SIGN, _MANTISSA = -(2**63), 2**52 - 1
+_MINUS_2_LOG_2 = -2 * float(np.log(2.0))
 
 
 @inline
 def split(value, shift):  # type: ignore[no-untyped-def]
     """Return e and v with value 2^-shift = (1 + v) 2^e, 1 + v in [sqrt(1/2), sqrt 2); exact."""
-    bits = float_to_bits(value) + int64(ONE - HALF_ROOT)
+    bits = float_to_bits(value) + int64(_ONE - _HALF_ROOT)
     # Integers to floating-point numbers without an instruction that not every processor has for vectors.
-    e = bits_to_float((bits >> int64(52)) | int64(TWO_52)) - (2.0**52 + 1023 + shift)
-    return e, bits_to_float((bits & int64(MANTISSA)) + int64(HALF_ROOT)) - 1.0
+    e = bits_to_float((bits >> int64(52)) | int64(_TWO_52)) - (2.0**52 + 1023 + shift)
+    return e, bits_to_float((bits & int64(_MANTISSA)) + int64(_HALF_ROOT)) - 1.0
 
 
 @inline
@@ -40,7 +38,7 @@ def split_word(word):  # type: ignore[no-untyped-def]
     Close to 1, where v is small and the radius goes like its root, it is v that has 53 bits.
     """
     e, v = split(np.float64(word), 64.0)
-    return e, (np.float64(~word) * -QUANTUM if e == 0.0 else v)
+    return e, (np.float64(~word) * -_QUANTUM if e == 0.0 else v)
 
 
 @inline
@@ -61,7 +59,7 @@ def squared_radius(e, v):  # type: ignore[no-untyped-def]
     even, odd = even * z - 0.39999999999818636, odd * z + 0.5000000000153912
     even, odd = even * z - 0.6666666666667435, odd * z + 0.999999999999969
     even = even * z - 2.0
-    return e * MINUS_2_LOG_2 + v * (odd * v + even)
+    return e * _MINUS_2_LOG_2 + v * (odd * v + even)
 
 
 @inline
@@ -88,7 +86,7 @@ def normal_pair(square, word):  # type: ignore[no-untyped-def]
     and its lowest two bits in which quarter.
     """
     f = np.float64(int64(word)) * 2.0**-64
-    sign = int64(word << uint64(62)) & int64(SIGN)
+    sign = int64(word << uint64(62)) & int64(_SIGN)
     radius = bits_to_float(float_to_bits(np.sqrt(square)) ^ sign)
     cosine, sine = _cos_and_sin(f)
     cosine, sine = radius * cosine, radius * sine

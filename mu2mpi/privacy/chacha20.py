@@ -9,11 +9,10 @@ from numba import uint32
 
 from mu2mpi.kernels import inline
 
-BLOCKS = 32
-"""Blocks, of sixteen words of 32 bits each, that one call of `fill_keystream` computes."""
+BLOCKS = 32  # blocks, of sixteen words of 32 bits each, that one call of `fill_keystream` computes
 
 # "expand 32-byte k", RFC 8439, section 2.3.
-C0, C1, C2, C3 = 0x61707865, 0x3320646E, 0x79622D32, 0x6B206574
+_C0, _C1, _C2, _C3 = 0x61707865, 0x3320646E, 0x79622D32, 0x6B206574
 
 
 @inline
@@ -65,7 +64,7 @@ def fill_keystream(words, key, counter, nonce0, nonce1, nonce2):  # type: ignore
     counter, nonce0, nonce1, nonce2 : uint32
         Number of the first block, and the nonce.
     """
-    a0 = uint32(C0), uint32(C1), uint32(C2), uint32(C3)
+    a0 = uint32(_C0), uint32(_C1), uint32(_C2), uint32(_C3)
     b0, c0 = (key[0], key[1], key[2], key[3]), (key[4], key[5], key[6], key[7])
     for lane in range(BLOCKS):
         d0 = uint32(counter + uint32(lane)), nonce0, nonce1, nonce2

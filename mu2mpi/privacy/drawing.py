@@ -23,8 +23,8 @@ from mu2mpi.privacy.noise import CHUNK, MACHINE, PAIRS, add_draws, add_noise, fi
 
 Integers = NDArray[np.int64]
 
+# Sets an array to a message, both as of `padded_zeros`, plus the noise of a round, from 1
 Draw = Callable[[Integers, Integers, int], None]
-"""Sets an array to a message, both as of `padded_zeros`, plus the noise of a round, from 1."""
 
 
 @inline

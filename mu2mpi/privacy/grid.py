@@ -5,23 +5,19 @@ import math
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.guarantee import Messages
 
+# No draw of noise is larger, in standard deviations: u is at least 2^-1087 in Box and Muller's transform
 MAX_NORMAL = 39.0
-"""No draw of noise is larger, in standard deviations: u is at least 2^-1087 in Box and Muller's transform."""
-
-LARGEST_SUM, LARGEST_UNITS_BITS = 2.0**62, 50
-"""In units of the grid, sums of messages stay below this, a factor 2 below the range of int64; and numbers to
-be rounded to it below 2^50, half of what `round_to_integer` takes."""
-
-FEWEST_BITS, NOISELESS_BITS = 12, 40
-"""Bits between the resolution and the scale of what is sent: the noise, at least, or an increment without
-noise. Each bit more than there must be lets messages show more of what the noise is made of."""
-
-CLIPPING_SHARE = 0.005
-"""Rounding may take this share of the norm to which increments are clipped."""
+# In units of the grid, sums of messages stay below this, a factor 2 below the range of int64; and numbers
+# to be rounded to it below 2^50, half of what `round_to_integer` takes
+LARGEST_SUM, _LARGEST_UNITS_BITS = 2.0**62, 50
+# Bits between the resolution and the scale of what is sent: the noise, at least, or an increment without
+# noise. Each bit more than there must be lets messages show more of what the noise is made of.
+_FEWEST_BITS, _NOISELESS_BITS = 12, 40
+_CLIPPING_SHARE = 0.005  # rounding may take this share of the norm to which increments are clipped
 
 
 def choose_resolution(
-    messages: Messages, sigma: float, noisy_bits: int = FEWEST_BITS, smallest: float | None = None
+    messages: Messages, sigma: float, noisy_bits: int = _FEWEST_BITS, smallest: float | None = None
 ) -> float:
     """Return the spacing g of the grid: a power of two, no finer than it must be; InputError if none will do.
 
@@ -32,10 +28,10 @@ def choose_resolution(
     """
     C = messages.clip_norm
     scale = (smallest or sigma) if sigma > 0 else min(C, messages.gradient_norm)
-    bits = noisy_bits if sigma > 0 else NOISELESS_BITS
-    wanted = min(scale * 2.0**-bits, 2 * CLIPPING_SHARE * C / math.sqrt(messages.parameters))
+    bits = noisy_bits if sigma > 0 else _NOISELESS_BITS
+    wanted = min(scale * 2.0**-bits, 2 * _CLIPPING_SHARE * C / math.sqrt(messages.parameters))
     exponent = max(math.floor(math.log2(wanted)), _least_exponent(messages, sigma))
-    if exponent > math.floor(math.log2(scale)) - min(FEWEST_BITS, noisy_bits):
+    if exponent > math.floor(math.log2(scale)) - min(_FEWEST_BITS, noisy_bits):
         raise _no_room(messages)
     return float(2.0**exponent)
 
@@ -54,7 +50,7 @@ def _least_exponent(messages: Messages, sigma: float) -> float:
     room = LARGEST_SUM - machines * (terms + 1.0)
     needed = math.ceil(math.log2(largest / room)) if room > 0 else math.inf
     drawn = MAX_NORMAL * math.sqrt(messages.draws) * sigma
-    return max(float(needed), math.ceil(math.log2(max(C, drawn))) - LARGEST_UNITS_BITS)
+    return max(float(needed), math.ceil(math.log2(max(C, drawn))) - _LARGEST_UNITS_BITS)
 
 
 def _no_room(messages: Messages) -> InputError:

@@ -27,17 +27,11 @@ from mu2mpi.privacy.noise import CHUNK, derive_key, key_words
 
 Integers = NDArray[np.int64]
 
-USE = 0x6D61736B
-"""First word of the nonce, unlike those of all other keystreams."""
-
-FAILURE_BITS = 40
-"""The others are connected but for a probability of 2^-40."""
-
-BYTES_A_PAIR = 200
-"""Of memory, while neighbours are looked for."""
-
-FITS_ANYWHERE = 2**20
-"""Bytes for which nobody asks how much memory is left, which takes longer than to find the pairs."""
+_USE = 0x6D61736B  # first word of the nonce, unlike those of all other keystreams
+FAILURE_BITS = 40  # the others are connected but for a probability of 2^-40
+_BYTES_A_PAIR = 200  # of memory, while neighbours are looked for
+# Bytes for which nobody asks how much memory is left, which takes longer than to find the pairs
+_FITS_ANYWHERE = 2**20
 
 
 def half_neighbours(machines: int, colluders: int) -> int:
@@ -75,7 +69,7 @@ def check_pairs(machines: int, colluders: int) -> None:
     """Raise InputError if there are more pairs of neighbours than memory has room for."""
     half = min(half_neighbours(machines, colluders), machines // 2)
     pairs = machines * half
-    if (needed := BYTES_A_PAIR * pairs) > FITS_ANYWHERE and needed > memory_left():
+    if (needed := _BYTES_A_PAIR * pairs) > _FITS_ANYWHERE and needed > memory_left():
         raise InputError(
             f"with c = {colluders:,} of M = {machines:,} machines that may work together with the server, "
             f"each shares a key with {min(2 * half, machines - 1):,} others, and {pairs:,} pairs do not fit "
@@ -129,7 +123,7 @@ def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
         part = masked[chunk * CHUNK : (chunk + 1) * CHUNK]
         for n in range(signs.size):
             counter = uint32(chunk * BLOCKS)
-            fill_keystream(words.view(np.uint32), keys[n], counter, uint32(USE), uint32(0), uint32(t))
+            fill_keystream(words.view(np.uint32), keys[n], counter, uint32(_USE), uint32(0), uint32(t))
             _add_words(part, words, uint64(signs[n]))
 
 

@@ -20,22 +20,18 @@ from mu2mpi.privacy.box_muller import FEWEST_BITS, normal_pair, split, split_wor
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.sampler import FINEST, SPREAD_BITS
 
-MACHINE, SERVER, AGGREGATE = 0, 1, 2
-"""First word of the nonce: whose noise it is."""
-
-LEVEL, MOST_FURTHER, SPREAD = 16, 15, 16
-"""Added to the first word of the nonce, so many times `LEVEL`: 0 for the words of a draw, 1 .. `MOST_FURTHER`
-for those that continue small words, and `SPREAD` for those that spread a draw on a fine grid."""
-
-LARGE_SQUARE = int(np.float64(27.7).view(np.int64))
-"""The bits of a little less than the smallest squared radius of a small word: -2 log 2^-20 = 27.73."""
-
-MAX_COORDINATES, MAX_NUMBER = 2**35, 2**32 - 1
-"""The counter of blocks, and the words of the nonce for machine and round, have 32 bits each."""
+MACHINE, SERVER, AGGREGATE = 0, 1, 2  # first word of the nonce: whose noise it is
+# Added to the first word of the nonce, so many times `_LEVEL`: 0 for the words of a draw, 1 ..
+# `MOST_FURTHER` for those that continue small words, and `_SPREAD` for those that spread a draw on a fine
+# grid.
+_LEVEL, MOST_FURTHER, _SPREAD = 16, 15, 16
+# The bits of a little less than the smallest squared radius of a small word: -2 log 2^-20 = 27.73
+_LARGE_SQUARE = int(np.float64(27.7).view(np.int64))
+# The counter of blocks, and the words of the nonce for machine and round, have 32 bits each
+_MAX_COORDINATES, MAX_NUMBER = 2**35, 2**32 - 1
 
 PAIRS = 4 * BLOCKS
-CHUNK = 2 * PAIRS
-"""Normals, and 64-bit words, that one call of the keystream yields."""
+CHUNK = 2 * PAIRS  # normals, and 64-bit words, that one call of the keystream yields
 
 
 @inline
@@ -45,12 +41,12 @@ def fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, 
     One loop, so that the keystream is compiled once: over what spreads the draw, if `bits` is not negative;
     the words; and further words while there are small ones, which is in one of 8,192 chunks.
     """
-    level = SPREAD if bits >= 0 else 0
+    level = _SPREAD if bits >= 0 else 0
     while True:
         halves = (words if level == 0 else further).view(np.uint32)
-        nonce = uint32(who + LEVEL * level)
+        nonce = uint32(who + _LEVEL * level)
         fill_keystream(halves, key, uint32(chunk * BLOCKS), nonce, uint32(number), uint32(t))
-        if level == SPREAD:
+        if level == _SPREAD:
             _fill_offsets(offsets, further, bits)
             level = 0
         elif level == 0:
@@ -75,7 +71,7 @@ def _fill_squares(squares, values, words):  # type: ignore[no-untyped-def]
     for i in range(PAIRS):
         squares[i] = squared_radius(squares[i], values[i])
         most = max(most, float_to_bits(squares[i]))
-    if most < int64(LARGE_SQUARE):
+    if most < int64(_LARGE_SQUARE):
         return False
     for i in range(PAIRS):
         values[i] = np.float64(words[i])
@@ -224,10 +220,10 @@ def standard_normal(key: NDArray[np.uint32], who: int, number: int, t: int, d: i
 
 def check_numbers(d: int, machines: int, rounds: int) -> None:
     """Raise InputError if the stream has no numbers for so many coordinates, machines or rounds."""
-    if d > MAX_COORDINATES or max(machines, rounds) > MAX_NUMBER:
+    if d > _MAX_COORDINATES or max(machines, rounds) > MAX_NUMBER:
         raise InputError(
             f"{d} coordinates, {machines} machines and {rounds} rounds are more than the noise has numbers "
-            f"for: at most {MAX_COORDINATES}, {MAX_NUMBER} and {MAX_NUMBER}"
+            f"for: at most {_MAX_COORDINATES}, {MAX_NUMBER} and {MAX_NUMBER}"
         )
 
 

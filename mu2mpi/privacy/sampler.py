@@ -11,31 +11,27 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+# A coordinate of a pair at radius r is computed, scaled and rounded with an error of at most ERROR r, in
+# standard deviations. In units of 2^-53: 5.6 for the radius before its root is rounded, 1 for that, 1.5
+# for u, which has 53 bits, 3.2 for sine and cosine, 1 for each of two products, and 0.4 for the angle,
+# which has 53 bits, too; and some to spare.
 ERROR = 16 * 2.0**-53
-"""A coordinate of a pair at radius r is computed, scaled and rounded with an error of at most ERROR r, in
-standard deviations. In units of 2^-53: 5.6 for the radius before its root is rounded, 1 for that, 1.5 for u,
-which has 53 bits, 3.2 for sine and cosine, 1 for each of two products, and 0.4 for the angle, which has 53
-bits, too; and some to spare."""
-
+# The bound is for at least so many units of the grid in a standard deviation. Draws with more than
+# `FINEST` are spread over 2^-9 of a standard deviation, or down to half of that: a power of two units of
+# the grid.
 COARSEST, FINEST, SPREAD_BITS = 2.0**12, 2.0**21, 9
-"""The bound is for at least so many units of the grid in a standard deviation. Draws with more than `FINEST`
-are spread over 2^-9 of a standard deviation, or down to half of that: a power of two units of the grid."""
-
-SHARE = 2.0**-11
-"""Of delta that is left to draws that are less likely than all that the bound is about, and as much to the
-rest of a `Deviation`."""
-
-RESERVE, SMALL = 2.0**-9, 0.01
-"""Share of an epsilon and a delta to be kept to that is left to the sampler; no run may need more. It is a
-share of `SMALL` where epsilon is smaller."""
-
+# Of delta that is left to draws that are less likely than all that the bound is about, and as much to the
+# rest of a `Deviation`
+_SHARE = 2.0**-11
+# Share of an epsilon and a delta to be kept to that is left to the sampler; no run may need more. It is a
+# share of `_SMALL` where epsilon is smaller.
+RESERVE, _SMALL = 2.0**-9, 0.01
+# Of u below 2^-980 = e^-679 nothing is known, nor in any of 10^16 pairs with a probability of e^-642:
+# where something that rare counts, no epsilon is stated
 RAREST = 640.0
-"""Of u below 2^-980 = e^-679 nothing is known, nor in any of 10^16 pairs with a probability of e^-642: where
-something that rare counts, no epsilon is stated."""
 
 
-LARGEST_POWER = 700.0
-"""Of e among floating-point numbers."""
+_LARGEST_POWER = 700.0  # of e among floating-point numbers
 
 
 class Deviation(NamedTuple):
@@ -58,8 +54,7 @@ class Deviation(NamedTuple):
         return self.square + linear + math.sqrt(linear**2 + 2 * self.square * log_inverse)
 
 
-EXACT = Deviation(0.0, 0.0)
-"""That of no draws at all."""
+EXACT = Deviation(0.0, 0.0)  # that of no draws at all
 
 
 def deviation(d: int, messages: int, smallest: float, largest: float, finest: float = FINEST) -> Deviation:
@@ -90,7 +85,7 @@ def sum_of_rounded(numbers: int, parts: int, scale: float) -> Deviation:
         return Deviation(0.0, 0.0, math.inf)
     square = scale * scale
     power = 3 * parts * math.exp(-square * math.pi**2 / 4) - math.pi**2 * square * (1 - 1 / parts)
-    of_cell = math.exp(min(power, LARGEST_POWER))
+    of_cell = math.exp(min(power, _LARGEST_POWER))
     tail = 2 * math.exp(-parts * (square - 0.5) ** 2 / (2 * square))
     return Deviation(0.0, 0.0, numbers * ((parts * square + 1) * of_cell + tail))
 
@@ -108,7 +103,7 @@ def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Devi
     log_inverse = _log_inverse(exact, delta)
     if log_inverse > RAREST or (draws.rest > 0 and -math.log(draws.rest) < log_inverse):
         return math.inf
-    left = 1 - SHARE * (1 + (draws.rest > 0))
+    left = 1 - _SHARE * (1 + (draws.rest > 0))
     xi = draws.loss(log_inverse)
     if 2 * xi > _ceiling(exact):
         return math.inf
@@ -118,7 +113,7 @@ def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Devi
 
 def is_negligible(epsilon: float, exact: float, delta: float) -> bool:
     """Return whether the sampler adds no more than its reserve to exact noise's epsilon, if one is known."""
-    return _log_inverse(exact, delta) > RAREST or epsilon - exact <= RESERVE * max(exact, SMALL)
+    return _log_inverse(exact, delta) > RAREST or epsilon - exact <= RESERVE * max(exact, _SMALL)
 
 
 def _ceiling(exact: float) -> float:
@@ -128,4 +123,4 @@ def _ceiling(exact: float) -> float:
 
 def _log_inverse(exact: float, delta: float) -> float:
     """Return -log delta' with which (1 + e^epsilon) delta' is below the share of delta that is left to it."""
-    return _ceiling(exact) + math.log(2 / (SHARE * delta))
+    return _ceiling(exact) + math.log(2 / (_SHARE * delta))

@@ -13,23 +13,18 @@ from mu2mpi.privacy.mechanisms.base import NONSENSE, Concern, Mechanism, agree
 from mu2mpi.privacy.sampler import is_negligible
 from mu2mpi.registry import find, names
 
-ADJACENCY, UNIT = "replace-one", "one sample of one machine"
-"""How neighbours differ, and what is replaced."""
-
-KNOWN = {"noise": ["protocol", "aggregate", "unmasked"], "adjacency": [ADJACENCY], "unit": [UNIT]}
-"""What a statement can say, but for the server."""
-
-SHORTCUTS = {
+ADJACENCY, UNIT = "replace-one", "one sample of one machine"  # how neighbours differ, and what is replaced
+# What a statement can say, but for the server
+_KNOWN = {"noise": ["protocol", "aggregate", "unmasked"], "adjacency": [ADJACENCY], "unit": [UNIT]}
+# What is sent in place of what the protocol sends
+_SHORTCUTS = {
     "aggregate": Concern("noise = aggregate", "The noise of all machines is drawn as one"),
     "unmasked": Concern("masks = none", "No masks hide single messages"),
 }
-"""What is sent in place of what the protocol sends."""
-
+# Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample
 LARGE_EPSILON = 10.0
-"""Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample."""
-
-KINDS = {str: (str, "text"), float: (Real, "number"), int: (Integral, "integer"), bool: (Integral, "0 or 1")}
-"""As what a file keeps attributes of each type, and what they are called."""
+# As what a file keeps attributes of each type, and what they are called
+_KINDS = {str: (str, "text"), float: (Real, "number"), int: (Integral, "integer"), bool: (Integral, "0 or 1")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +119,7 @@ class PrivacyStatement:
         mechanism = self.mechanism
         found = [
             f"{name} is {getattr(self, name)!r}, and there is only {' and '.join(map(repr, known))}"
-            for name, known in {"server": names("servers"), **KNOWN}.items()
+            for name, known in {"server": names("servers"), **_KNOWN}.items()
             if getattr(self, name) not in known
         ]
         if wrong := self.out_of_range():
@@ -174,7 +169,7 @@ class PrivacyStatement:
             "guarantee. Leave the seed out for data that are private.",
         )
         found = [*([seed] if self.noise_recomputable else []), *mechanism.concerns()]
-        if (short := SHORTCUTS.get(self.noise)) is not None:
+        if (short := _SHORTCUTS.get(self.noise)) is not None:
             found.append(
                 Concern(
                     short.brief,
@@ -206,7 +201,7 @@ def _value(name: str, kind: type, attributes: Mapping[str, Any]) -> Any:
     """Return one of some attributes, or raise InputError if it is not there or not of its type."""
     if name not in attributes:
         raise InputError(f"its privacy statement lacks {name!r}")
-    value, (wanted, words) = attributes[name], KINDS[kind]
+    value, (wanted, words) = attributes[name], _KINDS[kind]
     if not isinstance(value, wanted) or (kind is bool and value not in (0, 1)):
         raise InputError(f"{name} = {value!r} in its privacy statement is no {words}")
     return kind(value)

@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from mu2mpi.kernels import specialised, why_not_compiled
 from mu2mpi.problem.linear import all_margins, loss, residual, sum_outer_products
 from mu2mpi.problem.practical import Practical
-from mu2mpi.problem.scaling import FEATURE_SLACK
 
 Array = NDArray[np.float64]
-Labels = NDArray[np.int32] | Array
-"""Classes from 0 on, or numbers in [-1, 1]."""
+Labels = NDArray[np.int32] | Array  # classes from 0 on, or numbers in [-1, 1]
 
 
 class Constants(NamedTuple):
@@ -53,10 +51,6 @@ class Problem(ABC):
     @abstractmethod
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G and L, where no ||z||^2 passes the square, and no ||x|| the radius of the feasible set."""
-
-    def constants_with_slack(self, square: float, radius: float, classes: int) -> Constants:
-        """Return `constants` of samples whose features exceed their bound by what sources accept."""
-        return self.constants(square * (1 + FEATURE_SLACK) ** 2, radius, classes)
 
     def rows(self, classes: int) -> int:
         """Return how many rows the model has: by default K for classes, and one for numbers."""

@@ -13,11 +13,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.kernels import inline, kernel, reduction, scratch
 
-BATCH = 4
-"""Samples whose inner products with the model are computed together, sharing each read of it."""
-
-TILE = 400
-"""Features for which a batch of samples and two rows of models fit into the fastest cache."""
+BATCH = 4  # samples whose inner products with the model are computed together, sharing each read of it
+TILE = 400  # features for which a batch of samples and two rows of models fit into the fastest cache
 
 
 def residual(margins: Any, label: Any) -> None:

@@ -1,7 +1,6 @@
 """The practical presets: settings beyond the theorems, from public facts alone (docs/guides/practical.md)."""
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mu2mpi.registry import find
@@ -67,81 +66,55 @@ class Choices(NamedTuple):
     nearby: float
 
 
-class Descent(NamedTuple):
-    """What the presets of methods differ in that go over the samples again and again.
-
-    The noise of the average gradient, over all rounds, is that of one sum over `hidden` samples. There are
-    from `fewest` to `most` rounds, and the output is the mean of a `tail` of them: it holds less noise than
-    the last iterate. With momentum each step is `times` as long in the end.
-    """
-
-    hidden: float
-    fewest: int
-    most: int
-    tail: float
-    times: float = 1.0
+STEP = 1.8  # of presets with many passes, in units of 1/L, where 2 is the longest that goes down
 
 
-STEP = 1.8
-"""Of presets with many passes, in units of 1/L, where 2 is the longest that goes down."""
-
-
-def descent(asked: "Experiment", facts: Facts | None, plan: Descent | None = None) -> dict[str, Any]:
-    """Return what presets choose that go over the samples again and again; without facts, what is open.
+def descent(
+    asked: "Experiment",
+    facts: Facts,
+    *,
+    hidden: float,
+    rounds: tuple[int, int],
+    tail: float,
+    times: float = 1.0,
+) -> dict[str, Any]:
+    """Return what presets choose that go over the samples again and again.
 
     Noise adds up to what each weight may gather, whatever the number of rounds, where all steps together
     are rho n / (2 C) times that. These are as long as smoothness allows, or there would be more of them.
+
+    Parameters
+    ----------
+    hidden : float
+        The noise of the average gradient, over all rounds, is that of one sum over so many samples.
+    rounds, tail : (int, int), float
+        The fewest and the most; and of which share of them the output is the mean, which holds less noise.
+    times : float
+        With momentum each step is so many times as long in the end.
     """
-    if facts is None or plan is None:
-        open_ones = ("clip_norm", "diameter", "rounds", "tail", "eta_scale")
-        return {"normalize": normalize(asked), **dict.fromkeys(open_ones)}
-    chosen = choices(asked, facts)
+    chosen, (fewest, most) = choices(asked, facts), rounds
     step = STEP / chosen.nearby
-    path = chosen.noise * asked.rho * plan.hidden / (2 * min(chosen.clip, chosen.G)) / plan.times
-    rounds = math.ceil(min(max(path / step, plan.fewest), plan.most))
+    path = chosen.noise * asked.rho * hidden / (2 * min(chosen.clip, chosen.G)) / times
+    number = math.ceil(min(max(path / step, fewest), most))
     return {
-        "normalize": normalize(asked),
         "clip_norm": chosen.clip_norm,
         "diameter": chosen.diameter,
-        "rounds": rounds,
-        "tail": plan.tail,
-        "eta_scale": rounded(chosen.L * min(step, path / (asked.rounds or rounds))),
-    }
-
-
-LONGEST = 16.0
-"""Of presets with gradients at averages: the largest learning rate for each machine, in units of 1/(4LT) with
-L where no margin passes 1, however little noise there is: beyond it, w follows single samples. And for each
-round: beyond it w swings, but where samples have norm 1 and classes."""
-
-
-def one_pass(
-    asked: "Experiment",
-    facts: Facts | None,
-    eta_scale: Callable[[Choices, Facts], float],
-    wider: float = 1.0,
-) -> dict[str, Any]:
-    """Return what presets choose that use each sample once; without facts, what is open.
-
-    How long steps are, the method says; and by how much its ball has to be wider than those of others.
-    """
-    if facts is None:
-        return {"normalize": normalize(asked), **dict.fromkeys(("clip_norm", "diameter", "eta_scale"))}
-    chosen = choices(asked, facts, wider)
-    return {
-        "normalize": normalize(asked),
-        "clip_norm": chosen.clip_norm,
-        "diameter": chosen.diameter,
-        "eta_scale": rounded(eta_scale(chosen, facts)),
+        "rounds": number,
+        "tail": tail,
+        "eta_scale": rounded(chosen.L * min(step, path / (asked.rounds or number))),
     }
 
 
 def longest_at_averages(asked: "Experiment", facts: Facts) -> float:
-    """Return the largest learning rate at averages of iterates, as `LONGEST` says."""
+    """Return the largest learning rate at averages, in units of 1/(4LT) with L where no margin passes 1.
+
+    It is for each machine, as beyond it w follows single samples, however little noise there is; and for each
+    round, beyond which w swings, but where samples have norm 1 and classes.
+    """
     most = facts.effective or asked.machines or 1
     if asked.scaling != "unit" or find("problems", asked.loss).labels == "numbers":
         most = min(most, rounds_of_one_pass(asked, facts))
-    return LONGEST * most
+    return 16.0 * most
 
 
 def rounds_of_one_pass(asked: "Experiment", facts: Facts) -> int:

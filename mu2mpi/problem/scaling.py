@@ -9,17 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+# The bias feature of a sample that is scaled to norm 1. The others have norm sqrt(1 - UNIT_BIAS^2).
 UNIT_BIAS = 0.1
-"""The bias feature of a sample that is scaled to norm 1. The others have norm sqrt(1 - UNIT_BIAS^2)."""
-
-VALUES = 1 << 17
-"""Features of samples whose norms are taken together: as many as stay in a processor's cache."""
-
+# Features of samples whose norms are taken together: as many as stay in a processor's cache
+_VALUES = 1 << 17
+# Share by which stored features may exceed their bound, as numbers that were rounded to it do
 FEATURE_SLACK = 1e-6
-"""Share by which stored features may exceed their bound, as numbers that were rounded to it do."""
-
-LEAST_SQUARE = 2.0**-900
-"""Beside it, squares too small for floating-point numbers do not count."""
+_LEAST_SQUARE = 2.0**-900  # beside it, squares too small for floating-point numbers do not count
 
 
 @dataclass(frozen=True)
@@ -49,15 +45,15 @@ class Scaling:
 
         It is the scale, which takes them into [-1, 1]; or by a sample's own norm, what makes no z longer
         than its bound, by more than a factor of 1 + (F + 8) 2^-53: if `unit`, 0 for a squared norm below
-        `LEAST_SQUARE`, or one that is not finite.
+        `_LEAST_SQUARE`, or one that is not finite.
         """
         factors = np.full(len(features), 0.0 if self.unit else scale)
         if not self.unit and self.bound is None:
             return factors
         length = math.sqrt(1 - UNIT_BIAS**2) if self.unit else float(self.bound or 0)
         # Features that are short enough stay as they are.
-        least = LEAST_SQUARE if self.unit else (length / scale) ** 2
-        step = max(1, VALUES // features.shape[1])
+        least = _LEAST_SQUARE if self.unit else (length / scale) ** 2
+        step = max(1, _VALUES // features.shape[1])
         for start in range(0, len(features), step):
             squares = squared_norms(features[start : start + step])
             usable = (squares >= least) & (squares < np.inf)

@@ -11,7 +11,7 @@ from relaxed import given
 
 from mu2mpi import cli
 from mu2mpi.federation.iterates import take_step
-from mu2mpi.federation.landing import gradient_error, iterate_error
+from mu2mpi.methods.snowball_sgd import gradient_error, iterate_error
 from mu2mpi.problem.ball import BLOCK
 from mu2mpi.problem.linear import BATCH, TILE, model_margins
 from mu2mpi.problem.losses.softmax import Softmax

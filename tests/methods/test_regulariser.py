@@ -17,7 +17,7 @@ from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Samples
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.keys import Keys
-from mu2mpi.federation.landing import arithmetic_slack
+from mu2mpi.methods.snowball_sgd import arithmetic_slack
 from mu2mpi.privacy.noise import SERVER, derive_key, key_words, root_key
 from mu2mpi.registry import find
 

@@ -18,8 +18,8 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
-from mu2mpi.federation.landing import arithmetic_slack
 from mu2mpi.federation.machine import HostedSamples, Machines
+from mu2mpi.methods.snowball_sgd import arithmetic_slack
 from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, rounding_slack
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.base import Constants

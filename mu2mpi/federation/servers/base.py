@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     Key = NDArray[np.uint32] | None
     Integers = NDArray[np.int64]
 
+# One machine in so many, rounded up, is taken to work together with the server if the user does not say
 TENTH = 10
-"""One machine in so many, rounded up, is taken to work together with the server if the user does not say."""
 
 
 class ColludersOptions(Options):

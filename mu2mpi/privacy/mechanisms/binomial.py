@@ -23,15 +23,12 @@ if TYPE_CHECKING:
 
     from mu2mpi.privacy.drawing import Draw
 
-NOISY_BITS, MOST_BITS = 8, 27
-"""Bits between the grid and the deviation of the noise: enough for it to be nearly normal, and no more than
-integers of 64 bits have room for."""
-
-FEWEST_COINS = 2**16
-"""With fewer, their number of heads is no normal."""
-
+# Bits between the grid and the deviation of the noise: enough for it to be nearly normal, and no more
+# than integers of 64 bits have room for
+_NOISY_BITS, _MOST_BITS = 8, 27
+FEWEST_COINS = 2**16  # with fewer, their number of heads is no normal
+# Farther out, in standard deviations, is nothing but a share of e^-642 of all draws that there can be
 FARTHEST = 38.0
-"""Farther out, in standard deviations, is nothing but a share of e^-642 of all draws that there can be."""
 
 
 def unit_rho(flips: float) -> float:
@@ -74,10 +71,10 @@ class BinomialReleases(GaussianReleases):
         about = moved / budget.rho
         if not 0 < about < math.inf:
             return cls.of(messages, about, coins=0, **own)
-        resolution = choose_resolution(messages, about, noisy_bits=NOISY_BITS)
+        resolution = choose_resolution(messages, about, noisy_bits=_NOISY_BITS)
         everyones = about * math.sqrt(messages.machines / messages.parts)
-        resolution = max(resolution, 2.0 ** (math.ceil(math.log2(everyones)) - MOST_BITS))
-        if about / resolution < 2.0**NOISY_BITS:
+        resolution = max(resolution, 2.0 ** (math.ceil(math.log2(everyones)) - _MOST_BITS))
+        if about / resolution < 2.0**_NOISY_BITS:
             raise InputError(
                 "so many machines have no grid for binomial noise; give fewer, or fewer colluders"
             )

@@ -26,21 +26,15 @@ from mu2mpi.registry import register
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
+# Share of rho for errors of floating-point numbers, to which `mu2mpi.methods.snowball_sgd` holds them
 ARITHMETIC = 2.0**-12
-"""Share of rho for errors of floating-point numbers, to which `mu2mpi.federation.landing` holds them."""
-
+# Spacing of the grid on which the last step is taken, in units of that of its sum. The iterate can be so
+# far away, measured in the noise of that step, that a finer grid would not fit into integers.
 LANDING = 2**12
-"""Spacing of the grid on which the last step is taken, in units of that of its sum. The iterate can be so far
-away, measured in the noise of that step, that a finer grid would not fit into integers."""
-
-LARGEST_BATCH, MOST_STEPS = 2.0**40, 2**22
-"""Growth beyond all data sets ends with the one; to list the batches of more steps would take gigabytes."""
-
-ABOVE = 2.0**-18
-"""By what share gradients may pass G: features may pass 1 by a little less than that."""
-
-BITS = 40
-"""Bits between the resolution and the noise: what rounding takes apart grows with M sqrt(d T)."""
+# Growth beyond all data sets ends with the one; to list the batches of more steps would take gigabytes
+_LARGEST_BATCH, _MOST_STEPS = 2.0**40, 2**22
+ABOVE = 2.0**-18  # by what share gradients may pass G: features may pass 1 by a little less than that
+_BITS = 40  # bits between the resolution and the noise: what rounding takes apart grows with M sqrt(d T)
 
 
 @lru_cache(maxsize=8)
@@ -67,7 +61,7 @@ def growing_batches(steps: int, growth: float) -> Counts:
     """
     eta = halving_steps(steps)
     wanted = np.ceil(growth * last_iterate_rho(eta, eta))
-    return np.clip(wanted, 1.0, LARGEST_BATCH).astype(np.int64)
+    return np.clip(wanted, 1.0, _LARGEST_BATCH).astype(np.int64)
 
 
 def last_iterate_rho(moves: Array, deviations: Array, slacks: Array | float = 0.0) -> Array:
@@ -122,8 +116,8 @@ def growth_of(machines: int, d: int, rho: float) -> float:
 
 
 def most_steps(samples: int, growth: float) -> int:
-    """Return for how many steps the samples of each machine suffice, up to `MOST_STEPS`; 0 if for none."""
-    enough, too_many = 0, min(samples, MOST_STEPS) + 1
+    """Return for how many steps the samples of each machine suffice, up to `_MOST_STEPS`; 0 if for none."""
+    enough, too_many = 0, min(samples, _MOST_STEPS) + 1
     while too_many - enough > 1:
         steps = (enough + too_many) // 2
         if growing_batches(steps, growth).sum() <= samples:
@@ -137,10 +131,10 @@ def check_steps(rounds: int) -> None:
     """Raise InputError if there is no step, or if there are more than batches can be listed of."""
     if rounds < 2:
         raise InputError("the last iterate needs at least 2 rounds: the last shows what the others made")
-    if rounds - 1 > MOST_STEPS:
+    if rounds - 1 > _MOST_STEPS:
         raise InputError(
             f"rounds = {rounds} are too many: the last iterate is accounted for over at most "
-            f"{MOST_STEPS + 1}, as each has a batch of its own size; give fewer rounds"
+            f"{_MOST_STEPS + 1}, as each has a batch of its own size; give fewer rounds"
         )
 
 
@@ -154,7 +148,7 @@ class LastIterate(Mechanism):
 
     name, protects, shows_messages = "last-iterate", "last iterate", False
     noise_words = ", times their batch"
-    ranges = Mechanism.ranges | {"rounds": (2, MOST_STEPS + 1)}
+    ranges = Mechanism.ranges | {"rounds": (2, _MOST_STEPS + 1)}
     ranges |= {"rho": (SMALLEST, math.inf), "growth": (0, LARGEST)}
 
     rho: float
@@ -175,7 +169,7 @@ class LastIterate(Mechanism):
         # What rounding costs follows from the grid, and the grid from about how much noise there is.
         most, G = int(whole.batches.max()), messages.gradient_norm
         about = M * most * (whole._largest_rho(1.0, 0.0) / budget.rho)
-        resolution = choose_resolution(replace(messages, summed=most, draws=1), about, noisy_bits=BITS)
+        resolution = choose_resolution(replace(messages, summed=most, draws=1), about, noisy_bits=_BITS)
         # Where C exceeds G, gradients that are rounded keep to it without being clipped.
         if C > G and clipping_bound(C, resolution, d) < G * (1 + ABOVE):
             raise InputError("the grid of messages is too coarse for so many machines; use fewer")
