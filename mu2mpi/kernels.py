@@ -1,13 +1,11 @@
 """How kernels are compiled: one place for numba's options.
 
-Kernels divide as numpy does (no check for zero, which would keep loops from being vectorised) and may
-fuse a product with a sum. Neither makes a result depend on how machines are laid out over ranks. Only
-the small functions marked `reduction` may add up in another order than written; that order is fixed
-when they are compiled, and so depends on the processor alone.
+Kernels divide as numpy does and may fuse a product with a sum. Only functions marked `reduction` may add
+up in another order than written; it is fixed when they are compiled, and so depends on the processor
+alone.
 
-numba takes a kernel from its cache on disk if the file that defines the kernel has not changed, even if
-functions that it uses from other files have. Kernels older than any file of the package are therefore
-removed first.
+numba's cache on disk knows the file of a kernel alone, and not those of functions that it uses: kernels
+older than any file of the package are removed first.
 """
 
 import contextlib

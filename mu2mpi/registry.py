@@ -1,8 +1,7 @@
 """What can be chosen by name - losses, methods, mechanisms, trust modes, sources - and where it is found.
 
-Built in is what has a module of its name in the folder of its kind. What others wrote is found by the entry
-points of their package, in the group ``mu2mpi.methods``, ``mu2mpi.problems`` and so on, or registered by
-whoever imports it. Nothing is imported before it is asked for.
+Built in is what has a module of its name in the folder of its kind. Others are found by the entry points
+``mu2mpi.methods`` and so on of their package, or registered. Nothing is imported before it is asked for.
 """
 
 import importlib
@@ -35,18 +34,11 @@ _registered: dict[str, dict[str, Any]] = {kind: {} for kind in _FOLDERS}
 def register(thing: Thing) -> Thing:
     """Make something known under its name, and return it, so that this can be a decorator.
 
-    A later one of the same name takes the place of an earlier one.
-
     Parameters
     ----------
     thing : class or object
         Its `kind` is ``methods``, ``problems``, ``mechanisms`` or ``servers``, and its `name` is what the
-        user calls it. A method or a problem may be given as its class.
-
-    Returns
-    -------
-    class or object
-        The same.
+        user calls it; a later one of the same name takes its place.
 
     Raises
     ------

@@ -78,11 +78,7 @@ class Cohort:
             )
 
     def weights(self, attendance: Attendance) -> Floats:
-        """Return by what messages are multiplied so that on average they estimate the objective.
-
-        They are in proportion to the machine's part in the objective over how often it is expected; the
-        largest is 1, and 0 that of a machine which is never expected.
-        """
+        """Return message weights: part in the objective over expected rounds, scaled to at most 1."""
         parts = self.samples.astype(np.float64) if self.by_samples else np.ones(len(self.samples))
         expected = self.participation.expected(attendance.attended, attendance.rounds)
         found = np.divide(parts, expected, out=np.zeros_like(parts), where=expected > 0)
@@ -97,11 +93,7 @@ class Cohort:
         return total, total**2 / float(np.sum(weights**2 * attendance.attended / rounds))
 
     def averaging(self, rounds: int, hides_sums: bool, rho: float) -> tuple[float, float]:
-        """Return `shared` and `effective` of `Facts`, for messages that are sums of increments.
-
-        The noise of one machine is in proportion to its weight over its rho, and where it does not hide the
-        sum of all, to the root of how often it is there; it stays until the machine is back.
-        """
+        """Return `shared` and `effective` of `Facts`, for messages that are sums of increments."""
         attendance = self.attendance(rounds)
         weights, attended = self.weights(attendance), attendance.attended
         total, effective = self.averages(attendance, weights)
@@ -199,10 +191,7 @@ class Members:
         return np.array([*map(value, self.kinds), absent])[self.of]
 
     def promised(self, epsilon: float) -> Iterator[tuple[Mechanism, float]]:
-        """Yield each of what hides messages, with the least epsilon that its machines were promised.
-
-        Those without a budget of their own were promised `epsilon`.
-        """
+        """Yield each mechanism with the least epsilon that its machines were promised: `epsilon`, or own."""
         each, least = np.full(len(self.of), epsilon), np.full(len(self.kinds), math.inf)
         for i, budget in self.cohort.budgets.items():
             each[i] = budget.epsilon
@@ -245,8 +234,7 @@ def members_of(
 ) -> Members:
     """Return what hides the messages of each machine: noise for its own rounds, weight and budget.
 
-    `messages_of` takes in how many rounds a machine takes part. With a trusted server the same noise hides
-    them all: the most that any of them needs.
+    With a trusted server the same noise hides them all: the most that any of them needs.
     """
     cohort, is_trusted = task.cohort, task.trust.hides_sums
     if cohort is None:

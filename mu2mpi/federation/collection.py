@@ -1,7 +1,6 @@
 """Transfer of the machines' state between the ranks and rank 0, which writes checkpoints.
 
-Unless the server is central, and so sees sums without noise in every round, what is transferred is masked:
-uniform integers modulo 2^64 to whoever lacks the noise key.
+Unless the server is central, what is transferred is masked: uniform to whoever lacks the noise key.
 """
 
 import os
@@ -38,10 +37,9 @@ def gather_sum(machines: Machines, communicator: Communicator, key: Key) -> Inte
 
 
 def scatter_sum(machines: Machines, communicator: Communicator, key: Key) -> None:
-    """Turn the sum over all machines, which rank 0 holds, into a part on every rank.
+    """Turn the sum over machines, which rank 0 holds, into a masked part on every rank, if there is a key.
 
-    If rank 0 kept all of it, the other ranks would send less than in the interrupted run, under the same
-    noise. Without a key nothing changes.
+    Else the other ranks would send less than in the interrupted run, under the same noise.
     """
     if key is not None:
         _mask(machines.flat_q, communicator, key)

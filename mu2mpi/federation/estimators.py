@@ -31,9 +31,8 @@ AVERAGE, ITERATE = Query("average", averages=True), Query("iterate", averages=Fa
 class Estimator(ABC):
     """What a machine sends in round t, which estimates k_t f'(x_t).
 
-    It takes so many `gradients` of each sample, which if it `lasts` stays in what is sent from its own round
-    on, and else is in one message alone. `name` is what the user calls it, and `template` the function of
-    `mu2mpi.federation.increments` that adds samples to a message.
+    A sample `lasts` if it stays in all messages from its round on. `template` is the function of
+    `mu2mpi.federation.increments` that adds samples to a message, with so many `gradients` of each.
     """
 
     name: ClassVar[str]

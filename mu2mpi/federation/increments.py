@@ -31,9 +31,9 @@ def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
 
 @inline
 def _clip(c, squared_z, bound, resolution):  # type: ignore[no-untyped-def]
-    """Scale c such that c z^T keeps to a norm, and is in units of the grid; make it 0 if its norm is unknown.
+    """Scale c such that c z^T keeps to a norm, in units of the grid; or to 0 if its norm is unknown.
 
-    Return the squared norm that c z^T had, and whether it was clipped.
+    Return its squared norm before, and whether it was clipped.
     """
     squared_c = squared_norm(c)
     squared = squared_c * squared_z
@@ -49,7 +49,7 @@ def _clip(c, squared_z, bound, resolution):  # type: ignore[no-untyped-def]
 
 @inline
 def _add_clipped(q, c, z, count, bound, resolution):  # type: ignore[no-untyped-def]
-    """Add the outer products c_i z_i^T of the first samples of a batch to q, clipped; the others are none.
+    """Add the first outer products c_i z_i^T of a batch to q, clipped.
 
     Return the largest squared norm before clipping, and how many were clipped.
     """
@@ -148,10 +148,7 @@ def add_increments(  # type: ignore[no-untyped-def]
 def add_gradients(  # type: ignore[no-untyped-def]
     q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
 ):
-    """Make q the sum of the gradients g_{t,i} at x_t of some samples, clipped and rounded to the grid.
-
-    Parameters and returns are those of `add_increments`, with gradients in place of increments.
-    """
+    """Make q the sum of the clipped, rounded gradients at x_t of some samples; else as `add_increments`."""
     for row in range(q.shape[0]):
         q[row] = 0
     classes, width = x.shape

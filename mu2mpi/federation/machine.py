@@ -18,10 +18,7 @@ from mu2mpi.problem.linear import BATCH
 
 @dataclass(frozen=True)
 class HostedSamples:
-    """What the machines of one rank use in consecutive rounds: round by round, and in each by machine.
-
-    Where there are fewer samples than the rounds use, each round uses all of them.
-    """
+    """Samples of one rank in consecutive rounds, by round and machine; or once, if every round uses them."""
 
     features: NDArray[np.generic]  # in the stored type, shape (samples, F - 1)
     labels: Labels  # shape (samples,)
@@ -140,10 +137,9 @@ class Machines:
         return self.samples
 
     def class_counts(self, t: int) -> NDArray[np.int64]:
-        """Return how many samples of each class each hosted machine has spent once round t is over.
+        """Return how many samples of each class each machine has spent by round t, read last or before.
 
-        The round is one for which samples are at hand, or the one before. The shape is (machines, K), or
-        (machines, 0) where all machines together have more than `MOST_COUNTS` of them.
+        The shape is (machines, K), or (machines, 0) for more than `MOST_COUNTS` of all machines.
         """
         counts = self._class_counts
         if counts.size == 0:
@@ -181,10 +177,7 @@ class Machines:
         self.clipped += clipped
 
     def noised(self, t: int) -> NDArray[np.int64]:
-        """Return the sum of q~_{t,i} = q_{t,i} + Y_{t,i}, in an array that the next call reuses.
-
-        Every machine has noise of its own; if it is aggregate, the host of the first draws once for all.
-        """
+        """Return the sum of q~_{t,i} = q_{t,i} + Y_{t,i}, in an array that the next call reuses."""
         if not self._draws:
             return self.q
         if self.key is None:

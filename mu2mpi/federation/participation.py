@@ -133,8 +133,7 @@ class Bernoulli(Participation):
 class BySize(Participation):
     """Each machine in as many rounds as it has samples, evenly spread, and the largest in all of them.
 
-    In fewer rounds than that all are there proportionally less often, but once at least. Where the first is,
-    differs from machine to machine.
+    In fewer rounds all are there proportionally less often, but once at least.
     """
 
     sizes: Integers
@@ -255,10 +254,7 @@ class Attendance:
 
 
 class Roll:
-    """Who of some machines is there round after round, and for the how-manieth time.
-
-    Some rounds at a time are at hand; they may be asked for in any order.
-    """
+    """Who of some machines is there in a round, and for the how-manieth time; a chunk of rounds is cached."""
 
     def __init__(self, attendance: Attendance, machines: range) -> None:
         self._attendance, self._machines = attendance, machines

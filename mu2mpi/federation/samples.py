@@ -74,9 +74,9 @@ def make_supply(
 def _attended(
     attendance: Attendance, sampling: Sampling, key: bytes, machines: range, later: range, at_once: float
 ) -> Taken:
-    """Return what machines use that are not always there: its k-th samples when one is there the k-th time.
+    """Return what machines that are not always there use: the k-th samples at the k-th time.
 
-    That is of the first of some rounds, in which each machine uses `at_once` samples at most, on average.
+    It is that of as many of the next rounds as take `at_once` samples of each machine, on average.
     """
     some = later[: rounds_at_once(attendance.machines)]
     present = attendance.present(some, machines)

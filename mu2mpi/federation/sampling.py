@@ -30,9 +30,8 @@ class Taken(NamedTuple):
 class Sampling(ABC):
     """How the samples of a machine are spread over the rounds; the same for every machine.
 
-    It needs to have `owned` samples, n, and can use `most` of them in one round. `chance` says how they are
-    drawn at random; it is empty if it is known in which rounds each is used. `is_same` says whether each
-    round uses what the one before did.
+    It needs `owned` samples, n, and uses `most` of them in one round. `chance` says how they are drawn at
+    random, if they are, and `is_same` whether all rounds use the same.
     """
 
     owned: int
@@ -63,11 +62,7 @@ class Sampling(ABC):
 
     @abstractmethod
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
-        """Return what some machines, numbered from 0, use in consecutive rounds, numbered from 1.
-
-        Random choices follow from a key of 32 bytes; those of a machine in a round depend on nothing else
-        but the two.
-        """
+        """Return what some machines, from 0, use in consecutive rounds, from 1, given a key of 32 bytes."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Messages of the shuffle model, one by one: made by machines, mixed by the shuffler, counted by the server.
 
-For each coordinate a machine with the value v from -V to V sends V + v ones, V - v zeros, and its coins. This
-is for models of a few parameters, and shows that sums say all that there is to say.
+For each coordinate a machine with the value v from -V to V sends V + v ones, V - v zeros, and its coins.
 """
 
 import hashlib
@@ -38,15 +37,10 @@ def throw_coins(mechanism: BinomialReleases, key: bytes, machine: int, t: int) -
 def make_messages(
     mechanism: BinomialReleases, key: bytes, hosted: range, t: int, q: Integers, summed: int
 ) -> Messages:
-    """Messages of a rank in round t: its values as bits, and the coins of its machines.
+    """Return the messages of a rank in round t: its values as bits, and the coins of its machines.
 
-    Parameters
-    ----------
-    q : ndarray of int64, shape (d,)
-        Sum of values.
-    summed : int
-        Number of machines whose values may be in that sum. It fixes the number of messages, which anybody on
-        the network sees, and so must not depend on data.
+    The values of up to `summed` machines are in their sum q, shape (d,). That fixes the number of
+    messages, which anybody on the network sees, and so must not depend on data.
     """
     coordinates = np.arange(mechanism.parameters, dtype=np.uint32) * np.uint32(2)
     most = summed * mechanism.values
@@ -63,10 +57,7 @@ def mixed(everyones: list[Messages], key: bytes, t: int) -> Messages:
 
 
 def count(mechanism: BinomialReleases, messages: Messages) -> Integers:
-    """Return what the server makes of mixed messages: the sum of all values, and of the noise, shape (d,).
-
-    Ones less zeros are twice a value, and twice the heads less half of the coins.
-    """
+    """Return what the server makes of messages: the noised sum, half of ones less zeros, shape (d,)."""
     counts = np.bincount(messages, minlength=2 * mechanism.parameters).reshape(-1, 2)
     sums: Integers = (counts[:, 1] - counts[:, 0]) // 2
     return sums

@@ -16,10 +16,7 @@ _GOLDEN = 0.6180339887498949
 
 
 class Stopwatch:
-    """Where the time goes: the `seconds` before each lap, under the phase that ends there.
-
-    Messages count under "moving", together with the wait for ranks that come later, until all is over.
-    """
+    """The `seconds` before each lap by phase; messages, and waits for other ranks, are "moving"."""
 
     def __init__(self, rounds: int = 1) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)
@@ -46,8 +43,7 @@ class Stopwatch:
     def by_rank(self, communicator: Communicator) -> dict[str, NDArray[np.float64]]:
         """Return the seconds in each phase, shape (ranks,), on rank 0; all ranks must call this.
 
-        Who comes last to the messages of a round waits for nobody, and they take this rank the least time.
-        What they take another rank beyond that is its wait.
+        What messages take a rank beyond the rank that they take the least time is its wait.
         """
         mine = list(self.seconds.values()), self._messages
         seconds, messages = zip(*(communicator.gather(mine) or [mine]), strict=True)

@@ -28,9 +28,8 @@ class AcceleratedSrgd(Method):
     """Optimistic online-to-batch conversion, with private sums of increments over batches.
 
     Zhang, Tran and Cutkosky, "Differentially private online-to-batch for smooth losses", 2022, with an
-    optimistic learner; and the rounds and batches of Choquette-Choo, Ganesh and Thakurta, "Near-optimal rates
-    for O(1)-smooth DP-SCO with a single epoch and large batches", 2025. The bound is that of
-    docs/background/methods.md.
+    optimistic learner; rounds and batches of Choquette-Choo, Ganesh and Thakurta, "Near-optimal rates for
+    O(1)-smooth DP-SCO with a single epoch and large batches", 2025. See docs/background/methods.md.
     """
 
     name, title = "accelerated-srgd", "accelerated SRGD"
@@ -42,8 +41,8 @@ class AcceleratedSrgd(Method):
     def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
         """Return the settings of the practical mode, with steps of 1 / (2 L) at most, which do not swing.
 
-        With steps of s rho N K / (2 C T) the noise of w_T has the deviation s, as with mu^2-SGD. Rounds are
-        the fewest for which these are short enough: with less noise they are more.
+        With steps of s rho N K / (2 C T) the noise of w_T has the deviation s. Rounds are the fewest for
+        which these are short enough.
         """
         M, chosen = asked.machines or 1, choices(asked, facts)
         n, longest = facts.samples // M, 0.5 / chosen.nearby
@@ -86,9 +85,8 @@ class AcceleratedSrgd(Method):
     def surprise(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return V: what noise and samples add to all ||q_t - h_t||^2 at most, and half of G^2 for the first.
 
-        A batch of all machines has the error C^2 / (K M) and the noise d sigma^2 / (N K)^2, of which the
-        message of a round has one and the hint from the round before, weighted with t / (t - 1), another.
-        sigma is that of fresh noise, 2 C sqrt(T) / rho: correlated noise moves w about as far.
+        A batch of all machines has the error C^2 / (K M) and the noise d sigma^2 / (N K)^2; a message has
+        one, and the hint from the round before, weighted with t / (t - 1), another.
         """
         T, K, C = sizes.rounds, sizes.sampling.most, mechanism.clip_norm
         of_samples = C**2 / (K * task.machines)

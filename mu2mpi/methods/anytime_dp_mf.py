@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 class AnytimeDpMf(Method):
     """Kairouz et al., "Practical and private (deep) learning without sampling or shuffling", 2021, DP-FTRL.
 
-    With a matrix factorisation in place of its tree (Denisov et al., 2022), and gradients at averages of the
-    iterates (Cutkosky, 2019). Steps are of one length, so that noise cancels in w, while averages weigh
-    rounds with t: docs/background/methods.md.
+    With a matrix factorisation in place of its tree (Denisov et al., 2022), gradients at averages of the
+    iterates (Cutkosky, 2019), and steps of one length: docs/background/methods.md.
     """
 
     name, title = "anytime-dp-mf", "Anytime DP-MF"

@@ -139,10 +139,7 @@ class Method(ABC):
         """Raise ValueError if what the user said does not go together; the message says what would."""
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int | None, dict[str, Any]]:
-        """Return how many samples of a machine an audit needs, and options for it that are left open.
-
-        As few as hide the attacked one least, where they are drawn at random; None for as many as are used.
-        """
+        """Return how many samples of a machine an audit needs, None for those used, and options left open."""
         return None, {}
 
     def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
@@ -230,8 +227,7 @@ class Method(ABC):
     def noise_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return rho D N / (2 C T sqrt(d)) of Theorems 5.2 and 6.2, for messages that are sums.
 
-        It is D / sqrt(d T) over the deviation of the noise of the average message, which is what there is to
-        go by where machines differ.
+        Where machines differ it is D / sqrt(d T) over the deviation of the average message's noise.
         """
         T, D, C = sizes.rounds, task.diameter, mechanism.clip_norm
         if task.members is None:
@@ -247,10 +243,9 @@ class Method(ABC):
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return the learning rate of the method's theory.
 
-        For gradients at averages D / sqrt(V sum of t^2), and at iterates 1 / (1 / largest + sqrt(V T) / D):
-        V = C^2 / (M K) + d sigma^2 / (N K)^2 bounds the squared error of a gradient that is averaged over
-        batches of K. Cutkosky, 2019, for averages; Dekel et al., 2012, for iterates: see
-        docs/background/methods.md.
+        For gradients at averages D / sqrt(V sum of t^2) (Cutkosky, 2019), and at iterates 1 / (1 /
+        largest + sqrt(V T) / D) (Dekel et al., 2012), where V bounds the squared error of an average
+        gradient: see docs/background/methods.md.
         """
         T, D, largest = sizes.rounds, task.diameter, self.largest_rate(task, sizes)
         error = self.error(task, sizes, mechanism)

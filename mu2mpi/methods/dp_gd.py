@@ -81,10 +81,7 @@ class DpGd(Method):
         return Sizes(rounds, Cyclic(min(n, K * rounds), K))
 
     def error(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
-        """Return the error of a gradient, with what it costs others to use the same samples again.
-
-        A batch of K is less than all n; what that costs is known of batches that are drawn at random.
-        """
+        """Return the error of a gradient, with what it costs others to use the same samples again."""
         T, n, K = sizes.rounds, task.samples, sizes.sampling.size(1)
         sigma, shared = task.noise_of(mechanism)
         noise = math.sqrt(task.d) * sigma / (shared * K)
@@ -92,10 +89,7 @@ class DpGd(Method):
         return math.hypot(noise, self.clip_norm(task) * of_samples)
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
-        """Return 1 / (L + b) with b = 2 sqrt(V T) / D, V being the square of the error; of momentum b, 1 - b.
-
-        It is the step for which `loss_bound` is least.
-        """
+        """Return 1 / (L + b) with b = 2 sqrt(V T) / D, of least `loss_bound`; times 1 - momentum."""
         slack = 2 * self.error(task, sizes, mechanism) * math.sqrt(sizes.rounds) / task.diameter
         return (1 - (task.options.momentum or 0)) / (task.smoothness + slack)
 

@@ -72,10 +72,7 @@ class DpSgd(Method):
 
 
 def usual_batch(samples: int) -> int:
-    """Return how many of all samples are expected in a batch, if the user does not say.
-
-    They share its noise, and beyond some hundred samples more are worth little more than they cost.
-    """
+    """Return how many of all samples are expected in a batch: beyond some hundred more are worth little."""
     return min(samples, max(256, samples // 100))
 
 

@@ -53,11 +53,9 @@ class Mu2Sgd(Method):
         raise InputError(f"no method has the estimator {wanted[0]} and the query point {wanted[1]}")
 
     def practical_scale(self, asked: "Experiment", options: Any, facts: Facts, chosen: Choices) -> float:
-        """Return it by noise.
+        """Return it by noise: that of w_T, eta sigma sqrt(T), is the same in all runs with a loss.
 
-        The step size makes the noise of w_T, eta sigma sqrt(T) for the average over machines, the same in all
-        runs with a loss: it is the first term of the theorem's min(rho D N / (2 C T sqrt(d)), 1/(4LT)) with
-        that noise for D / sqrt(d), where N is sqrt(M) for the untrusted and M for the trusted server.
+        It is the theorem's min(rho D N / (2 C T sqrt(d)), 1/(4LT)) with that noise for D / sqrt(d).
         """
         shared = facts.shared or shared_by(asked)
         by_noise = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
@@ -66,18 +64,16 @@ class Mu2Sgd(Method):
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)): Theorems 5.2 and 6.2.
 
-        Where some are away, all steps are together no longer than of everybody on as many samples: the second
-        term is in proportion to the share of machines that is there.
+        Where some are away, the second term is in proportion to the share of machines that is there.
         """
         return min(self.noise_rate(task, sizes, mechanism), task.there * self.largest_rate(task, sizes))
 
     def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return 4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)): Theorems 5.2 and 6.2.
 
-        The norm G* of the gradient at the minimum and the deviation s of the increments are not known; they
-        are replaced by what the theorem says that they are at most, G and S = G + 2LD. It does not apply
-        where increments are clipped to less than S, or eta or the mechanism is another than its own. With a
-        regulariser G* and L are those of the sum, and the noise is that of the loss alone.
+        G* and s are not known, and replaced by their bounds G and S = G + 2LD. It does not apply where
+        increments are clipped to less than S, or eta or the mechanism is another. With a regulariser G*
+        and L are those of the sum, and the noise is that of the loss alone.
         """
         D, M, T, S = task.diameter, task.machines, sizes.rounds, self.increment_bound(task)
         is_plain = task.cohort is None and isinstance(mechanism, find("mechanisms", self.mechanism))

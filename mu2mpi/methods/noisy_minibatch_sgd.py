@@ -41,7 +41,6 @@ class NoisyMinibatchSgd(Method):
         """Return the settings of the practical mode, with batches of at most a tenth of a machine's samples.
 
         The exact account asks for little more noise than 2 C K sqrt(T) / (n rho) where that is C or more.
-        What all rounds gather is then that of one sum over all samples: batches are as large as that takes.
         """
         n = facts.samples // (asked.machines or 1)
         chosen = descent(asked, facts, hidden=n * shared_by(asked), rounds=(100, 4000), tail=0.5)
@@ -49,10 +48,7 @@ class NoisyMinibatchSgd(Method):
         return {**chosen, "batch": math.ceil(n * min(share, 0.1))}
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
-        """Return the rounds of Theorem D.2, and the fewest samples for which its noise suffices.
-
-        Another mechanism takes any others.
-        """
+        """Return the rounds of Theorem D.2, and the fewest samples for which its noise suffices."""
         from mu2mpi.federation.sampling import WithReplacement
         from mu2mpi.privacy.mechanisms.replacement import check_epsilon, fewest_drawn
 
@@ -81,8 +77,7 @@ class NoisyMinibatchSgd(Method):
 def theorem_rounds(task: Task, G: float) -> int:
     """Return the number of rounds R: (L D sqrt(M) / G) min(sqrt(n), e n / sqrt(d)) + min(n M, e^2 n^2 M / d).
 
-    It is rounded up, and at least 1; e is the epsilon of the budget, infinite for no noise, and no gradient's
-    norm passes G. See Lowy and Razaviyayn, 2023, Theorem D.2.
+    e is the epsilon of the budget. See Lowy and Razaviyayn, 2023, Theorem D.2.
     """
     n, M, d, epsilon = task.samples, task.machines, task.d, task.budget.epsilon
     smooth = task.smoothness * task.diameter * math.sqrt(M) / G

@@ -1,7 +1,4 @@
-"""Snowball SGD: growing batches, so that the noise of the steps to come hides every sample as well.
-
-Only the last iterate is protected, from whoever sees no other.
-"""
+"""Snowball SGD: growing batches, so that the noise of later steps hides all samples, in the last iterate."""
 
 import math
 from dataclasses import replace
@@ -70,9 +67,9 @@ class SnowballSgd(Method):
             )
 
     def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
-        """Return the settings of the practical mode: all but the ball is of theory.
+        """Return the settings of the practical mode: the ball alone, as nothing is clipped.
 
-        Nothing is clipped, so where gradients grow with the ball, and noise with them, margins are at most 1.
+        Where gradients grow with it, and noise with them, margins are at most 1.
         """
         reach = find("problems", asked.loss).practical.reach
         wide, narrow = choices(asked, facts), choices(asked, facts, 1 / reach)
@@ -122,7 +119,7 @@ class SnowballSgd(Method):
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return D / (G' sqrt(N)) with E ||g||^2 <= G'^2, noise included, but at most about 2 / L.
 
-        See Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal",
+        Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal",
         2019.
         """
         noise = mechanism.sigma / task.machines
@@ -150,10 +147,7 @@ class SnowballSgd(Method):
 
 
 def _landed(iterates: "Iterates", t: int, total: "Integers", step: float) -> "tuple[Integers, float]":
-    """Make the last step a function of the noised sum on a grid, and of nothing finer.
-
-    What is seen is a function of w_t - step * total alone, were w_t a multiple of the grid.
-    """
+    """Make the last step a function of the noised sum on a grid, as if w_t were a multiple of the grid."""
     import numpy as np
 
     from mu2mpi.privacy.mechanisms.last_iterate import LANDING

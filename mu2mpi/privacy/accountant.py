@@ -1,10 +1,9 @@
 """From the noise of releases to what they reveal: Renyi DP, (epsilon, delta) and Gaussian DP, both ways.
 
-Neighbours differ in one sample of one machine, which is replaced. All releases together are exactly as
-private as one Gaussian mechanism of sensitivity rho and standard deviation 1, which is (a, a rho^2 / 2)-RDP
-for every order a > 1: functions named `exact` go by it, those named `paper` by the paper's lemma. What they
-return is rounded to the private side. Without noise rho and epsilon are infinite; a delta is below 1, and at
-least `SMALLEST_DELTA`.
+Neighbours differ in one replaced sample. All releases together are as private as one Gaussian mechanism
+of sensitivity rho and standard deviation 1: functions named `exact` go by it, those named `paper` by the
+paper's lemma. What they return is rounded to the private side. Without noise rho and epsilon are
+infinite.
 """
 
 import math
@@ -78,9 +77,9 @@ def gaussian_delta(epsilon: float, rho: float) -> float:
 def epsilon_exact(rho: float, delta: float) -> float:
     """Return the smallest epsilon at which the releases of a run are (epsilon, delta)-DP, rounded up.
 
-    As of Dong, Roth and Su, "Gaussian differential privacy", 2022: Corollary 1 and Theorem 4. log delta is a
-    concave function of epsilon (delta is the convolution of two log-concave functions), so that Newton's
-    method, from what the lemma gives, comes down to the solution without ever passing it.
+    Dong, Roth and Su, "Gaussian differential privacy", 2022: Corollary 1 and Theorem 4. log delta is a
+    concave function of epsilon, so that Newton's method, from what the lemma gives, comes down to the
+    solution without ever passing it.
     """
     lemma = epsilon_paper(rho, delta)
     if rho == 0 or rho > _LARGEST_RHO or math.isinf(lemma):
@@ -100,9 +99,8 @@ def epsilon_exact(rho: float, delta: float) -> float:
 def rho_exact(epsilon: float, delta: float) -> float:
     """Return the largest rho whose releases are (epsilon, delta)-DP, also by `epsilon_exact`, rounded down.
 
-    log delta is a concave function of rho, too (delta is the integral of phi(epsilon/s - s/2) over s from 0
-    to rho), and Newton's method climbs to the solution. It starts from what the lemma gives, or from
-    delta sqrt(2 pi), which is private even with epsilon = 0.
+    log delta is a concave function of rho, too, and Newton's method climbs to the solution, from what the
+    lemma gives, or from delta sqrt(2 pi), which is private even with epsilon = 0.
     """
     lemma = rho_paper(epsilon, delta)
     if lemma > _LARGEST_RHO:
@@ -135,9 +133,8 @@ class LogDelta(NamedTuple):
 def log_delta(epsilon: float, rho: float) -> LogDelta:
     """Return log delta for delta = Phi(rho/2 - epsilon/rho) - e^epsilon Phi(-rho/2 - epsilon/rho).
 
-    Let a and b be epsilon/rho -+ rho/2, and m(z) = Phi(-z) / phi(z) Mills' ratio. As b^2 - a^2 = 2 epsilon,
-    both terms have the factor phi(a): delta = phi(a) (m(a) - m(b)). Where m(a) and m(b) are close, their
-    difference is the integral of -m' = 1 - z m(z) from a to b.
+    With a, b = epsilon/rho -+ rho/2 and Mills' ratio m(z) = Phi(-z) / phi(z) it is phi(a) (m(a) - m(b)).
+    Where these are close, their difference is the integral of -m' = 1 - z m(z) from a to b.
     """
     a, b = epsilon / rho - rho / 2, epsilon / rho + rho / 2
     if a > _FAR:

@@ -19,8 +19,8 @@ def described(long_name: str, units: str = "1") -> dict[str, str]:
 class Accounts:
     """What each of M machines does and spends; every column has shape (machines,).
 
-    `owners` are what they are called, if by anything but their numbers; `present`, of shape
-    (rounds, machines), is who took part when, unless that is too large to keep.
+    `owners` are what they are called; `present`, shape (rounds, machines), who took part when, if it was
+    kept.
     """
 
     samples: Integers = field(metadata=described("samples that the machine has"))

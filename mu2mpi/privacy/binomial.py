@@ -1,9 +1,9 @@
 """Exact draws of centred binomial noise, Bin(2 n, 1/2) - n, as a function of (key, who, round).
 
-A draw is proposed from a table of blocks, of which each holds its share of a bound on the probabilities, and
-accepted with the probability p(x) / bound. That is decided by 64 random bits and a floating-point number,
-and where these are too close to tell, by further bits and 300 decimals. So a draw is exactly binomial, but
-for what lies beyond `FARTHEST` standard deviations, which is never drawn, and a probability of 10^-300.
+A draw is proposed from a table of blocks, of which each holds its share of a bound on the probabilities,
+and accepted with the probability p(x) / bound: by 64 random bits and a floating-point number, and where
+these are too close to tell, by further bits and 300 decimals. So it is exact, but for what lies beyond
+`FARTHEST` standard deviations, which is never drawn, and a probability of 10^-300.
 """
 
 import hashlib
@@ -168,10 +168,7 @@ def add_binomial(  # type: ignore[no-untyped-def]
 
 
 class BinomialDraws:
-    """The noise of some machines, or of the server: of so many coins each, in coordinates beside each other.
-
-    `who` is the kind, the first machine and how many there are, as in `mu2mpi.privacy.noise.add_noise`.
-    """
+    """The noise of some machines, or of the server: of so many coins each in the first d coordinates."""
 
     def __init__(
         self, key: Words, who: tuple[int, int, int], flips: int, d: int, close: float = CLOSE

@@ -1,8 +1,7 @@
 """Box and Muller's transform, from random words to pairs of normals: dense, and with errors that are known.
 
-A pair has the squared radius -2 log u and a random angle: Box and Muller, "A note on the generation of random
-normal deviates", 1958. u keeps its *relative* precision however small it is, and 1 - u its own: on a lattice
-of absolute spacing the rare large radii would lie on circles that messages resolve.
+A pair has the squared radius -2 log u and a random angle. u keeps its *relative* precision, and 1 - u its
+own: on a lattice of absolute spacing the rare large radii would lie on circles that messages resolve.
 docs/background/sampler.md bounds how far pairs are from exact ones.
 """
 
@@ -64,10 +63,7 @@ def squared_radius(e, v):  # type: ignore[no-untyped-def]
 
 @inline
 def _cos_and_sin(f):  # type: ignore[no-untyped-def]
-    """Return the cosine and the sine of f pi / 2 for |f| <= 1/2, with errors of at most 2^-52.6 and 2^-54.
-
-    They are the Chebyshev interpolants of degree 6 in f^2.
-    """
+    """Return cos and sin of f pi / 2, |f| <= 1/2, to 2^-52.6 and 2^-54: Chebyshev interpolants in f^2."""
     z = f * f
     c, s = 4.6552961874867621506e-7, 5.6339337815378539538e-8
     c, s = c * z - 0.000025200135264284791372, s * z - 3.598643352982309702e-6

@@ -1,8 +1,7 @@
 """The ChaCha20 block function of RFC 8439, many blocks side by side.
 
-A loop over blocks with the state in sixteen scalars and all double rounds written out lets LLVM turn each
-scalar into a vector with one block a lane. Steps of a quarter round wait for each other, so those of four
-alternate. Sums and shifts are cast back to uint32 at once: numba would widen them to 64 bits otherwise.
+With the state in sixteen scalars and all double rounds written out, LLVM turns each scalar into a vector
+with one block a lane. Sums and shifts are cast back to uint32 at once: numba would widen them to 64 bits.
 """
 
 from numba import uint32
@@ -55,14 +54,8 @@ def _double_round(a, b, c, d):  # type: ignore[no-untyped-def]
 def fill_keystream(words, key, counter, nonce0, nonce1, nonce2):  # type: ignore[no-untyped-def]
     """Compute `BLOCKS` consecutive blocks of the keystream, as of RFC 8439, sections 2.1 to 2.4.
 
-    Parameters
-    ----------
-    words : ndarray of uint32, shape (16 * BLOCKS,)
-        Overwritten: word w of block ``counter + b`` goes to ``words[w * BLOCKS + b]``.
-    key : ndarray of uint32, shape (8,)
-        Little-endian words, as are those of the nonce.
-    counter, nonce0, nonce1, nonce2 : uint32
-        Number of the first block, and the nonce.
+    Word w of block ``counter + b`` goes to ``words[w * BLOCKS + b]``; the key has eight little-endian
+    uint32.
     """
     a0 = uint32(_C0), uint32(_C1), uint32(_C2), uint32(_C3)
     b0, c0 = (key[0], key[1], key[2], key[3]), (key[4], key[5], key[6], key[7])

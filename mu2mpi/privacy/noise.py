@@ -1,10 +1,9 @@
 """Gaussian noise as a function of (key, who, round, coordinate): no state, the same on any rank.
 
-ChaCha20 is keyed by the noise key; its nonce holds who draws and in which round, its counter the coordinate.
-Two 64-bit words make two normals: in each chunk of 256, words i and 128 + i make normals i and 128 + i.
-Whoever lacks the key cannot tell the words from random ones, and whoever holds it can recompute any draw, so
-that a restarted run sends the same messages again, and no second noisy copy of the same secret. How far
-draws, rounded to integers, are from exact ones is for `mu2mpi.privacy.sampler` to say.
+ChaCha20 is keyed by the noise key; its nonce holds who draws and in which round, its counter the
+coordinate. In each chunk of 256, words i and 128 + i make normals i and 128 + i. Any draw can be
+recomputed, so that a restarted run sends the same messages again. How far draws, rounded to integers, are
+from exact ones is for `mu2mpi.privacy.sampler` to say.
 """
 
 import hashlib
@@ -38,8 +37,8 @@ CHUNK = 2 * PAIRS  # normals, and 64-bit words, that one call of the keystream y
 def fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, number, t):  # type: ignore[no-untyped-def]
     """Fill a chunk's words, and turn the first half of them into squared radii.
 
-    One loop, so that the keystream is compiled once: over what spreads the draw, if `bits` is not negative;
-    the words; and further words while there are small ones, which is in one of 8,192 chunks.
+    One loop, so that the keystream is compiled once: over offsets, if `bits` is not negative; the words;
+    and further words while there are small ones, which is in one of 8,192 chunks.
     """
     level = _SPREAD if bits >= 0 else 0
     while True:
@@ -61,10 +60,7 @@ def fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, 
 
 @inline
 def _fill_squares(squares, values, words):  # type: ignore[no-untyped-def]
-    """Compute the squared radii of all pairs; return whether some words are small, and prepare for these.
-
-    In two loops: steps for one pair wait for each other, and a processor looks only so far ahead for others.
-    """
+    """Compute the squared radii of all pairs; return whether some words are small, and prepare for these."""
     most = int64(0)
     for i in range(PAIRS):
         squares[i], values[i] = split_word(words[i])
@@ -169,19 +165,10 @@ def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignor
 
 @kernel
 def add_draws(noise, key, machines, numbers, scales, finests, sign):  # type: ignore[no-untyped-def]
-    """Add some draws of machines to ``noise``, each rounded by itself as in `add_noise`, or take them away.
+    """Add (sign = 1) or take away (-1) draws of machines from ``noise``, each rounded as in `add_noise`.
 
-    Parameters
-    ----------
-    noise : ndarray of int64, shape (padded,)
-        In units of the grid; brought up to date.
-    key : ndarray of uint32, shape (8,)
-    machines, numbers : ndarray of int64, shape (n,)
-        Whose draws, and which of each: its number stands where that of the round does in `add_noise`.
-    scales, finests : ndarray of float64, shape (n,)
-        Standard deviations, in units of the grid, and beyond which of them a draw is spread.
-    sign : {1, -1}
-        Whether they are added or taken away.
+    The number of each draw stands for the round in `add_noise`; scales and finests, shape (n,), are its
+    standard deviation in units of the grid, and beyond which it is spread.
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)

@@ -1,10 +1,10 @@
 """How far the noise as it is drawn is from exact rounded normals, and what that adds to epsilon.
 
-Let P be the probability of a cell of the grid for an exact pair of rounded normals, and Q that for a pair as
-it is drawn. docs/background/sampler.md shows |Q / P - 1| <= tau for every cell, with a bound on the mean
-square of tau. Over n pairs, log Q / P then adds up to more than some xi only with a probability that
-Bernstein's inequality bounds (Boucheron, Lugosi and Massart, "Concentration inequalities", 2013: Theorem
-2.10). So the releases are as private as those with exact noise, but for 2 xi of epsilon and a share of delta.
+Let P be the probability of a cell of the grid for an exact pair of rounded normals, and Q that for a pair
+as it is drawn. docs/background/sampler.md shows |Q / P - 1| <= tau, with a bound on the mean square of
+tau. Over n pairs, log Q / P adds up to more than some xi only with a probability that Bernstein's
+inequality bounds (Boucheron, Lugosi and Massart, "Concentration inequalities", 2013: Theorem 2.10). So
+the releases are as private as those with exact noise, but for 2 xi of epsilon and a share of delta.
 """
 
 import math
@@ -58,10 +58,9 @@ EXACT = Deviation(0.0, 0.0)  # that of no draws at all
 
 
 def deviation(d: int, messages: int, smallest: float, largest: float, finest: float = FINEST) -> Deviation:
-    """Return how far the noise is from exact of so many messages of d coordinates that tell of one sample.
+    """Return how far from exact the noise is of so many messages of d coordinates that tell of one sample.
 
-    The smallest and the largest standard deviation of their noise are in units of the grid; draws with more
-    than the `finest` are spread.
+    The least and largest standard deviations are in units of the grid; beyond `finest` draws are spread.
     """
     if smallest < COARSEST:
         return Deviation(math.inf, math.inf)
@@ -74,10 +73,9 @@ def deviation(d: int, messages: int, smallest: float, largest: float, finest: fl
 def sum_of_rounded(numbers: int, parts: int, scale: float) -> Deviation:
     """Return how far sums of rounded normals are from a normal of their variance, rounded after a shift.
 
-    There are so many sums, of so many parts each, whose standard deviation is `scale` units of the grid; of
-    less than 1 nothing is known. The shift is a sum of uniform numbers, independent of all else: so the
-    Gaussian mechanism knows of the one all that it does of the other. docs/background/privacy-proofs.md
-    shows it by Poisson's summation formula.
+    There are so many sums, of so many parts each, whose standard deviation is `scale` units of the grid;
+    of less than 1 nothing is known. docs/background/privacy-proofs.md shows it by Poisson's summation
+    formula.
     """
     if parts == 1:
         return EXACT

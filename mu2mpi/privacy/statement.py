@@ -135,11 +135,7 @@ class PrivacyStatement:
         ]
 
     def check_sampler(self, promised: float) -> None:
-        """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them.
-
-        Or if they take it beyond the one that was promised, of which a small one leaves them next to nothing;
-        or if the mechanism's account makes no sense.
-        """
+        """Raise InputError if draws cost more epsilon than is left to them, or than was promised."""
         exact, kind = self.guarantee.exact(self.delta), self.mechanism.name
         if not exact >= 0:
             raise InputError(f"mechanism = {kind} states epsilon = {exact:g} as its guarantee; {NONSENSE}")
@@ -156,10 +152,7 @@ class PrivacyStatement:
             )
 
     def concerns(self, samples: int | None = None) -> list[Concern]:
-        """Say what is not private about a run, or would not be.
-
-        Machines have so many `samples` together, if they do not all have as many.
-        """
+        """Say what is not private about a run, of so many `samples` of all machines if they differ."""
         mechanism = self.mechanism
         if not mechanism.is_noisy:
             return [Concern("no noise", "No noise was added: there is no privacy guarantee at all.")]

@@ -62,10 +62,7 @@ class Problem(ABC):
         return found.astype(np.int64, copy=False)
 
     def scores(self, margins: Array) -> Array:
-        """Return a number for each of some samples and each class, shape (n, K), the largest for the best.
-
-        By default it is the margin; where one row tells two classes apart, minus that for the first.
-        """
+        """Return a number for each sample and class, shape (n, K): by default its margin."""
         return np.hstack([-margins, margins]) if margins.shape[1] == 1 else margins
 
     def predictions(self, margins: Array) -> Array:
@@ -122,11 +119,7 @@ class Problem(ABC):
     def expected(
         self, x: Array, z: Array, weights: Array, values: Labels | None = None
     ) -> tuple[float, Array]:
-        """Return the sum of losses with weights, and its gradient.
-
-        Each of the samples z has each of K labels with a weight: shape (n, K). These are the classes, or have
-        other values.
-        """
+        """Return loss and gradient summed over K labels of each sample, with weights of shape (n, K)."""
         values = np.arange(weights.shape[1], dtype=np.int32) if values is None else values
         margins = all_margins(x, z)
         total, slopes = 0.0, np.zeros(margins.shape)

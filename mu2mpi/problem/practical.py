@@ -123,10 +123,7 @@ def rounds_of_one_pass(asked: "Experiment", facts: Facts) -> int:
 
 
 def gathered(asked: "Experiment", chosen: Choices, shared: float) -> float:
-    """Return by what gradients may be multiplied in all, where their noise is 2 C / rho but shared.
-
-    Weights gather then the noise that they may.
-    """
+    """Return by what gradients with noise 2 C / rho, but shared, may be multiplied in all."""
     return chosen.noise * asked.rho * shared / (2 * min(chosen.clip, chosen.G))
 
 
@@ -136,11 +133,7 @@ def normalize(asked: "Experiment") -> str:
 
 
 def choices(asked: "Experiment", facts: Facts, wider: float = 1.0) -> Choices:
-    """Return what is chosen for samples of which the longest, of length ||z||, is known in public.
-
-    Increments are in proportion to ||z||, and weights to 1 / ||z||, where margins are the same. The ball is
-    made so many times wider.
-    """
+    """Return what is chosen for samples of which the longest, of length ||z||, is known in public."""
     # Whoever only wants to know what options there are need not import numpy.
     from mu2mpi.problem.scaling import Scaling
 

@@ -1,7 +1,4 @@
-"""How stored samples become those of which theory speaks, and how long these are.
-
-A sample z is a row of features, scaled into [-1, 1], with a constant 1 appended for the bias: F in all.
-"""
+"""How stored samples become z: features scaled into [-1, 1], with a constant bias feature; F in all."""
 
 import math
 from dataclasses import dataclass
@@ -22,8 +19,8 @@ _LEAST_SQUARE = 2.0**-900  # beside it, squares too small for floating-point num
 class Scaling:
     """What is done to each sample by itself, once its features lie in [-1, 1].
 
-    If it is to `unit` norm, it is scaled to norm 1, a bias feature of `UNIT_BIAS` included. Or if there is a
-    `bound`, features that are longer are scaled to that norm, beside the bias feature 1.
+    If `unit`, it is scaled to norm 1, bias feature included; if there is a `bound`, longer features to
+    that norm.
     """
 
     unit: bool = False
@@ -67,10 +64,10 @@ class Scaling:
 
 
 def squared_norms(rows: NDArray[np.generic]) -> NDArray[np.float64]:
-    """Squared Euclidean norm of each row, with the same bits whichever rows stand beside it.
+    """Return the squared norm of each row, with the same bits whichever rows stand beside it.
 
-    Ranks read different groups of samples, and NumPy's own sums over an axis may depend on the other axes.
-    Here halves of all rows are added element by element until one column is left.
+    NumPy's own sums over an axis may depend on the other axes: here halves of all rows are added until
+    one column is left.
     """
     with np.errstate(over="ignore"):
         terms: NDArray[np.float64] = np.square(rows, dtype=np.float64)

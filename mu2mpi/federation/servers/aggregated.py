@@ -30,12 +30,10 @@ class MaskOptions(ColludersOptions):
 class AggregatedServer(WithColluders, UntrustedServer):
     """Every machine adds N(0, sigma^2 / (M - c)), and masks that cancel in the sum modulo 2^64.
 
-    It protects a machine's samples against the server and up to c other machines together, who see all
-    messages: masks leave them the sum over the other M - c machines, whose noise has at least the variance
-    sigma^2. It assumes that no more machines than c work together with the server, that the others add their
-    noise, that each pair of neighbours shares a key which nobody else knows, and that all machines are there
-    in every round: what to do about one that drops out in the middle of a round is outside of it.
-    Bonawitz et al., 2017; Bell et al., 2020: `mu2mpi.privacy.masks`.
+    It protects samples against the server and up to c other machines, who learn the sum over the other M
+    - c, with noise of variance sigma^2 at least. It assumes that no more machines than c work together
+    with the server, that the others add their noise and keep the keys of their masks, and that all are
+    there in every round. Bonawitz et al., 2017; Bell et al., 2020: `mu2mpi.privacy.masks`.
     """
 
     name = "aggregated"

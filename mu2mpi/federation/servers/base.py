@@ -1,9 +1,7 @@
 """What a trust mode is to the rest of the package: whom it protects against, and how a round is taken.
 
-All servers see the sum over machines as integers on the grid. They differ in where the noise enters and so in
-which collectives they may use; `round` of each class has the collectives of the protocol. What ranks exchange
-beside it, for evaluations, checkpoints and diagnostics, is in `mu2mpi.execution`. Server modules are imported
-to list their options, so what is slow to import waits until a run needs it.
+Servers differ in where noise enters and so in their collectives, which `round` has. Server modules are
+imported to list their options, so what is slow to import waits until a run needs it.
 """
 
 import math

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 class UntrustedServer(Server):
     """Algorithm 1: every message of a machine has its own noise, so everyone may see it.
 
-    It protects a machine's samples against all others together, server and machines, whatever they send and
-    however many of them work together. It assumes nothing but that the machine itself does as it should.
-    Every rank takes the same step on the same bits, which spares a broadcast.
+    It protects a machine's samples against server and all other machines together. It assumes nothing but
+    that the machine does as it should. Every rank takes the same step on the same bits.
     """
 
     name = "untrusted"

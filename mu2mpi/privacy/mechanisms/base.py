@@ -68,8 +68,8 @@ class Mechanism(ABC):
     def accounts_for(cls, messages: Messages) -> bool:
         """Return whether its account holds for such messages.
 
-        By default if it is known which samples they hold, and those of each follow each other: it is in one,
-        or from some one on in all.
+        By default if nothing is drawn at random, and a sample is in one of them, or from some one on in
+        all.
         """
         return messages.chance == "" and messages.touched in (1, messages.rounds)
 
@@ -85,8 +85,7 @@ class Mechanism(ABC):
     def group(self, samples: int, is_apart: bool, draws: int = 1) -> Guarantee:
         """Return what all messages reveal of several samples of a machine, replaced at once.
 
-        They are apart if no two of them enter in the same round. By default nothing is made of that, and the
-        draws of all messages count already.
+        They are apart if no two of them enter in the same round.
         """
         one = self.guarantee(draws=draws)
         return Grouped(one, samples) if one.rho is None else Gaussian(samples * one.rho, one.drawn)
@@ -172,10 +171,7 @@ class Mechanism(ABC):
         return 1.0
 
     def deviation(self, messages: int, draws: int = 1, smallest: float = 1, largest: float = 1) -> Deviation:
-        """Return how far the noise of some messages is from exact, between two multiples of sigma.
-
-        What is a sum of parts is a function of these, each of which is drawn and rounded by itself.
-        """
+        """Return how far the noise of some messages is from exact, between two multiples of sigma."""
         if not self.is_noisy:
             return EXACT
         # As the grid was chosen: rounding errors must not make it seem too coarse.

@@ -1,8 +1,7 @@
 """Binomial noise: the number of heads among fair coins, of which each machine throws its share.
 
-Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization", 2022, have it for vectors whose
-coordinates are sent as bits. docs/background/privacy-proofs.md proves that a shift of it is nearly as
-private as one of a normal: so messages compose as those of Gaussian mechanisms do, in any number of rounds.
+Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization", 2022. A shift of it is
+nearly as private as one of a normal (docs/background/privacy-proofs.md), so that messages compose alike.
 """
 
 import math
@@ -34,10 +33,9 @@ FARTHEST = 38.0
 def unit_rho(flips: float) -> float:
     """Return e such that a shift by one of the number of heads among so many coins is e-Gaussian-DP.
 
-    Of fewer than `FEWEST_COINS` nothing is said: then it is infinite.
-    Up to `FARTHEST` deviations, no second difference of -log p is larger than k = (N + 1) / ((N/2)^2 - R^2),
-    and none of its ends is where a shift by one moves a quantile, as one of a normal, by more than e, which
-    solves e^2 (1 - e^2 / 4) = k: docs/background/privacy-proofs.md.
+    Of fewer than `FEWEST_COINS` nothing is said. Up to R = `FARTHEST` deviations, no second difference of
+    -log p is larger than k = (N + 1) / ((N/2)^2 - R^2), and e solves e^2 (1 - e^2 / 4) = k:
+    docs/background/privacy-proofs.md.
     """
     if flips < FEWEST_COINS:
         return math.inf
@@ -48,11 +46,10 @@ def unit_rho(flips: float) -> float:
 @register
 @dataclass(frozen=True, kw_only=True)
 class BinomialReleases(GaussianReleases):
-    """The same noise in every message: that of so many coins that as many of machines nobody knows suffice.
+    """The same noise in every message: that of the coins of `parts` machines hides a sample.
 
     A sample is in as many messages as of `GaussianReleases`, and moves each by at most 2 C. Each machine
-    throws so many `coins` for each coordinate; those of `parts` machines hide a sample. But for what is
-    farther out than `FARTHEST`, draws are exact. A machine's message is the sum of `summed` increments.
+    throws so many `coins` for each coordinate; its message is the sum of `summed` increments.
     """
 
     name = "binomial"
@@ -88,10 +85,7 @@ class BinomialReleases(GaussianReleases):
         return {"summed": messages.summed}
 
     def _rho_of(self, squares: int) -> float:
-        """Return the rho of messages that a sample moves by 2 C, so many times if squares add up.
-
-        What whole coins leave of the rho that was asked for is not stated.
-        """
+        """Return the rho, as asked for, of messages that a sample moves by 2 C if squares add up."""
         if not self.is_noisy:
             return math.inf
         moved = 2 * self.clip_norm / self.resolution

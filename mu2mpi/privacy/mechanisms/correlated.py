@@ -1,9 +1,8 @@
 """Gaussian noise that cancels between rounds, for samples that are in one element of a stream each.
 
-Query points depend on earlier messages, and so does the stream. If the strategy is lower triangular, that
-changes nothing: Denisov, McMahan, Rush, Smith and Thakurta, "Improved differential privacy for SGD via
-optimal private linear operators on adaptive streams", 2022. docs/background/privacy-proofs.md has the
-proof, rounding included.
+A stream may depend on earlier messages if the strategy is lower triangular: Denisov, McMahan, Rush, Smith
+and Thakurta, "Improved differential privacy for SGD via optimal private linear operators on adaptive
+streams", 2022. docs/background/privacy-proofs.md has the proof, rounding included.
 """
 
 import math
@@ -124,20 +123,13 @@ class CorrelatedNoise(Mechanism):
 
     @property
     def heaping(self) -> float:
-        """How much farther noise moves the sum of all messages than if each took back that of the last.
-
-        About as far, but where none is ever cancelled, and a draw is in all messages from its round on.
-        """
+        """How much farther noise moves the sum of all messages than if each took back that of the last."""
         T = self.rounds
         return math.sqrt((T + 1) * (2 * T + 1) / (6 * T)) if self.lasts and not self.power else 1.0
 
     @property
     def _arithmetic(self) -> float:
-        """The norm of all errors of floating-point numbers, in units of sigma.
-
-        docs/background/privacy-proofs.md has the steps. Parts of the noise are smaller by the root of their
-        number, and their errors may add up.
-        """
+        """The norm of all floating-point errors, in units of sigma: docs/background/privacy-proofs.md."""
         draws = math.sqrt(self.rounds * self.parts) * (math.sqrt(self.parameters) + math.sqrt(1400))
         return 2 * 4 * 2.0**-53 * self.correlation.lengths * _SPREAD * self._growth * draws
 

@@ -1,12 +1,10 @@
 """Noise in the steps of which the last iterate alone is seen: that of later steps hides earlier samples, too.
 
-A sample moves one step alone, and no later one takes two iterates farther apart. docs/background/methods.md
-has the proof, for Gaussian differential privacy, and thus at every Renyi order: after Feldman, Mironov,
-Talwar and Thakurta, "Privacy amplification by iteration", 2018, and Bok, Su and Altschuler, "Shifted
-interpolation for differential privacy", 2024. Late samples are hidden by little and share their step with
-more others: Feldman, Koren and Talwar, "Private stochastic convex optimization: optimal rates in linear
-time", 2020. No step has more noise than its gradients may have by themselves, C / sqrt(d) in each coordinate
-of their average: that settles how large batches need to be. The noise is then the least that keeps to rho.
+A sample moves one step alone, and no later one takes two iterates farther apart:
+docs/background/methods.md has the proof, after Feldman, Mironov, Talwar and Thakurta, "Privacy
+amplification by iteration", 2018, and Bok, Su and Altschuler, "Shifted interpolation for differential
+privacy", 2024. Late samples are hidden by little and share their step with more others: Feldman, Koren
+and Talwar, "Private stochastic convex optimization: optimal rates in linear time", 2020.
 """
 
 import math
@@ -41,9 +39,8 @@ _BITS = 40  # bits between the resolution and the noise: what rounding takes apa
 def halving_steps(steps: int) -> Array:
     """Return learning rates in units of the first, shape (N,), with which the last iterate of SGD is good.
 
-    2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last of the N >= 1 steps too. It is
-    then as good as the average of all, up to a constant: Jain, Nagaraj and Netrapalli, "Making the last
-    iterate of SGD information theoretically optimal", 2019.
+    2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last step, too: Jain, Nagaraj
+    and Netrapalli, "Making the last iterate of SGD information theoretically optimal", 2019.
     """
     # After the last halving ceil(N / 2^i) stays 1, which is the last step.
     left = -(-steps >> np.arange((steps - 1).bit_length() + 1))
@@ -56,8 +53,7 @@ def halving_steps(steps: int) -> Array:
 def growing_batches(steps: int, growth: float) -> Counts:
     """Return how many samples each machine uses in each of N steps, so that all are hidden about as well.
 
-    The integers from growth * eta_t / sqrt(sum of eta_s^2 over s >= t) up, at least 1: the last batch is
-    about `growth`, and others are smaller by what the noise of all steps from theirs on hides better.
+    The integers from growth * eta_t / sqrt(sum of eta_s^2 over s >= t) up, at least 1.
     """
     eta = halving_steps(steps)
     wanted = np.ceil(growth * last_iterate_rho(eta, eta))
@@ -67,10 +63,9 @@ def growing_batches(steps: int, growth: float) -> Counts:
 def last_iterate_rho(moves: Array, deviations: Array, slacks: Array | float = 0.0) -> Array:
     """Return for each step the rho of the last iterate, as it protects the samples of that step; shape (N,).
 
-    Another sample in a step moves the iterate by at most `moves` before noise, of which each coordinate has a
-    standard deviation of `deviations`; and a step takes two iterates by at most `slacks` farther apart than
-    exact steps do. They are brought together by the noise of this step and all that follow: what the sample
-    moved in shares that go with the variance of the noise, and what rounding adds where it arises.
+    Another sample moves the iterate by at most `moves`, beside noise of `deviations` in each coordinate,
+    and a step takes two iterates by at most `slacks` farther apart than exact steps do. They are brought
+    together by the noise of this step and all that follow.
     """
 
     def from_here_on(squares: Array) -> Array:
@@ -84,9 +79,8 @@ def last_iterate_rho(moves: Array, deviations: Array, slacks: Array | float = 0.
 def rounding_slack(scales: Array, samples: Counts, resolution: float, d: int) -> Array:
     """Return how much farther apart than exact steps the grid lets each step of a run take two iterates.
 
-    A step is a sum of gradients, one for each of its samples, times its scale. In each of the two, every
-    coordinate of a gradient and of a draw of noise is rounded by at most half the resolution, and the iterate
-    before the last step to the coarser grid on which that step is taken.
+    Every coordinate of a gradient and of a draw of noise is rounded by at most half the resolution, and
+    the iterate before the last step to the coarser grid on which that step is taken.
     """
     slack: Array = scales * samples + np.append(0.0, scales[:-1])
     slack[-1] += LANDING * scales[-1]
@@ -96,8 +90,7 @@ def rounding_slack(scales: Array, samples: Counts, resolution: float, d: int) ->
 def hidden_rho(batches: Counts, machines: int, C: float, noise: float, resolution: float, d: int) -> Array:
     """Return `last_iterate_rho` of a run, with what is set aside for floating-point numbers.
 
-    No gradient passes the norm C, so that another sample moves a sum by 2 C at most; `noise`, to which all is
-    in inverse proportion, is that of an average gradient. Nothing is rounded if the resolution is 0.
+    `noise`, to which it is in inverse proportion, is that of an average gradient, of norm at most C.
     """
     eta, samples = halving_steps(len(batches)), machines * batches
     scales = eta / samples
@@ -109,8 +102,8 @@ def hidden_rho(batches: Counts, machines: int, C: float, noise: float, resolutio
 def growth_of(machines: int, d: int, rho: float) -> float:
     """Return how large batches have to grow: 2 sqrt(d) / (M rho), of one machine in the last step.
 
-    A sample moves a step by 2 C eta_t / (M B_t), which may be rho times the deviation of the noise from there
-    on, (C / sqrt(d)) sqrt(sum of eta_s^2 over s >= t).
+    A sample may move a step by rho times the deviation of the noise from there on, where each step's
+    noise is C / sqrt(d) in a coordinate of the average: as gradients may have by themselves.
     """
     return 2 * math.sqrt(d) / (machines * rho)
 
@@ -143,7 +136,7 @@ def check_steps(rounds: int) -> None:
 class LastIterate(Mechanism):
     """Noise in proportion to each step's batch; the last round shows the last iterate and takes no step.
 
-    `sigma` is that for one sample of each machine, `rho` what was asked for; batches grow up to `growth`.
+    `sigma` is that for one sample of each machine; batches grow up to `growth`.
     """
 
     name, protects, shows_messages = "last-iterate", "last iterate", False

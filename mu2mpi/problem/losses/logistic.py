@@ -54,10 +54,7 @@ class Logistic(Problem):
         return np.column_stack([of_first, of_second])
 
     def roundings(self, classes: int) -> float:
-        """Return 6: 2 of an exponential, a sum, a quotient, a difference, and products with the sample.
-
-        Powers are off by 8 roundings at most, of which s / (1 + s)^2 <= 1/4 counts.
-        """
+        """Return 6: 2 of an exponential, a sum, a quotient, a difference, and products with the sample."""
         return 6.0
 
 
