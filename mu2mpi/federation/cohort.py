@@ -26,27 +26,14 @@ _MOST_KEPT = 10**7  # machines times rounds up to which a result says who was th
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """What is known of M machines before anything is decided.
+    """What is known of M machines before anything is decided."""
 
-    Attributes
-    ----------
-    participation : Participation
-        Who takes part when.
-    samples : ndarray of int64, shape (machines,)
-        How many each has.
-    by_samples : bool
-        Whether the objective is the mean over samples, sum of n_i f_i / n, or over machines, sum of f_i / M.
-    budgets : dict of int to Budget
-        What machines may spend that have a budget of their own; its epsilon is infinite if rho was stated.
-    owners : tuple of str or None
-        What the machines are called, if by anything but their numbers.
-    """
-
-    participation: Participation
-    samples: Integers
-    by_samples: bool
+    participation: Participation  # who takes part when
+    samples: Integers  # how many each has, shape (machines,)
+    by_samples: bool  # whether the objective is the mean over samples, or over machines
+    # Of machines with a budget of their own; its epsilon is infinite if rho was stated
     budgets: dict[int, Budget] = field(default_factory=dict)
-    owners: tuple[str, ...] | None = None
+    owners: tuple[str, ...] | None = None  # what machines are called, if by anything but their numbers
 
     @cached_property
     def longest(self) -> int:
@@ -107,38 +94,19 @@ class Cohort:
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """What each machine of a cohort does and spends in a run.
-
-    Attributes
-    ----------
-    cohort, attendance : Cohort, Attendance
-        The machines, and when they are there.
-    budget : Budget
-        What those may spend that have no budget of their own.
-    weights : ndarray of float64, shape (machines,)
-        By what the increments of each are multiplied, at most 1.
-    kinds, of : tuple of Mechanism, ndarray of int64, shape (machines,)
-        What hides the messages of each, among those that differ; -1 for a machine that is never there.
-    stays : bool
-        Whether a trusted server's releases tell of a sample also while its machine is away.
-    total : float
-        What the weights of a round are expected to add up to.
-    effective : float
-        How many machines of equal weights, all there, would average samples as well.
-    noise : float
-        Standard deviation of what is drawn for the average message of a round: of noise that stays until a
-        machine is back, as if drawn anew in each round, what moves the sum of all rounds as far.
-    """
+    """What each machine of a cohort does and spends in a run; arrays have the shape (machines,)."""
 
     cohort: Cohort
-    budget: Budget
+    budget: Budget  # of machines without one of their own
     attendance: Attendance
-    weights: Floats
-    kinds: tuple[Mechanism, ...]
-    of: Integers
-    stays: bool
-    total: float
-    effective: float
+    weights: Floats  # by what increments are multiplied, at most 1
+    kinds: tuple[Mechanism, ...]  # what hides messages, among those that differ,
+    of: Integers  # and which of them each machine has; -1 for one that is never there
+    stays: bool  # whether a trusted server's releases tell of a sample also while its machine is away
+    total: float  # what the weights of a round are expected to add up to
+    effective: float  # how many machines of equal weights, all there, would average samples as well
+    # Standard deviation of what is drawn for the average message of a round: of noise that stays, as if
+    # drawn anew in each round, what moves the sum of all rounds as far
     noise: float
 
     @cached_property

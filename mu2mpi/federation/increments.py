@@ -110,19 +110,9 @@ def add_increments(  # type: ignore[no-untyped-def]
     c = r + (t - 1)(r - r~), and its norm is ||c|| ||z|| <= S (Lemmas 4.1 and 4.2). Returned are the largest
     squared norm of an increment before clipping, and how many were clipped.
 
-    Parameters
-    ----------
-    q : ndarray of int64, shape (K, F)
-        Sum over the machines of q_{t-1,i} in units of the grid; made that of q_{t,i}.
-    x, x_previous : ndarray of float64, shape (K, F)
-        The query points x_t and x_{t-1} of round t, from 1.
-    features, labels, scales, bias
-        Samples as in `HostedSamples`; those from number `first` on and before `end` are used.
-    bound, resolution : float
-        Norm to which increments are clipped, and spacing of the grid, a power of two.
-    batch : {1, BATCH}
-        Samples that are computed together. It decides in which order sums are taken, and so must be the
-        same for the same experiment on any number of ranks.
+    q, of int64, and the query points x_t and x_{t-1} have the shape (K, F). Samples are those of
+    `HostedSamples` from number `first` on and before `end`. The batch decides in which order sums are
+    taken, and so must be the same for the same experiment on any number of ranks.
     """
     classes, width = x.shape
     z = empty_batch(batch, width)

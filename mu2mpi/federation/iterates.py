@@ -25,15 +25,8 @@ def descend(w, total, step):  # type: ignore[no-untyped-def]
 def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-untyped-def]
     """Project a gradient step on K and average: w_{t+1} and x_{t+1} from w_t, x_t and the sum of messages.
 
-    Parameters
-    ----------
-    w, x, x_next : ndarray of float64, shape (rows, F)
-        w_t, made w_{t+1}; x_t; and where to put x_{t+1}.
-    total : ndarray of int64, shape (rows, F)
-        The noised sum over machines, in units of the grid.
-    step, radius, weight : float
-        What takes the sum to the step: the learning rate times the resolution over the number of samples; the
-        radius of the ball K about 0; and alpha_{t+1} / alpha_{1:t+1}, where 1 makes x_{t+1} = w_{t+1}.
+    All have the shape (rows, F): w_t is made w_{t+1}, and x_{t+1} put into `x_next`. The sum is in units of
+    the grid, of which `step` makes a step; K has the `radius`; with the `weight` 1, x_{t+1} is w_{t+1}.
     """
     w, x, x_next, total = w.ravel(), x.ravel(), x_next.ravel(), total.ravel()
     squared = 0.0
@@ -64,16 +57,10 @@ BeforeMove = Callable[["Iterates", int, NDArray[np.int64], float], tuple[NDArray
 class Iterates:
     """w_t, the query point x_t and the one before it.
 
-    Attributes
-    ----------
-    w, x, x_previous : ndarray of float64, shape (rows, F)
-        w_t, x_t and x_{t-1}; all 0 at first (w_1 = x_1 = x_0 = 0).
-    mean : ndarray of float64, shape (rows, F), or None
-        Mean of the query points that count of those visited, where that is the output; or else the last.
-    direction : ndarray of int64, shape (rows, F), or None
-        The noised sum of the last step, in units of the grid, where it is known; valid until the next round.
-    before_move : callable, optional
-        Takes these, t, the noised sum and what makes a step of it, and returns other two to be subtracted.
+    They are `w`, `x` and `x_previous`, shape (rows, F), all 0 at first. `mean` is that of query points
+    visited, where it is the output. `direction` is the noised sum of the last step, where known, until the
+    next round. `before_move` takes these, t, the noised sum and what makes a step of it, and returns other
+    two.
     """
 
     beyond: ClassVar[tuple[str, ...]] = ()

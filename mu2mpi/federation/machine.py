@@ -76,22 +76,9 @@ class Machines:
     They keep one vector together, the sum of their q_{t,i}: whatever leaves the rank is a sum over its
     machines, and sums of integers do not depend on how they are split.
 
-    Parameters
-    ----------
-    schedule, hosted, supply : Schedule, range, callable
-        Constants of the run; numbers of the hosted machines, from 0; and what returns their samples from a
-        given round on.
-    key : ndarray of uint32, shape (8,), or None
-        Noise key; None where no machine may draw noise.
-
-    Attributes
-    ----------
-    samples : HostedSamples
-        What was read last; nothing before the first round.
-    q, flat_q : ndarray of int64, shape (rows, F), and flat as noise is drawn
-        Sum of the hosted q_{t,i}, or of their gradients of round t, not noised, in units of the grid.
-    largest_squared_norm, clipped : float, int
-        Largest squared norm of an increment before clipping, and number of increments clipped, so far.
+    `q` is that sum of q_{t,i}, or of gradients, shape (rows, F), in units of the grid, not noised, and
+    `flat_q` the same as noise is drawn. `samples` are those read last. Without a noise key no machine may
+    draw noise.
     """
 
     def __init__(

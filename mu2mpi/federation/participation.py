@@ -182,15 +182,8 @@ class Trace(Participation):
 class Attendance:
     """Who takes part in each of T rounds, and how often until then.
 
-    Attributes
-    ----------
-    rounds, machines : int
-        T and M.
-    attended : ndarray of int64, shape (machines,)
-        N_i, in how many rounds each takes part.
-    squares : ndarray of int64, shape (machines,)
-        Sum of the squares of how many rounds pass from each time that a machine takes part to its next, or
-        to the end.
+    Each of M machines takes part in N_i rounds, `attended`, shape (machines,); `squares` are the sums of the
+    squares of how many rounds pass from each time to the next, or to the end.
     """
 
     def __init__(self, participation: Participation, rounds: int) -> None:

@@ -32,16 +32,8 @@ def make_supply(
     What a machine gets in a round does not depend on how many rounds are read at once. An InputError there
     says that samples cannot be used.
 
-    Parameters
-    ----------
-    source, schedule : Source, Schedule
-        The training set, or a population of which samples are drawn; and M, T, which samples are used when,
-        and whether they are scaled to norm 1.
-    key, sampling_key : bytes
-        32 bytes that determine the dealing, or the draws; and 32 for which samples are used when, where that
-        is left to chance.
-    hosted, partition : range, str
-        The machines; and how a training set is dealt to all of them, hosted or not.
+    Keys of 32 bytes determine how samples are dealt, or drawn of a population, and which are used when. The
+    partition is of all machines, hosted or not.
     """
     sampling, rounds = schedule.sampling, schedule.rounds
     read = _reader(source, schedule, key, hosted, partition)

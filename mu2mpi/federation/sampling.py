@@ -44,13 +44,13 @@ class Sampling(ABC):
         """What is left to chance, in a few words."""
         return ""
 
-    @abstractmethod
     def size(self, t: int) -> float:
-        """Return how many samples a machine is expected to use in round t."""
+        """Return how many samples a machine is expected to use in round t: by default the most."""
+        return self.most
 
-    @abstractmethod
     def used(self, t: int) -> int:
         """Return how many of its samples it can have used in rounds 1 .. t, each counted once."""
+        return min(self.owned, self.most * t)
 
     def drawn(self, t: int) -> float:
         """Return how many it is expected to use in rounds 1 .. t, each as often as it is used."""
@@ -71,10 +71,6 @@ class Fresh(Sampling):
 
     owned: int
     most = 1
-
-    def size(self, t: int) -> float:
-        """Return 1."""
-        return 1
 
     def used(self, t: int) -> int:
         """Return t."""
@@ -130,14 +126,6 @@ class Cyclic(Sampling):
         """Whether each round uses all of them."""
         return self.most == self.owned
 
-    def size(self, t: int) -> float:
-        """Return K."""
-        return self.most
-
-    def used(self, t: int) -> int:
-        """Return K t, or n where that is less."""
-        return min(self.owned, self.most * t)
-
     def drawn(self, t: int) -> int:
         """Return K t."""
         return self.most * t
@@ -166,14 +154,6 @@ class WithReplacement(Sampling):
     def words(self) -> str:
         """How many of how many."""
         return f"K = {self.most} of n = {self.owned} samples"
-
-    def size(self, t: int) -> float:
-        """Return K."""
-        return self.most
-
-    def used(self, t: int) -> int:
-        """Return K t, or n where that is less."""
-        return min(self.owned, self.most * t)
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return K samples for each machine and round."""

@@ -33,7 +33,7 @@ class AnytimeDpMf(Method):
     takes_absence = True
 
     def widening(self, asked: "Experiment") -> float:
-        """Return 3: on their way iterates have several times the noise of the last, and need that much room."""
+        """Return 3: on their way iterates have several times the noise of the last."""
         return 3.0
 
     def practical_scale(self, asked: "Experiment", options: Any, facts: Facts, chosen: Choices) -> float:

@@ -81,44 +81,25 @@ class Method(ABC):
     By default machines use a fresh sample in each round, Gaussian noise hides what they send, and every step
     is the learning rate times the average of messages.
 
-    Attributes
-    ----------
-    name, title, summary : str
-        What the user calls it; what figures do, by default the same; a few words for its place in the help.
-    options, presets : type, tuple of str
-        Its options; and those of them that choose other settings, and mean nothing else: see `preset`.
-    chooses : dict
-        What the preset chooses beside `normalize`: None where it takes facts.
-    estimator, query : Estimator, Query
-        What machines send, and where they take gradients.
-    mechanism : str
-        The name of the mechanism that hides what they send, unless the user names another.
-    takes_mean, is_default, is_practical : bool
-        Whether the output is the mean of all query points, or the last; whether who names none gets it; and
-        whether who names none does, but asks for a preset.
-    is_switched : bool
-        Whether it may also be chosen by the names of its estimator and query point, as a part of another.
-    takes_absence, preset_knows_absence : bool
-        Whether machines may be away, and differ in what they may spend; and whether settings that `preset`
-        chooses are for that, too.
     """
 
     kind: ClassVar[str] = "methods"
-    name: ClassVar[str]
-    title: ClassVar[str]
-    summary: ClassVar[str] = ""
+    name: ClassVar[str]  # what the user calls it
+    title: ClassVar[str]  # what figures do, by default the same
+    summary: ClassVar[str] = ""  # a few words for its place in the help
     options: ClassVar[type[Options]] = Options
-    estimator: Estimator
-    query: Query
-    mechanism: ClassVar[str] = "gaussian"
-    presets: ClassVar[tuple[str, ...]] = ()
+    presets: ClassVar[tuple[str, ...]] = ()  # options that choose other settings, and mean nothing else
+    # What the preset chooses beside `normalize`: None where it takes facts
     chooses: ClassVar[dict[str, Any]] = dict.fromkeys(("clip_norm", "diameter", "eta_scale"))
-    takes_mean: ClassVar[bool] = False
-    is_default: ClassVar[bool] = False
-    is_practical: ClassVar[bool] = False
-    is_switched: ClassVar[bool] = False
-    takes_absence: ClassVar[bool] = False
-    preset_knows_absence: ClassVar[bool] = False
+    estimator: Estimator  # what machines send
+    query: Query  # where they take gradients
+    mechanism: ClassVar[str] = "gaussian"  # what hides what they send, unless the user names another
+    takes_mean: ClassVar[bool] = False  # whether the output is the mean of all query points, or the last
+    is_default: ClassVar[bool] = False  # whether who names none gets it,
+    is_practical: ClassVar[bool] = False  # or does with a preset
+    is_switched: ClassVar[bool] = False  # whether mu2-sgd's switches of estimator and query make it
+    takes_absence: ClassVar[bool] = False  # whether machines may be away, and differ in their budgets,
+    preset_knows_absence: ClassVar[bool] = False  # also with a preset
 
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "title"):
@@ -261,7 +242,7 @@ class Method(ABC):
         return math.hypot(self.clip_norm(task) / math.sqrt(task.effective * size), noise)
 
     def rate(self, eta: float, rounds: int, t: int) -> float:
-        """Return by what the averaged message of round t is multiplied: eta alpha_t, or if sums are sent, eta."""
+        """Return the factor of the averaged message of round t: eta alpha_t, or if sums are sent, eta."""
         return eta if self.estimator.lasts else eta * self.query.importance(t)
 
     def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:

@@ -24,7 +24,7 @@ class ParallelSgd(Method):
     takes_mean = True
 
     def practical_scale(self, asked: "Experiment", options: Any, facts: Facts, chosen: Choices) -> float:
-        """Return it by noise: eta sigma sqrt(T) of the last iterate, of the mean of all a third of its square."""
+        """Return it by noise: eta sigma sqrt(T), of which the mean of all has a third in the square."""
         spread = math.sqrt(rounds_of_one_pass(asked, facts) / 3)
         eta = gathered(asked, chosen, shared_by(asked)) / spread
         return chosen.L * min(eta, STEP / chosen.nearby)

@@ -40,7 +40,7 @@ class SnowballSgd(Method):
     options = PresetOptions
     estimator, query = GRADIENT, ITERATE
     mechanism = "last-iterate"
-    chooses = {"diameter": None}
+    chooses = dict.fromkeys(["diameter"])
 
     def check(self, asked: "Experiment", options: Any) -> None:
         """Make sure that nobody sees an iterate who must not, that steps contract, and what is measured."""
@@ -104,7 +104,7 @@ class SnowballSgd(Method):
         return max(task.G * LOOSENESS, _longer(task, task.diameter / 2).G * (1 + 2.0**-12))
 
     def messages(self, task: Task, sizes: Sizes, present: int | None = None) -> Messages:
-        """Return what is to be hidden, of iterates that are; its gradient norm covers features above their bound."""
+        """Return what is to be hidden; its gradient norm covers features above their bound."""
         from mu2mpi.privacy.mechanisms.last_iterate import ABOVE
 
         # The mechanism itself adds this share, which is enough for losses that grow slowly.

@@ -34,7 +34,7 @@ class Storm(Method):
             )
 
     def widening(self, asked: "Experiment") -> float:
-        """Return 1/8, at most 8 times the noise that margins may gather: the edge makes w forget first noise."""
+        """Return 1/8, or 8 times the noise of margins: the edge makes w forget the noise of first steps."""
         own = find("problems", asked.loss).practical
         return float(min(1 / 8, 8.0 * own.noise / own.reach))
 

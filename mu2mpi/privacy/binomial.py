@@ -107,24 +107,10 @@ def add_binomial(  # type: ignore[no-untyped-def]
 ):
     """Set ``noised`` to ``message`` plus the noise of some machines, or of the server, in round t.
 
-    Parameters
-    ----------
-    noised, message, key, who, first, count, t
-        As of `mu2mpi.privacy.noise.add_noise`.
-    d : int
-        How many coordinates count, at most.
-    n, bits, heights, ends, guide
-        Of a `Table`.
-    close : float
-        Where 64 random bits are no farther from a probability, nothing is decided.
-    left : ndarray of int64, shape (room, 6)
-        Proposals that are left open, in their order: machine, coordinate, proposal, block, random bits, and
-        the draw that stands in their place until they are decided.
-
-    Returns
-    -------
-    int
-        How many were left open, also beyond the room.
+    It is drawn in the first d coordinates at most, by the entries of a `Table`. Returned is how many
+    proposals are closer to their probability than `close`, and so left open: in their order they are
+    written to `left`, shape (room, 6), as machine, coordinate, proposal, block, random bits, and the draw
+    in their place.
     """
     words = scratch(CHUNK).view(np.uint64)
     number = 0

@@ -72,25 +72,11 @@ def add_correlated(  # type: ignore[no-untyped-def]
 ):
     """Set ``noised`` to ``message`` plus the rounded noise of some machines, or of the server, in a round.
 
-    Parameters
-    ----------
-    noised, message, carried : ndarray of int64, shape (padded,)
-        As of `add_noise`; and the noise of all rounds before, which is brought up to date.
-    lasts : bool
-        Whether that is added, too. If not, it is forgotten.
-    buffers : ndarray of float64, shape (machines, chunks, k, CHUNK)
-        What was drawn before, in units of the grid, of machines ``first ..``; brought up to date.
-    key, who, first
-        As in `add_noise`.
-    there, numbers : ndarray of int64, shape (n,)
-        Who draws, as numbers among those from the first on; and for the how-manieth time, from 1.
-    units, finests : ndarray of float64, shape (machines,)
-        Standard deviations of the strategy's noise, in units of the grid; and beyond which draws are spread,
-        as in `add_noise`.
-    norms : ndarray of float64, shape (T,)
-        d_t, by which a machine's draw of that number is multiplied.
-    weights, decays : ndarray of float64, shape (k,)
-        Those of a `Correlation`.
+    `carried` is the noise of all rounds before, which is added if it `lasts`, and else forgotten;
+    `buffers`, shape (machines, chunks, k, CHUNK), are what was drawn before. Both are brought up to date,
+    in units of the grid. Machines that are `there` draw for the time that `numbers` say, counted from 1,
+    with the noise of a strategy of `units`, spread beyond `finests`, times its norms; weights and decays
+    are those of a `Correlation`.
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
@@ -115,14 +101,11 @@ def add_correlated(  # type: ignore[no-untyped-def]
             sent[j] = hidden[j] + part[j]
 
 
-class Register(Protocol):
-    """Who of some machines is there in which round."""
+class _Register(Protocol):
+    """Who of some machines is there in round t, for the how-manieth time, and how often until then."""
 
-    def call(self, t: int) -> tuple[Integers, Integers]:
-        """Return who is there, as numbers among them, and how often each was by then."""
-
-    def until(self, t: int) -> Integers:
-        """Return how often each was there in the first t rounds."""
+    def call(self, t: int) -> tuple[Integers, Integers]: ...
+    def until(self, t: int) -> Integers: ...
 
 
 class CorrelatedDraws:
@@ -141,7 +124,7 @@ class CorrelatedDraws:
         units: Array,
         finests: Array,
         size: int,
-        register: Register | None = None,
+        register: _Register | None = None,
     ) -> None:
         self._of, self._done, self._register = correlation, 0, register
         self._units, self._finests = units, finests
@@ -212,7 +195,7 @@ class MemberDraws:
         units: Array,
         finests: Array,
         size: int,
-        register: Register,
+        register: _Register,
         lasts: bool,
     ) -> None:
         self._key, self._first, self._units, self._finests = key, first, units, finests
@@ -246,7 +229,7 @@ def make_member_draw(
     kinds: Sequence[Mechanism | None],
     key: NDArray[np.uint32],
     first: int,
-    register: Register,
+    register: _Register,
     lasts: bool,
     size: int,
 ) -> Draw:

@@ -53,20 +53,16 @@ class Messages:
 class Budget:
     """What a run may spend."""
 
-    rho: float
-    """Infinite for no noise."""
-    epsilon: float
+    rho: float  # infinite for no noise
+    epsilon: float  # the same at a delta, for mechanisms that are not as private as any one Gaussian one
     delta: float
-    """The same, for mechanisms that are not as private as any one Gaussian mechanism."""
 
 
 class Guarantee(ABC):
     """What is seen reveals at most this of one sample; the sum of guarantees is that of all that is seen."""
 
-    rho: float | None = None
-    """That of a Gaussian mechanism, if it is as private as one."""
-    drawn: Deviation = EXACT
-    """How far the noise that is drawn is from exact."""
+    rho: float | None = None  # that of a Gaussian mechanism, if it is as private as one
+    drawn: Deviation = EXACT  # how far the noise that is drawn is from exact
 
     @abstractmethod
     def exact(self, delta: float) -> float:

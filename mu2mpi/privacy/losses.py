@@ -77,7 +77,8 @@ def least_multiplier(
 
     root = first
     while True:
-        low, high = _bracket(first, lambda noise: noise > known[0] and (noise >= known[1] or noise >= root))
+        least = max(math.nextafter(known[0], math.inf), min(root, known[1]))
+        low, high = _bracket(first, least.__le__)
         if not known[0] < (tried := high if high < known[1] else low) < known[1]:
             break
         known[suffices(tried)] = tried

@@ -37,12 +37,9 @@ _LARGEST_POWER = 700.0  # of e among floating-point numbers
 class Deviation(NamedTuple):
     """How far all draws that tell of one sample are from exact ones."""
 
-    square: float
-    """The sum over pairs of the mean square of tau."""
-    largest: float
-    """The largest tau of any cell."""
-    rest: float = 0.0
-    """The probability with which noise may be anything else: a total variation."""
+    square: float  # the sum over pairs of the mean square of tau
+    largest: float  # the largest tau of any cell
+    rest: float = 0.0  # the probability with which noise may be anything else: a total variation
 
     def __add__(self, other: "Deviation") -> "Deviation":  # type: ignore[override]
         largest = max(self.largest, other.largest)

@@ -32,23 +32,16 @@ class PrivacyStatement:
     """The guarantee of one run: neighbours differ in one sample of one machine, which is replaced."""
 
     mechanism: Mechanism
-    server: str
-    """The trust mode, which says who sees what: if untrusted, every message of a machine, {q~_{t,i}}; if
-    trusted, every query point of the server, {x_t}; and so on. But see what the mechanism protects."""
+    server: str  # the trust mode, which says who sees what; but see what the mechanism protects
     delta: float
-    epsilon: float
-    """(epsilon, delta)-DP by the paper's lemma."""
-    epsilon_exact: float
-    """The smallest that holds at this delta; where no rho describes the releases, both are this one."""
-    epsilon_sampler: float
-    """What of this is due to noise that is drawn, in place of exact rounded normals."""
-    S: float
-    """The bound on the norm of what a sample adds, such as G + 2LD."""
+    epsilon: float  # (epsilon, delta)-DP by the paper's lemma
+    epsilon_exact: float  # the smallest that holds; where no rho describes the releases, both are this one
+    epsilon_sampler: float  # what of this is due to noise that is drawn, in place of exact rounded normals
+    S: float  # the bound on the norm of what a sample adds, such as G + 2LD
+    # Or aggregate, if the noise of all machines was drawn as one, or unmasked, if no masks hid messages: the
+    # guarantee is then that of the protocol, and not of what was sent
     noise: str = "protocol"
-    """Or aggregate, if the noise of all machines was drawn as one, or unmasked, if no masks hid messages:
-    then this is the guarantee of the protocol that was simulated, and not of what was sent."""
-    noise_recomputable: bool = False
-    """Whether the noise follows from a seed that is written down, which hides nothing from who knows it."""
+    noise_recomputable: bool = False  # whether the noise follows from a seed that is written down
     adjacency: str = ADJACENCY
     unit: str = UNIT
 

@@ -40,14 +40,8 @@ def minimise_over_ball(
     Steps have the length 1 / l, where l is an estimate of the smoothness that grows when a step contradicts
     it and shrinks otherwise. The momentum starts afresh when it points uphill.
 
-    Parameters
-    ----------
-    function : callable
-        Takes a point and returns value and gradient, whose Lipschitz constant is at most `smoothness`.
-    start : ndarray of float64
-        A point of the ball.
-    most_passes, tolerance : int, float
-        It ends when the gap keeps to the tolerance, or the function was evaluated so often, at least once.
+    `function` returns value and gradient, whose Lipschitz constant is at most `smoothness`. It ends when
+    the gap keeps to the tolerance, or the function was evaluated so often, at least once.
 
     Notes
     -----

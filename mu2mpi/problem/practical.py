@@ -10,32 +10,20 @@ if TYPE_CHECKING:
 
 
 class Facts(NamedTuple):
-    """What is public of the data, and presets may use.
-
-    The number of `classes` K, what no squared norm of features in [-1, 1] passes, without the bias, and how
-    many `samples` all machines can use together. Where machines differ or some are away: by what the average
-    over them has less noise than a draw that is for all rounds and the rho of the run, and as how many equal
-    machines, all there, they average samples.
-    """
+    """What is public of the data, and presets may use."""
 
     classes: int
-    square: float
-    samples: int
-    shared: float | None = None
-    effective: float | None = None
+    square: float  # no squared norm of features in [-1, 1] passes it, without the bias
+    samples: int  # how many all machines can use together
+    shared: float | None = None  # where machines differ: by what their average has less noise,
+    effective: float | None = None  # and as how many equal machines they average samples
 
 
 class Practical(NamedTuple):
     """What practical presets go by, in terms of margins of samples of norm 1: docs/guides/practical.md.
 
-    Attributes
-    ----------
-    clip : float or None
-        Norm to which increments and gradients are clipped; by default half of G where no margin passes 1.
-    noise : float
-        Standard deviation of the noise that margins may gather.
-    reach : float
-        Margins of the ball: so many that it hardly matters.
+    `clip` is the norm to which gradients are clipped, by default half of G where no margin passes 1;
+    `noise` the deviation of the noise that margins may gather; and `reach` the margins of the ball.
     """
 
     clip: float | None = None
@@ -44,26 +32,15 @@ class Practical(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """What the presets of all methods go by: how long samples are, and what follows for the loss.
-
-    Attributes
-    ----------
-    clip_norm, diameter : float
-        What is chosen; and what is used, if the user has given another, for `clip`.
-    noise : float
-        Standard deviation of the noise that each weight may gather.
-    G, L, nearby : float
-        No gradient's norm passes G on the ball; its smoothness there, in units of which steps are, and where
-        no margin passes 1, both with that of the regulariser.
-    """
+    """What the presets of all methods go by: how long samples are, and what follows for the loss."""
 
     clip_norm: float
     diameter: float
-    clip: float
-    noise: float
-    G: float
-    L: float
-    nearby: float
+    clip: float  # what is used for `clip_norm`, if the user has given another
+    noise: float  # standard deviation of the noise that each weight may gather
+    G: float  # no gradient's norm passes it on the ball
+    L: float  # smoothness there, in units of which steps are,
+    nearby: float  # and where no margin passes 1, both with that of the regulariser
 
 
 STEP = 1.8  # of presets with many passes, in units of 1/L, where 2 is the longest that goes down
@@ -83,14 +60,9 @@ def descent(
     Noise adds up to what each weight may gather, whatever the number of rounds, where all steps together
     are rho n / (2 C) times that. These are as long as smoothness allows, or there would be more of them.
 
-    Parameters
-    ----------
-    hidden : float
-        The noise of the average gradient, over all rounds, is that of one sum over so many samples.
-    rounds, tail : (int, int), float
-        The fewest and the most; and of which share of them the output is the mean, which holds less noise.
-    times : float
-        With momentum each step is so many times as long in the end.
+    `hidden` is the number of samples in one sum that has the noise of the average gradient over all rounds,
+    of which there are from the first to the second of `rounds`. The output is the mean of a `tail` of them.
+    With momentum each step is so many `times` as long in the end.
     """
     chosen, (fewest, most) = choices(asked, facts), rounds
     step = STEP / chosen.nearby

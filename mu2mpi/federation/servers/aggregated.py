@@ -9,11 +9,10 @@ from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
-    from mu2mpi.federation.machine import Machines, Supply
+    from mu2mpi.federation.machine import Machines
     from mu2mpi.federation.schedule import Schedule
-    from mu2mpi.federation.servers.base import Integers, Key, Server
+    from mu2mpi.federation.servers.base import Integers, Key
     from mu2mpi.parallel import Communicator
-    from mu2mpi.privacy.masks import Masks
 
 
 class MaskOptions(ColludersOptions):
@@ -51,29 +50,17 @@ class AggregatedServer(WithColluders, UntrustedServer):
     hides_sums = True
     takes_absence = False
 
-    def __init__(self, schedule: "Schedule", communicator: "Communicator", masks: "Masks | None") -> None:
-        from mu2mpi.privacy.noise import padded_zeros
-
-        super().__init__(schedule, communicator)
-        self.masks = masks or None
-        self._flat_masked, self._masked = padded_zeros((schedule.rows, schedule.features))
-
-    @classmethod
-    def machines_and_server(
-        cls, schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
-    ) -> "tuple[Machines, Server]":
-        """Return machines that draw noise, and the server with their masks."""
-        from mu2mpi.federation.machine import Machines
+    def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
         from mu2mpi.privacy.masks import Masks
-        from mu2mpi.privacy.noise import derive_key
+        from mu2mpi.privacy.noise import derive_key, padded_zeros
 
+        super().__init__(schedule, hosted, communicator, key)
+        self._flat_masked, self._masked = padded_zeros((schedule.rows, schedule.features))
         own: Any = schedule.server_options
-        masks = None
         if key is not None and own.masks != "none":
             root = derive_key(key.astype("<u4").tobytes(), "masks")
             colluders = schedule.machines - schedule.parts
-            masks = Masks(schedule.machines, colluders, root, hosted, own.masks == "all")
-        return Machines(schedule, hosted, supply, key), cls(schedule, communicator, masks)
+            self.masks = Masks(schedule.machines, colluders, root, hosted, own.masks == "all") or None
 
     def _sent(self, t: int, machines: "Machines") -> "Integers":
         """Return the sum of the messages of the rank's machines, masked."""

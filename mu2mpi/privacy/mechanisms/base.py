@@ -254,12 +254,10 @@ class Subsampled(Mechanism):
     """The same noise in sums over random samples: no rho describes them, but an epsilon at a delta."""
 
     spends = "epsilon"
-    account: ClassVar[str]
-    """How it is known what they reveal."""
+    account: ClassVar[str]  # how it is known what they reveal
+    # Of (C, n, K, T, epsilon, delta, reserve), if K of n terms, of norm at most C, are in each of T sums
     least_sigma: ClassVar[Callable[..., float]]
-    """Of (C, n, K, T, epsilon, delta, reserve), if K of n terms, of norm at most C, are in each of T sums."""
-    epsilon_by: ClassVar[Callable[..., float]]
-    """Of (C, n, K, T, sigma, delta), with exact noise."""
+    epsilon_by: ClassVar[Callable[..., float]]  # of (C, n, K, T, sigma, delta), with exact noise
 
     @classmethod
     def accounts_for(cls, messages: Messages) -> bool:
