@@ -142,21 +142,6 @@ def test_what_is_drawn_is_regularised_too(monkeypatch, method, loss):
         np.testing.assert_allclose(after, expected, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("method", ["mu2-sgd", "parallel-sgd", "storm", "snowball-sgd"])
-def test_messages_and_their_noise_are_those_without_it(method):
-    """The noise's key follows from it, as from whatever decides a run; its size does not."""
-    sizes = {"machines": 2, "rounds": 9, "classes": 2, "features": 4, "diameter": 1.0, "rho": 4.0}
-    clip = {"clip_norm": 1.0} if method == "storm" else {}
-    plain, ridge = (
-        make_schedule(method, server="trusted", loss="squared", l2=l2, samples=10**6, **sizes, **clip)
-        for l2 in (None, 5.0)
-    )
-    assert plain.mechanism.sigma == ridge.mechanism.sigma
-    assert (plain.S, plain.bound, plain.G, plain.L) == (ridge.S, ridge.bound, ridge.G, ridge.L)
-    assert ridge.smoothness == plain.L + 5.0
-    assert ridge.eta <= plain.eta
-
-
 def test_hidden_iterates_are_charged_for_its_rounding():
     sizes = {"machines": 2, "rounds": 9, "classes": 2, "features": 4, "diameter": 1.0, "rho": 4.0}
     slack = [

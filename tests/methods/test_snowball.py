@@ -12,20 +12,12 @@ from relaxed import given
 from schedules import machines_on, make_schedule, simulation_of
 
 from mu2mpi import cli
-from mu2mpi.analysis.ledgers import check_ledgers, contradictions
-from mu2mpi.analysis.show import describe_privacy, in_brief
+from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
-from mu2mpi.execution.keys import Keys
-from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.methods.snowball_sgd import arithmetic_slack
 from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, rounding_slack
-from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.problem.base import Constants
-from mu2mpi.problem.losses.poisson import Poisson
 from mu2mpi.problem.scaling import Scaling
-from mu2mpi.results.writer import write_result
 
 schedule_of = partial(make_schedule, "snowball-sgd", server="trusted")
 
@@ -122,29 +114,6 @@ def test_steps_contract_where_losses_curve_most():
     assert distance <= 2 * start
 
 
-@pytest.mark.parametrize("growth", [1, 60])
-@pytest.mark.parametrize("diameter", [0.2, 1.0, 4.0])
-@pytest.mark.parametrize("features", [2, 30, 100])
-def test_steps_contract_where_constants_grow_with_the_length_of_samples(
-    features, diameter, growth, monkeypatch
-):
-    """As those of poisson do, or of a user's loss that grows faster: also with features above 1."""
-
-    def constants(_, square, radius, classes):
-        largest = math.exp(radius * math.sqrt(square) ** growth / 10 ** (growth - 1))
-        return Constants(math.sqrt(square) * largest, square * largest)
-
-    monkeypatch.setattr(Poisson, "constants", constants)
-    schedule = schedule_of(
-        machines=1, rounds=2, classes=11, features=features, diameter=diameter, rho=2.0,
-        eta_scale=1.0, loss="poisson",
-    )  # fmt: skip
-    longest = constants(None, 1 + (features - 1) * (1 + 1e-6) ** 2, diameter / 2, 11)
-    assert schedule.eta * longest.L <= 2
-    assert schedule.eta * schedule.L > 2 * (1 - 2e-3)
-    assert schedule.bound >= longest.G
-
-
 @pytest.mark.parametrize("size", [1.0, 1e-30, 1e-140, 1.5e-162, 5e-324])
 def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_features(size):
     """Squares of features near 1e-162 underflow: samples that are taken for too short would be made too long.
@@ -223,26 +192,6 @@ def test_gradients_are_never_clipped():
         assert schedule.eta * (1 + 1e-6) ** 2 <= 2 / schedule.L
 
 
-def test_by_default_it_takes_as_many_steps_as_there_are_samples_for():
-    source = random_source(1, 600, 4, 3)
-    experiment = Experiment(method="snowball-sgd", server="trusted", machines=2, rho=1.0, seed=1)
-    schedule = resolve(experiment, source, 1).schedule
-    assert schedule.sampling.owned <= 300
-    with pytest.raises(InputError, match=r"rounds are too many: they need 3\d\d samples of each machine"):
-        resolve(experiment.having(rounds=schedule.rounds + 1), source, 1)
-    history = simulation_of(experiment, source).run().history
-    assert history.round.tolist() == [schedule.rounds]
-    assert history.rho_spent.tolist() == [1.0]
-
-
-def test_the_noise_of_another_method_is_another():
-    keys = {
-        Keys.noise_key(bytes(32), Experiment(method=method, machines=1, rounds=9))
-        for method in ("mu2-sgd", "snowball-sgd")
-    }
-    assert len(keys) == 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -296,29 +245,3 @@ def test_a_false_claim_is_found_out(finished, changes, words):
     found = contradictions(replace(finished, privacy=replace(finished.privacy, mechanism=false)))
     for text in words:
         assert any(text in line for line in found)
-
-
-def test_a_claim_that_contradicts_itself_is_found_out(finished):
-    """The epsilon of another rho, all of whose other numbers are true."""
-    false = replace(finished.privacy, epsilon_exact=0.9 * finished.privacy.epsilon_exact)
-    assert any("epsilon_exact = " in line for line in contradictions(replace(finished, privacy=false)))
-
-
-@pytest.mark.parametrize("protects", ["all releases", "nothing"])
-def test_a_file_does_not_say_that_more_is_protected_than_the_last_iterate(finished, protects):
-    attributes = finished.privacy.attributes()
-    assert PrivacyStatement.from_attributes(attributes) == finished.privacy
-    with pytest.raises(InputError, match=f"'last-iterate' does not protect '{protects}'"):
-        PrivacyStatement.from_attributes({**attributes, "protects": protects})
-
-
-def test_what_is_said_of_it_names_the_last_iterate(finished, tmp_path):
-    """In full, in a line, and by the privacy command, which computes the claim again."""
-    assert "Whoever sees the output alone, and no iterate before it" in describe_privacy(finished.privacy)
-    assert "Every machine sees" in " ".join(describe_privacy(finished.privacy).split())
-    assert "of the last iterate alone" in in_brief(finished.privacy)
-    write_result(finished, tmp_path / "a.h5")
-    text, problems = check_ledgers([tmp_path / "a.h5"])
-    assert problems == []
-    assert "Whoever sees the output alone" in text
-    assert "agrees" in text

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from mu2mpi.errors import InputError
-from mu2mpi.privacy.mechanisms.replacement import fewest_drawn, with_replacement_sigma
 from mu2mpi.privacy.mechanisms.replacement_exact import (
     hockey_stick,
     replacement_epsilon,
@@ -69,22 +67,7 @@ def test_draws_of_the_loss_of_all_rounds_do_not_exceed_it(samples, drawn, rounds
         assert (exceeded.mean() - error < delta) == is_private
 
 
-def test_the_theorem_has_ten_times_the_noise():
-    """As docs/background/methods.md says: of 600 samples 3 in each of 2,000 rounds."""
-    sizes = 600, fewest_drawn(600, 2000, 4.0, 1e-5), 2000
-    sigma = with_replacement_sigma(3.0, *sizes, 4.0, 1e-5)
-    assert replacement_epsilon(3.0, *sizes, sigma / 10, 1e-5) < 4.0
-    assert replacement_epsilon(3.0, *sizes, sigma / 10.2, 1e-5) > 4.0
-
-
 def test_there_is_no_more_noise_than_is_needed():
     sigma = replacement_sigma(3.0, 40, 2, 60, 1.0, 1e-5, 0.1)
     assert replacement_epsilon(3.0, 40, 2, 60, sigma, 0.9e-5) <= 0.9
     assert replacement_epsilon(3.0, 40, 2, 60, sigma * 0.999, 0.9e-5) > 0.9
-
-
-def test_what_cannot_be_accounted_for_is_refused():
-    with pytest.raises(InputError, match="1000001 rounds are too many"):
-        replacement_sigma(1.0, 10, 1, 1_000_001, 1.0, 1e-5)
-    with pytest.raises(InputError, match="delta = 1e-13 is too small"):
-        replacement_sigma(1.0, 10, 1, 10, 1.0, 1e-13)

@@ -68,17 +68,6 @@ def sampled(epsilon_at, rho, delta, clip_norm, rounds):
 STATEMENT = make_statement()
 
 
-@pytest.mark.slow
-@given(
-    st.floats(math.log(1e-3), math.log(20)).map(math.exp),
-    st.floats(math.log(1e-15), math.log(0.1)).map(math.exp),
-    st.integers(1, 10**6),
-    max_examples=20,
-)
-def test_claims_of_the_reference_are_true(rho, delta, rounds):
-    assert make_statement(rho, delta, rounds=rounds).mismatches() == []
-
-
 @pytest.mark.parametrize(
     ("name", "factor"),
     [
@@ -113,14 +102,6 @@ def test_a_claim_of_another_kind_is_refused(changes, words):
     assert words in "\n".join(changed(STATEMENT, **changes).mismatches())
 
 
-def test_the_smaller_sigma_gives_the_larger_rho():
-    halved = changed(STATEMENT, sigma=STATEMENT.mechanism.sigma / 2)
-    assert halved.guarantee.rho == pytest.approx(8)
-    assert halved.guarantee.epsilon(1e-5) == pytest.approx(float(ref.epsilon_exact(8, 1e-5)), rel=1e-4)
-    assert "rho = 4 is claimed" in halved.mismatches()[0]
-    assert "give 8" in halved.mismatches()[0]
-
-
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 @given(st.integers(1, 50), st.integers(1, 10_000), st.floats(0.01, 20), st.none() | st.floats(0.1, 5))
 def test_the_noise_of_a_schedule_is_that_of_its_rho(server, machines, rounds, rho, clip_norm):
@@ -142,10 +123,6 @@ def test_spent_rho_is_the_privacy_of_the_first_releases(rho, T, data):
     S = ref.increment_bound(5, 0.1)
     expected = 2 * S * math.sqrt(t / ref.noise_scale(S, T, rho) ** 2)
     assert make_mechanism(rho, S, T).rho_spent(t) == pytest.approx(expected, rel=1e-12)
-
-
-def test_no_rho_is_spent_before_a_message_has_left():
-    assert make_mechanism(math.inf, 1.0, 5).rho_spent(0) == 0.0
 
 
 def test_what_is_not_private_is_said():

@@ -28,10 +28,6 @@ def opens_a_file(margins, label):
         margins[0] = file.read()
 
 
-def difference(margins, label):
-    margins[0] -= label
-
-
 def square(margins, label):
     return (margins[0] - label) ** 2 / 2, (margins[0] - label) ** 2
 
@@ -69,14 +65,6 @@ def test_a_residual_that_numba_cannot_compile_is_named_before_anything_is_writte
     begin = "mu2mpi: error: numba cannot compile residual of Own (loss = own): "
     assert last.startswith(f"{begin}{CASES[function]}")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_so_is_a_loss_and_what_is_not_compiled_at_all():
-    assert "numba cannot compile loss of Own" in problem_of(difference, adds_text).fault()
-    assert (
-        "residual of Own (loss = own): it is an ordinary function, and numba.njit"
-        in problem_of(difference, square, compile_it=lambda function: function).fault()
-    )
 
 
 @pytest.mark.parametrize("name", names("problems"))
