@@ -21,9 +21,9 @@ from mu2mpi.federation import draws, sampling as sampling_module
 from mu2mpi.federation.sampling import Poisson, WithReplacement
 from mu2mpi.privacy import drawing
 from mu2mpi.privacy.guarantee import Budget
-from mu2mpi.privacy.mechanisms.poisson import PoissonReleases, poisson_epsilon
+from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
 from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases, with_replacement_sigma
-from mu2mpi.privacy.mechanisms.replacement_exact import ExactReplacement, replacement_epsilon
+from mu2mpi.privacy.mechanisms.replacement_exact import ExactReplacement
 from mu2mpi.privacy.noise import add_draws, add_noise
 
 DP_SGD = {"method": "dp-sgd", "server": "trusted"}
@@ -151,14 +151,14 @@ def test_too_little_noise_for_rho_is_refuted(monkeypatch, share):
 @pytest.mark.parametrize("multiplier", [0.8, 1.6, 5.0])
 def test_the_account_of_poisson_sampling_is_a_tight_lower_bound(multiplier):
     epsilon = epsilon_at_least(round_pair(Poisson(3, 1 / 3), multiplier), 6, 1e-5)
-    known = poisson_epsilon(1.0, 3, 1.0, 6, multiplier, 1e-5)
+    known = PoissonReleases.epsilon_by(1.0, 3, 1.0, 6, multiplier, 1e-5)
     assert 0.99 * known < epsilon <= known
 
 
 @pytest.mark.parametrize(("n", "K", "multiplier"), [(10, 1, 2.5), (4, 3, 5.0), (3, 3, 8.0)])
 def test_the_account_of_sampling_with_replacement_is_a_tight_lower_bound(n, K, multiplier):
     epsilon = epsilon_at_least(round_pair(WithReplacement(n, K), multiplier), 6, 1e-5)
-    known = replacement_epsilon(1.0, n, K, 6, multiplier, 1e-5)
+    known = ExactReplacement.epsilon_by(1.0, n, K, 6, multiplier, 1e-5)
     assert 0.95 * known < epsilon <= known
 
 

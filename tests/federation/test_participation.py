@@ -11,15 +11,7 @@ from scipy import stats
 from mu2mpi.errors import InputError
 from mu2mpi.federation import participation as module
 from mu2mpi.federation.cohort import Cohort
-from mu2mpi.federation.participation import (
-    Attendance,
-    Bernoulli,
-    BySize,
-    Everybody,
-    Roll,
-    Trace,
-    Uniform,
-)
+from mu2mpi.federation.participation import Attendance, Bernoulli, BySize, Everybody, Roll, Trace, Uniform
 
 seeds = st.integers(0, 2**63 - 1)
 
@@ -135,25 +127,6 @@ def test_of_uniform_any_machines_and_any_pairs_are_as_likely_as_others():
         assert stats.binomtest((present[1:, i] & present[:-1, i]).sum(), rounds - 1, share**2).pvalue > 1e-6
     for i, k in combinations(range(M), 2):
         assert stats.binomtest((present[:, i] & present[:, k]).sum(), rounds, pair).pvalue > 1e-5
-
-
-@pytest.mark.parametrize("p", [0.02, 0.5, 0.97])
-def test_of_bernoulli_machines_and_rounds_do_not_depend_on_each_other(p):
-    """Counts of machines; numbers of machines in a round; pairs; and rounds in turn: each with 1e-5."""
-    rounds, M = 20_000, 6
-    present = Bernoulli(M, p, 2025).present(range(1, rounds + 1), rounds).astype(int)
-    for i in range(M):
-        assert stats.binomtest(present[:, i].sum(), rounds, p).pvalue > 1e-5
-        assert stats.binomtest((present[1:, i] & present[:-1, i]).sum(), rounds - 1, p**2).pvalue > 1e-6
-    for i, k in combinations(range(M), 2):
-        assert stats.binomtest((present[:, i] & present[:, k]).sum(), rounds, p**2).pvalue > 1e-5
-    counts = np.bincount(present.sum(axis=1), minlength=M + 1)
-    expected = stats.binom.pmf(np.arange(M + 1), M, p) * rounds
-    often = expected > 5
-    assert (
-        stats.chisquare(counts[often], expected[often] * counts[often].sum() / expected[often].sum()).pvalue
-        > 1e-5
-    )
 
 
 @given(participations(), st.booleans())

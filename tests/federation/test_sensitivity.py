@@ -68,23 +68,6 @@ def test_opposite_clipped_increments_nearly_reach_the_bound():
     assert norm(ends[0] - ends[1], schedule.mechanism.resolution) == pytest.approx(0.2, rel=6e-3)
 
 
-def test_no_increment_is_clipped_where_the_assumptions_hold():
-    schedule = make_schedule(
-        server="trusted", machines=5, rounds=40, classes=3, features=8, diameter=0.5, rho=1.0
-    )
-    rng = np.random.default_rng(3)
-    samples = random_samples(rng, 200, 7, 3, np.float64)
-    features = samples.features.reshape(40, 5, 7)
-    x = np.zeros((41, 3, 8))
-    for t in range(1, 41):
-        # alpha_{t-1} ||x_t - x_{t-1}|| <= 2 D, as along the algorithm's path.
-        step = rng.standard_normal((3, 8))
-        x[t] = x[t - 1] + step / np.linalg.norm(step) * 2 * 0.5 / max(1, t - 1) / 41
-    _, machines = sums(schedule, features, samples.labels.reshape(40, 5), x)
-    assert machines.clipped == 0
-    assert 0 < machines.largest_squared_norm <= schedule.S**2
-
-
 numbers = st.floats(width=64) | st.sampled_from([0.0, 5e-324, 1e-300, 1e-162, 1e-30, 1.0, 1e30, 1e160, 1e308])
 
 

@@ -14,12 +14,7 @@ from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.servers.base import machines_and_server
-from mu2mpi.federation.shuffler import (
-    count,
-    make_messages,
-    mixed,
-    throw_coins,
-)
+from mu2mpi.federation.shuffler import count, make_messages, mixed, throw_coins
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import key_words, root_key
@@ -85,26 +80,6 @@ def test_runs_end_alike_whichever_is_simulated():
     for coordinate in range(2):
         pair = (outputs[shuffle][:, coordinate] for shuffle in outputs)
         assert stats.ks_2samp(*pair).pvalue > 1e-4
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 5])
-def test_each_rank_sends_as_many_messages_as_its_machines_are_said_to(ranks):
-    schedule, rounds = tiny_schedule(shuffle="messages"), 2
-    mechanism = schedule.mechanism
-
-    def run(rank):
-        hosted = block(schedule.machines, rank.size, rank.rank)
-        supply = make_supply(tiny_source(), schedule, bytes(32), hosted, "iid", bytes(32))
-        machines, server = machines_and_server(schedule, hosted, supply, rank, key_words(bytes(32)))
-        for t in range(1, rounds + 1):
-            server.round(t, machines, Stopwatch())
-        gathered = [array for array in rank.sent if array.dtype == np.uint32]
-        return [array.size for array in gathered], len(hosted), server.iterates.x.tobytes()
-
-    found = on_ranks(ranks, run)
-    for sizes, hosted, x in found:
-        assert sizes == [hosted * mechanism.messages] * rounds
-        assert x == on_ranks(1, run)[0][2]
 
 
 @pytest.mark.parametrize("share", [0, 0.5, -0.5])

@@ -7,7 +7,6 @@ from schedules import simulation_of
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data import source as source_module
-from mu2mpi.data.opening import open_source
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.samples import make_supply
@@ -56,18 +55,6 @@ def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted)
     np.testing.assert_array_equal(np.concatenate(source.asked), rows.ravel())
     if len(hosted):
         assert max(map(len, source.asked)) <= at_once * len(hosted)
-
-
-def test_of_a_population_each_rank_draws_what_its_machines_use():
-    experiment = Experiment(data="population", machines=3, rounds=5, features=4)
-    source = open_source(experiment)
-    schedule = resolve(experiment, source, 4).schedule
-    together = make_supply(source, schedule, KEY, range(3), "iid", bytes(32))(1)
-    for hosted in (range(2), range(2, 3), range(3, 3)):
-        apart = make_supply(source, schedule, KEY, hosted, "iid", bytes(32))(1)
-        assert apart.sizes.shape == (5, len(hosted))
-        labels = together.labels.reshape(5, 3)[:, hosted.start : hosted.stop]
-        np.testing.assert_array_equal(apart.labels, labels.ravel())
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])

@@ -181,20 +181,3 @@ def test_hints_are_off_by_what_the_bound_says(batch, rho):
 def preset(n, **settings):
     source = random_source(1, n, 6, 4)
     return resolve(Experiment(method=NAME, preset="practical", machines=4, **settings), source, 1).experiment
-
-
-def test_the_preset_takes_the_fewest_rounds_whose_steps_are_short_enough():
-    """By hand: n = 500, s = 1.5, C = 0.75, L = 1/2 and N = 2, so T^2 = s rho N n L / C = 1000 at rho = 1."""
-    found = preset(2000, rho=1.0)
-    assert (found.clip_norm, found.diameter, found.normalize) == (0.75, 200.0, "unit")
-    # 32 rounds would do, 500 // 32 = 15 samples each: 33 rounds use more of all.
-    assert (found.rounds, found.batch) == (33, 15)
-    assert found.eta_scale == pytest.approx(8 * 0.5 * 2 * 15 / 33, rel=1e-3)
-    assert preset(2000, rho=1.0, server="trusted").rounds == 500 // (500 // 45)
-    assert preset(2000, rho=1.0, batch=5).rounds == 100
-    # Four times the smoothness, and twice the rounds: 64, or 71 of 500 // 64 samples.
-    assert preset(2000, rho=1.0, l2=1.5).rounds == 71
-    assert preset(2000, rho=1.0, rounds=10).eta_scale == pytest.approx(8 * 0.5)
-    # No noise: as many rounds as samples, and the longest steps.
-    found = preset(2000, rho=math.inf)
-    assert (found.rounds, found.batch, found.eta_scale) == (500, 1, 4.0)

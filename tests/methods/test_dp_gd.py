@@ -15,13 +15,10 @@ from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.errors import InputError
-from mu2mpi.execution.job import run
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.sampling import Cyclic
 from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
-from mu2mpi.results.checkpoint import write_checkpoint
-from mu2mpi.results.schema import checkpoint_path
 
 
 def by_hand(simulation, source, K, momentum, tail):
@@ -97,24 +94,6 @@ def test_no_sample_is_in_more_messages_than_is_said(n, K, T):
         assert sampling.drawn(t) == counts.sum()
 
 
-@pytest.mark.parametrize("batch", [None, 50])
-def test_a_run_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, batch):
-    from mu2mpi.data.sources.digits import Digits
-
-    settings = {"method": "dp-gd", "machines": 3, "rounds": 12, "batch": batch, "momentum": 0.9, "seed": 1}
-    experiment = Experiment(**settings, evaluations=1)
-    whole = run(experiment)
-    half = simulation_of(experiment, Digits())
-    for t in range(1, 6):
-        half.server.iterates.visit(t)
-        half.server.round(t, half.machines, half.clock)
-        half.rounds_done = t
-    write_checkpoint(half.state(), checkpoint_path(tmp_path / "a.h5"))
-    again = run(experiment, output=tmp_path / "a.h5")
-    assert again.x.tobytes() == whole.x.tobytes()
-    np.testing.assert_array_equal(again.class_counts, whole.class_counts)
-
-
 def test_the_bound_is_that_of_full_plain_steps():
     source = random_source(1, 60, 4, 3)
     common = {"method": "dp-gd", "machines": 3, "rho": 1.0}
@@ -123,23 +102,3 @@ def test_the_bound_is_that_of_full_plain_steps():
         assert math.isnan(resolve(Experiment(**common, **other), source, 1).schedule.loss_bound)
     with pytest.raises(InputError, match="batch = 21 is more than the 20 samples of a machine"):
         resolve(Experiment(**common, batch=21), source, 1)
-
-
-@pytest.mark.parametrize("server", ["untrusted", "trusted"])
-@given(st.integers(1, 50), st.floats(0.1, 100), st.none() | st.integers(1, 8), max_examples=25)
-def test_the_preset_gives_each_weight_the_noise_that_it_may_gather(server, machines, rho, batch):
-    """Every step counts 1 / (1 - 0.9) times; where rounds are too few for that, steps are not longer."""
-    source = random_source(1, 400, 6, 4)
-    plan = resolve(
-        Experiment(
-            method="dp-gd", preset="practical", server=server, machines=machines, rho=rho, batch=batch
-        ), source, 1,
-    )  # fmt: skip
-    schedule, n = plan.schedule, 400 // machines
-    K, T = batch or n, schedule.rounds
-    draws = machines if server == "untrusted" else 1
-    noise = 10 * schedule.eta * schedule.mechanism.sigma / (K * machines) * math.sqrt(draws * T)
-    assert noise <= 1.5 * 1.001 * math.sqrt(math.ceil(T * K / n) / (T * K / n))
-    assert schedule.eta <= 1.8 / 0.5 * 1.001
-    assert noise >= 1.5 * 0.97 or (round(400 * n / K) == T and schedule.eta >= 1.8 / 0.5 * 0.999)
-    assert (plan.experiment.momentum, plan.experiment.tail) == (0.9, 0.25)

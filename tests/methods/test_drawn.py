@@ -16,7 +16,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.execution.keys import Keys
 from mu2mpi.federation.sampling import Batches, Cyclic, Fresh, Poisson, WithReplacement
-from mu2mpi.privacy.mechanisms.poisson import poisson_epsilon
+from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
 from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
 
 KEY = bytes(range(32))
@@ -163,8 +163,8 @@ def test_dp_sgd_is_that_of_its_source(epsilon, machines, classes, dimension, D, 
     if math.isfinite(epsilon):
         # No more noise than needed: a thousandth less would be too little.
         left, delta = epsilon * 511 / 512, 1e-5 * 511 / 512
-        assert poisson_epsilon(run.C, 4, 1.0, 12, run.sigma, delta) <= left
-        assert poisson_epsilon(run.C, 4, 1.0, 12, run.sigma * 0.999, delta) > left
+        assert PoissonReleases.epsilon_by(run.C, 4, 1.0, 12, run.sigma, delta) <= left
+        assert PoissonReleases.epsilon_by(run.C, 4, 1.0, 12, run.sigma * 0.999, delta) > left
         assert result.privacy.epsilon_exact <= epsilon
     noise = math.sqrt(run.x1.size) * run.sigma / run.batch
     run.eta = ref.batch_learning_rate(run.C, ref.smoothness(F), D, 12, run.batch, noise, math.inf)

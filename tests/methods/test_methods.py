@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from schedules import make_schedule, simulation_of
+from schedules import simulation_of
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.sources.population import Population
@@ -34,20 +34,3 @@ def test_a_run_on_a_population_measures_the_same_errors():
         simulation.machines.observe = observed
         history = simulation.run().history
         np.testing.assert_allclose(history.estimate_error, np.array(errors)[history.round - 1], rtol=1e-12)
-
-
-def test_steps_of_storm_let_its_potential_fall():
-    """b_{t+1} / eta_t >= 28 L^2 eta_t + 1 / eta_t - 1 / eta_{t-1} and eta_t <= 1 / (4 L), for b_t = 1 / t."""
-    rounds = 100_001
-    storm = make_schedule(
-        "storm", machines=1, rounds=rounds, classes=2, features=6, diameter=1.0, rho=math.inf, clip_norm=1.0
-    )
-    L, base = storm.L, storm.eta
-    assert L == 3.0
-    t = np.arange(1, rounds)
-    # A message of round t estimates t f'(x_t).
-    eta, before = np.array([storm.rate(s) * s for s in t.tolist()]), base / np.sqrt(t)
-    np.testing.assert_allclose(eta, base / np.sqrt(t + 1), rtol=1e-14)
-    assert np.all(eta <= 1 / (4 * L))
-    assert np.all(1 / ((t + 1) * eta) >= 28 * L**2 * eta + 1 / eta - 1 / before)
-    assert not np.all(1 / ((t + 1) * 2 * eta) >= 28 * L**2 * 2 * eta + (1 / eta - 1 / before) / 2)

@@ -8,7 +8,6 @@ from schedules import SWITCHED
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
 from mu2mpi.registry import find, names
 
@@ -77,18 +76,6 @@ def test_the_ball_of_snowball_sgd_is_narrow_where_gradients_grow_with_it():
     }  # fmt: skip
 
 
-def test_batches_of_noisy_minibatch_sgd_leave_the_noise_of_full_ones():
-    """Up to a factor of three, by the exact account, of which the theorem asks for ten times as much."""
-    pytest.importorskip("dp_accounting")
-    plan = planned("noisy-minibatch-sgd", rho=1.0, rounds=100)
-    chosen, schedule = plan.experiment, plan.schedule
-    assert chosen.mechanism == "replacement-exact"
-    assert chosen.batch == math.ceil(40 * 1.0 / (2 * math.sqrt(100)))
-    assert planned("noisy-minibatch-sgd", rho=math.inf, rounds=5).experiment.batch == 4
-    full = 2 * schedule.mechanism.clip_norm * chosen.batch * math.sqrt(100) / (40 * 1.0)
-    assert full < schedule.mechanism.sigma < 3 * full
-
-
 @pytest.mark.parametrize("method", SWITCHED)
 def test_a_preset_is_that_of_what_the_switches_leave(method):
     chosen = find("methods", method)
@@ -111,23 +98,3 @@ def test_a_sweep_of_all_methods_has_each_with_its_preset_and_a_trusted_server():
     assert sweep.swept == ["method", "seed"]
     assert sweep.left_out == []
     assert sweep.file_name(sweep.experiments[0]) == f"{names('methods')[0]}_seed-1.h5"
-
-
-def test_what_cannot_be_is_left_out_and_said_once():
-    sweep = Sweep({"methods": "all", "server": ["trusted", "untrusted"], "machines": 4, "seed": [1, 2]})
-    assert {e.method for e in sweep.experiments} == set(names("methods"))
-    assert {e.server for e in sweep.experiments if e.method == "dp-sgd"} == {"trusted"}
-    lines = sweep.left_out
-    assert len(lines) == 2
-    assert lines[0].startswith("method = dp-sgd, server = untrusted is left out: ")
-    assert "noise for the sum over all machines" in lines[0]
-    assert lines[1].startswith("method = snowball-sgd, server = untrusted is left out: ")
-    # What no method can do is an error, once.
-    with pytest.raises(InputError) as error:
-        Sweep({"methods": "all", "machines": 0})
-    assert str(error.value).count("machines") == 1
-    with pytest.raises(InputError, match="unknown option 'machnes'"):
-        Sweep({"methods": "all", "machnes": 3})
-    # A method that is named by itself is refused as ever.
-    with pytest.raises(InputError, match="dp-sgd has noise for the sum"):
-        Sweep({"method": ["dp-sgd", "mu2-sgd"], "server": "untrusted"})

@@ -1,22 +1,13 @@
 """What the last iterate reveals: the bound against exact divergences in one dimension."""
 
 import math
-from functools import cache, reduce
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 from relaxed import given
-from scipy.special import expit
-from scipy.stats import norm
 
-from mu2mpi.privacy.accountant import gaussian_delta
-from mu2mpi.privacy.mechanisms.last_iterate import (
-    LANDING,
-    halving_steps,
-    last_iterate_rho,
-    rounding_slack,
-)
+from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, last_iterate_rho, rounding_slack
 
 positive = st.floats(0.01, 10)
 runs = st.integers(1, 8).flatmap(
@@ -52,46 +43,6 @@ def test_the_bound_holds_on_parabolas_and_is_exact_on_lines(run, curvature):
     if curvature == 0:
         # The noise before a step hides what it moves too: only that of the first is hidden by all there is.
         assert exact[0] == pytest.approx(bound[0])
-
-
-@cache
-def transition(label, eta, sigma, radius):
-    """Return the probabilities of a noisy logistic step between points of [-radius, radius].
-
-    The ends of the interval hold what is projected on them.
-    """
-    nodes = np.linspace(-radius, radius, 601)
-    assert eta * sigma > 5 * (nodes[1] - nodes[0])
-    means = nodes - eta * (expit(nodes) - label)
-    edges = (nodes[:-1] + nodes[1:]) / 2
-    cumulative = norm.cdf((edges[np.newaxis] - means[:, np.newaxis]) / (eta * sigma))
-    return np.diff(cumulative, prepend=0.0, append=1.0, axis=1)
-
-
-@pytest.mark.parametrize(("eta", "sigma", "radius"), [(1.0, 1.0, 3.0), (4.0, 0.3, 1.5), (0.1, 2.0, 5.0)])
-@pytest.mark.parametrize("position", [0, 2, 5])
-def test_the_bound_holds_for_logistic_losses_on_an_interval(eta, sigma, radius, position):
-    """Privacy losses by numerical integration, for a loss with no closed form and a projection.
-
-    A gradient is p - label, so another label moves a step by eta. The losses are 1/4-smooth: eta <= 8.
-    """
-    labels = [1, 0, 0, 1, 1, 1]
-    other = [label ^ (t == position) for t, label in enumerate(labels)]
-    start = np.eye(601)[300]
-    one, two = (
-        reduce(np.matmul, [transition(label, eta, sigma, radius) for label in of], start)
-        for of in (labels, other)
-    )
-    rho = last_iterate_rho(np.full(6, eta), np.full(6, eta * sigma))[position]
-    assert 0 < np.sum(np.abs(one - two)) / 2 <= math.erf(rho / math.sqrt(8)) * (1 + 1e-3)
-    for p, q in ((one, two), (two, one)):
-        for order in (2.0, 8.0):
-            there = (p > 1e-250) & (q > 1e-250)
-            divergence = math.log(np.sum(p[there] ** order * q[there] ** (1 - order))) / (order - 1)
-            assert divergence <= order * rho**2 / 2 * (1 + 1e-3)
-        for epsilon in (0.0, 0.5, 2.0):
-            delta = np.sum(np.maximum(p - math.exp(epsilon) * q, 0))
-            assert delta <= gaussian_delta(epsilon, rho) * (1 + 1e-3) + 1e-12
 
 
 @given(runs, st.lists(st.floats(0, 0.5), min_size=8, max_size=8), max_examples=50)

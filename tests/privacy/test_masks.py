@@ -10,13 +10,7 @@ from relaxed import given
 from scipy import stats
 
 from mu2mpi.parallel import block
-from mu2mpi.privacy.masks import (
-    FAILURE_BITS,
-    Masks,
-    edge_key,
-    edges,
-    half_neighbours,
-)
+from mu2mpi.privacy.masks import FAILURE_BITS, Masks, edge_key, edges, half_neighbours
 from mu2mpi.privacy.noise import CHUNK
 
 keys = st.binary(min_size=32, max_size=32)

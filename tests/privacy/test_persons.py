@@ -192,10 +192,7 @@ def test_draws_at_random_are_composed_over_machines_or_grouped(read):
         epsilons = np.array([closed(x) for x in d])
         return k * float(epsilons[d * np.expm1(k * epsilons) / np.expm1(epsilons) <= delta].min())
 
-    for person, truth in {
-        Person(2): of_group(2, delta),
-        Person(2, 3): 3 * of_group(2, delta / 3),
-    }.items():
+    for person, truth in {Person(2): of_group(2, delta), Person(2, 3): 3 * of_group(2, delta / 3)}.items():
         assert guarantee_of(result, person).exact(delta) == pytest.approx(truth, rel=1e-3)
     machines = [Held(result.privacy.mechanism, 2)] * 3
     found = of_person(machines, 3, shares_noise=True, is_apart=False, delta=delta)

@@ -1,7 +1,6 @@
 """The noise as it is drawn against exact normals: each error, all words in the small, the tails, the cost."""
 
 import math
-import secrets
 
 import mpmath
 import numba
@@ -177,35 +176,6 @@ def test_words_that_are_not_continued_break_the_bound_in_the_tail():
 
 
 # ------------------------------------------------------------------------------------ tails and spreading
-
-
-def test_tails_have_no_lattice():
-    """For pairs with r^2 > 30, the fractional part of 2^b exp(-r^2 / 2) is uniform, and so is that of angles.
-
-    The key is new in every run, so that runs add up: each draws 2e8 pairs, of which some 60 are that far out.
-    Forty-six tests, each failing with probability 2e-6: one run in ten thousand.
-    """
-    seed = secrets.randbelow(2**62)
-    print(f"seed {seed}")
-    squares, angles = far_out(key_words(root_key(seed)), 30.0, 400, 10**6)
-    assert stats.poisson.sf(squares.size - 1, 2e8 * math.exp(-15)) > 2e-6
-    assert stats.poisson.cdf(squares.size, 2e8 * math.exp(-15)) > 2e-6
-    for b in range(48, 71):
-        for values in (2.0**b * np.exp(-squares / 2), 2.0 ** (b - 24) * angles):
-            assert stats.kstest(values % 1, "uniform").pvalue > 2e-6, b
-
-
-def far_out(key, least, draws, d):
-    """Return the squared radii of all pairs beyond one, and their angles in turns."""
-    squares, angles = [], []
-    for t in range(draws):
-        pairs = standard_normal(key, MACHINE, 1, t, d // CHUNK * CHUNK).reshape(-1, 2, PAIRS)
-        g, h = pairs[:, 0], pairs[:, 1]
-        square = g * g + h * h
-        chosen = square > least
-        squares.append(square[chosen])
-        angles.append(np.arctan2(h[chosen], g[chosen]) / (2 * math.pi) + 0.5)
-    return np.concatenate(squares), np.concatenate(angles)
 
 
 def test_small_words_are_continued_by_further_ones_of_the_stream():

@@ -19,12 +19,10 @@ SOFTMAX = find("problems", "softmax")
 sum_softmax = SOFTMAX.kernel(sum_losses)
 
 seeds = st.integers(0, 2**31)
-batches = st.sampled_from([1, BATCH])
 # Numbers of samples, classes and features, some of which need more than one tile.
 shapes = st.tuples(
     st.integers(1, 9), st.integers(2, 12), st.integers(1, 70) | st.integers(TILE - 2, 2 * TILE + 2)
 )
-RESOLUTION = 2.0**-40
 TYPES = pytest.mark.parametrize(
     ("dtype", "scale"), [(np.uint8, 1 / 255), (np.float32, 1.0), (np.float64, 0.5)]
 )
@@ -33,45 +31,6 @@ TYPES = pytest.mark.parametrize(
 def scaling(features, scale, unit):
     scaling = Scaling(unit)
     return scaling.factors(features, scale), scaling.bias
-
-
-def increments(x, x_previous, features, labels, scale, unit, t, batch):
-    """Return the sum of the increments of some samples as the kernel makes it, never clipped."""
-    q = np.zeros(x.shape, np.int64)
-    fresh = features, labels, *scaling(features, scale, unit), 0, len(labels)
-    CORRECTED_MOMENTUM.kernel(SOFTMAX, 3)(q, x, x_previous, *fresh, t, np.inf, RESOLUTION, batch)
-    return q * RESOLUTION
-
-
-@TYPES
-@given(st.integers(2, 12), st.integers(1, 70), batches, st.booleans(), seeds, max_examples=30)
-def test_gradient_against_finite_differences(dtype, scale, classes, dimension, batch, unit, seed):
-    rng = np.random.default_rng(seed)
-    sample = random_samples(rng, 1, dimension, classes, dtype)
-    x = rng.standard_normal((classes, dimension + 1))
-    found = increments(x, x, sample.features, sample.labels, scale, unit, 1, batch)
-    z = ref.samples(sample.features * np.float64(scale), unit)[0]
-    direction = rng.standard_normal(x.shape)
-    step = 1e-5
-    ahead = ref.softmax_loss(x + step * direction, z, sample.labels[0])
-    behind = ref.softmax_loss(x - step * direction, z, sample.labels[0])
-    assert np.sum(found * direction) == pytest.approx((ahead - behind) / (2 * step), rel=1e-6, abs=1e-6)
-
-
-@TYPES
-@given(shapes, st.integers(1, 10_000), batches, st.booleans(), seeds, max_examples=30)
-def test_increments_against_dense_gradients(dtype, scale, shape, t, batch, unit, seed):
-    n, classes, dimension = shape
-    rng = np.random.default_rng(seed)
-    samples = random_samples(rng, n, dimension, classes, dtype)
-    x = rng.standard_normal((classes, dimension + 1))
-    x_previous = x + rng.standard_normal(x.shape) / t
-    expected = np.zeros(x.shape)
-    for z, label in zip(ref.samples(samples.features * np.float64(scale), unit), samples.labels, strict=True):
-        g, previous = ref.gradient(x, z, label), ref.gradient(x_previous, z, label)
-        expected += g + (t - 1) * (g - previous)
-    found = increments(x, x_previous, samples.features, samples.labels, scale, unit, t, batch)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * n)
 
 
 @TYPES
