@@ -1,11 +1,10 @@
 """How kernels are compiled: one place for numba's options.
 
-Kernels divide as numpy does and may fuse a product with a sum. Only functions marked `reduction` may add
-up in another order than written; it is fixed when they are compiled, and so depends on the processor
-alone.
+Kernels divide as numpy does and may fuse a product with a sum. Only functions marked `reduction` may add up
+in another order than written; it is fixed when they are compiled, and so depends on the processor alone.
 
-numba's cache on disk knows the file of a kernel alone, and not those of functions that it uses: kernels
-older than any file of the package are removed first.
+numba's cache on disk knows the file of a kernel alone, and not those of functions that it uses: kernels older
+than any file of the package are removed first.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Which of its samples a machine draws in a round, by random words that nobody without the key can guess.
 
-That some samples were not used is part of what hides those that were. The words are a ChaCha20 stream
-whose nonce holds machine and round.
+That some samples were not used is part of what hides those that were. The words are a ChaCha20 stream whose
+nonce holds machine and round.
 """
 
 import numpy as np
@@ -77,8 +77,8 @@ def draw_independently(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return which samples each machine uses in each round, each with the probability threshold / 2^64.
 
-    Machines and rounds are below 2^32, and samples at most 2^35. Returned are the samples' numbers, round
-    by round and in each machine by machine, and how many of them there are, shape (rounds, machines).
+    Machines and rounds are below 2^32, and samples at most 2^35. Returned are the samples' numbers, round by
+    round and in each machine by machine, and how many of them there are, shape (rounds, machines).
     """
     sizes = np.empty((len(rounds), len(machines)), np.int64)
     places = _independent(key_words(key), machines.start, rounds.start, sizes, owned, np.uint64(threshold))

@@ -182,8 +182,8 @@ class LazyIterates(Iterates):
 class OptimisticIterates(Iterates):
     """Optimistic mirror descent: x_{t+1} averages v_{t+1} = proj(w_{t+1} - eta h), with a hint h at q_{t+1}.
 
-    The hint is (t + 1) / t q_t. Rakhlin and Sridharan, "Online learning with predictable sequences",
-    2013; Joulani, Raj, György and Szepesvári, "A simpler approach to accelerated optimization", 2020.
+    The hint is (t + 1) / t q_t. Rakhlin and Sridharan, "Online learning with predictable sequences", 2013;
+    Joulani, Raj, György and Szepesvári, "A simpler approach to accelerated optimization", 2020.
     """
 
     def __init__(self, schedule: Schedule) -> None:

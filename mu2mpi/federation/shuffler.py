@@ -39,8 +39,8 @@ def make_messages(
 ) -> Messages:
     """Return the messages of a rank in round t: its values as bits, and the coins of its machines.
 
-    The values of up to `summed` machines are in their sum q, shape (d,). That fixes the number of
-    messages, which anybody on the network sees, and so must not depend on data.
+    The values of up to `summed` machines are in their sum q, shape (d,). That fixes the number of messages,
+    which anybody on the network sees, and so must not depend on data.
     """
     coordinates = np.arange(mechanism.parameters, dtype=np.uint32) * np.uint32(2)
     most = summed * mechanism.values

@@ -224,9 +224,9 @@ class Method(ABC):
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return the learning rate of the method's theory.
 
-        For gradients at averages D / sqrt(V sum of t^2) (Cutkosky, 2019), and at iterates 1 / (1 /
-        largest + sqrt(V T) / D) (Dekel et al., 2012), where V bounds the squared error of an average
-        gradient: see docs/background/methods.md.
+        For gradients at averages D / sqrt(V sum of t^2) (Cutkosky, 2019), and at iterates 1 / (1 / largest +
+        sqrt(V T) / D) (Dekel et al., 2012), where V bounds the squared error of an average gradient: see
+        docs/background/methods.md.
         """
         T, D, largest = sizes.rounds, task.diameter, self.largest_rate(task, sizes)
         error = self.error(task, sizes, mechanism)

@@ -72,8 +72,8 @@ class Mu2Sgd(Method):
         """Return 4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)): Theorems 5.2 and 6.2.
 
         G* and s are not known, and replaced by their bounds G and S = G + 2LD. It does not apply where
-        increments are clipped to less than S, or eta or the mechanism is another. With a regulariser G*
-        and L are those of the sum, and the noise is that of the loss alone.
+        increments are clipped to less than S, or eta or the mechanism is another. With a regulariser G* and L
+        are those of the sum, and the noise is that of the loss alone.
         """
         D, M, T, S = task.diameter, task.machines, sizes.rounds, self.increment_bound(task)
         is_plain = task.cohort is None and isinstance(mechanism, find("mechanisms", self.mechanism))

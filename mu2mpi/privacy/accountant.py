@@ -1,9 +1,8 @@
 """From the noise of releases to what they reveal: Renyi DP, (epsilon, delta) and Gaussian DP, both ways.
 
-Neighbours differ in one replaced sample. All releases together are as private as one Gaussian mechanism
-of sensitivity rho and standard deviation 1: functions named `exact` go by it, those named `paper` by the
-paper's lemma. What they return is rounded to the private side. Without noise rho and epsilon are
-infinite.
+Neighbours differ in one replaced sample. All releases together are as private as one Gaussian mechanism of
+sensitivity rho and standard deviation 1: functions named `exact` go by it, those named `paper` by the paper's
+lemma. What they return is rounded to the private side. Without noise rho and epsilon are infinite.
 """
 
 import math

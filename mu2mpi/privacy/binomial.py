@@ -1,9 +1,9 @@
 """Exact draws of centred binomial noise, Bin(2 n, 1/2) - n, as a function of (key, who, round).
 
-A draw is proposed from a table of blocks, of which each holds its share of a bound on the probabilities,
-and accepted with the probability p(x) / bound: by 64 random bits and a floating-point number, and where
-these are too close to tell, by further bits and 300 decimals. So it is exact, but for what lies beyond
-`FARTHEST` standard deviations, which is never drawn, and a probability of 10^-300.
+A draw is proposed from a table of blocks, of which each holds its share of a bound on the probabilities, and
+accepted with the probability p(x) / bound: by 64 random bits and a floating-point number, and where these are
+too close to tell, by further bits and 300 decimals. So it is exact, but for what lies beyond `FARTHEST`
+standard deviations, which is never drawn, and a probability of 10^-300.
 """
 
 import hashlib
@@ -108,9 +108,9 @@ def add_binomial(  # type: ignore[no-untyped-def]
     """Set ``noised`` to ``message`` plus the noise of some machines, or of the server, in round t.
 
     It is drawn in the first d coordinates at most, by the entries of a `Table`. Returned is how many
-    proposals are closer to their probability than `close`, and so left open: in their order they are
-    written to `left`, shape (room, 6), as machine, coordinate, proposal, block, random bits, and the draw
-    in their place.
+    proposals are closer to their probability than `close`, and so left open: in their order they are written
+    to `left`, shape (room, 6), as machine, coordinate, proposal, block, random bits, and the draw in their
+    place.
     """
     words = scratch(CHUNK).view(np.uint64)
     number = 0

@@ -1,7 +1,7 @@
 """The ChaCha20 block function of RFC 8439, many blocks side by side.
 
-With the state in sixteen scalars and all double rounds written out, LLVM turns each scalar into a vector
-with one block a lane. Sums and shifts are cast back to uint32 at once: numba would widen them to 64 bits.
+With the state in sixteen scalars and all double rounds written out, LLVM turns each scalar into a vector with
+one block a lane. Sums and shifts are cast back to uint32 at once: numba would widen them to 64 bits.
 """
 
 from numba import uint32
@@ -54,8 +54,7 @@ def _double_round(a, b, c, d):  # type: ignore[no-untyped-def]
 def fill_keystream(words, key, counter, nonce0, nonce1, nonce2):  # type: ignore[no-untyped-def]
     """Compute `BLOCKS` consecutive blocks of the keystream, as of RFC 8439, sections 2.1 to 2.4.
 
-    Word w of block ``counter + b`` goes to ``words[w * BLOCKS + b]``; the key has eight little-endian
-    uint32.
+    Word w of block ``counter + b`` goes to ``words[w * BLOCKS + b]``; the key has eight little-endian uint32.
     """
     a0 = uint32(_C0), uint32(_C1), uint32(_C2), uint32(_C3)
     b0, c0 = (key[0], key[1], key[2], key[3]), (key[4], key[5], key[6], key[7])

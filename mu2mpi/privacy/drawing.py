@@ -72,11 +72,11 @@ def add_correlated(  # type: ignore[no-untyped-def]
 ):
     """Set ``noised`` to ``message`` plus the rounded noise of some machines, or of the server, in a round.
 
-    `carried` is the noise of all rounds before, which is added if it `lasts`, and else forgotten;
-    `buffers`, shape (machines, chunks, k, CHUNK), are what was drawn before. Both are brought up to date,
-    in units of the grid. Machines that are `there` draw for the time that `numbers` say, counted from 1,
-    with the noise of a strategy of `units`, spread beyond `finests`, times its norms; weights and decays
-    are those of a `Correlation`.
+    `carried` is the noise of all rounds before, which is added if it `lasts`, and else forgotten; `buffers`,
+    shape (machines, chunks, k, CHUNK), are what was drawn before. Both are brought up to date, in units of
+    the grid. Machines that are `there` draw for the time that `numbers` say, counted from 1, with the noise
+    of a strategy of `units`, spread beyond `finests`, times its norms; weights and decays are those of a
+    `Correlation`.
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)

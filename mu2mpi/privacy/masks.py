@@ -1,13 +1,13 @@
 """Masks that hide single messages and cancel in their sum: secure aggregation modulo 2^64.
 
-Each machine shares a key with some others, its neighbours. In every round, one of the two adds the
-keystream of that key to its message, and the other takes it away (Bonawitz et al., "Practical secure
-aggregation for privacy-preserving machine learning", 2017). Without the keys of all edges between two
-groups, the message of each group is uniform, independent of all that is hidden.
+Each machine shares a key with some others, its neighbours. In every round, one of the two adds the keystream
+of that key to its message, and the other takes it away (Bonawitz et al., "Practical secure aggregation for
+privacy-preserving machine learning", 2017). Without the keys of all edges between two groups, the message of
+each group is uniform, independent of all that is hidden.
 
-Neighbours are the k/2 next on either side of a circle, in a random order that is public (Bell et al.,
-"Secure single-server aggregation with (poly)logarithmic overhead", 2020): so many that colluders leave
-the others connected, but for a probability of less than 2^-40.
+Neighbours are the k/2 next on either side of a circle, in a random order that is public (Bell et al., "Secure
+single-server aggregation with (poly)logarithmic overhead", 2020): so many that colluders leave the others
+connected, but for a probability of less than 2^-40.
 """
 
 import math
@@ -37,8 +37,8 @@ def half_neighbours(machines: int, colluders: int) -> int:
     """Return how many neighbours a machine has on either side of the circle.
 
     Colluders part the others with two runs of this length h, which begin at one of M (M - 1) / 2 pairs of
-    places; that some 2 h given places hold colluders alone has the probability of the product of (c - i)
-    / (M - i) over i < 2 h.
+    places; that some 2 h given places hold colluders alone has the probability of the product of (c - i) / (M
+    - i) over i < 2 h.
     """
     log_pairs = math.log2(max(1, machines * (machines - 1) // 2))
     log_all, half = 0.0, 0

@@ -1,9 +1,9 @@
 """Gaussian noise as a function of (key, who, round, coordinate): no state, the same on any rank.
 
-ChaCha20 is keyed by the noise key; its nonce holds who draws and in which round, its counter the
-coordinate. In each chunk of 256, words i and 128 + i make normals i and 128 + i. Any draw can be
-recomputed, so that a restarted run sends the same messages again. How far draws, rounded to integers, are
-from exact ones is for `mu2mpi.privacy.sampler` to say.
+ChaCha20 is keyed by the noise key; its nonce holds who draws and in which round, its counter the coordinate.
+In each chunk of 256, words i and 128 + i make normals i and 128 + i. Any draw can be recomputed, so that a
+restarted run sends the same messages again. How far draws, rounded to integers, are from exact ones is for
+`mu2mpi.privacy.sampler` to say.
 """
 
 import hashlib
@@ -20,9 +20,8 @@ from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.sampler import FINEST, SPREAD_BITS
 
 MACHINE, SERVER, AGGREGATE = 0, 1, 2  # first word of the nonce: whose noise it is
-# Added to the first word of the nonce, so many times `_LEVEL`: 0 for the words of a draw, 1 ..
-# `MOST_FURTHER` for those that continue small words, and `_SPREAD` for those that spread a draw on a fine
-# grid.
+# Added to the first word of the nonce, so many times `_LEVEL`: 0 for the words of a draw, 1 .. `MOST_FURTHER`
+# for those that continue small words, and `_SPREAD` for those that spread a draw on a fine grid.
 _LEVEL, MOST_FURTHER, _SPREAD = 16, 15, 16
 # The bits of a little less than the smallest squared radius of a small word: -2 log 2^-20 = 27.73
 _LARGE_SQUARE = int(np.float64(27.7).view(np.int64))
@@ -37,8 +36,8 @@ CHUNK = 2 * PAIRS  # normals, and 64-bit words, that one call of the keystream y
 def fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, number, t):  # type: ignore[no-untyped-def]
     """Fill a chunk's words, and turn the first half of them into squared radii.
 
-    One loop, so that the keystream is compiled once: over offsets, if `bits` is not negative; the words;
-    and further words while there are small ones, which is in one of 8,192 chunks.
+    One loop, so that the keystream is compiled once: over offsets, if `bits` is not negative; the words; and
+    further words while there are small ones, which is in one of 8,192 chunks.
     """
     level = _SPREAD if bits >= 0 else 0
     while True:

@@ -21,8 +21,7 @@ def of_person(
 ) -> Guarantee:
     """Return what is revealed of a person with samples at as many of the machines as `most`, at worst.
 
-    `shares_noise` is whether one draw of noise hides all machines; what machines reveal is compared at
-    delta.
+    `shares_noise` is whether one draw of noise hides all machines; what machines reveal is compared at delta.
     """
     kinds = {held: held.mechanism.group(held.samples, is_apart, draws) for held in dict.fromkeys(machines)}
     told = {held: found.epsilon(delta) if found.rho is None else found.rho for held, found in kinds.items()}

@@ -1,10 +1,10 @@
 """How far the noise as it is drawn is from exact rounded normals, and what that adds to epsilon.
 
-Let P be the probability of a cell of the grid for an exact pair of rounded normals, and Q that for a pair
-as it is drawn. docs/background/sampler.md shows |Q / P - 1| <= tau, with a bound on the mean square of
-tau. Over n pairs, log Q / P adds up to more than some xi only with a probability that Bernstein's
-inequality bounds (Boucheron, Lugosi and Massart, "Concentration inequalities", 2013: Theorem 2.10). So
-the releases are as private as those with exact noise, but for 2 xi of epsilon and a share of delta.
+Let P be the probability of a cell of the grid for an exact pair of rounded normals, and Q that for a pair as
+it is drawn. docs/background/sampler.md shows |Q / P - 1| <= tau, with a bound on the mean square of tau. Over
+n pairs, log Q / P adds up to more than some xi only with a probability that Bernstein's inequality bounds
+(Boucheron, Lugosi and Massart, "Concentration inequalities", 2013: Theorem 2.10). So the releases are as
+private as those with exact noise, but for 2 xi of epsilon and a share of delta.
 """
 
 import math
@@ -16,9 +16,8 @@ from typing import NamedTuple
 # for u, which has 53 bits, 3.2 for sine and cosine, 1 for each of two products, and 0.4 for the angle,
 # which has 53 bits, too; and some to spare.
 ERROR = 16 * 2.0**-53
-# The bound is for at least so many units of the grid in a standard deviation. Draws with more than
-# `FINEST` are spread over 2^-9 of a standard deviation, or down to half of that: a power of two units of
-# the grid.
+# The bound is for at least so many units of the grid in a standard deviation. Draws with more than `FINEST`
+# are spread over 2^-9 of a standard deviation, or down to half of that: a power of two units of the grid.
 COARSEST, FINEST, SPREAD_BITS = 2.0**12, 2.0**21, 9
 # Of delta that is left to draws that are less likely than all that the bound is about, and as much to the
 # rest of a `Deviation`
@@ -70,9 +69,8 @@ def deviation(d: int, messages: int, smallest: float, largest: float, finest: fl
 def sum_of_rounded(numbers: int, parts: int, scale: float) -> Deviation:
     """Return how far sums of rounded normals are from a normal of their variance, rounded after a shift.
 
-    There are so many sums, of so many parts each, whose standard deviation is `scale` units of the grid;
-    of less than 1 nothing is known. docs/background/privacy-proofs.md shows it by Poisson's summation
-    formula.
+    There are so many sums, of so many parts each, whose standard deviation is `scale` units of the grid; of
+    less than 1 nothing is known. docs/background/privacy-proofs.md shows it by Poisson's summation formula.
     """
     if parts == 1:
         return EXACT

@@ -22,8 +22,8 @@ class Facts(NamedTuple):
 class Practical(NamedTuple):
     """What practical presets go by, in terms of margins of samples of norm 1: docs/guides/practical.md.
 
-    `clip` is the norm to which gradients are clipped, by default half of G where no margin passes 1;
-    `noise` the deviation of the noise that margins may gather; and `reach` the margins of the ball.
+    `clip` is the norm to which gradients are clipped, by default half of G where no margin passes 1; `noise`
+    the deviation of the noise that margins may gather; and `reach` the margins of the ball.
     """
 
     clip: float | None = None
@@ -57,8 +57,8 @@ def descent(
 ) -> dict[str, Any]:
     """Return what presets choose that go over the samples again and again.
 
-    Noise adds up to what each weight may gather, whatever the number of rounds, where all steps together
-    are rho n / (2 C) times that. These are as long as smoothness allows, or there would be more of them.
+    Noise adds up to what each weight may gather, whatever the number of rounds, where all steps together are
+    rho n / (2 C) times that. These are as long as smoothness allows, or there would be more of them.
 
     `hidden` is the number of samples in one sum that has the noise of the average gradient over all rounds,
     of which there are from the first to the second of `rounds`. The output is the mean of a `tail` of them.

@@ -19,8 +19,8 @@ _LEAST_SQUARE = 2.0**-900  # beside it, squares too small for floating-point num
 class Scaling:
     """What is done to each sample by itself, once its features lie in [-1, 1].
 
-    If `unit`, it is scaled to norm 1, bias feature included; if there is a `bound`, longer features to
-    that norm.
+    If `unit`, it is scaled to norm 1, bias feature included; if there is a `bound`, longer features to that
+    norm.
     """
 
     unit: bool = False
@@ -40,8 +40,8 @@ class Scaling:
     def factors(self, features: NDArray[np.generic], scale: float) -> NDArray[np.float64]:
         """Return the factors, shape (n,), that take stored features, shape (n, F - 1), to those of z.
 
-        It is the scale, which takes them into [-1, 1]; or by a sample's own norm, what makes no z longer
-        than its bound, by more than a factor of 1 + (F + 8) 2^-53: if `unit`, 0 for a squared norm below
+        It is the scale, which takes them into [-1, 1]; or by a sample's own norm, what makes no z longer than
+        its bound, by more than a factor of 1 + (F + 8) 2^-53: if `unit`, 0 for a squared norm below
         `_LEAST_SQUARE`, or one that is not finite.
         """
         factors = np.full(len(features), 0.0 if self.unit else scale)
@@ -66,8 +66,8 @@ class Scaling:
 def squared_norms(rows: NDArray[np.generic]) -> NDArray[np.float64]:
     """Return the squared norm of each row, with the same bits whichever rows stand beside it.
 
-    NumPy's own sums over an axis may depend on the other axes: here halves of all rows are added until
-    one column is left.
+    NumPy's own sums over an axis may depend on the other axes: here halves of all rows are added until one
+    column is left.
     """
     with np.errstate(over="ignore"):
         terms: NDArray[np.float64] = np.square(rows, dtype=np.float64)

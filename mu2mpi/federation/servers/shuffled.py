@@ -29,14 +29,13 @@ class ShuffleOptions(ColludersOptions):
 class ShuffledServer(WithColluders, TrustedServer):
     """Each machine sends bits, of values and of coins, and a shuffler mixes those of all.
 
-    It protects samples against the server, which sees the shuffled bits, and up to c machines that tell
-    it theirs. It assumes that the shuffler mixes all messages of a round, does not work together with the
-    server, and that the M - c other machines throw their coins. All that there is to see is how many bits
-    of each coordinate are ones. Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex
-    optimization", 2022.
+    It protects samples against the server, which sees the shuffled bits, and up to c machines that tell it
+    theirs. It assumes that the shuffler mixes all messages of a round, does not work together with the
+    server, and that the M - c other machines throw their coins. All that there is to see is how many bits of
+    each coordinate are ones. Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization",
+    2022.
 
-    Rank 0 stands for shuffler and server. If it makes sums alone, it draws the heads of all coins at
-    once.
+    Rank 0 stands for shuffler and server. If it makes sums alone, it draws the heads of all coins at once.
     """
 
     name = "shuffled"

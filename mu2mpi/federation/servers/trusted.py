@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 class TrustedServer(Server):
     """Algorithm 2: the server, rank 0, gets the sum over machines, and adds noise before it takes the step.
 
-    It protects samples against all machines together and whoever gets the result. It assumes that the
-    server keeps sums without noise to itself, and that channels are secret: MPI encrypts nothing, and its
-    Reduce may pass partial sums through other ranks. An Allreduce would hand the un-noised sum to every
-    machine. Only rank 0 uses the noise key and holds w_t.
+    It protects samples against all machines together and whoever gets the result. It assumes that the server
+    keeps sums without noise to itself, and that channels are secret: MPI encrypts nothing, and its Reduce may
+    pass partial sums through other ranks. An Allreduce would hand the un-noised sum to every machine. Only
+    rank 0 uses the noise key and holds w_t.
     """
 
     name = "trusted"

@@ -68,8 +68,7 @@ class Mechanism(ABC):
     def accounts_for(cls, messages: Messages) -> bool:
         """Return whether its account holds for such messages.
 
-        By default if nothing is drawn at random, and a sample is in one of them, or from some one on in
-        all.
+        By default if nothing is drawn at random, and a sample is in one of them, or from some one on in all.
         """
         return messages.chance == "" and messages.touched in (1, messages.rounds)
 

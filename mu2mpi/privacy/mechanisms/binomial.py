@@ -1,7 +1,7 @@
 """Binomial noise: the number of heads among fair coins, of which each machine throws its share.
 
-Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization", 2022. A shift of it is
-nearly as private as one of a normal (docs/background/privacy-proofs.md), so that messages compose alike.
+Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization", 2022. A shift of it is nearly as
+private as one of a normal (docs/background/privacy-proofs.md), so that messages compose alike.
 """
 
 import math

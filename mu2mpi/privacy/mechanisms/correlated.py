@@ -1,8 +1,8 @@
 """Gaussian noise that cancels between rounds, for samples that are in one element of a stream each.
 
-A stream may depend on earlier messages if the strategy is lower triangular: Denisov, McMahan, Rush, Smith
-and Thakurta, "Improved differential privacy for SGD via optimal private linear operators on adaptive
-streams", 2022. docs/background/privacy-proofs.md has the proof, rounding included.
+A stream may depend on earlier messages if the strategy is lower triangular: Denisov, McMahan, Rush, Smith and
+Thakurta, "Improved differential privacy for SGD via optimal private linear operators on adaptive streams",
+2022. docs/background/privacy-proofs.md has the proof, rounding included.
 """
 
 import math
@@ -20,9 +20,8 @@ from mu2mpi.registry import register
 if TYPE_CHECKING:
     from mu2mpi.privacy.correlation import Correlation
 
-# Powers, and numbers of buffers, for which coefficients are known to be those of a power and to fall. So
-# they are for 0, the unit matrix: noise is drawn anew for each element of the stream, and nothing
-# cancels.
+# Powers, and numbers of buffers, for which coefficients are known to be those of a power and to fall. So they
+# are for 0, the unit matrix: noise is drawn anew for each element of the stream, and nothing cancels.
 LOWEST, HIGHEST, FEWEST_BUFFERS, MOST_BUFFERS = 0.2, 0.9, 2, 8
 _POWER, BUFFERS = 0.75, 4  # by default: on digits and synthetic data as good as any
 _MOST_ROUNDS = 10**6  # to choose a learning rate, noise is followed through all of them

@@ -1,10 +1,10 @@
 """Noise in the steps of which the last iterate alone is seen: that of later steps hides earlier samples, too.
 
-A sample moves one step alone, and no later one takes two iterates farther apart:
-docs/background/methods.md has the proof, after Feldman, Mironov, Talwar and Thakurta, "Privacy
-amplification by iteration", 2018, and Bok, Su and Altschuler, "Shifted interpolation for differential
-privacy", 2024. Late samples are hidden by little and share their step with more others: Feldman, Koren
-and Talwar, "Private stochastic convex optimization: optimal rates in linear time", 2020.
+A sample moves one step alone, and no later one takes two iterates farther apart: docs/background/methods.md
+has the proof, after Feldman, Mironov, Talwar and Thakurta, "Privacy amplification by iteration", 2018, and
+Bok, Su and Altschuler, "Shifted interpolation for differential privacy", 2024. Late samples are hidden by
+little and share their step with more others: Feldman, Koren and Talwar, "Private stochastic convex
+optimization: optimal rates in linear time", 2020.
 """
 
 import math
@@ -39,8 +39,8 @@ _BITS = 40  # bits between the resolution and the noise: what rounding takes apa
 def halving_steps(steps: int) -> Array:
     """Return learning rates in units of the first, shape (N,), with which the last iterate of SGD is good.
 
-    2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last step, too: Jain, Nagaraj
-    and Netrapalli, "Making the last iterate of SGD information theoretically optimal", 2019.
+    2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last step, too: Jain, Nagaraj and
+    Netrapalli, "Making the last iterate of SGD information theoretically optimal", 2019.
     """
     # After the last halving ceil(N / 2^i) stays 1, which is the last step.
     left = -(-steps >> np.arange((steps - 1).bit_length() + 1))
@@ -63,9 +63,9 @@ def growing_batches(steps: int, growth: float) -> Counts:
 def last_iterate_rho(moves: Array, deviations: Array, slacks: Array | float = 0.0) -> Array:
     """Return for each step the rho of the last iterate, as it protects the samples of that step; shape (N,).
 
-    Another sample moves the iterate by at most `moves`, beside noise of `deviations` in each coordinate,
-    and a step takes two iterates by at most `slacks` farther apart than exact steps do. They are brought
-    together by the noise of this step and all that follow.
+    Another sample moves the iterate by at most `moves`, beside noise of `deviations` in each coordinate, and
+    a step takes two iterates by at most `slacks` farther apart than exact steps do. They are brought together
+    by the noise of this step and all that follow.
     """
 
     def from_here_on(squares: Array) -> Array:
@@ -79,8 +79,8 @@ def last_iterate_rho(moves: Array, deviations: Array, slacks: Array | float = 0.
 def rounding_slack(scales: Array, samples: Counts, resolution: float, d: int) -> Array:
     """Return how much farther apart than exact steps the grid lets each step of a run take two iterates.
 
-    Every coordinate of a gradient and of a draw of noise is rounded by at most half the resolution, and
-    the iterate before the last step to the coarser grid on which that step is taken.
+    Every coordinate of a gradient and of a draw of noise is rounded by at most half the resolution, and the
+    iterate before the last step to the coarser grid on which that step is taken.
     """
     slack: Array = scales * samples + np.append(0.0, scales[:-1])
     slack[-1] += LANDING * scales[-1]
@@ -102,8 +102,8 @@ def hidden_rho(batches: Counts, machines: int, C: float, noise: float, resolutio
 def growth_of(machines: int, d: int, rho: float) -> float:
     """Return how large batches have to grow: 2 sqrt(d) / (M rho), of one machine in the last step.
 
-    A sample may move a step by rho times the deviation of the noise from there on, where each step's
-    noise is C / sqrt(d) in a coordinate of the average: as gradients may have by themselves.
+    A sample may move a step by rho times the deviation of the noise from there on, where each step's noise is
+    C / sqrt(d) in a coordinate of the average: as gradients may have by themselves.
     """
     return 2 * math.sqrt(d) / (machines * rho)
 

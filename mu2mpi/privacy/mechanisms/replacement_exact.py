@@ -31,9 +31,9 @@ _HALVINGS, _FARTHEST, _ENDS = 30, 700.0, 31
 def hockey_stick(epsilons: Array, multiplier: float, samples: int, drawn: int) -> Array:
     """Return a delta of one round at each epsilon >= 0, `multiplier` being sigma / C.
 
-    With x = e^epsilon, b_j the probability that a sample is drawn j times, s_j = 2 C j / sigma and
-    u_j = s_j / 2 - epsilon / s_j it is the largest over t of (1 - x) b_0 Phi(t) + sum over j >= 1 of
-    b_j F_j(min(t + s_j, u_j)), where F_j(u) = Phi(u) - x Phi(u - s_j).
+    With x = e^epsilon, b_j the probability that a sample is drawn j times, s_j = 2 C j / sigma and u_j = s_j
+    / 2 - epsilon / s_j it is the largest over t of (1 - x) b_0 Phi(t) + sum over j >= 1 of b_j F_j(min(t +
+    s_j, u_j)), where F_j(u) = Phi(u) - x Phi(u - s_j).
     """
     from scipy.special import log_ndtr, ndtr
     from scipy.stats import binom
