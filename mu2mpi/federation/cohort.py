@@ -200,10 +200,7 @@ class Members:
 def members_of(
     task: "Task", rounds: int, kind: type[Mechanism], messages_of: Callable[[int], Messages], lasts: bool
 ) -> Members:
-    """Return what hides the messages of each machine: noise for its own rounds, weight and budget.
-
-    With a trusted server the same noise hides them all: the most that any of them needs.
-    """
+    """Return each machine's noise, for its own rounds, weight and budget; of a trusted server the largest."""
     cohort, is_trusted = task.cohort, task.trust.hides_sums
     if cohort is None:
         raise ValueError("these machines do not differ")

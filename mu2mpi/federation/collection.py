@@ -37,10 +37,7 @@ def gather_sum(machines: Machines, communicator: Communicator, key: Key) -> Inte
 
 
 def scatter_sum(machines: Machines, communicator: Communicator, key: Key) -> None:
-    """Turn the sum over machines, which rank 0 holds, into a masked part on every rank, if there is a key.
-
-    Else the other ranks would send less than in the interrupted run, under the same noise.
-    """
+    """Turn the sum, which rank 0 holds, into a masked part on every rank: none may send less than before."""
     if key is not None:
         _mask(machines.flat_q, communicator, key)
 

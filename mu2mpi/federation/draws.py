@@ -1,7 +1,6 @@
-"""Which of its samples a machine draws in a round, by random words that nobody without the key can guess.
+"""Which of its samples a machine draws in a round: by a ChaCha20 stream whose nonce holds machine and round.
 
-That some samples were not used is part of what hides those that were. The words are a ChaCha20 stream whose
-nonce holds machine and round.
+That some samples were not used is part of what hides those that were.
 """
 
 import numpy as np
@@ -86,10 +85,7 @@ def draw_independently(
 
 
 def draw_uniformly(key: bytes, machines: range, rounds: range, owned: int, number: int) -> NDArray[np.int64]:
-    """Return samples drawn with replacement for each machine and round, shape (rounds, machines, number).
-
-    They are exactly uniform: Lemire, "Fast random integer generation in an interval", 2019.
-    """
+    """Return samples drawn with replacement (Lemire, 2019), shape (rounds, machines, number)."""
     places = np.empty((len(rounds), len(machines), number), np.int64)
     refused = np.uint64(2**64 % owned)
     _uniform(key_words(key), machines.start, rounds.start, places, np.uint64(owned), refused)

@@ -31,10 +31,7 @@ def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
 
 @inline
 def _clip(c, squared_z, bound, resolution):  # type: ignore[no-untyped-def]
-    """Scale c such that c z^T keeps to a norm, in units of the grid; or to 0 if its norm is unknown.
-
-    Return its squared norm before, and whether it was clipped.
-    """
+    """Scale c so that c z^T keeps to a norm, or to 0; return the squared norm, and whether it was clipped."""
     squared_c = squared_norm(c)
     squared = squared_c * squared_z
     # Also where squares left the range of floating-point numbers, or c or z holds what is none.
@@ -49,10 +46,7 @@ def _clip(c, squared_z, bound, resolution):  # type: ignore[no-untyped-def]
 
 @inline
 def _add_clipped(q, c, z, count, bound, resolution):  # type: ignore[no-untyped-def]
-    """Add the first outer products c_i z_i^T of a batch to q, clipped.
-
-    Return the largest squared norm before clipping, and how many were clipped.
-    """
+    """Add clipped c_i z_i^T to q; return the largest squared norm before, and how many were clipped."""
     largest, clipped = 0.0, 0
     for i in range(count):
         squared_z = squared_norm(z[i, : q.shape[1]])

@@ -128,10 +128,7 @@ class Iterates:
 
 
 class HeavyBall(Iterates):
-    """w_{t+1} = Proj(w_t + beta (w_t - w_{t-1}) - eta g_t), where `momentum` is beta.
-
-    Polyak, "Some methods of speeding up the convergence of iteration methods", 1964.
-    """
+    """w_{t+1} = Proj(w_t + beta (w_t - w_{t-1}) - eta g_t), where `momentum` is beta: Polyak, 1964."""
 
     def __init__(self, schedule: Schedule, momentum: float) -> None:
         super().__init__(schedule)
@@ -153,8 +150,8 @@ class HeavyBall(Iterates):
 class LazyIterates(Iterates):
     """Iterates that noise leaves again as it came, also where it had taken them out of the ball.
 
-    If the next step started from the projection, noise that this took away would still be cancelled later:
-    Zinkevich, "Online convex programming and generalized infinitesimal gradient ascent", 2003, has both.
+    Steps start from their sum, not its projection: Zinkevich, "Online convex programming", 2003, has
+    both.
     """
 
     beyond = ("sum",)

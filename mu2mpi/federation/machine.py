@@ -124,10 +124,7 @@ class Machines:
         return self.samples
 
     def class_counts(self, t: int) -> NDArray[np.int64]:
-        """Return how many samples of each class each machine has spent by round t, read last or before.
-
-        The shape is (machines, K), or (machines, 0) for more than `MOST_COUNTS` of all machines.
-        """
+        """Return how many samples of each class each machine has spent; (machines, 0) if too many."""
         counts = self._class_counts
         if counts.size == 0:
             return counts

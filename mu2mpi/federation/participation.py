@@ -1,7 +1,4 @@
-"""Which machines take part in which round: by public randomness, by size, or as it was measured.
-
-Nothing here depends on what samples hold, so that everybody may know who was there when.
-"""
+"""Which machines take part in which round, in public: by randomness, by size, or as it was measured."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -131,10 +128,7 @@ class Bernoulli(Participation):
 
 @dataclass(frozen=True, eq=False)
 class BySize(Participation):
-    """Each machine in as many rounds as it has samples, evenly spread, and the largest in all of them.
-
-    In fewer rounds all are there proportionally less often, but once at least.
-    """
+    """Each machine in as many rounds as it has samples, evenly spread; in fewer proportionally, but once."""
 
     sizes: Integers
     seed: int

@@ -66,10 +66,7 @@ def make_supply(
 def _attended(
     attendance: Attendance, sampling: Sampling, key: bytes, machines: range, later: range, at_once: float
 ) -> Taken:
-    """Return what machines that are not always there use: the k-th samples at the k-th time.
-
-    It is that of as many of the next rounds as take `at_once` samples of each machine, on average.
-    """
+    """Return the k-th samples of machines at their k-th round, for rounds that use `at_once` of each."""
     some = later[: rounds_at_once(attendance.machines)]
     present = attendance.present(some, machines)
     drawn = np.cumsum(present.sum(axis=1)) * sampling.size(1)

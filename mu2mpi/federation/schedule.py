@@ -157,10 +157,7 @@ class Schedule(Setting):
         return clipping_bound(self.mechanism.clip_norm, self.mechanism.resolution, self.d)
 
     def clipping(self, hosted: range) -> list[tuple[int, float, float]] | None:
-        """Return of machines with weights to which norm increments are clipped, and the grid, before these.
-
-        They are called by their numbers among some. None says that `bound` and the grid hold for all.
-        """
+        """Return number, norm and grid, before weights, of hosted machines; None if they are the same."""
         resolution = self.mechanism.resolution
         if self.members is None or self.members.weights.min() == 1:
             return None

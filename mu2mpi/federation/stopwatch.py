@@ -41,10 +41,7 @@ class Stopwatch:
         self._before = self.seconds["moving"]
 
     def by_rank(self, communicator: Communicator) -> dict[str, NDArray[np.float64]]:
-        """Return the seconds in each phase, shape (ranks,), on rank 0; all ranks must call this.
-
-        What messages take a rank beyond the rank that they take the least time is its wait.
-        """
+        """Return seconds by phase on rank 0; what messages take beyond the fastest rank is waiting."""
         mine = list(self.seconds.values()), self._messages
         seconds, messages = zip(*(communicator.gather(mine) or [mine]), strict=True)
         of_phases = dict(zip(PHASES, np.array(seconds).T, strict=True))

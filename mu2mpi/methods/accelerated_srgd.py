@@ -39,11 +39,7 @@ class AcceleratedSrgd(Method):
     chooses = dict.fromkeys(("clip_norm", "diameter", "rounds", "eta_scale"))
 
     def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
-        """Return the settings of the practical mode, with steps of 1 / (2 L) at most, which do not swing.
-
-        With steps of s rho N K / (2 C T) the noise of w_T has the deviation s. Rounds are the fewest for
-        which these are short enough.
-        """
+        """Return the settings of the practical mode: as few steps as are at most 1 / (2 L) long."""
         M, chosen = asked.machines or 1, choices(asked, facts)
         n, longest = facts.samples // M, 0.5 / chosen.nearby
         path = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip)
@@ -96,10 +92,7 @@ class AcceleratedSrgd(Method):
         return task.G**2 / 2 + of_hints
 
     def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
-        """Return 2 / (T (T + 1)) times D^2 / (8 eta) + eta V + 2/3 D S (T + 1)^(3/2) / sqrt(K M).
-
-        It does not apply where increments are clipped to less than S, or eta or the mechanism is another.
-        """
+        """Return 2 / (T (T + 1)) (D^2 / (8 eta) + eta V + 2/3 D S (T + 1)^(3/2) / sqrt(K M)), if it holds."""
         D, T, S = task.diameter, sizes.rounds, self.increment_bound(task)
         if mechanism.clip_norm < S or mechanism.name != self.mechanism or not is_own_rate:
             return math.nan

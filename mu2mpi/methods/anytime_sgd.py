@@ -23,11 +23,7 @@ class AnytimeSgd(Method):
     is_switched = takes_absence = True
 
     def practical_scale(self, asked: "Experiment", options: Any, facts: Facts, chosen: Choices) -> float:
-        """Return what lets weights gather the noise that they may.
-
-        Noise of round t moves w by eta t, and the average x_T by what is left of that from t on, a share of 1
-        - t^2 / T^2: the squares of both together are 8 T^3 / 105.
-        """
+        """Return it by noise, of which w has eta t of round t, and x_T in all sqrt(8 T^3 / 105) eta."""
         T = rounds_of_one_pass(asked, facts)
         by_noise = 4 * T * gathered(asked, chosen, shared_by(asked)) / math.sqrt(8 / 105 * T**3)
         return chosen.L * min(by_noise, longest_at_averages(asked, facts) / chosen.nearby)

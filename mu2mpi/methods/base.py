@@ -124,10 +124,7 @@ class Method(ABC):
         return None, {}
 
     def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return what options of the method choose of other settings, once M and the data are known.
-
-        Before, without facts, all that they will choose: None where it takes facts.
-        """
+        """Return what the preset chooses of other settings; without facts of the data, `chooses`."""
         if getattr(options, "preset", None) is None:
             return {}
         chosen = self.chooses if facts is None else self.practical(asked, options, facts)
@@ -206,10 +203,7 @@ class Method(ABC):
         )
 
     def noise_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
-        """Return rho D N / (2 C T sqrt(d)) of Theorems 5.2 and 6.2, for messages that are sums.
-
-        Where machines differ it is D / sqrt(d T) over the deviation of the average message's noise.
-        """
+        """Return rho D N / (2 C T sqrt(d)) of Theorems 5.2 and 6.2; by its noise where machines differ."""
         T, D, C = sizes.rounds, task.diameter, mechanism.clip_norm
         if task.members is None:
             return task.budget.rho * D * task.shared / (2 * C * T * math.sqrt(task.d)) / mechanism.heaping

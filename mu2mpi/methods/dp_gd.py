@@ -48,8 +48,8 @@ class DpGd(Method):
     def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
         """Return the settings of the practical mode, with a momentum so that a tenth of the rounds does.
 
-        The noise of the sum is 2 C sqrt(T K / n) / rho, so that of the average gradients of T rounds adds up
-        to that of one with sqrt(n K) samples of each machine.
+        The noise of the average gradients of T rounds adds up to that of one with sqrt(n K) samples of
+        each.
         """
         n = facts.samples / (asked.machines or 1)
         K = min(n, options.batch or n)
@@ -63,10 +63,7 @@ class DpGd(Method):
         return super().mean_from(rounds, options) or 2
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
-        """Return as many rounds as make the error of optimisation no larger than all others, in whole passes.
-
-        After R steps it is L D^2 / (8 R), and the others are D e / 2: see `loss_bound`.
-        """
+        """Return whole passes, in as many rounds as make L D^2 / (8 R) no larger than the rest, D e / 2."""
         from mu2mpi.federation.sampling import Cyclic
 
         n, C = task.samples, self.clip_norm(task)
@@ -94,10 +91,7 @@ class DpGd(Method):
         return (1 - (task.options.momentum or 0)) / (task.smoothness + slack)
 
     def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
-        """Return D^2 / (8 eta R) + V / (2 (1 / eta - L)) for R = T - 1 steps: see docs/background/methods.md.
-
-        V is the square of the error. It holds of full batches and plain steps, where nothing is clipped.
-        """
+        """Return D^2 / (8 eta R) + V / (2 (1 / eta - L)), R = T - 1, for plain steps on full batches."""
         R, own = sizes.rounds - 1, task.options
         is_plain = sizes.sampling.is_same and own.tail is None and not own.momentum and R > 0
         is_plain = is_plain and task.cohort is None

@@ -38,10 +38,7 @@ class NoisyMinibatchSgd(Method):
     chooses |= {"mechanism": "replacement-exact"}
 
     def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
-        """Return the settings of the practical mode, with batches of at most a tenth of a machine's samples.
-
-        The exact account asks for little more noise than 2 C K sqrt(T) / (n rho) where that is C or more.
-        """
+        """Return the settings of the practical mode; batches are at most a tenth of a machine's samples."""
         n = facts.samples // (asked.machines or 1)
         chosen = descent(asked, facts, hidden=n * shared_by(asked), rounds=(100, 4000), tail=0.5)
         share = asked.rho / (2 * math.sqrt(asked.rounds or chosen["rounds"]))
@@ -75,9 +72,9 @@ class NoisyMinibatchSgd(Method):
 
 
 def theorem_rounds(task: Task, G: float) -> int:
-    """Return the number of rounds R: (L D sqrt(M) / G) min(sqrt(n), e n / sqrt(d)) + min(n M, e^2 n^2 M / d).
+    """Return the rounds R of Lowy and Razaviyayn, 2023, Theorem D.2, e being the epsilon of the budget.
 
-    e is the epsilon of the budget. See Lowy and Razaviyayn, 2023, Theorem D.2.
+    (L D sqrt(M) / G) min(sqrt(n), e n / sqrt(d)) + min(n M, e^2 n^2 M / d), rounded up.
     """
     n, M, d, epsilon = task.samples, task.machines, task.d, task.budget.epsilon
     smooth = task.smoothness * task.diameter * math.sqrt(M) / G

@@ -67,10 +67,7 @@ class SnowballSgd(Method):
             )
 
     def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
-        """Return the settings of the practical mode: the ball alone, as nothing is clipped.
-
-        Where gradients grow with it, and noise with them, margins are at most 1.
-        """
+        """Return the ball of the practical mode: with margins of 1 where gradients grow with it."""
         reach = find("problems", asked.loss).practical.reach
         wide, narrow = choices(asked, facts), choices(asked, facts, 1 / reach)
         return {"diameter": narrow.diameter if wide.G > narrow.G else wide.diameter}
@@ -172,10 +169,7 @@ def _longer(setting: Setting, radius: float) -> "Constants":
 
 
 def gradient_error(features: int, radius: float, G: float, L: float, roundings: float) -> float:
-    """Return how far a sample's gradient at a point of the ball is from the exact one: a norm.
-
-    The residual and its product with the sample take so many roundings, each relative to G.
-    """
+    """Return how far a gradient is from exact: roundings of margins, and so many relative to G."""
     return _ROUNDING * (features * radius * L + roundings * G)
 
 

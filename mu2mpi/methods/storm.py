@@ -39,10 +39,7 @@ class Storm(Method):
         return float(min(1 / 8, 8.0 * own.noise / own.reach))
 
     def practical_scale(self, asked: "Experiment", options: Any, facts: Facts, chosen: Choices) -> float:
-        """Return it by noise: in the later half of the rounds weights gather 1/20 of what they may.
-
-        Steps of eta / (t sqrt(t)) with noise of 2 C sqrt(T) / rho gather sqrt(3/2) / T of both from T / 2 on.
-        """
+        """Return it by noise: of sqrt(3/2) / T from T / 2 on, weights gather 1/20 of what they may."""
         T = rounds_of_one_pass(asked, facts)
         by_noise = 0.05 * math.sqrt(T / 1.5) * gathered(asked, chosen, shared_by(asked))
         return 9 * chosen.L * min(by_noise, STEP * math.sqrt(T) / chosen.nearby)

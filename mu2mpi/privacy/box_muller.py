@@ -32,10 +32,7 @@ def split(value, shift):  # type: ignore[no-untyped-def]
 
 @inline
 def split_word(word):  # type: ignore[no-untyped-def]
-    """Return e and v with u = (1 + v) 2^e, for u = word 2^-64 to 53 bits.
-
-    Close to 1, where v is small and the radius goes like its root, it is v that has 53 bits.
-    """
+    """Return e and v with u = word 2^-64 = (1 + v) 2^e to 53 bits, of u or close to 1, of v."""
     e, v = split(np.float64(word), 64.0)
     return e, (np.float64(~word) * -_QUANTUM if e == 0.0 else v)
 
@@ -44,8 +41,7 @@ def split_word(word):  # type: ignore[no-untyped-def]
 def squared_radius(e, v):  # type: ignore[no-untyped-def]
     """Return -2 log u for u = (1 + v) 2^e, with a relative error of at most 11.2 units of 2^-53.
 
-    -2 log(1 + v) is v times the Chebyshev interpolant of degree 18, to 2^-51.2 relative: longer than what
-    follows a division, but faster. Even and odd terms are added up apart, so that none waits for the other.
+    -2 log(1 + v) is v times the Chebyshev interpolant of degree 18, in even and odd terms apart.
     """
     z = v * v
     even, odd = -0.05982942874122316, 0.13212754548583402
@@ -76,11 +72,7 @@ def _cos_and_sin(f):  # type: ignore[no-untyped-def]
 
 @inline
 def normal_pair(square, word):  # type: ignore[no-untyped-def]
-    """Return the two coordinates of a point at a squared radius and a random angle.
-
-    The word as a signed number, of which 53 bits count, says where the angle lies in a quarter of the circle,
-    and its lowest two bits in which quarter.
-    """
+    """Return the point at a squared radius and the angle of a word: its low bits say in which quarter."""
     f = np.float64(int64(word)) * 2.0**-64
     sign = int64(word << uint64(62)) & int64(_SIGN)
     radius = bits_to_float(float_to_bits(np.sqrt(square)) ^ sign)

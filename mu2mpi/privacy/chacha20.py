@@ -52,10 +52,7 @@ def _double_round(a, b, c, d):  # type: ignore[no-untyped-def]
 
 @inline
 def fill_keystream(words, key, counter, nonce0, nonce1, nonce2):  # type: ignore[no-untyped-def]
-    """Compute `BLOCKS` consecutive blocks of the keystream, as of RFC 8439, sections 2.1 to 2.4.
-
-    Word w of block ``counter + b`` goes to ``words[w * BLOCKS + b]``; the key has eight little-endian uint32.
-    """
+    """Compute `BLOCKS` blocks (RFC 8439, 2.1 to 2.4): word w of block b goes to ``words[w * BLOCKS + b]``."""
     a0 = uint32(_C0), uint32(_C1), uint32(_C2), uint32(_C3)
     b0, c0 = (key[0], key[1], key[2], key[3]), (key[4], key[5], key[6], key[7])
     for lane in range(BLOCKS):

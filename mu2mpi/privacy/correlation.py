@@ -50,10 +50,7 @@ class Correlation:
 
     @cached_property
     def weights(self) -> Array:
-        """Weights of the buffers, shape (k,), with which k coefficients of (1 - x)^-p are met exactly.
-
-        They are evenly spread from the first to the last on a logarithmic scale, too.
-        """
+        """Weights of the buffers, shape (k,), that meet k coefficients of (1 - x)^-p exactly."""
         places, k, p = [1], len(self.decays), self.power
         if not k:
             return np.empty(0)
@@ -100,18 +97,12 @@ class Correlation:
         return 1.0 if self.normalized else math.sqrt(self.squares(self.rounds))
 
     def share(self, first: int, last: int) -> float:
-        """Return the share of this that a sample of one round moves in all rounds until another.
-
-        It is largest for the first round, as coefficients fall.
-        """
+        """Return the share of this that a sample of one round moves in all rounds until another."""
         whole = self.rounds - first + 1 if self.normalized else self.rounds
         return math.sqrt(self.squares(last - first + 1) / self.squares(whole))
 
     def whiten(self, messages: Array) -> Array:
-        """Return what a strategy makes of messages of the first rounds, shape (..., rounds, d), in place.
-
-        It is the noise's fresh draws, plus the strategy times what is hidden.
-        """
+        """Return what a strategy makes of messages of the first rounds, shape (..., rounds, d), in place."""
         rounds = messages.shape[-2]
         if self.lasts:
             messages[..., 1:, :] -= messages[..., :-1, :].copy()
@@ -121,10 +112,7 @@ class Correlation:
         return messages
 
     def gain(self) -> float:
-        """Return the deviation of the sum over all rounds of g_t + y_t, for normals z.
-
-        With C^T r = D v, v being ones, it is the norm of r, which is known from the last round to the first.
-        """
+        """Return the deviation of the sum of all g_t + y_t: the norm of r with C^T r = D 1."""
         return math.sqrt(sum(r * r for r in self._undone(self.norms[::-1].tolist())))
 
     def deviations(self) -> Array:

@@ -29,10 +29,7 @@ Draw = Callable[[Integers, Integers, int], None]
 
 @inline
 def _add_round(carried, fresh, past, buffers, offsets, spreads, norm, weights, decays):  # type: ignore[no-untyped-def]
-    """Add a chunk's noise to `carried`, given its fresh draw; buffers remember it.
-
-    `past` is room for the sum of what they remember.
-    """
+    """Add a chunk's noise to `carried`, given its fresh draw, and to buffers, summed up in `past`."""
     past[:] = 0.0
     for k in range(weights.size):
         row = buffers[k]

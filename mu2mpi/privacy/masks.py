@@ -105,10 +105,7 @@ def _add_words(masked, words, sign):  # type: ignore[no-untyped-def]
 
 @kernel
 def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
-    """Add the masks of some edges in round t to messages, modulo 2^64, or take them away where signs are -1.
-
-    masked has shape (padded,) as of `padded_zeros`, keys (edges, 8) and signs (edges,).
-    """
+    """Add masks of edges by keys (edges, 8) in round t modulo 2^64, or take them away by signs of -1."""
     words = scratch(CHUNK).view(np.uint64)
     for chunk in range(masked.size // CHUNK):
         part = masked[chunk * CHUNK : (chunk + 1) * CHUNK]

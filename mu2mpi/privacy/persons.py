@@ -19,10 +19,7 @@ class Held(NamedTuple):
 def of_person(
     machines: Sequence[Held], most: int, shares_noise: bool, is_apart: bool, delta: float, draws: int = 1
 ) -> Guarantee:
-    """Return what is revealed of a person with samples at as many of the machines as `most`, at worst.
-
-    `shares_noise` is whether one draw of noise hides all machines; what machines reveal is compared at delta.
-    """
+    """Return what is revealed of a person at `most` machines, at worst; one draw may hide all of them."""
     kinds = {held: held.mechanism.group(held.samples, is_apart, draws) for held in dict.fromkeys(machines)}
     told = {held: found.epsilon(delta) if found.rho is None else found.rho for held, found in kinds.items()}
     worst = sorted(machines, key=told.__getitem__, reverse=True)[:most]

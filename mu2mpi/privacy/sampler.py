@@ -54,10 +54,7 @@ EXACT = Deviation(0.0, 0.0)  # that of no draws at all
 
 
 def deviation(d: int, messages: int, smallest: float, largest: float, finest: float = FINEST) -> Deviation:
-    """Return how far from exact the noise is of so many messages of d coordinates that tell of one sample.
-
-    The least and largest standard deviations are in units of the grid; beyond `finest` draws are spread.
-    """
+    """Return how far from exact the noise of messages is, from `smallest` to `largest` units of the grid."""
     if smallest < COARSEST:
         return Deviation(math.inf, math.inf)
     # An integer stands for an interval of one unit, or if draws are spread, of 2^-(SPREAD_BITS + 1) or more.

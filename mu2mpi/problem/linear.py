@@ -1,7 +1,6 @@
-"""Linear models: samples as kernels take them, and margins, the inner products of samples with a model.
+"""Linear models: samples as kernels take them, and margins, the inner products x z with a model x (K, F).
 
-The model x has one row of F weights for each of K classes. A gradient is the outer product r z^T of a
-residual and the sample, and nothing of size K F is ever formed for it.
+A gradient is the outer product r z^T of a residual and the sample: nothing of size K F is formed for it.
 """
 
 import math

@@ -16,10 +16,7 @@ _FIRST_ESTIMATE, _FORGET = 1 / 64, 0.95
 
 
 class Minimum(NamedTuple):
-    """What is known of the minimum of a function over K: it lies between ``value - gap`` and ``value``.
-
-    `passes` says how often the function was evaluated, and `first_slope` is the gradient's norm at the start.
-    """
+    """A minimum over K is between ``value - gap`` and ``value``; `first_slope` is the norm at the start."""
 
     value: float
     gap: float

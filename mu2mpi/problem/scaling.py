@@ -17,11 +17,7 @@ _LEAST_SQUARE = 2.0**-900  # beside it, squares too small for floating-point num
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is done to each sample by itself, once its features lie in [-1, 1].
-
-    If `unit`, it is scaled to norm 1, bias feature included; if there is a `bound`, longer features to that
-    norm.
-    """
+    """What is done to each sample: scaled to `unit` norm, bias included, or features to a `bound`."""
 
     unit: bool = False
     bound: float | None = None
@@ -64,11 +60,7 @@ class Scaling:
 
 
 def squared_norms(rows: NDArray[np.generic]) -> NDArray[np.float64]:
-    """Return the squared norm of each row, with the same bits whichever rows stand beside it.
-
-    NumPy's own sums over an axis may depend on the other axes: here halves of all rows are added until one
-    column is left.
-    """
+    """Return the squared norm of each row by halves, with the same bits whichever rows stand beside it."""
     with np.errstate(over="ignore"):
         terms: NDArray[np.float64] = np.square(rows, dtype=np.float64)
         width = terms.shape[1]

@@ -155,10 +155,7 @@ def shared_by(asked: "Experiment") -> float:
 def machines_and_server(
     schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
 ) -> "tuple[Machines, Server]":
-    """Return a rank's machines and server, of which the former have no key if the server is central.
-
-    The key, of uint32 and of shape (8,), is known to all ranks, or to rank 0 alone, as `gives_key` says.
-    """
+    """Return a rank's machines, which have no key if the server is central, and its server."""
     from mu2mpi.federation.machine import Machines
 
     trust = schedule.trust

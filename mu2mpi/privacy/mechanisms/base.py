@@ -66,10 +66,7 @@ class Mechanism(ABC):
 
     @classmethod
     def accounts_for(cls, messages: Messages) -> bool:
-        """Return whether its account holds for such messages.
-
-        By default if nothing is drawn at random, and a sample is in one of them, or from some one on in all.
-        """
+        """Return whether its account holds: by default of samples in one, or from one on in all."""
         return messages.chance == "" and messages.touched in (1, messages.rounds)
 
     @classmethod
@@ -82,10 +79,7 @@ class Mechanism(ABC):
         """Return what the messages of the first rounds, or of all, reveal; `draws` is as in `Messages`."""
 
     def group(self, samples: int, is_apart: bool, draws: int = 1) -> Guarantee:
-        """Return what all messages reveal of several samples of a machine, replaced at once.
-
-        They are apart if no two of them enter in the same round.
-        """
+        """Return what is revealed of several samples of a machine; apart, no two enter in the same round."""
         one = self.guarantee(draws=draws)
         return Grouped(one, samples) if one.rho is None else Gaussian(samples * one.rho, one.drawn)
 

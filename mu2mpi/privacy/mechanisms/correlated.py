@@ -45,10 +45,7 @@ def check_rounds(rounds: int) -> None:
 @register
 @dataclass(frozen=True, kw_only=True)
 class CorrelatedNoise(Mechanism):
-    """Noise of which a strategy hides the stream: sigma = 2 C / rho times the norm of its longest column.
-
-    `sigma` is that of the strategy's noise; `sigma_of` that of the part of a round's which is drawn for it.
-    """
+    """Noise of which a strategy hides the stream: sigma = 2 C / rho times the norm of its longest column."""
 
     name = "correlated"
     stays = True

@@ -51,10 +51,7 @@ def halving_steps(steps: int) -> Array:
 
 
 def growing_batches(steps: int, growth: float) -> Counts:
-    """Return how many samples each machine uses in each of N steps, so that all are hidden about as well.
-
-    The integers from growth * eta_t / sqrt(sum of eta_s^2 over s >= t) up, at least 1.
-    """
+    """Return each step's batch: growth * eta_t / sqrt(sum of eta_s^2 over s >= t), rounded up, at least 1."""
     eta = halving_steps(steps)
     wanted = np.ceil(growth * last_iterate_rho(eta, eta))
     return np.clip(wanted, 1.0, _LARGEST_BATCH).astype(np.int64)
@@ -88,10 +85,7 @@ def rounding_slack(scales: Array, samples: Counts, resolution: float, d: int) ->
 
 
 def hidden_rho(batches: Counts, machines: int, C: float, noise: float, resolution: float, d: int) -> Array:
-    """Return `last_iterate_rho` of a run, with what is set aside for floating-point numbers.
-
-    `noise`, to which it is in inverse proportion, is that of an average gradient, of norm at most C.
-    """
+    """Return `last_iterate_rho` of a run for this noise of an average gradient, of norm at most C."""
     eta, samples = halving_steps(len(batches)), machines * batches
     scales = eta / samples
     slacks = rounding_slack(scales, samples, resolution, d)
@@ -100,10 +94,10 @@ def hidden_rho(batches: Counts, machines: int, C: float, noise: float, resolutio
 
 
 def growth_of(machines: int, d: int, rho: float) -> float:
-    """Return how large batches have to grow: 2 sqrt(d) / (M rho), of one machine in the last step.
+    """Return the batch of each machine in the last step: 2 sqrt(d) / (M rho).
 
-    A sample may move a step by rho times the deviation of the noise from there on, where each step's noise is
-    C / sqrt(d) in a coordinate of the average: as gradients may have by themselves.
+    Each step's noise is then about that which gradients may have by themselves, C / sqrt(d) in a
+    coordinate.
     """
     return 2 * math.sqrt(d) / (machines * rho)
 
@@ -134,10 +128,7 @@ def check_steps(rounds: int) -> None:
 @register
 @dataclass(frozen=True, kw_only=True)
 class LastIterate(Mechanism):
-    """Noise in proportion to each step's batch; the last round shows the last iterate and takes no step.
-
-    `sigma` is that for one sample of each machine; batches grow up to `growth`.
-    """
+    """Noise `sigma` times each step's batch, up to `growth`; the last round shows the last iterate."""
 
     name, protects, shows_messages = "last-iterate", "last iterate", False
     noise_words = ", times their batch"

@@ -27,10 +27,7 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 
 @register
 class Huber(Problem):
-    """Half the squared error of a number, of which the declared range is [-1, 1], and linear beyond 1/4.
-
-    See Huber, "Robust estimation of a location parameter", 1964.
-    """
+    """Half the squared error, linear beyond 1/4 (Huber, 1964), of a number with the range [-1, 1]."""
 
     name, labels = "huber", "numbers"
     margin = "the prediction"

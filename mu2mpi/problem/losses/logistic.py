@@ -28,10 +28,7 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 
 @register
 class Logistic(Problem):
-    """The loss log(1 + exp(-u)), in nats, where the margin u = x z, or -x z for the first of two classes.
-
-    It is `softmax` with the first row held at 0: half the parameters, and gradients shorter by sqrt 2.
-    """
+    """The loss log(1 + exp(-u)), in nats, where u = x z, or -x z for the first of two classes."""
 
     name, unit = "logistic", "nat"
     margin = "the log-odds"

@@ -38,10 +38,7 @@ class Poisson(Problem):
     practical = Practical(clip=0.25, noise=2.0, reach=20.0)
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
-        """Return G = ||z|| exp(R ||z||) and L = ||z||^2 exp(R ||z||): bounded on a ball of radius R alone.
-
-        There |m| <= a = R ||z||, so that exp(m) - (1 + y) lies in [exp(-a) - 2, exp(a)].
-        """
+        """Return G = ||z|| exp(R ||z||) and L = ||z||^2 exp(R ||z||), as |m| <= R ||z|| on the ball."""
         length = math.sqrt(square)
         if radius * length > 300:
             raise InputError(
