@@ -19,10 +19,6 @@ from mu2mpi.privacy.mechanisms.base import SMALLEST, Mechanism, calibrated
 if TYPE_CHECKING:
     from mu2mpi.federation.schedule import Task
 
-# Share of the largest rho from which on an epsilon may be as large, by what draws of noise add to it
-_NEARLY = 0.99
-_MOST_KEPT = 10**7  # machines times rounds up to which a result says who was there when
-
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
@@ -118,7 +114,7 @@ class Members:
             return max(self.kinds, key=lambda kind: kind.clip_norm / max(kind.sigma, SMALLEST))
         # Of nearly the same rho, more draws of noise make the larger epsilon.
         most, delta = max(rho for rho in rhos if rho is not None), self.budget.delta
-        near = [kind for kind in self.kinds if (kind.stated_rho or 0.0) >= _NEARLY * most]
+        near = [kind for kind in self.kinds if (kind.stated_rho or 0.0) >= 0.99 * most]
         return max(near, key=lambda kind: kind.guarantee().epsilon(delta)) if near[1:] else near[0]
 
     @property
@@ -140,7 +136,7 @@ class Members:
         allowed = np.full(len(self.of), self.budget.rho)
         for i, budget in self.cohort.budgets.items():
             allowed[i] = budget.rho
-        small = self.attendance.rounds * len(self.of) <= _MOST_KEPT
+        small = self.attendance.rounds * len(self.of) <= 10**7
         return Accounts(
             samples=self.cohort.samples,
             rounds=self.attendance.attended,
@@ -151,7 +147,9 @@ class Members:
             rho=self.per_machine(lambda kind: math.nan if (rho := kind.stated_rho) is None else rho),
             epsilon=self.per_machine(lambda kind: kind.guarantee().epsilon(delta)),
             owners=self.cohort.owners,
-            present=self.attendance.present(self.attendance.every, range(len(self.of))) if small else None,
+            present=self.attendance.present(self.attendance.every, range(len(self.of)))
+            if small
+            else None,
         )
 
     def per_machine(self, value: Callable[[Mechanism], float], absent: float = 0.0) -> Floats:

@@ -52,11 +52,11 @@ def gather_counts(machines: Machines, rounds: int, communicator: Communicator, k
         flat, (sent,) = padded_zeros((1, own.classes.size + 2))
         sent[0], sent[1] = np.float64(own.largest_squared_norm).view(np.int64), own.clipped
         sent[2:] = own.classes.ravel()
-        add_rank_masks(flat, key, _nonce_of(nonce, communicator.rank), 0, 2)
+        add_rank_masks(flat, key, nonce + communicator.rank.to_bytes(4, "big"), 0, 2)
         everyones = communicator.gather((flat, hosted))
         if everyones is not None:
             everyones = [
-                _unmasked(masked, key, _nonce_of(nonce, rank), (count, classes))
+                _unmasked(masked, key, nonce + rank.to_bytes(4, "big"), (count, classes))
                 for rank, (masked, count) in enumerate(everyones)
             ]
     if everyones is None:
@@ -72,10 +72,6 @@ def _unmasked(
     add_rank_masks(masked, key, nonce, 1, 2)
     counts = masked[2 : 2 + shape[0] * shape[1]].reshape(shape)
     return IncrementCounts(float(masked[:1].view(np.float64)[0]), int(masked[1]), counts)
-
-
-def _nonce_of(nonce: bytes, rank: int) -> bytes:
-    return nonce + rank.to_bytes(4, "big")
 
 
 def _mask(flat: Integers, communicator: Communicator, key: NDArray[np.uint32]) -> None:

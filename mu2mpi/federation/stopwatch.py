@@ -9,18 +9,14 @@ from mu2mpi.parallel import Communicator
 
 PHASES = ("compute", "noise", "step", "data", "moving", "waiting", "evaluation")
 
-# About how many rounds of a run tell waiting from moving: one rank takes the lists of all
-_SAMPLED_ROUNDS = 1000
-# Multiples of it fill the unit interval evenly, and no rhythm of the rounds can fall in step with them
-_GOLDEN = 0.6180339887498949
-
 
 class Stopwatch:
     """The `seconds` before each lap by phase; messages, and waits for other ranks, are "moving"."""
 
     def __init__(self, rounds: int = 1) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)
-        self._share, self._before = _SAMPLED_ROUNDS / rounds, 0.0
+        # One rank takes the lists of all: about 1,000 rounds tell waiting from moving.
+        self._share, self._before = 1000 / rounds, 0.0
         self._messages: list[float] = []  # what those of some rounds took
         self.restart()
 
@@ -36,7 +32,8 @@ class Stopwatch:
 
     def end_round(self, t: int) -> None:
         """Note what the messages of round t took."""
-        if t * _GOLDEN % 1 < self._share:
+        # Multiples of the golden ratio fill the unit interval evenly, in step with no rhythm of the rounds.
+        if t * 0.6180339887498949 % 1 < self._share:
             self._messages.append(self.seconds["moving"] - self._before)
         self._before = self.seconds["moving"]
 

@@ -6,7 +6,6 @@ lemma. What they return is rounded to the private side. Without noise rho and ep
 """
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 _UNIT = 2.0**-52  # twice the relative error of one operation on floating-point numbers
@@ -14,32 +13,10 @@ UP, _DOWN = 1 + 8 * _UNIT, 1 - 8 * _UNIT  # cover the rounding errors of a formu
 SMALLEST_DELTA = 1e-300  # shares of it are still floating-point numbers of full precision
 # Beyond it, rounding errors hide how far the lemma is from the truth: less than a part in 10^7
 _LARGEST_RHO = 1e8
-# Beyond so many standard deviations a delta is below e^-5000; this, and little higher powers of e, are no
-# floating-point numbers
-_FAR, _LARGEST_EXPONENT = 100.0, 700.0
-# Below this rho, differences of Mills ratios are integrals; from here on a ratio is a continued fraction
-_SMALL_RHO, _TAIL = 0.5, 3.0
-
-_NODES = 0.9324695142031521, 0.6612093864662645, 0.2386191860831969
+_FAR = 100.0  # beyond so many standard deviations a delta is below e^-5000
 # Nodes and weights of Gauss and Legendre's rule with six points on [-1, 1]; each node stands for two
+_NODES = 0.9324695142031521, 0.6612093864662645, 0.2386191860831969
 _WEIGHTS = 0.1713244923791704, 0.3607615730481386, 0.4679139345726910
-
-
-class Releases(NamedTuple):
-    """So many Gaussian releases with noise sigma, each changed by one sample by at most the sensitivity."""
-
-    sensitivity: float
-    sigma: float
-    number: int = 1
-
-
-def rho_of(sequence: Iterable[Releases]) -> float:
-    """Return the root of the sum of (sensitivity / sigma)^2, for releases that may depend on those before.
-
-    In Theorems 5.1 and 6.1 of the paper the sensitivity is 2 S; they hold for any sequence of sigma_t.
-    """
-    rhos = (math.sqrt(number) * moved / sigma if sigma > 0 else math.inf for moved, sigma, number in sequence)
-    return math.hypot(*rhos)
 
 
 def epsilon_paper(rho: float, delta: float) -> float:
@@ -140,14 +117,14 @@ def log_delta(epsilon: float, rho: float) -> LogDelta:
         # delta < phi(a) m(0) = exp(-a^2 / 2) / 2.
         return LogDelta(-a * a / 2, -a / rho, a * b / rho)
     log_density = -a * a / 2 - math.log(2 * math.pi) / 2
-    if rho < _SMALL_RHO:
+    if rho < 0.5:
         # Half of the smallest number there is, is none.
         log = log_density + math.log(max(_integral(epsilon / rho, rho / 2), math.ulp(0.0)))
     elif a > 0:
         log = log_density + math.log(_mills(a)[0] - _mills(b)[0])
     else:
         log = math.log1p(-math.erfc(-a / math.sqrt(2)) / 2 - math.exp(log_density) * _mills(b)[0])
-    density = math.exp(min(log_density - log, _LARGEST_EXPONENT))
+    density = math.exp(min(log_density - log, 700.0))
     # An error of a, which is some units of b, counts a-fold.
     error = _UNIT * (64 + 4 * abs(a) * b)
     return LogDelta(log + error, -density * _mills(b)[0], density)
@@ -161,7 +138,7 @@ def _integral(middle: float, half: float) -> float:
 
 def _mills(z: float) -> tuple[float, float]:
     """Return m(z) = Phi(-z) / phi(z) and 1 - z m(z), for z > -1."""
-    if z < _TAIL:
+    if z < 3.0:
         m = math.sqrt(math.pi / 2) * math.exp(z * z / 2) * math.erfc(z / math.sqrt(2))
         return m, 1 - z * m
     # m(z) = 1 / (z + 1 / (z + 2 / (z + 3 / ...))), and 1 - z m(z) without a difference of equals.

@@ -32,13 +32,10 @@ MOST_FLIPS = 2**58  # of coins whose number of heads is drawn: of more, integers
 # Blocks are about as wide as this share of a standard deviation, and one is chosen by so many random
 # bits, of which the first point to where to look for it
 _BLOCKS_A_DEVIATION, TABLE_BITS, GUIDE_BITS = 16, 32, 8
-_TERMS = 12  # of the series of log p(x) / p(0): others are below 10^-15 where it is used
 # How close 64 random bits may be to a probability before more decide: far more than its error
 CLOSE = 2.0**-38
 # Decimals by which the others are decided, and terms of Stirling's series that they take
 _DIGITS, _BERNOULLI = 300, 42
-# The counter of a keystream's blocks has 32 bits, and a coordinate takes some 20 bytes
-_MOST_COORDINATES = 2**30
 
 
 class Table(NamedTuple):
@@ -86,7 +83,7 @@ def log_ratio(n, x):  # type: ignore[no-untyped-def]
     """
     square = (x / n) * (x / n)
     series = 0.0
-    for k in range(_TERMS, 0, -1):
+    for k in range(12, 0, -1):  # other terms are below 10^-15
         series = square * (series + (0.5 - n / (2.0 * k - 1.0)) / k)
     return series - square / (6.0 * n * (1.0 - square))
 
@@ -159,10 +156,8 @@ class BinomialDraws:
     def __init__(
         self, key: Words, who: tuple[int, int, int], flips: int, d: int, close: float = CLOSE
     ) -> None:
-        if d > _MOST_COORDINATES:
-            raise InputError(
-                f"{d} coordinates are more than binomial noise is drawn for: {_MOST_COORDINATES}"
-            )
+        if d > 2**30:  # the counter of blocks has 32 bits, and a coordinate takes some 20 bytes
+            raise InputError(f"{d} coordinates are more than binomial noise is drawn for: {2**30}")
         self._key, self._who, self._d, self._close = key, who, d, close
         self._table = table_of(flips)
         self._left = np.empty((64, 6), np.int64)

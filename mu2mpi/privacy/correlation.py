@@ -20,11 +20,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# Rounds in which the first buffer falls to 1/e, and the last in units of all rounds. Found by trying.
-_FASTEST, _SLOWEST = 0.8, 4.0
-# To how many the weights of buffers are rounded: fewer than those in which processors may differ
-_DIGITS = 10
-
 
 @dataclass(frozen=True)
 class Correlation:
@@ -46,7 +41,7 @@ class Correlation:
         # Of few rounds more would tell next to nothing apart.
         number = min(self.buffers, (self.rounds - 1).bit_length() * 2 // 3 + 1, self.rounds - 1)
         number *= self.power > 0
-        return np.exp(-1 / _geometric(_FASTEST, _SLOWEST * self.rounds, number))
+        return np.exp(-1 / _geometric(0.8, 4.0 * self.rounds, number))
 
     @cached_property
     def weights(self) -> Array:
@@ -59,7 +54,8 @@ class Correlation:
         powers = [[decay ** (place - 1) for decay in self.decays.tolist()] for place in places]
         # The coefficient of x^j is Gamma(j + p) / (Gamma(p) j!).
         goal = [math.exp(math.lgamma(j + p) - math.lgamma(p) - math.lgamma(j + 1)) for j in places]
-        return np.array([float(f"{weight:.{_DIGITS}g}") for weight in _solve(powers, goal)])
+        # Fewer digits than those in which processors may differ.
+        return np.array([float(f"{weight:.10g}") for weight in _solve(powers, goal)])
 
     def coefficients(self) -> Array:
         """Return c_0, c_1, ..., c_(T-1)."""

@@ -13,7 +13,6 @@ LARGEST_SUM, _LARGEST_UNITS_BITS = 2.0**62, 50
 # Bits between the resolution and the scale of what is sent: the noise, at least, or an increment without
 # noise. Each bit more than there must be lets messages show more of what the noise is made of.
 _FEWEST_BITS, _NOISELESS_BITS = 12, 40
-_CLIPPING_SHARE = 0.005  # rounding may take this share of the norm to which increments are clipped
 
 
 def choose_resolution(
@@ -29,7 +28,7 @@ def choose_resolution(
     C = messages.clip_norm
     scale = (smallest or sigma) if sigma > 0 else min(C, messages.gradient_norm)
     bits = noisy_bits if sigma > 0 else _NOISELESS_BITS
-    wanted = min(scale * 2.0**-bits, 2 * _CLIPPING_SHARE * C / math.sqrt(messages.parameters))
+    wanted = min(scale * 2.0**-bits, 2 * 0.005 * C / math.sqrt(messages.parameters))
     exponent = max(math.floor(math.log2(wanted)), _least_exponent(messages, sigma))
     if exponent > math.floor(math.log2(scale)) - min(_FEWEST_BITS, noisy_bits):
         raise _no_room(messages)

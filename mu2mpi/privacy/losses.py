@@ -13,9 +13,6 @@ from typing import Any, ClassVar
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.mechanisms.base import Subsampled
 
-# Privacy losses are rounded to multiples of the one, or of the other over sqrt(T) if that is less. What T
-# rounds add to epsilon grows with T times the square of that.
-_COARSEST, _FINENESS = 1e-3, 0.02
 # How much more noise is added at most, as a share, than losses that are so rounded need; and to how many
 # digits noise is rounded up: fewer than those in which processors and libraries differ
 _ENOUGH, _DIGITS = 1e-4, 6
@@ -39,8 +36,8 @@ def losses_library() -> Any:
 
 
 def interval(rounds: int) -> float:
-    """Return to multiples of what losses are rounded."""
-    return min(_COARSEST, _FINENESS / math.sqrt(rounds))
+    """Return to multiples of what losses are rounded: it adds T times its square to epsilon, about."""
+    return min(1e-3, 0.02 / math.sqrt(rounds))
 
 
 def least_multiplier(

@@ -28,9 +28,6 @@ Integers = NDArray[np.int64]
 
 _USE = 0x6D61736B  # first word of the nonce, unlike those of all other keystreams
 FAILURE_BITS = 40  # the others are connected but for a probability of 2^-40
-_BYTES_A_PAIR = 200  # of memory, while neighbours are looked for
-# Bytes for which nobody asks how much memory is left, which takes longer than to find the pairs
-_FITS_ANYWHERE = 2**20
 
 
 def half_neighbours(machines: int, colluders: int) -> int:
@@ -68,7 +65,8 @@ def check_pairs(machines: int, colluders: int) -> None:
     """Raise InputError if there are more pairs of neighbours than memory has room for."""
     half = min(half_neighbours(machines, colluders), machines // 2)
     pairs = machines * half
-    if (needed := _BYTES_A_PAIR * pairs) > _FITS_ANYWHERE and needed > memory_left():
+    # Of a mebibyte it would take longer to ask how much memory is left.
+    if (needed := 200 * pairs) > 2**20 and needed > memory_left():
         raise InputError(
             f"with c = {colluders:,} of M = {machines:,} machines that may work together with the server, "
             f"each shares a key with {min(2 * half, machines - 1):,} others, and {pairs:,} pairs do not fit "

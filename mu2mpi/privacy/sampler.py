@@ -30,9 +30,6 @@ RESERVE, _SMALL = 2.0**-9, 0.01
 RAREST = 640.0
 
 
-_LARGEST_POWER = 700.0  # of e among floating-point numbers
-
-
 class Deviation(NamedTuple):
     """How far all draws that tell of one sample are from exact ones."""
 
@@ -75,7 +72,7 @@ def sum_of_rounded(numbers: int, parts: int, scale: float) -> Deviation:
         return Deviation(0.0, 0.0, math.inf)
     square = scale * scale
     power = 3 * parts * math.exp(-square * math.pi**2 / 4) - math.pi**2 * square * (1 - 1 / parts)
-    of_cell = math.exp(min(power, _LARGEST_POWER))
+    of_cell = math.exp(min(power, 700.0))
     tail = 2 * math.exp(-parts * (square - 0.5) ** 2 / (2 * square))
     return Deviation(0.0, 0.0, numbers * ((parts * square + 1) * of_cell + tail))
 

@@ -10,9 +10,6 @@ from mu2mpi.problem.linear import inner, norm
 
 # Nats by which the value found may pass the minimum on a test set, unless the passes run out before
 TOLERANCE = 1e-6
-# What share of the bound on the smoothness is tried first, as real data are far from the worst case; and
-# the factor by which the estimate shrinks in a step that did not contradict it
-_FIRST_ESTIMATE, _FORGET = 1 / 64, 0.95
 
 
 class Minimum(NamedTuple):
@@ -48,7 +45,8 @@ def minimise_over_ball(
     "Adaptive restart for accelerated gradient schemes", 2015.
     """
     x = y = start
-    momentum, estimate = 1.0, smoothness * _FIRST_ESTIMATE
+    # Real data are far from the worst case.
+    momentum, estimate = 1.0, smoothness * (1 / 64)
     value, gradient = function(y)
     first_slope = norm(gradient)
     highest_bound, lowest = -np.inf, np.inf
@@ -67,7 +65,7 @@ def minimise_over_ball(
         step = y_next - y
         # Unlike values, gradients still tell how much they differ when steps are tiny.
         contradicted = inner(gradient_next - gradient, step) > estimate * inner(step, step)
-        estimate = min(2 * estimate, smoothness) if contradicted else _FORGET * estimate
+        estimate = min(2 * estimate, smoothness) if contradicted else 0.95 * estimate
         momentum = 1.0 if value_next > value else momentum_next
         x, y, value, gradient = x_next, y_next, value_next, gradient_next
     return Minimum(float(lowest), float(max(0.0, lowest - highest_bound)), passes, first_slope)

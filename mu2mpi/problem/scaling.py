@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 # The bias feature of a sample that is scaled to norm 1. The others have norm sqrt(1 - UNIT_BIAS^2).
 UNIT_BIAS = 0.1
-# Features of samples whose norms are taken together: as many as stay in a processor's cache
-_VALUES = 1 << 17
 # Share by which stored features may exceed their bound, as numbers that were rounded to it do
 FEATURE_SLACK = 1e-6
 _LEAST_SQUARE = 2.0**-900  # beside it, squares too small for floating-point numbers do not count
@@ -46,7 +44,7 @@ class Scaling:
         length = math.sqrt(1 - UNIT_BIAS**2) if self.unit else float(self.bound or 0)
         # Features that are short enough stay as they are.
         least = _LEAST_SQUARE if self.unit else (length / scale) ** 2
-        step = max(1, _VALUES // features.shape[1])
+        step = max(1, (1 << 17) // features.shape[1])
         for start in range(0, len(features), step):
             squares = squared_norms(features[start : start + step])
             usable = (squares >= least) & (squares < np.inf)

@@ -26,8 +26,6 @@ LOWEST, HIGHEST, FEWEST_BUFFERS, MOST_BUFFERS = 0.2, 0.9, 2, 8
 _POWER, BUFFERS = 0.75, 4  # by default: on digits and synthetic data as good as any
 _MOST_ROUNDS = 10**6  # to choose a learning rate, noise is followed through all of them
 _ARITHMETIC = 2.0**-14  # share of rho for errors of floating-point numbers in buffers
-# Of rho, over the root of the number of draws: twice what the bound of `mu2mpi.privacy.sampler` asks for
-_ALLOWED = 2.0**33
 _SPREAD = 4.0  # by what noise that is summed up over rounds, or a buffer, may exceed what a power says of it
 
 
@@ -135,7 +133,7 @@ class CorrelatedNoise(Mechanism):
         if not (self.is_noisy and math.isfinite(self.rho)):
             return FINEST
         draws = math.sqrt(self.rounds * self.parts * self.parameters)
-        return min(FINEST, max(COARSEST, 2.0 ** math.floor(math.log2(_ALLOWED * self.rho / draws))))
+        return min(FINEST, max(COARSEST, 2.0 ** math.floor(math.log2(2.0**33 * self.rho / draws))))
 
     def sigma_of(self, t: int) -> float:
         """Return the noise that is drawn for round t, to which that of rounds before is added."""

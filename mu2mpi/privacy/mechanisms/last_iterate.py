@@ -32,7 +32,6 @@ LANDING = 2**12
 # Growth beyond all data sets ends with the one; to list the batches of more steps would take gigabytes
 _LARGEST_BATCH, _MOST_STEPS = 2.0**40, 2**22
 ABOVE = 2.0**-18  # by what share gradients may pass G: features may pass 1 by a little less than that
-_BITS = 40  # bits between the resolution and the noise: what rounding takes apart grows with M sqrt(d T)
 
 
 @lru_cache(maxsize=8)
@@ -153,7 +152,7 @@ class LastIterate(Mechanism):
         # What rounding costs follows from the grid, and the grid from about how much noise there is.
         most, G = int(whole.batches.max()), messages.gradient_norm
         about = M * most * (whole._largest_rho(1.0, 0.0) / budget.rho)
-        resolution = choose_resolution(replace(messages, summed=most, draws=1), about, noisy_bits=_BITS)
+        resolution = choose_resolution(replace(messages, summed=most, draws=1), about, noisy_bits=40)
         # Where C exceeds G, gradients that are rounded keep to it without being clipped.
         if C > G and clipping_bound(C, resolution, d) < G * (1 + ABOVE):
             raise InputError("the grid of messages is too coarse for so many machines; use fewer")

@@ -21,11 +21,6 @@ from mu2mpi.registry import register
 Array = NDArray[np.float64]
 
 _NEGLIGIBLE = 1e-20  # probability of losses beyond those that are listed, which counts as if all were lost
-# Listed of a single round on either side: where they are large, they may be rounded up by more
-_MOST_LOSSES = 8_000
-# By which thresholds are found: values are largest there, and change with the square of the error; the
-# largest loss that is listed, whose power of e is a number; and how many ends of the list are looked at
-_HALVINGS, _FARTHEST, _ENDS = 30, 700.0, 31
 
 
 def hockey_stick(epsilons: Array, multiplier: float, samples: int, drawn: int) -> Array:
@@ -52,7 +47,7 @@ def hockey_stick(epsilons: Array, multiplier: float, samples: int, drawn: int) -
 
     high = np.max([-s_j / 2 - epsilons / s_j for s_j in s], axis=0)
     low = -s[0] / 2 - (epsilons - math.log(b[0])) / s[0]
-    for _ in range(_HALVINGS):
+    for _ in range(30):
         middle = (low + high) / 2
         rises = slope(middle) > 0
         low, high = np.where(rises, middle, low), np.where(rises, high, middle)
@@ -70,10 +65,11 @@ def _losses(multiplier: float, samples: int, drawn: float, rounds: int) -> Any:
     Neighbours may be exchanged, so that the delta of one round at -epsilon is 1 - (1 - delta) / e^epsilon.
     """
     pld, batch = losses_library(), round(drawn)
-    ends = np.geomspace(1.0, _FARTHEST, _ENDS)
+    ends = np.geomspace(1.0, 700.0, 31)
     beyond = hockey_stick(ends, multiplier, samples, batch)
     far = float(ends[np.argmax(np.append(beyond[:-1] <= _NEGLIGIBLE, True))])
-    step = max(interval(rounds), far / (_MOST_LOSSES * math.sqrt(rounds)))
+    # At most 8,000 of a round on either side: large ones may be rounded up by more.
+    step = max(interval(rounds), far / (8_000 * math.sqrt(rounds)))
     most = math.ceil(far / step)
     epsilons: Array = step * np.arange(most + 1, dtype=np.float64)
     deltas = hockey_stick(epsilons, multiplier, samples, batch)
