@@ -147,9 +147,7 @@ class Members:
             rho=self.per_machine(lambda kind: math.nan if (rho := kind.stated_rho) is None else rho),
             epsilon=self.per_machine(lambda kind: kind.guarantee().epsilon(delta)),
             owners=self.cohort.owners,
-            present=self.attendance.present(self.attendance.every, range(len(self.of)))
-            if small
-            else None,
+            present=self.attendance.present(self.attendance.every, range(len(self.of))) if small else None,
         )
 
     def per_machine(self, value: Callable[[Mechanism], float], absent: float = 0.0) -> Floats:

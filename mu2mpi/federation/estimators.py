@@ -31,8 +31,7 @@ AVERAGE, ITERATE = Query("average", averages=True), Query("iterate", averages=Fa
 class Estimator(ABC):
     """What a machine sends in round t, which estimates k_t f'(x_t).
 
-    A sample `lasts` if it stays in all messages from its round on. `template` is the function of
-    `mu2mpi.federation.increments` that adds samples to a message, with so many `gradients` of each.
+    A sample that `lasts` is in all messages from its round on; `template` is a kernel of `increments`.
     """
 
     name: ClassVar[str]

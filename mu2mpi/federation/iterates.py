@@ -23,11 +23,7 @@ def descend(w, total, step):  # type: ignore[no-untyped-def]
 
 @kernel
 def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-untyped-def]
-    """Project a gradient step on K and average: w_{t+1} and x_{t+1} from w_t, x_t and the sum of messages.
-
-    All have the shape (rows, F): w_t is made w_{t+1}, and x_{t+1} put into `x_next`. The sum is in units of
-    the grid, of which `step` makes a step; K has the `radius`; with the `weight` 1, x_{t+1} is w_{t+1}.
-    """
+    """Take w_{t+1}, in place, and x_{t+1}, in x_next, from w_t, x_t and a sum: project, then average."""
     w, x, x_next, total = w.ravel(), x.ravel(), x_next.ravel(), total.ravel()
     squared = 0.0
     for first in range(0, w.size, BLOCK):
@@ -179,8 +175,7 @@ class LazyIterates(Iterates):
 class OptimisticIterates(Iterates):
     """Optimistic mirror descent: x_{t+1} averages v_{t+1} = proj(w_{t+1} - eta h), with a hint h at q_{t+1}.
 
-    The hint is (t + 1) / t q_t. Rakhlin and Sridharan, "Online learning with predictable sequences", 2013;
-    Joulani, Raj, György and Szepesvári, "A simpler approach to accelerated optimization", 2020.
+    The hint is (t + 1) / t q_t: Rakhlin and Sridharan, 2013; Joulani, Raj, György and Szepesvári, 2020.
     """
 
     def __init__(self, schedule: Schedule) -> None:

@@ -176,8 +176,7 @@ class Trace(Participation):
 class Attendance:
     """Who takes part in each of T rounds, and how often until then.
 
-    Each of M machines takes part in N_i rounds, `attended`, shape (machines,); `squares` are the sums of the
-    squares of how many rounds pass from each time to the next, or to the end.
+    `squares` are the sums of the squares of gaps from each time of a machine to its next, or to the end.
     """
 
     def __init__(self, participation: Participation, rounds: int) -> None:

@@ -19,8 +19,7 @@ def users(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 class Taken(NamedTuple):
     """What some machines use in some rounds, round by round and in each machine by machine.
 
-    `places` are numbers of samples among those of their own machines, from 0, shape (samples,), and `sizes`
-    how many each machine uses in each round, shape (rounds, machines).
+    `places` number samples of each machine; `sizes` are how many it uses, shape (rounds, machines).
     """
 
     places: NDArray[np.int64]

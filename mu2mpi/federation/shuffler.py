@@ -1,7 +1,4 @@
-"""Messages of the shuffle model, one by one: made by machines, mixed by the shuffler, counted by the server.
-
-For each coordinate a machine with the value v from -V to V sends V + v ones, V - v zeros, and its coins.
-"""
+"""Messages of the shuffle model, one by one: a value v from -V to V is V + v ones and V - v zeros."""
 
 import hashlib
 
@@ -39,8 +36,7 @@ def make_messages(
 ) -> Messages:
     """Return the messages of a rank in round t: its values as bits, and the coins of its machines.
 
-    The values of up to `summed` machines are in their sum q, shape (d,). That fixes the number of messages,
-    which anybody on the network sees, and so must not depend on data.
+    Their number, which anybody sees, depends on how many machines may be summed up in q, not on data.
     """
     coordinates = np.arange(mechanism.parameters, dtype=np.uint32) * np.uint32(2)
     most = summed * mechanism.values

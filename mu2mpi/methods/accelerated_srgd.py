@@ -13,7 +13,6 @@ from mu2mpi.problem.practical import Facts, choices, rounded
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
 
 
@@ -38,7 +37,7 @@ class AcceleratedSrgd(Method):
     estimator, query = CORRECTED_MOMENTUM, AVERAGE
     chooses = dict.fromkeys(("clip_norm", "diameter", "rounds", "eta_scale"))
 
-    def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
+    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
         """Return the settings of the practical mode: as few steps as are at most 1 / (2 L) long."""
         M, chosen = asked.machines or 1, choices(asked, facts)
         n, longest = facts.samples // M, 0.5 / chosen.nearby
@@ -81,8 +80,7 @@ class AcceleratedSrgd(Method):
     def surprise(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return V: what noise and samples add to all ||q_t - h_t||^2 at most, and half of G^2 for the first.
 
-        A batch of all machines has the error C^2 / (K M) and the noise d sigma^2 / (N K)^2; a message has
-        one, and the hint from the round before, weighted with t / (t - 1), another.
+        A batch has the error C^2 / (K M) and the noise d sigma^2 / (N K)^2, as messages and hints do.
         """
         T, K, C = sizes.rounds, sizes.sampling.most, mechanism.clip_norm
         of_samples = C**2 / (K * task.machines)

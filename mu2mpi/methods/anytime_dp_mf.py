@@ -13,7 +13,6 @@ from mu2mpi.problem.practical import Choices, Facts, rounds_of_one_pass
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
 
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 class AnytimeDpMf(Method):
     """Kairouz et al., "Practical and private (deep) learning without sampling or shuffling", 2021, DP-FTRL.
 
-    With a matrix factorisation in place of its tree (Denisov et al., 2022), gradients at averages of the
-    iterates (Cutkosky, 2019), and steps of one length: docs/background/methods.md.
+    With a matrix factorisation (Denisov et al., 2022), and gradients at averages (Cutkosky, 2019).
     """
 
     name, title = "anytime-dp-mf", "Anytime DP-MF"
@@ -32,11 +30,11 @@ class AnytimeDpMf(Method):
     mechanism = "correlated"
     takes_absence = True
 
-    def widening(self, asked: "Experiment") -> float:
+    def widening(self, asked: Any) -> float:
         """Return 3: on their way iterates have several times the noise of the last."""
         return 3.0
 
-    def practical_scale(self, asked: "Experiment", options: Any, facts: Facts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
         """Return what gives w_T the noise that weights may gather, or without noise the path of mu^2-SGD."""
         from mu2mpi.privacy.correlation import Correlation
 
@@ -45,7 +43,7 @@ class AnytimeDpMf(Method):
         own = strategy_of(options.noise_correlation, options.noise_buffers)
         gain = Correlation(*own, rounds, normalized=True, lasts=False).gain()
         eta = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip * gain)
-        return 8 * chosen.L * min(eta, 2 * (asked.machines or 1) / chosen.nearby)
+        return float(8 * chosen.L * min(eta, 2 * (asked.machines or 1) / chosen.nearby))
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
         """Return 1 / (8 L): the path of all rounds is then as long as that of mu^2-SGD's longest steps."""

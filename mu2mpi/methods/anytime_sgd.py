@@ -1,16 +1,13 @@
 """Anytime-SGD: plain gradients at weighted averages of the iterates."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.federation.estimators import AVERAGE, GRADIENT
 from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.problem.practical import Choices, Facts, gathered, longest_at_averages, rounds_of_one_pass
 from mu2mpi.registry import register
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 
 @register
@@ -22,7 +19,7 @@ class AnytimeSgd(Method):
     estimator, query = GRADIENT, AVERAGE
     is_switched = takes_absence = True
 
-    def practical_scale(self, asked: "Experiment", options: Any, facts: Facts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
         """Return it by noise, of which w has eta t of round t, and x_T in all sqrt(8 T^3 / 105) eta."""
         T = rounds_of_one_pass(asked, facts)
         by_noise = 4 * T * gathered(asked, chosen, shared_by(asked)) / math.sqrt(8 / 105 * T**3)

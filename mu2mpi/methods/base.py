@@ -22,7 +22,6 @@ from mu2mpi.problem.practical import Choices, Facts, choices, normalize, rounded
 from mu2mpi.registry import find
 
 if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
 
 
@@ -116,31 +115,31 @@ class Method(ABC):
         correlates = isinstance(options, CorrelatedOptions) and options.noise_correlation is not None
         return "correlated" if correlates else self.mechanism
 
-    def check(self, asked: "Experiment", options: Any) -> None:  # noqa: B027 - most take all
+    def check(self, asked: Any, options: Any) -> None:  # noqa: B027 - most take all
         """Raise ValueError if what the user said does not go together; the message says what would."""
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int | None, dict[str, Any]]:
         """Return how many samples of a machine an audit needs, None for those used, and options left open."""
         return None, {}
 
-    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
+    def preset(self, asked: Any, options: Any, facts: Facts | None) -> dict[str, Any]:
         """Return what the preset chooses of other settings; without facts of the data, `chooses`."""
         if getattr(options, "preset", None) is None:
             return {}
         chosen = self.chooses if facts is None else self.practical(asked, options, facts)
         return {**self.chooses, **chosen, "normalize": normalize(asked)}
 
-    def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
+    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
         """Return the settings of the practical mode: beyond the theorems, from public facts alone."""
         chosen = choices(asked, facts, self.widening(asked))
         eta_scale = rounded(self.practical_scale(asked, options, facts, chosen))
         return {"clip_norm": chosen.clip_norm, "diameter": chosen.diameter, "eta_scale": eta_scale}
 
-    def widening(self, asked: "Experiment") -> float:
+    def widening(self, asked: Any) -> float:
         """Return how many times wider than those of others the ball of the practical mode is."""
         return 1.0
 
-    def practical_scale(self, asked: "Experiment", options: Any, facts: Facts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
         """Return the learning rate of the practical mode, in units of `largest_rate`."""
         raise NotImplementedError
 

@@ -14,7 +14,6 @@ from mu2mpi.problem.practical import Facts, descent
 from mu2mpi.registry import find, register
 
 if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
 
 
@@ -45,7 +44,7 @@ class DpGd(Method):
         """Return two samples in each round, or so few that the first of a batch soon comes again."""
         return (math.ceil(1.5 * options.batch) if options.batch else 2), {}
 
-    def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
+    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
         """Return the settings of the practical mode, with a momentum so that a tenth of the rounds does.
 
         The noise of the average gradients of T rounds adds up to that of one with sqrt(n K) samples of

@@ -1,7 +1,7 @@
 """DP-SGD: each sample of all machines is in each round with the same probability."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
@@ -10,9 +10,6 @@ from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch,
 from mu2mpi.privacy.losses import MOST_ROUNDS
 from mu2mpi.problem.practical import Facts, descent
 from mu2mpi.registry import register
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 
 class DpSgdOptions(PresetOptions):
@@ -36,7 +33,7 @@ class DpSgd(Method):
     mechanism = "poisson"
     takes_absence = True
 
-    def check(self, asked: "Experiment", options: Any) -> None:
+    def check(self, asked: Any, options: Any) -> None:
         """Refuse a server with which each machine hides what it sends by itself."""
         if not asked.trust.hides_sums:
             raise ValueError(
@@ -48,7 +45,7 @@ class DpSgd(Method):
         """Return a sample each, of which a third is drawn: which others are hides one as noise does."""
         return 1, {} if options.batch else {"batch": max(1, round(machines / 3))}
 
-    def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
+    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
         """Return the settings of the practical mode: noise is for the sum over all samples."""
         batch = options.batch or usual_batch(facts.samples)
         rounds = 100, min(20_000, most_rounds(facts.samples, batch))

@@ -1,7 +1,7 @@
 """The paper's mu^2-SGD: corrected momentum at weighted averages of the iterates (Algorithms 1 and 2)."""
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -13,9 +13,6 @@ from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.practical import Choices, Facts, longest_at_averages
 from mu2mpi.registry import find, names, register
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 
 class Mu2Options(CorrelatedOptions):
@@ -52,14 +49,14 @@ class Mu2Sgd(Method):
                 return method
         raise InputError(f"no method has the estimator {wanted[0]} and the query point {wanted[1]}")
 
-    def practical_scale(self, asked: "Experiment", options: Any, facts: Facts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
         """Return it by noise: that of w_T, eta sigma sqrt(T), is the same in all runs with a loss.
 
         It is the theorem's min(rho D N / (2 C T sqrt(d)), 1/(4LT)) with that noise for D / sqrt(d).
         """
         shared = facts.shared or shared_by(asked)
         by_noise = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
-        return min(by_noise, longest_at_averages(asked, facts) * chosen.L / chosen.nearby)
+        return float(min(by_noise, longest_at_averages(asked, facts) * chosen.L / chosen.nearby))
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)): Theorems 5.2 and 6.2.

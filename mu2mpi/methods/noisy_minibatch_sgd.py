@@ -1,7 +1,7 @@
 """Noisy minibatch SGD: each machine draws K of its samples with replacement in each round."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
@@ -10,9 +10,6 @@ from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch,
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.practical import Facts, descent
 from mu2mpi.registry import register
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 
 class MinibatchOptions(PresetOptions):
@@ -37,7 +34,7 @@ class NoisyMinibatchSgd(Method):
     chooses = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "batch"))
     chooses |= {"mechanism": "replacement-exact"}
 
-    def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
+    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
         """Return the settings of the practical mode; batches are at most a tenth of a machine's samples."""
         n = facts.samples // (asked.machines or 1)
         chosen = descent(asked, facts, hidden=n * shared_by(asked), rounds=(100, 4000), tail=0.5)

@@ -1,16 +1,13 @@
 """Noisy parallel SGD: plain gradients at the iterates, of which the mean is put out."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.problem.practical import STEP, Choices, Facts, gathered, rounds_of_one_pass
 from mu2mpi.registry import register
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 
 @register
@@ -23,7 +20,7 @@ class ParallelSgd(Method):
     is_switched = takes_absence = True
     takes_mean = True
 
-    def practical_scale(self, asked: "Experiment", options: Any, facts: Facts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
         """Return it by noise: eta sigma sqrt(T), of which the mean of all has a third in the square."""
         spread = math.sqrt(rounds_of_one_pass(asked, facts) / 3)
         eta = gathered(asked, chosen, shared_by(asked)) / spread

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
     from mu2mpi.problem.base import Constants
 
@@ -42,7 +41,7 @@ class SnowballSgd(Method):
     mechanism = "last-iterate"
     chooses = dict.fromkeys(["diameter"])
 
-    def check(self, asked: "Experiment", options: Any) -> None:
+    def check(self, asked: Any, options: Any) -> None:
         """Make sure that nobody sees an iterate who must not, that steps contract, and what is measured."""
         if asked.trust.shows_sums and (asked.machines or 1) > 1:
             raise ValueError(
@@ -66,7 +65,7 @@ class SnowballSgd(Method):
                 "are measured; give --evaluations 1, or leave it out"
             )
 
-    def practical(self, asked: "Experiment", options: Any, facts: Facts) -> dict[str, Any]:
+    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
         """Return the ball of the practical mode: with margins of 1 where gradients grow with it."""
         reach = find("problems", asked.loss).practical.reach
         wide, narrow = choices(asked, facts), choices(asked, facts, 1 / reach)

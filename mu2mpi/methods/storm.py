@@ -1,7 +1,7 @@
 """STORM: corrected momentum at the iterates themselves."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
@@ -10,9 +10,6 @@ from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.problem.practical import STEP, Choices, Facts, gathered, rounds_of_one_pass
 from mu2mpi.registry import find, register
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 
 @register
@@ -24,7 +21,7 @@ class Storm(Method):
     estimator, query = CORRECTED_MOMENTUM, ITERATE
     is_switched = takes_absence = True
 
-    def check(self, asked: "Experiment", options: Any) -> None:
+    def check(self, asked: Any, options: Any) -> None:
         """Ask for a clipping norm."""
         if asked.clip_norm is None and options.preset is None:
             raise ValueError(
@@ -33,12 +30,12 @@ class Storm(Method):
                 "give --clip-norm or --preset practical, or query = average, where none passes G + 2LD"
             )
 
-    def widening(self, asked: "Experiment") -> float:
+    def widening(self, asked: Any) -> float:
         """Return 1/8, or 8 times the noise of margins: the edge makes w forget the noise of first steps."""
         own = find("problems", asked.loss).practical
         return float(min(1 / 8, 8.0 * own.noise / own.reach))
 
-    def practical_scale(self, asked: "Experiment", options: Any, facts: Facts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
         """Return it by noise: of sqrt(3/2) / T from T / 2 on, weights gather 1/20 of what they may."""
         T = rounds_of_one_pass(asked, facts)
         by_noise = 0.05 * math.sqrt(T / 1.5) * gathered(asked, chosen, shared_by(asked))

@@ -75,8 +75,7 @@ def epsilon_exact(rho: float, delta: float) -> float:
 def rho_exact(epsilon: float, delta: float) -> float:
     """Return the largest rho whose releases are (epsilon, delta)-DP, also by `epsilon_exact`, rounded down.
 
-    log delta is a concave function of rho, too, and Newton's method climbs to the solution, from what the
-    lemma gives, or from delta sqrt(2 pi), which is private even with epsilon = 0.
+    log delta is a concave function of rho, too, and Newton's method climbs to the solution.
     """
     lemma = rho_paper(epsilon, delta)
     if lemma > _LARGEST_RHO:

@@ -76,11 +76,7 @@ def table_of(flips: int) -> Table:
 
 @kernel
 def log_ratio(n, x):  # type: ignore[no-untyped-def]
-    """Return log p(x) / p(0) = log n!^2 / ((n + x)! (n - x)!) for floats, x at most 76 sqrt(n / 2).
-
-    With u = x / n it is -n sum of u^2k / (k (2k - 1)), plus sum of u^2k / 2k, plus what Stirling's series
-    begins with, -u^2 / (6 n (1 - u^2)).
-    """
+    """Return log p(x) / p(0) for floats, x at most 76 sqrt(n / 2): a series in x / n, after Stirling's."""
     square = (x / n) * (x / n)
     series = 0.0
     for k in range(12, 0, -1):  # other terms are below 10^-15

@@ -1,7 +1,6 @@
-"""The ChaCha20 block function of RFC 8439, many blocks side by side.
+"""The ChaCha20 block function of RFC 8439, many blocks side by side: vectors with one block a lane.
 
-With the state in sixteen scalars and all double rounds written out, LLVM turns each scalar into a vector with
-one block a lane. Sums and shifts are cast back to uint32 at once: numba would widen them to 64 bits.
+Sums and shifts are cast back to uint32 at once: numba would widen them to 64 bits otherwise.
 """
 
 from numba import uint32

@@ -25,8 +25,7 @@ Array = NDArray[np.float64]
 class Correlation:
     """A strategy of k buffers, c_0 = 1 and c_j = sum over i of weight_i decay_i^(j-1), for so many rounds.
 
-    If it is `normalized`, D makes the norm of each column 1; or else D is 1. `lasts` is whether machines send
-    sums, so that noise is summed up, too.
+    If `normalized`, D makes the norm of each column 1, else it is 1; if it `lasts`, noise is summed up.
     """
 
     power: float

@@ -10,7 +10,7 @@ rounded before it is hidden.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,22 +51,9 @@ def _add_round(carried, fresh, past, buffers, offsets, spreads, norm, weights, d
 
 @kernel
 def add_correlated(  # type: ignore[no-untyped-def]
-    noised,
-    message,
-    carried,
-    lasts,
-    buffers,
-    key,
-    who,
-    first,
-    there,
-    numbers,
-    units,
-    finests,
-    norms,
-    weights,
-    decays,
-):
+    noised, message, carried, lasts, buffers, key, who, first,
+    there, numbers, units, finests, norms, weights, decays,
+):  # fmt: skip
     """Set ``noised`` to ``message`` plus the rounded noise of some machines, or of the server, in a round.
 
     `carried` is the noise of all rounds before, which is added if it `lasts`, and else forgotten; `buffers`,
@@ -98,18 +85,10 @@ def add_correlated(  # type: ignore[no-untyped-def]
             sent[j] = hidden[j] + part[j]
 
 
-class _Register(Protocol):
-    """Who of some machines is there in round t, for the how-manieth time, and how often until then."""
-
-    def call(self, t: int) -> tuple[Integers, Integers]: ...
-    def until(self, t: int) -> Integers: ...
-
-
 class CorrelatedDraws:
     """The noise of consecutive rounds; that of earlier ones is drawn again where a run goes on after them.
 
-    `units` are the standard deviations of the strategy's noise of each machine, in units of the grid, and
-    `finests` beyond which draws are spread. All of them draw in each round, or those that a register calls.
+    All machines draw in each round, or those that a register calls; `units` and `finests` are of each.
     """
 
     def __init__(
@@ -121,7 +100,7 @@ class CorrelatedDraws:
         units: Array,
         finests: Array,
         size: int,
-        register: _Register | None = None,
+        register: Any = None,
     ) -> None:
         self._of, self._done, self._register = correlation, 0, register
         self._units, self._finests = units, finests
@@ -160,8 +139,7 @@ def make_draw(
 ) -> Draw:
     """Return what draws noise: of whom, from which machine on and of how many, as in `add_noise`.
 
-    The variance of a draw is in units of the mechanism's; `size` is that of messages, padded. Correlated
-    noise is spread beyond `finest`, if not earlier: so it is no farther from exact than others account for.
+    The variance is in units of the mechanism's, the size padded; `finest` is for correlated noise.
     """
     if (own := mechanism.make_draw(key, who, variances)) is not None:
         return own
@@ -181,8 +159,7 @@ def make_draw(
 class MemberDraws:
     """Fresh noise of machines that are not always there.
 
-    If what they send `lasts`, it stays until its machine is back: the sum of all messages of a machine holds
-    one draw, as each takes back the one before, which is drawn again.
+    If messages last, each takes back its machine's draw before, so that their sum holds one draw of each.
     """
 
     def __init__(
@@ -192,7 +169,7 @@ class MemberDraws:
         units: Array,
         finests: Array,
         size: int,
-        register: _Register,
+        register: Any,
         lasts: bool,
     ) -> None:
         self._key, self._first, self._units, self._finests = key, first, units, finests
@@ -226,7 +203,7 @@ def make_member_draw(
     kinds: Sequence[Mechanism | None],
     key: NDArray[np.uint32],
     first: int,
-    register: _Register,
+    register: Any,
     lasts: bool,
     size: int,
 ) -> Draw:

@@ -61,11 +61,7 @@ def _no_room(messages: Messages) -> InputError:
 
 
 def clipping_bound(clip_norm: float, resolution: float, d: int) -> float:
-    """Return the norm to which increments are clipped so that they keep to `clip_norm` once rounded.
-
-    Rounding moves each of d coordinates by at most half the resolution; the last factor covers errors of the
-    norm, a sum of d squares, and of the product that clips. InputError says that the grid is too coarse.
-    """
+    """Return the norm to which increments are clipped so that, once rounded, they keep to `clip_norm`."""
     bound = (clip_norm - resolution * math.sqrt(d) / 2) * (1 - max(2.0**-40, d * 2.0**-52))
     if bound < clip_norm / 2:
         raise InputError(

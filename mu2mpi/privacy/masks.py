@@ -116,8 +116,7 @@ def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
 def add_rank_masks(flat: Integers, key: NDArray[np.uint32], nonce: bytes, rank: int, ranks: int) -> None:
     """Add masks to one rank's array, as of `padded_zeros`, that cancel in the sum over all ranks modulo 2^64.
 
-    Neighbours on the circle of ranks share a keystream, so that the sum over any other set of ranks is
-    uniform to whoever lacks the key. The nonce is for one array alone.
+    Neighbours on the circle of ranks share a keystream. The nonce is for one array alone.
     """
     root = derive_key(key.astype("<u4").tobytes(), "parts", nonce.hex())
     before, after = (rank - 1) % ranks, (rank + 1) % ranks
@@ -126,10 +125,9 @@ def add_rank_masks(flat: Integers, key: NDArray[np.uint32], nonce: bytes, rank: 
 
 
 class Masks:
-    """The masks of the machines of a rank.
+    """The masks of the machines of a rank: `every` one, or those alone that do not cancel within it.
 
-    `every` is whether all are computed one by one, or only those that do not cancel within the rank. Of a
-    rank with one machine, `others` are the machines with which it shares each.
+    Of a rank with one machine, `others` are the machines with which it shares each.
     """
 
     def __init__(self, machines: int, colluders: int, root: bytes, hosted: range, every: bool) -> None:

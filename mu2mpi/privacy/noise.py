@@ -36,8 +36,7 @@ CHUNK = 2 * PAIRS  # normals, and 64-bit words, that one call of the keystream y
 def fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, number, t):  # type: ignore[no-untyped-def]
     """Fill a chunk's words, and turn the first half of them into squared radii.
 
-    One loop, so that the keystream is compiled once: over offsets, if `bits` is not negative; the words; and
-    further words while there are small ones, which is in one of 8,192 chunks.
+    In one loop, so that the keystream is compiled once: offsets, words, further words for small ones.
     """
     level = _SPREAD if bits >= 0 else 0
     while True:
@@ -166,8 +165,7 @@ def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignor
 def add_draws(noise, key, machines, numbers, scales, finests, sign):  # type: ignore[no-untyped-def]
     """Add (sign = 1) or take away (-1) draws of machines from ``noise``, each rounded as in `add_noise`.
 
-    The number of each draw stands for the round in `add_noise`; scales and finests, shape (n,), are its
-    standard deviation in units of the grid, and beyond which it is spread.
+    The number of each draw stands for the round there, and it is spread beyond its own `finests`.
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)

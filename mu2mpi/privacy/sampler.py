@@ -63,8 +63,7 @@ def deviation(d: int, messages: int, smallest: float, largest: float, finest: fl
 def sum_of_rounded(numbers: int, parts: int, scale: float) -> Deviation:
     """Return how far sums of rounded normals are from a normal of their variance, rounded after a shift.
 
-    There are so many sums, of so many parts each, whose standard deviation is `scale` units of the grid; of
-    less than 1 nothing is known. docs/background/privacy-proofs.md shows it by Poisson's summation formula.
+    `scale` is in units of the grid; of less than 1 nothing is known: docs/background/privacy-proofs.md.
     """
     if parts == 1:
         return EXACT

@@ -92,11 +92,7 @@ def two_margins(x, y, z, at_x, at_y):  # type: ignore[no-untyped-def]
 
 @inline
 def model_margins(x, z, margins, of_rest):  # type: ignore[no-untyped-def]
-    """Compute the margins x z of one sample or of a batch, shape (n, K).
-
-    The model is taken in two halves, which share each sample; if classes are odd in number they share one.
-    `of_rest`, shape (n, (K + 1) // 2), holds half of them meanwhile.
-    """
+    """Compute the margins x z of a sample or a batch, shape (n, K), by two halves of x that share z."""
     half, rest = (x.shape[0] + 1) // 2, x.shape[0] // 2
     two_margins(x[:half], x[rest:], z, margins, of_rest)
     for i in range(z.shape[0]):

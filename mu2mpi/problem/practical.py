@@ -1,12 +1,9 @@
 """The practical presets: settings beyond the theorems, from public facts alone (docs/guides/practical.md)."""
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from mu2mpi.registry import find
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 
 class Facts(NamedTuple):
@@ -20,15 +17,11 @@ class Facts(NamedTuple):
 
 
 class Practical(NamedTuple):
-    """What practical presets go by, in terms of margins of samples of norm 1: docs/guides/practical.md.
+    """What practical presets go by, in terms of margins of samples of norm 1: docs/guides/practical.md."""
 
-    `clip` is the norm to which gradients are clipped, by default half of G where no margin passes 1; `noise`
-    the deviation of the noise that margins may gather; and `reach` the margins of the ball.
-    """
-
-    clip: float | None = None
-    noise: float = 1.5
-    reach: float = 100.0
+    clip: float | None = None  # norm to which gradients are clipped; half of G where no margin passes 1
+    noise: float = 1.5  # standard deviation of the noise that margins may gather
+    reach: float = 100.0  # margins of the ball
 
 
 class Choices(NamedTuple):
@@ -47,7 +40,7 @@ STEP = 1.8  # of presets with many passes, in units of 1/L, where 2 is the longe
 
 
 def descent(
-    asked: "Experiment",
+    asked: Any,
     facts: Facts,
     *,
     hidden: float,
@@ -77,11 +70,10 @@ def descent(
     }
 
 
-def longest_at_averages(asked: "Experiment", facts: Facts) -> float:
+def longest_at_averages(asked: Any, facts: Facts) -> float:
     """Return the largest learning rate at averages, in units of 1/(4LT) with L where no margin passes 1.
 
-    It is for each machine, as beyond it w follows single samples, however little noise there is; and for each
-    round, beyond which w swings, but where samples have norm 1 and classes.
+    Beyond it, w follows single samples, or swings where samples do not have norm 1 and classes.
     """
     most = facts.effective or asked.machines or 1
     if asked.scaling != "unit" or find("problems", asked.loss).labels == "numbers":
@@ -89,22 +81,22 @@ def longest_at_averages(asked: "Experiment", facts: Facts) -> float:
     return 16.0 * most
 
 
-def rounds_of_one_pass(asked: "Experiment", facts: Facts) -> int:
+def rounds_of_one_pass(asked: Any, facts: Facts) -> int:
     """Return how many rounds there are of a sample of each machine."""
     return asked.rounds or facts.samples // (asked.machines or 1)
 
 
-def gathered(asked: "Experiment", chosen: Choices, shared: float) -> float:
+def gathered(asked: Any, chosen: Choices, shared: float) -> float:
     """Return by what gradients with noise 2 C / rho, but shared, may be multiplied in all."""
-    return chosen.noise * asked.rho * shared / (2 * min(chosen.clip, chosen.G))
+    return float(chosen.noise * asked.rho * shared / (2 * min(chosen.clip, chosen.G)))
 
 
-def normalize(asked: "Experiment") -> str:
+def normalize(asked: Any) -> str:
     """Return how samples are to be scaled: to norm 1, but where columns have bounds of their own."""
     return "none" if asked.schema is not None or asked.norm_bound is not None else "unit"
 
 
-def choices(asked: "Experiment", facts: Facts, wider: float = 1.0) -> Choices:
+def choices(asked: Any, facts: Facts, wider: float = 1.0) -> Choices:
     """Return what is chosen for samples of which the longest, of length ||z||, is known in public."""
     # Whoever only wants to know what options there are need not import numpy.
     from mu2mpi.problem.scaling import Scaling

@@ -1,7 +1,6 @@
 """What a trust mode is to the rest of the package: whom it protects against, and how a round is taken.
 
-Servers differ in where noise enters and so in their collectives, which `round` has. Server modules are
-imported to list their options, so what is slow to import waits until a run needs it.
+Server modules are imported to list their options: what is slow to import waits until a run needs it.
 """
 
 import math
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.machine import Machines, Supply
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.stopwatch import Stopwatch
@@ -146,10 +144,10 @@ def trust_mode(name: str) -> type[Server]:
     return trust
 
 
-def shared_by(asked: "Experiment") -> float:
+def shared_by(asked: Any) -> float:
     """Return by what the average over an experiment's machines has less noise than hides a sample."""
     machines = asked.machines or 1
-    return asked.trust.shared(machines, asked.trust.parts(asked.server_options, machines))
+    return float(asked.trust.shared(machines, asked.trust.parts(asked.server_options, machines)))
 
 
 def machines_and_server(

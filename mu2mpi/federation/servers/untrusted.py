@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 class UntrustedServer(Server):
     """Algorithm 1: every message of a machine has its own noise, so everyone may see it.
 
-    It protects a machine's samples against server and all other machines together. It assumes nothing but
-    that the machine does as it should. Every rank takes the same step on the same bits.
+    It protects samples against server and all other machines together. Every rank takes the same step.
     """
 
     name = "untrusted"

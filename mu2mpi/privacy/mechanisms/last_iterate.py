@@ -73,11 +73,7 @@ def last_iterate_rho(moves: Array, deviations: Array, slacks: Array | float = 0.
 
 
 def rounding_slack(scales: Array, samples: Counts, resolution: float, d: int) -> Array:
-    """Return how much farther apart than exact steps the grid lets each step of a run take two iterates.
-
-    Every coordinate of a gradient and of a draw of noise is rounded by at most half the resolution, and the
-    iterate before the last step to the coarser grid on which that step is taken.
-    """
+    """Return how much farther apart than exact steps the grid lets each step of a run take two iterates."""
     slack: Array = scales * samples + np.append(0.0, scales[:-1])
     slack[-1] += LANDING * scales[-1]
     return resolution * math.sqrt(d) * slack

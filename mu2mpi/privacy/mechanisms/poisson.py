@@ -1,7 +1,6 @@
 """Gaussian noise in sums over random samples, each in each of them with the same probability.
 
-Who is often left out is hidden better: Abadi et al., "Deep learning with differential privacy", 2016. Such
-releases are no Gaussian mechanisms: epsilon at a delta follows from the distribution of the privacy loss.
+Abadi et al., "Deep learning with differential privacy", 2016, by the distribution of the privacy loss.
 """
 
 from dataclasses import dataclass

@@ -36,8 +36,7 @@ def with_replacement_sigma(
 ) -> float:
     """Return the noise for sums over K of n samples in each of R rounds, with terms of norm at most C.
 
-    It is 16 C K sqrt(R log(2.5 R / delta) log(2 / delta)) / (n epsilon), for what a reserve leaves of epsilon
-    and delta. InputError says that epsilon is larger, or K smaller, than the theorem speaks of.
+    It is 16 C K sqrt(R log(2.5 R / delta) log(2 / delta)) / (n epsilon), for what a reserve leaves of both.
     """
     check_epsilon(epsilon, delta)
     batch, fewest = round(drawn), fewest_drawn(samples, rounds, epsilon, delta)

@@ -37,7 +37,11 @@ class Logistic(Problem):
 
     def rows(self, classes: int) -> int:
         """Return one; InputError if there are more than two classes."""
-        return one_row(self.name, classes)
+        if classes != 2:
+            raise InputError(
+                f"loss = {self.name} tells two classes apart, and there are {classes}; give --loss softmax"
+            )
+        return 1
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = ||z||, as |r| <= 1, and L = ||z||^2 / 4, as the second derivative is p (1 - p)."""
@@ -53,12 +57,3 @@ class Logistic(Problem):
     def roundings(self, classes: int) -> float:
         """Return 6: 2 of an exponential, a sum, a quotient, a difference, and products with the sample."""
         return 6.0
-
-
-def one_row(name: str, classes: int) -> int:
-    """Return 1 for two classes; InputError for more."""
-    if classes != 2:
-        raise InputError(
-            f"loss = {name} tells two classes apart, and there are {classes}; give --loss softmax"
-        )
-    return 1
