@@ -100,13 +100,10 @@ def add_increments(  # type: ignore[no-untyped-def]
 ):
     """Add the increments s_{t,i} of some machines, clipped and rounded to the grid, to the sum of q_{t,i}.
 
-    The gradients of a sample z at x_t and x_{t-1} are r z^T and r~ z^T, so its increment is c z^T with c = r
-    + (t - 1)(r - r~), and its norm is ||c|| ||z|| <= S (Lemmas 4.1 and 4.2). Returned are the largest squared
-    norm of an increment before clipping, and how many were clipped.
-
-    q, of int64, and the query points x_t and x_{t-1} have the shape (K, F). Samples are those of
-    `HostedSamples` from number `first` on and before `end`. The batch decides in which order sums are taken,
-    and so must be the same for the same experiment on any number of ranks.
+    An increment is c z^T with c = r + (t - 1)(r - r~), of norm ||c|| ||z|| <= S (Lemmas 4.1 and 4.2). Samples
+    are those of `HostedSamples` from number `first` on and before `end`. The batch decides in which order
+    sums are taken: it must be the same on any number of ranks. Returned are the largest squared norm before
+    clipping, and how many were clipped.
     """
     classes, width = x.shape
     z = empty_batch(batch, width)

@@ -71,14 +71,10 @@ def counted_classes(schedule: Schedule) -> int:
 
 
 class Machines:
-    """The machines hosted by one rank.
+    """The machines hosted by one rank, of which no machine may draw noise without a key.
 
-    They keep one vector together, the sum of their q_{t,i}: whatever leaves the rank is a sum over its
-    machines, and sums of integers do not depend on how they are split.
-
-    `q` is that sum of q_{t,i}, or of gradients, shape (rows, F), in units of the grid, not noised, and
-    `flat_q` the same as noise is drawn. `samples` are those read last. Without a noise key no machine may
-    draw noise.
+    They keep one vector together, as sums of integers do not depend on how they are split: `q`, the sum of
+    q_{t,i} or of gradients, shape (rows, F), in units of the grid, not noised; `flat_q` as noise is drawn.
     """
 
     def __init__(

@@ -228,11 +228,6 @@ class Attendance:
         self._last = t, counts
         return counts
 
-    @property
-    def share(self) -> float:
-        """Which share of the machines takes part in a round, on average."""
-        return float(self.attended.mean()) / self.rounds
-
     @cached_property
     def most(self) -> int:
         """In how many rounds the machine takes part that does so most often."""

@@ -29,11 +29,8 @@ def make_supply(
 ) -> Supply:
     """Return what reads the samples of some machines, in the order of their use; or InputError if too few.
 
-    What a machine gets in a round does not depend on how many rounds are read at once. An InputError there
-    says that samples cannot be used.
-
-    Keys of 32 bytes determine how samples are dealt, or drawn of a population, and which are used when. The
-    partition is of all machines, hosted or not.
+    What a machine gets in a round does not depend on how many rounds are read at once. Keys of 32 bytes
+    determine how samples are dealt, or drawn of a population, and which are used when.
     """
     sampling, rounds = schedule.sampling, schedule.rounds
     read = _reader(source, schedule, key, hosted, partition)

@@ -87,7 +87,8 @@ class Task(Setting):
     @property
     def there(self) -> float:
         """Which share of the machines takes part in a round, on average."""
-        return 1.0 if self.members is None else self.members.attendance.share
+        attendance = None if self.members is None else self.members.attendance
+        return float(attendance.attended.mean()) / attendance.rounds if attendance else 1.0
 
     def noise_of(self, mechanism: Mechanism) -> tuple[float, float]:
         """Return the standard deviation of a draw, and by what the average over machines has less of it."""

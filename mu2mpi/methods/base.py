@@ -77,9 +77,7 @@ def tail_field(default: str) -> Any:
 class Method(ABC):
     """An estimator at a query point, with its own sampling, noise and steps.
 
-    By default machines use a fresh sample in each round, Gaussian noise hides what they send, and every step
-    is the learning rate times the average of messages.
-
+    By default a fresh sample in each round, Gaussian noise, and steps of the learning rate.
     """
 
     kind: ClassVar[str] = "methods"
@@ -303,14 +301,12 @@ def check_correlation(task: Task) -> None:
     if task.mechanism == "correlated" or not isinstance(own, CorrelatedOptions):
         return
     if (own.noise_correlation, own.noise_buffers) != (None, None):
+        mend = "give --noise-correlation alone, or neither"
+        if task.trust.mechanism:
+            mend = f"leave them out, or give another server than {task.server}"
         raise InputError(
             "noise_correlation and noise_buffers are options of mechanism = correlated, and it is "
-            f"{task.mechanism}; "
-            + (
-                f"leave them out, or give another server than {task.server}"
-                if task.trust.mechanism
-                else "give --noise-correlation alone, or neither"
-            )
+            f"{task.mechanism}; {mend}"
         )
 
 

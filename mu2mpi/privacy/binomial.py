@@ -1,9 +1,8 @@
 """Exact draws of centred binomial noise, Bin(2 n, 1/2) - n, as a function of (key, who, round).
 
-A draw is proposed from a table of blocks, of which each holds its share of a bound on the probabilities, and
-accepted with the probability p(x) / bound: by 64 random bits and a floating-point number, and where these are
-too close to tell, by further bits and 300 decimals. So it is exact, but for what lies beyond `FARTHEST`
-standard deviations, which is never drawn, and a probability of 10^-300.
+A draw is proposed from a table of blocks, and accepted with the probability p(x) / bound: by 64 random bits
+and a floating-point number, and where these are too close to tell, by further bits and 300 decimals. What
+lies beyond `FARTHEST` standard deviations is never drawn.
 """
 
 import hashlib

@@ -1,13 +1,11 @@
 """Noise of rounds that cancels in their sum: which strategy it belongs to, and how far one sample moves that.
 
 What machines send in round t is g_t, or the sum of all g up to it. A strategy C D^-1, lower triangular, says
-what is hidden: C D^-1 g + z with fresh normals z, and that is C D^-1 (g + y) with y = D C^-1 z, the noise of
-the g. One sample is in one g_t and moves its column of the strategy alone. For what is summed up later,
-powers C = (1 - x)^-p of the matrix of ones, (1 - x)^-1, are good: Fichtenberger, Henzinger and Upadhyay,
-"Constant matters", 2023, for p = 1/2, and docs/background/methods.md for others. If the coefficients of C are
-sums of exponentials, a round's noise takes a buffer for each and no other memory: Dvijotham, McMahan,
-Pillutla, Steinke and Thakurta, "Efficient and near-optimal noise generation for streaming differential
-privacy", 2024.
+what is hidden: C D^-1 g + z with fresh normals z, and that is C D^-1 (g + y) with y = D C^-1 z. One sample
+moves its column of the strategy alone. Powers C = (1 - x)^-p of the matrix of ones are good for sums:
+Fichtenberger, Henzinger and Upadhyay, "Constant matters", 2023. If coefficients of C are sums of
+exponentials, a round takes a buffer for each: Dvijotham et al., "Efficient and near-optimal noise generation
+for streaming differential privacy", 2024.
 """
 
 import math

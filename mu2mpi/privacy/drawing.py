@@ -1,11 +1,8 @@
 """The noise of some machines, or of the server, round after round: fresh, or correlated with that before.
 
-Where machines are away at times, the number of a draw is that of how often its machine was there.
-
-Correlated noise is in integers on the grid, as it is sent: d_t (s z - sum of weights times buffers), rounded,
-for a fresh draw z of full precision. What buffers hold are sums of these integers over d_t. So given the
-messages before, a message is the strategy's noisy value, shifted by what is known and rounded: nothing is
-rounded before it is hidden.
+Where machines are away, the number of a draw is that of how often its machine was there. Correlated noise is
+in integers on the grid, as it is sent: d_t (s z - sum of weights times buffers), rounded, for a fresh draw z.
+Buffers hold sums of these integers over d_t, so that nothing is rounded before it is hidden.
 """
 
 import math

@@ -20,10 +20,9 @@ def choose_resolution(
 ) -> float:
     """Return the spacing g of the grid: a power of two, no finer than it must be; InputError if none will do.
 
-    Rounding costs half a per cent of the clipping norm, or down to half of that. It is finer where that would
-    be coarse beside increments without noise, or beside noise, of which so many bits at least are above it;
-    and coarser where a number, or the sum of all machines' messages, could otherwise leave its integers.
-    `sigma` is the standard deviation of each draw, or 0; `smallest` is that of any round, if they differ.
+    Rounding costs half a per cent of the clipping norm at most. It is finer beside small increments without
+    noise, or noise, of which so many bits at least are above it; and coarser where a number, or the sum of
+    all messages, could leave its integers. `sigma` is that of each draw, `smallest` that of any round.
     """
     C = messages.clip_norm
     scale = (smallest or sigma) if sigma > 0 else min(C, messages.gradient_norm)

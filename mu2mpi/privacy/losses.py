@@ -49,13 +49,10 @@ def least_multiplier(
 ) -> float:
     """Return noise in units of C that keeps to epsilon at delta, where a share of 10^-4 less is too little.
 
-    `epsilon_of` takes noise and a delta, and is faster for more noise, with which to `start`. A share of
-    epsilon and delta may be left as a reserve. With small epsilon and many rounds, the rounding of losses
-    alone asks for some percent of it or more. Raises InputError if delta is too small.
-
-    The noise is that of a bisection from powers of two. As epsilon falls with the noise, its answers follow
-    from two: that its last interval begins with too little noise, and ends with enough. Interpolation finds
-    that interval in a few evaluations.
+    `epsilon_of` takes noise and a delta, and is faster for more noise, with which to `start`. A share of both
+    may be left as a reserve. InputError if delta is too small. The noise is that of a bisection from powers
+    of two. As epsilon falls with the noise, its answers follow from two: its last interval begins with too
+    little noise, and ends with enough. Interpolation finds that interval in a few evaluations.
     """
     if delta < _LEAST_DELTA:
         raise InputError(

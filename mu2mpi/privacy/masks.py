@@ -1,13 +1,10 @@
 """Masks that hide single messages and cancel in their sum: secure aggregation modulo 2^64.
 
-Each machine shares a key with some others, its neighbours. In every round, one of the two adds the keystream
-of that key to its message, and the other takes it away (Bonawitz et al., "Practical secure aggregation for
-privacy-preserving machine learning", 2017). Without the keys of all edges between two groups, the message of
-each group is uniform, independent of all that is hidden.
-
-Neighbours are the k/2 next on either side of a circle, in a random order that is public (Bell et al., "Secure
-single-server aggregation with (poly)logarithmic overhead", 2020): so many that colluders leave the others
-connected, but for a probability of less than 2^-40.
+In every round, one of two neighbours adds the keystream of their shared key to its message, and the other
+takes it away: Bonawitz et al., "Practical secure aggregation for privacy-preserving machine learning", 2017.
+Neighbours are the k/2 next on either side of a public random circle, so many that colluders leave the others
+connected but for a probability below 2^-40: Bell et al., "Secure single-server aggregation with
+(poly)logarithmic overhead", 2020.
 """
 
 import math

@@ -131,20 +131,11 @@ def padded_zeros(shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.
 def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignore[no-untyped-def]
     """Set ``noised`` to ``message`` plus the rounded noise of some machines, or of the server, in round t.
 
-    Parameters
-    ----------
-    noised, message : ndarray of int64, shape (padded,)
-        The sum, which is overwritten, and what is to be hidden, in units of the grid. They come from
-        `padded_zeros` and do not overlap; what is behind the first d numbers means nothing.
-    key : ndarray of uint32, shape (8,)
-    who, t : int
-        `MACHINE`, `SERVER` or `AGGREGATE`; and the round.
-    first, count : int
-        The draws of machines ``first .. first + count - 1`` are added, at least one, each rounded by itself.
-    scale : float
-        Standard deviation of a coordinate of one draw, in units of the grid. Beyond `FINEST`, where the
-        errors of 64-bit numbers would count beside a unit, each number gets a uniform integer: errors then
-        have to cross the edge of a wide interval to matter. To the exact mechanism it is post-processing.
+    Both come from `padded_zeros`, in units of the grid, and do not overlap. The draws of machines ``first ..
+    first + count - 1`` are added, each rounded by itself, with a standard deviation of `scale` units. Beyond
+    `FINEST`, where the errors of 64-bit numbers would count beside a unit, each number gets a uniform
+    integer: errors then have to cross the edge of a wide interval to matter. To the exact mechanism it is
+    post-processing.
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)

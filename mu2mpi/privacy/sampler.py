@@ -1,10 +1,9 @@
 """How far the noise as it is drawn is from exact rounded normals, and what that adds to epsilon.
 
 Let P be the probability of a cell of the grid for an exact pair of rounded normals, and Q that for a pair as
-it is drawn. docs/background/sampler.md shows |Q / P - 1| <= tau, with a bound on the mean square of tau. Over
-n pairs, log Q / P adds up to more than some xi only with a probability that Bernstein's inequality bounds
-(Boucheron, Lugosi and Massart, "Concentration inequalities", 2013: Theorem 2.10). So the releases are as
-private as those with exact noise, but for 2 xi of epsilon and a share of delta.
+it is drawn. docs/background/sampler.md bounds |Q / P - 1| <= tau. Over n pairs, log Q / P adds up to more
+than some xi only with a probability that Bernstein's inequality bounds (Boucheron, Lugosi and Massart,
+"Concentration inequalities", 2013: Theorem 2.10). Releases are private but for 2 xi of epsilon.
 """
 
 import math

@@ -31,12 +31,10 @@ class Constants(NamedTuple):
 class Problem(ABC):
     """A convex loss of the margins x z of a linear model, and of a label: a class, or a number in [-1, 1].
 
-    By default the model has one row of weights for each of K classes. `name` is what the user calls it, and
-    `labels` what it learns. `residual` and `loss` are `numba.njit` of ``(margins, label)``: one turns
-    margins, shape (rows,), in place into the derivative r of the loss by them, so that the gradient is r z^T;
-    the other returns the loss, and whether the model is right, or the square of by how much its prediction of
-    a number is wrong. `unit` is that of the loss, such as ``nat``, and `margin` says what the margin of a row
-    is.
+    The model has a row of weights for each class, by default. `residual` and `loss` are `numba.njit` of
+    ``(margins, label)``: one turns margins, shape (rows,), in place into the derivative r of the loss by
+    them, so that the gradient is r z^T; the other returns the loss, and whether the model is right, or the
+    squared error of its prediction of a number. `margin` says what the margin of a row is.
     """
 
     kind: ClassVar[str] = "problems"

@@ -31,18 +31,11 @@ def minimise_over_ball(
 ) -> Minimum:
     """Minimise a convex function over a ball about 0 by projected accelerated gradient steps.
 
-    Steps have the length 1 / l, where l is an estimate of the smoothness that grows when a step contradicts
-    it and shrinks otherwise. The momentum starts afresh when it points uphill.
-
-    `function` returns value and gradient, whose Lipschitz constant is at most `smoothness`. It ends when
-    the gap keeps to the tolerance, or the function was evaluated so often, at least once.
-
-    Notes
-    -----
-    The gap holds whatever the steps were: at y in K, convexity gives for every u in K that
-    f(u) >= f(y) + <f'(y), u - y> >= f(y) - (<f'(y), y> + radius ||f'(y)||).
-    See Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm", 2009; O'Donoghue and Candes,
-    "Adaptive restart for accelerated gradient schemes", 2015.
+    `function` returns value and gradient, whose Lipschitz constant is at most `smoothness`; steps are 1 / l
+    for an estimate l of it. It ends at a gap below the tolerance, or after so many passes. At y in K,
+    convexity gives for every u in K that f(u) >= f(y) - (<f'(y), y> + radius ||f'(y)||). Beck and Teboulle,
+    "A fast iterative shrinkage-thresholding algorithm", 2009; O'Donoghue and Candes, "Adaptive restart",
+    2015.
     """
     x = y = start
     # Real data are far from the worst case.

@@ -48,14 +48,11 @@ def descent(
     tail: float,
     times: float = 1.0,
 ) -> dict[str, Any]:
-    """Return what presets choose that go over the samples again and again.
+    """Return what presets choose that go over the samples again and again, in steps of up to 1.8 / L.
 
-    Noise adds up to what each weight may gather, whatever the number of rounds, where all steps together are
-    rho n / (2 C) times that. These are as long as smoothness allows, or there would be more of them.
-
-    `hidden` is the number of samples in one sum that has the noise of the average gradient over all rounds,
-    of which there are from the first to the second of `rounds`. The output is the mean of a `tail` of them.
-    With momentum each step is so many `times` as long in the end.
+    The noise of the average gradient over all rounds is that of one sum over `hidden` samples; there are from
+    the first to the second of `rounds`. The output is the mean of a `tail` of them. With momentum each step
+    is so many `times` as long in the end.
     """
     chosen, (fewest, most) = choices(asked, facts), rounds
     step = STEP / chosen.nearby

@@ -31,11 +31,8 @@ class ShuffledServer(WithColluders, TrustedServer):
 
     It protects samples against the server, which sees the shuffled bits, and up to c machines that tell it
     theirs. It assumes that the shuffler mixes all messages of a round, does not work together with the
-    server, and that the M - c other machines throw their coins. All that there is to see is how many bits of
-    each coordinate are ones. Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization",
-    2022.
-
-    Rank 0 stands for shuffler and server. If it makes sums alone, it draws the heads of all coins at once.
+    server, and that the M - c other machines throw their coins. Cheu, Joseph, Mao and Peng, "Shuffle private
+    stochastic convex optimization", 2022. Rank 0 stands for shuffler and server.
     """
 
     name = "shuffled"

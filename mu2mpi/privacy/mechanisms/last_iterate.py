@@ -2,9 +2,8 @@
 
 A sample moves one step alone, and no later one takes two iterates farther apart: docs/background/methods.md
 has the proof, after Feldman, Mironov, Talwar and Thakurta, "Privacy amplification by iteration", 2018, and
-Bok, Su and Altschuler, "Shifted interpolation for differential privacy", 2024. Late samples are hidden by
-little and share their step with more others: Feldman, Koren and Talwar, "Private stochastic convex
-optimization: optimal rates in linear time", 2020.
+Bok, Su and Altschuler, "Shifted interpolation for differential privacy", 2024. Late samples share their step
+with more others: Feldman, Koren and Talwar, "Private stochastic convex optimization", 2020.
 """
 
 import math
