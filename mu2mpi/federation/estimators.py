@@ -29,15 +29,12 @@ AVERAGE, ITERATE = Query("average", averages=True), Query("iterate", averages=Fa
 
 
 class Estimator(ABC):
-    """What a machine sends in round t, which estimates k_t f'(x_t).
-
-    A sample that `lasts` is in all messages from its round on; `template` is a kernel of `increments`.
-    """
+    """What a machine sends in round t, which estimates k_t f'(x_t)."""
 
     name: ClassVar[str]
-    template: ClassVar[str]
-    gradients: ClassVar[int]
-    lasts: ClassVar[bool]
+    template: ClassVar[str]  # the function of `mu2mpi.federation.increments` that adds samples to a message
+    gradients: ClassVar[int]  # of each sample
+    lasts: ClassVar[bool]  # whether a sample is in all messages from its round on
 
     def weight(self, t: int) -> int:
         """Return k_t: t for q_t = alpha_t d_t, the sum of increments, and 1 for a gradient."""

@@ -59,9 +59,7 @@ class HostedSamples:
 
 
 MOST_COUNTS = 10_000_000  # machines times classes up to which it is counted what each machine gets
-# Returns the samples of a round and of as many after it as are read at once
-Supply = Callable[[int], HostedSamples]
-
+Supply = Callable[[int], HostedSamples]  # the samples of a round and of those after it that are read with it
 _NOTHING = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), np.empty((0, 0), np.int64))
 
 

@@ -6,6 +6,7 @@ lemma. What they return is rounded to the private side. Without noise rho and ep
 """
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 _UNIT = 2.0**-52  # twice the relative error of one operation on floating-point numbers
@@ -17,6 +18,20 @@ _FAR = 100.0  # beyond so many standard deviations a delta is below e^-5000
 # Nodes and weights of Gauss and Legendre's rule with six points on [-1, 1]; each node stands for two
 _NODES = 0.9324695142031521, 0.6612093864662645, 0.2386191860831969
 _WEIGHTS = 0.1713244923791704, 0.3607615730481386, 0.4679139345726910
+
+
+class Releases(NamedTuple):
+    """So many Gaussian releases with noise sigma, each changed by one sample by at most the sensitivity."""
+
+    sensitivity: float
+    sigma: float
+    number: int = 1
+
+
+def rho_of(sequence: Iterable[Releases]) -> float:
+    """Return the root of the sum of (sensitivity / sigma)^2, for releases that may depend on those before."""
+    rhos = (math.sqrt(number) * moved / sigma if sigma > 0 else math.inf for moved, sigma, number in sequence)
+    return math.hypot(*rhos)
 
 
 def epsilon_paper(rho: float, delta: float) -> float:

@@ -129,18 +129,9 @@ class ByLosses(Subsampled):
         return 1.0
 
     @classmethod
-    def least_sigma(
-        cls,
-        C: float,
-        samples: int,
-        drawn: float,
-        rounds: int,
-        epsilon: float,
-        delta: float,
-        reserve: float = 0.0,
-    ) -> float:
-        """Return noise with which `epsilon_by` is at most epsilon: see `least_multiplier`."""
-        return C * _least_of(cls, samples, drawn, rounds, epsilon, delta, reserve)
+    def least_sigma(cls, C: float, *asked: Any) -> float:
+        """Return noise, of n, K, T, epsilon, delta and reserve, with which `epsilon_by` is at most epsilon."""
+        return C * _least_of(cls, *asked)
 
     @classmethod
     def epsilon_by(
@@ -165,7 +156,7 @@ def _least_of(
     rounds: int,
     epsilon: float,
     delta: float,
-    reserve: float,
+    reserve: float = 0.0,
 ) -> float:
     if rounds > MOST_ROUNDS:
         raise InputError(

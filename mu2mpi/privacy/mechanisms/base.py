@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mu2mpi.privacy.drawing import Draw
 
 SMALLEST, LARGEST = math.ulp(0.0), sys.float_info.max  # of the numbers above 0, and of the finite ones
-
 NONSENSE = "no guarantee is below 0 or no number, so its code has to be mended"
 
 

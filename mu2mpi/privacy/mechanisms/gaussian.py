@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
+from mu2mpi.privacy.accountant import Releases, rho_of
 from mu2mpi.privacy.guarantee import Budget, Gaussian, Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import register
@@ -47,7 +48,7 @@ class GaussianReleases(Mechanism):
 
     def _rho_of(self, squares: int) -> float:
         """Return the rho of messages that a sample moves by 2 C, so many times if squares add up."""
-        return math.sqrt(squares) * (2 * self.clip_norm) / self.sigma if self.is_noisy else math.inf
+        return rho_of([Releases(2 * self.clip_norm, self.sigma, squares)])
 
     def group(self, samples: int, is_apart: bool, draws: int = 1) -> Gaussian:
         """Return the rho of several samples of a machine, by how many of them are in each message.
