@@ -130,7 +130,7 @@ class ByLosses(Subsampled):
 
     @classmethod
     def least_sigma(cls, C: float, *asked: Any) -> float:
-        """Return noise, of n, K, T, epsilon, delta and reserve, with which `epsilon_by` is at most epsilon."""
+        """Return noise, of n, K, T, epsilon, delta, reserve, with which `epsilon_by` is at most epsilon."""
         return C * _least_of(cls, *asked)
 
     @classmethod
