@@ -1,13 +1,10 @@
 """How kernels are compiled: one place for numba's options.
 
-Kernels divide as numpy does (no check for zero, which would keep loops from being vectorised) and may
-fuse a product with a sum. Neither makes a result depend on how machines are laid out over ranks. Only
-the small functions marked `reduction` may add up in another order than written; that order is fixed
-when they are compiled, and so depends on the processor alone.
+Kernels divide as numpy does and may fuse a product with a sum. Only functions marked `reduction` may add up
+in another order than written; it is fixed when they are compiled, and so depends on the processor alone.
 
-numba takes a kernel from its cache on disk if the file that defines the kernel has not changed, even if
-functions that it uses from other files have. Kernels older than any file of the package are therefore
-removed first.
+numba's cache on disk knows the file of a kernel alone, and not those of functions that it uses: kernels older
+than any file of the package are removed first.
 """
 
 import contextlib
@@ -25,8 +22,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-CACHE_LINE = 64
-"""Bytes. A vector of 512 bits that starts anywhere else lies on two lines and takes twice as long to load."""
+# Bytes. A vector of 512 bits that starts anywhere else lies on two lines and takes twice as long to load.
+_CACHE_LINE = 64
 
 
 def _use_widest_vectors() -> None:
@@ -103,7 +100,7 @@ reduction = numba.njit(**_INSIDE, error_model="numpy", fastmath={"contract", "re
 # Adding 1.5 * 2^52 to a float64 below 2^51 leaves the nearest integer in its last bits. Unlike a
 # conversion instruction this exists in vector form on every processor.
 SHIFT = 1.5 * 2.0**52
-SHIFT_BITS = int(np.float64(SHIFT).view(np.int64))
+_SHIFT_BITS = int(np.float64(SHIFT).view(np.int64))
 
 
 @inline
@@ -121,19 +118,19 @@ def bits_to_float(bits):  # type: ignore[no-untyped-def]
 @inline
 def round_to_integer(value):  # type: ignore[no-untyped-def]
     """Return the integer nearest to a float64 of magnitude below 2^51, ties to even, as an int64."""
-    return float_to_bits(value + SHIFT) - np.int64(SHIFT_BITS)
+    return float_to_bits(value + SHIFT) - np.int64(_SHIFT_BITS)
 
 
 @inline
 def scratch(size):  # type: ignore[no-untyped-def]
     """Return an array of `size` float64 of any content, at the start of a cache line."""
-    block = np.empty(size + CACHE_LINE // 8 - 1)
-    skip = -block.ctypes.data % CACHE_LINE // 8
+    block = np.empty(size + _CACHE_LINE // 8 - 1)
+    skip = -block.ctypes.data % _CACHE_LINE // 8
     return block[skip : skip + size]
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
     """Return a C-contiguous array of zeros, of a type of 8 bytes, at the start of a cache line."""
-    block = np.zeros(math.prod(shape) + CACHE_LINE // 8 - 1, dtype)
-    skip = -block.ctypes.data % CACHE_LINE // 8
+    block = np.zeros(math.prod(shape) + _CACHE_LINE // 8 - 1, dtype)
+    skip = -block.ctypes.data % _CACHE_LINE // 8
     return block[skip : skip + math.prod(shape)].reshape(shape)

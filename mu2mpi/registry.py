@@ -1,8 +1,7 @@
 """What can be chosen by name - losses, methods, mechanisms, trust modes, sources - and where it is found.
 
-Built in is what has a module of its name in the folder of its kind. What others wrote is found by the entry
-points of their package, in the group ``mu2mpi.methods``, ``mu2mpi.problems`` and so on, or registered by
-whoever imports it. Nothing is imported before it is asked for.
+Built in is what has a module of its name in the folder of its kind. Others are found by the entry points
+``mu2mpi.methods`` and so on of their package, or registered. Nothing is imported before it is asked for.
 """
 
 import importlib
@@ -16,40 +15,30 @@ from typing import Any, TypeVar
 from mu2mpi.errors import InputError
 from mu2mpi.suggestions import did_you_mean
 
-FOLDERS = {
+# Of each kind, the package that holds a module for everything that is built in, beside its base
+_FOLDERS = {
     "problems": "mu2mpi.problem.losses",
     "methods": "mu2mpi.methods",
     "mechanisms": "mu2mpi.privacy.mechanisms",
     "servers": "mu2mpi.federation.servers",
 }
-"""Of each kind, the package that holds a module for everything that is built in, beside its base."""
-
-OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)
-"""Packages whose classes are no extensions."""
+_OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)  # packages whose classes are no extensions
 
 Thing = TypeVar("Thing")
 
-CLASSES = ("mechanisms", "servers")
-"""Kinds of which runs make objects of their own."""
+_CLASSES = ("mechanisms", "servers")  # kinds of which runs make objects of their own
 
-_registered: dict[str, dict[str, Any]] = {kind: {} for kind in FOLDERS}
+_registered: dict[str, dict[str, Any]] = {kind: {} for kind in _FOLDERS}
 
 
 def register(thing: Thing) -> Thing:
     """Make something known under its name, and return it, so that this can be a decorator.
 
-    A later one of the same name takes the place of an earlier one.
-
     Parameters
     ----------
     thing : class or object
         Its `kind` is ``methods``, ``problems``, ``mechanisms`` or ``servers``, and its `name` is what the
-        user calls it. A method or a problem may be given as its class.
-
-    Returns
-    -------
-    class or object
-        The same.
+        user calls it; a later one of the same name takes its place.
 
     Raises
     ------
@@ -68,7 +57,7 @@ def register(thing: Thing) -> Thing:
     kind, name = getattr(thing, "kind", None), getattr(thing, "name", None)
     if kind not in _registered or not isinstance(name, str):
         raise ValueError(f"{thing!r} has no kind among {', '.join(_registered)}, or no name")
-    _registered[kind][name] = thing() if isinstance(thing, type) and kind not in CLASSES else thing
+    _registered[kind][name] = thing() if isinstance(thing, type) and kind not in _CLASSES else thing
     return thing
 
 
@@ -105,7 +94,7 @@ def extension_files(*chosen: tuple[str, str]) -> dict[str, Path]:
     files = {
         module: Path(file)
         for module in modules
-        if module.partition(".")[0] not in OWN_PACKAGES
+        if module.partition(".")[0] not in _OWN_PACKAGES
         and (file := getattr(sys.modules.get(module), "__file__", None)) is not None
     }
     # Of a class that was typed into an interpreter there is no file.
@@ -130,9 +119,9 @@ def _loaded(point: Any) -> Any:
 @cache
 def _built_in(kind: str) -> dict[str, str]:
     """Return the modules of what is built in by its name."""
-    package = importlib.import_module(FOLDERS[kind])
+    package = importlib.import_module(_FOLDERS[kind])
     modules = (module.name for module in pkgutil.iter_modules(package.__path__))
-    return {m.replace("_", "-"): f"{FOLDERS[kind]}.{m}" for m in modules if m != "base"}
+    return {m.replace("_", "-"): f"{_FOLDERS[kind]}.{m}" for m in modules if m != "base"}
 
 
 @cache

@@ -8,6 +8,7 @@ messages instead of integers on a grid. Nothing here imports the package.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -178,72 +179,24 @@ def next_query(t: int, x: Array, w_next: Array) -> Array:
 
 
 def untrusted_server(
-    features: NDArray,
-    labels: NDArray,
-    x1: Array,
-    D: float,
-    rho: float,
-    noise: NoiseOfMachine,
-    clip_norm: float | None = None,
-    record: list[Round] | None = None,
-    unit: bool = False,
-    eta_scale: float | None = None,
-    resolution: float = 0.0,
-) -> tuple[Array, Array]:
-    """Run Algorithm 1: every machine adds its own noise before anything leaves it.
+    features: NDArray, labels: NDArray, x1: Array, D: float, rho: float, noise: NoiseOfMachine,
+    *own: Any, **others: Any,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Run Algorithm 1: every machine adds its own noise, ``noise(machine, t)``, before anything leaves it."""
 
-    Parameters
-    ----------
-    features : array of shape (T, M, F-1)
-        Scaled to [-1, 1], without the bias feature.
-    labels : array of shape (T, M)
-    x1 : array of shape (K, F)
-        The first query and the centre of K.
-    D : float
-        Diameter of K, twice its radius.
-    rho : float
-        Privacy; infinite means without noise, and then `noise` is never called.
-    noise : callable
-        ``noise(machine, t)``, machines counted from 0 and rounds from 1: standard normals (K, F).
-    clip_norm : float, optional
-        C, to which increments are clipped; it takes the place of S in sigma and eta.
-    record : list, optional
-        Receives a `Round` per round.
-    unit : bool, optional
-        Whether samples are scaled to norm 1, which takes the place of F in G and L.
-    eta_scale : float, optional
-        eta in units of 1/(4LT), in place of the theorem's.
-    resolution : float, optional
-        Spacing of the grid to which increments are rounded.
+    def of_sum(t: int) -> Array:
+        return np.sum([noise(i, t) for i in range(labels.shape[1])], axis=0)
 
-    Returns
-    -------
-    x_T, w_T : arrays of shape (K, F)
-    """
-    T, M = labels.shape
-    F = 1 if unit else x1.shape[1]
-    S = increment_bound(F, D) if clip_norm is None else clip_norm
-    sigma = noise_scale(S, T, rho)
-    eta = eta_untrusted(rho, D, S, smoothness(F), M, T, x1.size)
-    if eta_scale is not None:
-        eta = eta_scale / (4 * smoothness(F) * T)
-    z = samples(features, unit)
-    machines = [Machine(x1.shape, clip_norm, resolution) for _ in range(M)]
-    w, x, x_previous = x1, x1, x1
-    for t in range(1, T + 1):
-        x_T, w_T = x, w
-        q_noisy = []
-        for i, machine in enumerate(machines):
-            q = machine.estimate(t, x, x_previous, z[t - 1, i], int(labels[t - 1, i]))
-            q_noisy.append(q + sigma * noise(i, t) if sigma > 0 else q)
-        q_average = np.mean(q_noisy, axis=0)
-        _record(record, t, x, w, machines, q_average)
-        w = project(w - eta * q_average, x1, D / 2)
-        x, x_previous = next_query(t, x, w), x
-    return x_T, w_T
+    return _algorithm(eta_untrusted, features, labels, x1, D, rho, of_sum, *own, **others)
 
 
-def trusted_server(
+def trusted_server(*arguments: Any, **others: Any) -> tuple[Array, Array]:
+    """Run Algorithm 2: the server adds one draw of noise, ``noise(t)``, to the sum of all machines."""
+    return _algorithm(eta_trusted, *arguments, **others)
+
+
+def _algorithm(
+    eta_of: Callable[..., float],
     features: NDArray,
     labels: NDArray,
     x1: Array,
@@ -256,25 +209,18 @@ def trusted_server(
     eta_scale: float | None = None,
     resolution: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Run Algorithm 2: the server adds one draw of noise to the average of all machines.
+    """Return x_T and w_T, of shape (K, F), of either algorithm.
 
-    Parameters
-    ----------
-    noise : callable
-        ``noise(t)``, rounds counted from 1: standard normals (K, F). They are scaled for the sum
-        over machines, so that the average receives sigma/M of them.
-    features, labels, x1, D, rho, clip_norm, record, unit, eta_scale, resolution
-        As in `untrusted_server`.
-
-    Returns
-    -------
-    x_T, w_T : arrays of shape (K, F)
+    Features, of shape (T, M, F - 1), are scaled to [-1, 1], or samples to norm 1 if `unit`; K has the
+    diameter D about x1; with an infinite rho, `noise` is never called. Increments are clipped to C, which
+    takes the place of S in sigma and eta, and rounded to a grid; eta_scale is in units of 1/(4LT). A `Round`
+    per round is added to the record.
     """
     T, M = labels.shape
     F = 1 if unit else x1.shape[1]
     S = increment_bound(F, D) if clip_norm is None else clip_norm
     sigma = noise_scale(S, T, rho)
-    eta = eta_trusted(rho, D, S, smoothness(F), M, T, x1.size)
+    eta = eta_of(rho, D, S, smoothness(F), M, T, x1.size)
     if eta_scale is not None:
         eta = eta_scale / (4 * smoothness(F) * T)
     z = samples(features, unit)
@@ -286,22 +232,14 @@ def trusted_server(
             machine.estimate(t, x, x_previous, z[t - 1, i], int(labels[t - 1, i]))
             for i, machine in enumerate(machines)
         ]
-        q_average = np.mean(q, axis=0)
+        average = np.mean(q, axis=0)
         if sigma > 0:
-            q_average = q_average + sigma / M * noise(t)
-        _record(record, t, x, w, machines, q_average)
-        w = project(w - eta * q_average, x1, D / 2)
+            average = average + sigma / M * noise(t)
+        if record is not None:
+            record.append(Round(t, x, w, np.stack([machine.s for machine in machines]), np.stack(q), average))
+        w = project(w - eta * average, x1, D / 2)
         x, x_previous = next_query(t, x, w), x
     return x_T, w_T
-
-
-def _record(
-    record: list[Round] | None, t: int, x: Array, w: Array, machines: list[Machine], q_average: Array
-) -> None:
-    if record is not None:
-        s = np.stack([machine.s for machine in machines])
-        q = np.stack([machine.q for machine in machines])
-        record.append(Round(t, x, w, s, q, q_average))
 
 
 # ------------------------------------------------------------------ the methods beside mu^2-SGD

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.audit.canaries import Canaries, Kinds
 from mu2mpi.audit.wire import RecordedRank, on_ranks
-from mu2mpi.federation.iterates import Iterates
-from mu2mpi.federation.lazy import LazyIterates
+from mu2mpi.federation.iterates import Iterates, LazyIterates
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.servers.base import Server, machines_and_server

@@ -222,7 +222,7 @@ class Experiment(BaseModel):
             self._parts = options_for(chosen, others)
             check_together(self)
             try:
-                self._named_method.check(self, self.options)
+                self.chosen_method.check(self, self.options)
             except ValueError as error:
                 raise InputError(str(error)) from None
 
@@ -307,14 +307,10 @@ class Experiment(BaseModel):
         return self.data, self.source_options, self.scaling, find("problems", self.loss).labels
 
     @property
-    def _named_method(self) -> Method:
-        method: Method = find("methods", self.method)
-        return method
-
-    @property
     def chosen_method(self) -> Method:
         """The method, or what its switches make of it."""
-        return self._named_method.chosen(self.options)
+        named: Method = find("methods", self.method)
+        return named.chosen(self.options)
 
     @property
     def chosen_mechanism(self) -> str:
@@ -335,7 +331,7 @@ class Experiment(BaseModel):
 
     def by_preset(self, facts: Facts | None = None) -> dict[str, Any]:
         """Return the settings that a preset chooses, as they are where nothing else is given."""
-        return self._named_method.preset(self, self.options, facts)
+        return self.chosen_method.preset(self, self.options, facts)
 
     @property
     def scaling(self) -> str:

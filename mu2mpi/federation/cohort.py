@@ -19,36 +19,17 @@ from mu2mpi.privacy.mechanisms.base import SMALLEST, Mechanism, calibrated
 if TYPE_CHECKING:
     from mu2mpi.federation.schedule import Task
 
-NEARLY = 0.99
-"""Share of the largest rho from which on an epsilon may be as large, by what draws of noise add to it."""
-
-MOST_KEPT = 10**7
-"""Machines times rounds up to which a result says who was there when."""
-
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """What is known of M machines before anything is decided.
+    """What is known of M machines before anything is decided."""
 
-    Attributes
-    ----------
-    participation : Participation
-        Who takes part when.
-    samples : ndarray of int64, shape (machines,)
-        How many each has.
-    by_samples : bool
-        Whether the objective is the mean over samples, sum of n_i f_i / n, or over machines, sum of f_i / M.
-    budgets : dict of int to Budget
-        What machines may spend that have a budget of their own; its epsilon is infinite if rho was stated.
-    owners : tuple of str or None
-        What the machines are called, if by anything but their numbers.
-    """
-
-    participation: Participation
-    samples: Integers
-    by_samples: bool
+    participation: Participation  # who takes part when
+    samples: Integers  # how many each has, shape (machines,)
+    by_samples: bool  # whether the objective is the mean over samples, or over machines
+    # Of machines with a budget of their own; its epsilon is infinite if rho was stated
     budgets: dict[int, Budget] = field(default_factory=dict)
-    owners: tuple[str, ...] | None = None
+    owners: tuple[str, ...] | None = None  # what machines are called, if by anything but their numbers
 
     @cached_property
     def longest(self) -> int:
@@ -80,11 +61,7 @@ class Cohort:
             )
 
     def weights(self, attendance: Attendance) -> Floats:
-        """Return by what messages are multiplied so that on average they estimate the objective.
-
-        They are in proportion to the machine's part in the objective over how often it is expected; the
-        largest is 1, and 0 that of a machine which is never expected.
-        """
+        """Return message weights: part in the objective over expected rounds, scaled to at most 1."""
         parts = self.samples.astype(np.float64) if self.by_samples else np.ones(len(self.samples))
         expected = self.participation.expected(attendance.attended, attendance.rounds)
         found = np.divide(parts, expected, out=np.zeros_like(parts), where=expected > 0)
@@ -99,11 +76,7 @@ class Cohort:
         return total, total**2 / float(np.sum(weights**2 * attendance.attended / rounds))
 
     def averaging(self, rounds: int, hides_sums: bool, rho: float) -> tuple[float, float]:
-        """Return `shared` and `effective` of `Facts`, for messages that are sums of increments.
-
-        The noise of one machine is in proportion to its weight over its rho, and where it does not hide the
-        sum of all, to the root of how often it is there; it stays until the machine is back.
-        """
+        """Return `shared` and `effective` of `Facts`, for messages that are sums of increments."""
         attendance = self.attendance(rounds)
         weights, attended = self.weights(attendance), attendance.attended
         total, effective = self.averages(attendance, weights)
@@ -117,38 +90,19 @@ class Cohort:
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """What each machine of a cohort does and spends in a run.
-
-    Attributes
-    ----------
-    cohort, attendance : Cohort, Attendance
-        The machines, and when they are there.
-    budget : Budget
-        What those may spend that have no budget of their own.
-    weights : ndarray of float64, shape (machines,)
-        By what the increments of each are multiplied, at most 1.
-    kinds, of : tuple of Mechanism, ndarray of int64, shape (machines,)
-        What hides the messages of each, among those that differ; -1 for a machine that is never there.
-    stays : bool
-        Whether a trusted server's releases tell of a sample also while its machine is away.
-    total : float
-        What the weights of a round are expected to add up to.
-    effective : float
-        How many machines of equal weights, all there, would average samples as well.
-    noise : float
-        Standard deviation of what is drawn for the average message of a round: of noise that stays until a
-        machine is back, as if drawn anew in each round, what moves the sum of all rounds as far.
-    """
+    """What each machine of a cohort does and spends in a run; arrays have the shape (machines,)."""
 
     cohort: Cohort
-    budget: Budget
+    budget: Budget  # of machines without one of their own
     attendance: Attendance
-    weights: Floats
-    kinds: tuple[Mechanism, ...]
-    of: Integers
-    stays: bool
-    total: float
-    effective: float
+    weights: Floats  # by what increments are multiplied, at most 1
+    kinds: tuple[Mechanism, ...]  # what hides messages, among those that differ,
+    of: Integers  # and which of them each machine has; -1 for one that is never there
+    stays: bool  # whether a trusted server's releases tell of a sample also while its machine is away
+    total: float  # what the weights of a round are expected to add up to
+    effective: float  # how many machines of equal weights, all there, would average samples as well
+    # Standard deviation of what is drawn for the average message of a round: of noise that stays, as if
+    # drawn anew in each round, what moves the sum of all rounds as far
     noise: float
 
     @cached_property
@@ -160,7 +114,7 @@ class Members:
             return max(self.kinds, key=lambda kind: kind.clip_norm / max(kind.sigma, SMALLEST))
         # Of nearly the same rho, more draws of noise make the larger epsilon.
         most, delta = max(rho for rho in rhos if rho is not None), self.budget.delta
-        near = [kind for kind in self.kinds if (kind.stated_rho or 0.0) >= NEARLY * most]
+        near = [kind for kind in self.kinds if (kind.stated_rho or 0.0) >= 0.99 * most]
         return max(near, key=lambda kind: kind.guarantee().epsilon(delta)) if near[1:] else near[0]
 
     @property
@@ -182,7 +136,7 @@ class Members:
         allowed = np.full(len(self.of), self.budget.rho)
         for i, budget in self.cohort.budgets.items():
             allowed[i] = budget.rho
-        small = self.attendance.rounds * len(self.of) <= MOST_KEPT
+        small = self.attendance.rounds * len(self.of) <= 10**7
         return Accounts(
             samples=self.cohort.samples,
             rounds=self.attendance.attended,
@@ -201,10 +155,7 @@ class Members:
         return np.array([*map(value, self.kinds), absent])[self.of]
 
     def promised(self, epsilon: float) -> Iterator[tuple[Mechanism, float]]:
-        """Yield each of what hides messages, with the least epsilon that its machines were promised.
-
-        Those without a budget of their own were promised `epsilon`.
-        """
+        """Yield each mechanism with the least epsilon that its machines were promised: `epsilon`, or own."""
         each, least = np.full(len(self.of), epsilon), np.full(len(self.kinds), math.inf)
         for i, budget in self.cohort.budgets.items():
             each[i] = budget.epsilon
@@ -245,11 +196,7 @@ class Members:
 def members_of(
     task: "Task", rounds: int, kind: type[Mechanism], messages_of: Callable[[int], Messages], lasts: bool
 ) -> Members:
-    """Return what hides the messages of each machine: noise for its own rounds, weight and budget.
-
-    `messages_of` takes in how many rounds a machine takes part. With a trusted server the same noise hides
-    them all: the most that any of them needs.
-    """
+    """Return each machine's noise, for its own rounds, weight and budget; of a trusted server the largest."""
     cohort, is_trusted = task.cohort, task.trust.hides_sums
     if cohort is None:
         raise ValueError("these machines do not differ")

@@ -1,7 +1,6 @@
 """Transfer of the machines' state between the ranks and rank 0, which writes checkpoints.
 
-Unless the server is central, and so sees sums without noise in every round, what is transferred is masked:
-uniform integers modulo 2^64 to whoever lacks the noise key.
+Unless the server is central, what is transferred is masked: uniform to whoever lacks the noise key.
 """
 
 import os
@@ -16,8 +15,8 @@ from mu2mpi.privacy.masks import add_rank_masks
 from mu2mpi.privacy.noise import padded_zeros
 
 Integers = NDArray[np.int64]
+# Noise key that all ranks share; None where rank 0 alone may have one, and nothing is masked
 Key = NDArray[np.uint32] | None
-"""Noise key that all ranks share; None where rank 0 alone may have one, and nothing is masked."""
 
 
 class IncrementCounts(NamedTuple):
@@ -38,11 +37,7 @@ def gather_sum(machines: Machines, communicator: Communicator, key: Key) -> Inte
 
 
 def scatter_sum(machines: Machines, communicator: Communicator, key: Key) -> None:
-    """Turn the sum over all machines, which rank 0 holds, into a part on every rank.
-
-    If rank 0 kept all of it, the other ranks would send less than in the interrupted run, under the same
-    noise. Without a key nothing changes.
-    """
+    """Turn the sum, which rank 0 holds, into a masked part on every rank: none may send less than before."""
     if key is not None:
         _mask(machines.flat_q, communicator, key)
 
@@ -57,11 +52,11 @@ def gather_counts(machines: Machines, rounds: int, communicator: Communicator, k
         flat, (sent,) = padded_zeros((1, own.classes.size + 2))
         sent[0], sent[1] = np.float64(own.largest_squared_norm).view(np.int64), own.clipped
         sent[2:] = own.classes.ravel()
-        add_rank_masks(flat, key, _nonce_of(nonce, communicator.rank), 0, 2)
+        add_rank_masks(flat, key, nonce + communicator.rank.to_bytes(4, "big"), 0, 2)
         everyones = communicator.gather((flat, hosted))
         if everyones is not None:
             everyones = [
-                _unmasked(masked, key, _nonce_of(nonce, rank), (count, classes))
+                _unmasked(masked, key, nonce + rank.to_bytes(4, "big"), (count, classes))
                 for rank, (masked, count) in enumerate(everyones)
             ]
     if everyones is None:
@@ -77,10 +72,6 @@ def _unmasked(
     add_rank_masks(masked, key, nonce, 1, 2)
     counts = masked[2 : 2 + shape[0] * shape[1]].reshape(shape)
     return IncrementCounts(float(masked[:1].view(np.float64)[0]), int(masked[1]), counts)
-
-
-def _nonce_of(nonce: bytes, rank: int) -> bytes:
-    return nonce + rank.to_bytes(4, "big")
 
 
 def _mask(flat: Integers, communicator: Communicator, key: NDArray[np.uint32]) -> None:

@@ -1,8 +1,6 @@
-"""Which of its samples a machine draws in a round, by random words that nobody without the key can guess.
+"""Which of its samples a machine draws in a round: by a ChaCha20 stream whose nonce holds machine and round.
 
-That some samples were not used is part of what hides those that were, so the words are a cryptographic
-stream, as those of the noise. It is ChaCha20 under a key that is for nothing else; the nonce holds machine
-and round, so that what a machine draws in a round depends on nothing but these and the key.
+That some samples were not used is part of what hides those that were.
 """
 
 import numpy as np
@@ -13,11 +11,8 @@ from mu2mpi.kernels import kernel, scratch
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise import key_words
 
-WORDS = 8 * BLOCKS
-"""64-bit words that one call of the keystream yields."""
-
-USE = 0x73616D70
-"""First word of the nonce, unlike those of the noise."""
+WORDS = 8 * BLOCKS  # 64-bit words that one call of the keystream yields
+USE = 0x73616D70  # first word of the nonce, unlike those of the noise
 
 
 @kernel
@@ -81,9 +76,8 @@ def draw_independently(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return which samples each machine uses in each round, each with the probability threshold / 2^64.
 
-    Machines and rounds are consecutive numbers below 2^32, and a machine has at most 2^35 samples. Returned
-    are the samples' numbers among those of their machines, round by round and in each machine by machine,
-    and how many each machine uses in each round, shape (rounds, machines).
+    Machines and rounds are below 2^32, and samples at most 2^35. Returned are the samples' numbers, round by
+    round and in each machine by machine, and how many of them there are, shape (rounds, machines).
     """
     sizes = np.empty((len(rounds), len(machines)), np.int64)
     places = _independent(key_words(key), machines.start, rounds.start, sizes, owned, np.uint64(threshold))
@@ -91,13 +85,7 @@ def draw_independently(
 
 
 def draw_uniformly(key: bytes, machines: range, rounds: range, owned: int, number: int) -> NDArray[np.int64]:
-    """Return equally many samples for each machine and round, drawn with replacement.
-
-    Their shape is (rounds, machines, number). The upper 64 bits of a random word times n, of so many samples
-    a machine, are uniform in ``0 .. n - 1`` once words are refused by which the lower 64 bits are one of the
-    2^64 mod n smallest: exactly so, were the words truly random. See Lemire, "Fast random integer generation
-    in an interval", 2019.
-    """
+    """Return samples drawn with replacement (Lemire, 2019), shape (rounds, machines, number)."""
     places = np.empty((len(rounds), len(machines), number), np.int64)
     refused = np.uint64(2**64 % owned)
     _uniform(key_words(key), machines.start, rounds.start, places, np.uint64(owned), refused)

@@ -29,17 +29,12 @@ AVERAGE, ITERATE = Query("average", averages=True), Query("iterate", averages=Fa
 
 
 class Estimator(ABC):
-    """What a machine sends in round t, which estimates k_t f'(x_t).
-
-    It takes so many `gradients` of each sample, which if it `lasts` stays in what is sent from its own round
-    on, and else is in one message alone. `name` is what the user calls it, and `template` the function of
-    `mu2mpi.federation.increments` that adds samples to a message.
-    """
+    """What a machine sends in round t, which estimates k_t f'(x_t)."""
 
     name: ClassVar[str]
-    template: ClassVar[str]
-    gradients: ClassVar[int]
-    lasts: ClassVar[bool]
+    template: ClassVar[str]  # the function of `mu2mpi.federation.increments` that adds samples to a message
+    gradients: ClassVar[int]  # of each sample
+    lasts: ClassVar[bool]  # whether a sample is in all messages from its round on
 
     def weight(self, t: int) -> int:
         """Return k_t: t for q_t = alpha_t d_t, the sum of increments, and 1 for a gradient."""

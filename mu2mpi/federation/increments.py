@@ -6,8 +6,8 @@ from mu2mpi.kernels import inline, reduction, round_to_integer
 from mu2mpi.problem.ball import shrinkage, squared_norm
 from mu2mpi.problem.linear import TILE, empty_batch, load_sample, model_margins, residual, two_margins
 
-LEAST, MOST = 2.0**-500, 2.0**500
-"""Squared norms of c and z whose product is a number, and of which no square that counts underflowed."""
+# Squared norms of c and z whose product is a number, and of which no square that counts underflowed
+_LEAST, MOST = 2.0**-500, 2.0**500
 
 
 @inline
@@ -31,14 +31,11 @@ def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
 
 @inline
 def _clip(c, squared_z, bound, resolution):  # type: ignore[no-untyped-def]
-    """Scale c such that c z^T keeps to a norm, and is in units of the grid; make it 0 if its norm is unknown.
-
-    Return the squared norm that c z^T had, and whether it was clipped.
-    """
+    """Scale c so that c z^T keeps to a norm, or to 0; return the squared norm, and whether it was clipped."""
     squared_c = squared_norm(c)
     squared = squared_c * squared_z
     # Also where squares left the range of floating-point numbers, or c or z holds what is none.
-    if not (LEAST <= squared_c <= MOST and LEAST <= squared_z <= MOST):
+    if not (_LEAST <= squared_c <= MOST and _LEAST <= squared_z <= MOST):
         c[:] = 0.0
         return squared, not squared <= 0.0
     factor = shrinkage(squared, bound)
@@ -49,10 +46,7 @@ def _clip(c, squared_z, bound, resolution):  # type: ignore[no-untyped-def]
 
 @inline
 def _add_clipped(q, c, z, count, bound, resolution):  # type: ignore[no-untyped-def]
-    """Add the outer products c_i z_i^T of the first samples of a batch to q, clipped; the others are none.
-
-    Return the largest squared norm before clipping, and how many were clipped.
-    """
+    """Add clipped c_i z_i^T to q; return the largest squared norm before, and how many were clipped."""
     largest, clipped = 0.0, 0
     for i in range(count):
         squared_z = squared_norm(z[i, : q.shape[1]])
@@ -106,23 +100,10 @@ def add_increments(  # type: ignore[no-untyped-def]
 ):
     """Add the increments s_{t,i} of some machines, clipped and rounded to the grid, to the sum of q_{t,i}.
 
-    The gradients of a sample z at x_t and x_{t-1} are r z^T and r~ z^T, so its increment is c z^T with
-    c = r + (t - 1)(r - r~), and its norm is ||c|| ||z|| <= S (Lemmas 4.1 and 4.2). Returned are the largest
-    squared norm of an increment before clipping, and how many were clipped.
-
-    Parameters
-    ----------
-    q : ndarray of int64, shape (K, F)
-        Sum over the machines of q_{t-1,i} in units of the grid; made that of q_{t,i}.
-    x, x_previous : ndarray of float64, shape (K, F)
-        The query points x_t and x_{t-1} of round t, from 1.
-    features, labels, scales, bias
-        Samples as in `HostedSamples`; those from number `first` on and before `end` are used.
-    bound, resolution : float
-        Norm to which increments are clipped, and spacing of the grid, a power of two.
-    batch : {1, BATCH}
-        Samples that are computed together. It decides in which order sums are taken, and so must be the
-        same for the same experiment on any number of ranks.
+    An increment is c z^T with c = r + (t - 1)(r - r~), of norm ||c|| ||z|| <= S (Lemmas 4.1 and 4.2). Samples
+    are those of `HostedSamples` from number `first` on and before `end`. The batch decides in which order
+    sums are taken: it must be the same on any number of ranks. Returned are the largest squared norm before
+    clipping, and how many were clipped.
     """
     classes, width = x.shape
     z = empty_batch(batch, width)
@@ -148,10 +129,7 @@ def add_increments(  # type: ignore[no-untyped-def]
 def add_gradients(  # type: ignore[no-untyped-def]
     q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
 ):
-    """Make q the sum of the gradients g_{t,i} at x_t of some samples, clipped and rounded to the grid.
-
-    Parameters and returns are those of `add_increments`, with gradients in place of increments.
-    """
+    """Make q the sum of the clipped, rounded gradients at x_t of some samples; else as `add_increments`."""
     for row in range(q.shape[0]):
         q[row] = 0
     classes, width = x.shape

@@ -1,5 +1,6 @@
-"""Where the server is: the iterate, the query point, and the step from one round to the next."""
+"""Where the server is: the iterate, the query point, and the steps of the methods from round to round."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -22,18 +23,7 @@ def descend(w, total, step):  # type: ignore[no-untyped-def]
 
 @kernel
 def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-untyped-def]
-    """Project a gradient step on K and average: w_{t+1} and x_{t+1} from w_t, x_t and the sum of messages.
-
-    Parameters
-    ----------
-    w, x, x_next : ndarray of float64, shape (rows, F)
-        w_t, made w_{t+1}; x_t; and where to put x_{t+1}.
-    total : ndarray of int64, shape (rows, F)
-        The noised sum over machines, in units of the grid.
-    step, radius, weight : float
-        What takes the sum to the step: the learning rate times the resolution over the number of samples; the
-        radius of the ball K about 0; and alpha_{t+1} / alpha_{1:t+1}, where 1 makes x_{t+1} = w_{t+1}.
-    """
+    """Take w_{t+1}, in place, and x_{t+1}, in x_next, from w_t, x_t and a sum: project, then average."""
     w, x, x_next, total = w.ravel(), x.ravel(), x_next.ravel(), total.ravel()
     squared = 0.0
     for first in range(0, w.size, BLOCK):
@@ -44,24 +34,37 @@ def take_step(w, x, x_next, total, step, radius, weight):  # type: ignore[no-unt
         x_next[j] = (1.0 - weight) * x[j] + weight * w[j]
 
 
+@kernel
+def take_lazy_step(sum_, w, x, x_next, total, step, radius, weight):  # type: ignore[no-untyped-def]
+    """Do as `take_step` but for what is projected: w_{t+1} from the sum of steps, of the same shape."""
+    sum_, w, x, x_next, total = sum_.ravel(), w.ravel(), x.ravel(), x_next.ravel(), total.ravel()
+    squared = 0.0
+    for first in range(0, w.size, BLOCK):
+        squared += descend(sum_[first : first + BLOCK], total[first : first + BLOCK], step)
+    factor = shrinkage(squared, radius)
+    for j in range(w.size):
+        w[j] = sum_[j] * factor
+        x_next[j] = (1.0 - weight) * x[j] + weight * w[j]
+
+
+BeforeMove = Callable[["Iterates", int, NDArray[np.int64], float], tuple[NDArray[np.int64], float]]
+
+
 class Iterates:
     """w_t, the query point x_t and the one before it.
 
-    Attributes
-    ----------
-    w, x, x_previous : ndarray of float64, shape (rows, F)
-        w_t, x_t and x_{t-1}; all 0 at first (w_1 = x_1 = x_0 = 0).
-    mean : ndarray of float64, shape (rows, F), or None
-        Mean of the query points that count of those visited, where that is the output; or else the last.
-    direction : ndarray of int64, shape (rows, F), or None
-        The noised sum of the last step, in units of the grid, where it is known; valid until the next round.
+    They are `w`, `x` and `x_previous`, shape (rows, F), all 0 at first. `mean` is that of query points
+    visited, where it is the output. `direction` is the noised sum of the last step, where known, until the
+    next round. `before_move` takes these, t, the noised sum and what makes a step of it, and returns other
+    two.
     """
 
     beyond: ClassVar[tuple[str, ...]] = ()
     """Names of arrays of a checkpoint that are no points of the ball."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, before_move: BeforeMove | None = None) -> None:
         shape = (schedule.rows, schedule.features)
+        self._before_move = before_move
         self.schedule = schedule
         # At hand, since every round asks for them.
         self._rate, self._resolution = schedule.rate, schedule.mechanism.resolution
@@ -100,7 +103,10 @@ class Iterates:
         """Move from round t to round t + 1 with the noised sum of the machines' messages."""
         self.direction = total
         self.regularise(t)
-        self.move(t, total, self.step_size(t))
+        step = self.step_size(t)
+        if self._before_move is not None:
+            total, step = self._before_move(self, t, total, step)
+        self.move(t, total, step)
 
     def regularise(self, t: int) -> None:
         """Take the part of the step from round t that is known: of the regulariser at x_t, l2 x_t."""
@@ -115,3 +121,73 @@ class Iterates:
     def advance(self) -> None:
         """Make the buffer that received x_{t+1} the query point, and x_t the one before it."""
         self.x, self.x_previous = self.x_previous, self.x
+
+
+class HeavyBall(Iterates):
+    """w_{t+1} = Proj(w_t + beta (w_t - w_{t-1}) - eta g_t), where `momentum` is beta: Polyak, 1964."""
+
+    def __init__(self, schedule: Schedule, momentum: float) -> None:
+        super().__init__(schedule)
+        self.momentum = momentum
+        self.w_previous = np.zeros_like(self.w)
+
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """Return by name all that the next step depends on."""
+        return {**super().arrays(), "w_previous": self.w_previous}
+
+    def step(self, t: int, total: NDArray[np.int64]) -> None:
+        """Go on in the direction of the last step, and take the next from there."""
+        w = self.w.copy()
+        self.w += self.momentum * (w - self.w_previous)
+        np.copyto(self.w_previous, w)
+        super().step(t, total)
+
+
+class LazyIterates(Iterates):
+    """Iterates that noise leaves again as it came, also where it had taken them out of the ball.
+
+    Steps start from their sum, not its projection: Zinkevich, "Online convex programming", 2003, has
+    both.
+    """
+
+    beyond = ("sum",)
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
+        self._sum: NDArray[np.float64] = aligned_zeros(self.w.shape, np.float64)
+
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """Return what the next step depends on: the sum of all steps, too."""
+        return {**super().arrays(), "sum": self._sum}
+
+    def regularise(self, t: int) -> None:
+        """Take the part of the step that is known in the sum."""
+        if self._l2:
+            self._sum -= self._rate(t) * self._importance(t) * self._l2 * self.x
+
+    def move(self, t: int, total: NDArray[np.int64], step: float) -> None:
+        """Subtract ``step * total`` from the sum, project it, and average."""
+        points = self._sum, self.w, self.x, self.x_previous
+        take_lazy_step(*points, total, step, self._radius, self._weight(t + 1))
+        self.advance()
+
+
+class OptimisticIterates(Iterates):
+    """Optimistic mirror descent: x_{t+1} averages v_{t+1} = proj(w_{t+1} - eta h), with a hint h at q_{t+1}.
+
+    The hint is (t + 1) / t q_t: Rakhlin and Sridharan, 2013; Joulani, Raj, György and Szepesvári, 2020.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
+        self._ahead = np.zeros_like(self.w)
+
+    def move(self, t: int, total: NDArray[np.int64], step: float) -> None:
+        """Subtract ``step * total`` from w_t and project; and average what the hint makes of that."""
+        weight, again = self._weight(t + 1), (t + 1) / t
+        take_step(self.w, self.x, self.x_previous, total, step, self._radius, weight)
+        np.copyto(self._ahead, self.w)
+        if self._l2:
+            self._ahead -= again * self._rate(t) * self._importance(t) * self._l2 * self.x
+        take_step(self._ahead, self.x, self.x_previous, total, again * step, self._radius, weight)
+        self.advance()

@@ -18,10 +18,7 @@ from mu2mpi.problem.linear import BATCH
 
 @dataclass(frozen=True)
 class HostedSamples:
-    """What the machines of one rank use in consecutive rounds: round by round, and in each by machine.
-
-    Where there are fewer samples than the rounds use, each round uses all of them.
-    """
+    """Samples of one rank in consecutive rounds, by round and machine; or once, if every round uses them."""
 
     features: NDArray[np.generic]  # in the stored type, shape (samples, F - 1)
     labels: Labels  # shape (samples,)
@@ -61,13 +58,9 @@ class HostedSamples:
         return self._ends[t - self.first_round], self._ends[t - self.first_round + 1]
 
 
-MOST_COUNTS = 10_000_000
-"""Machines times classes up to which it is counted what each machine gets."""
-
-Supply = Callable[[int], HostedSamples]
-"""Returns the samples of a round and of as many after it as are read at once."""
-
-NOTHING = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), np.empty((0, 0), np.int64))
+MOST_COUNTS = 10_000_000  # machines times classes up to which it is counted what each machine gets
+Supply = Callable[[int], HostedSamples]  # the samples of a round and of those after it that are read with it
+_NOTHING = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), np.empty((0, 0), np.int64))
 
 
 def counted_classes(schedule: Schedule) -> int:
@@ -76,27 +69,10 @@ def counted_classes(schedule: Schedule) -> int:
 
 
 class Machines:
-    """The machines hosted by one rank.
+    """The machines hosted by one rank, of which no machine may draw noise without a key.
 
-    They keep one vector together, the sum of their q_{t,i}: whatever leaves the rank is a sum over its
-    machines, and sums of integers do not depend on how they are split.
-
-    Parameters
-    ----------
-    schedule, hosted, supply : Schedule, range, callable
-        Constants of the run; numbers of the hosted machines, from 0; and what returns their samples from a
-        given round on.
-    key : ndarray of uint32, shape (8,), or None
-        Noise key; None where no machine may draw noise.
-
-    Attributes
-    ----------
-    samples : HostedSamples
-        What was read last; nothing before the first round.
-    q, flat_q : ndarray of int64, shape (rows, F), and flat as noise is drawn
-        Sum of the hosted q_{t,i}, or of their gradients of round t, not noised, in units of the grid.
-    largest_squared_norm, clipped : float, int
-        Largest squared norm of an increment before clipping, and number of increments clipped, so far.
+    They keep one vector together, as sums of integers do not depend on how they are split: `q`, the sum of
+    q_{t,i} or of gradients, shape (rows, F), in units of the grid, not noised; `flat_q` as noise is drawn.
     """
 
     def __init__(
@@ -104,7 +80,7 @@ class Machines:
     ) -> None:
         self.schedule = schedule
         self.first, self.count = hosted.start, len(hosted)
-        self.samples = NOTHING
+        self.samples = _NOTHING
         self._supply = supply
         self._add = schedule.estimator.kernel(schedule.problem, schedule.rows)
         self._lasts = schedule.estimator.lasts
@@ -137,16 +113,12 @@ class Machines:
         if t not in self.samples.rounds:
             self._class_counts = self.class_counts(t - 1)
             # What is used up goes before its successor comes, so that memory never holds both.
-            self.samples = NOTHING
+            self.samples = _NOTHING
             self.samples = self._supply(t)
         return self.samples
 
     def class_counts(self, t: int) -> NDArray[np.int64]:
-        """Return how many samples of each class each hosted machine has spent once round t is over.
-
-        The round is one for which samples are at hand, or the one before. The shape is (machines, K), or
-        (machines, 0) where all machines together have more than `MOST_COUNTS` of them.
-        """
+        """Return how many samples of each class each machine has spent; (machines, 0) if too many."""
         counts = self._class_counts
         if counts.size == 0:
             return counts
@@ -183,10 +155,7 @@ class Machines:
         self.clipped += clipped
 
     def noised(self, t: int) -> NDArray[np.int64]:
-        """Return the sum of q~_{t,i} = q_{t,i} + Y_{t,i}, in an array that the next call reuses.
-
-        Every machine has noise of its own; if it is aggregate, the host of the first draws once for all.
-        """
+        """Return the sum of q~_{t,i} = q_{t,i} + Y_{t,i}, in an array that the next call reuses."""
         if not self._draws:
             return self.q
         if self.key is None:

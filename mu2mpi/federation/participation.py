@@ -1,7 +1,4 @@
-"""Which machines take part in which round: by public randomness, by size, or as it was measured.
-
-Nothing here depends on what samples hold, so that everybody may know who was there when.
-"""
+"""Which machines take part in which round, in public: by randomness, by size, or as it was measured."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -17,28 +14,23 @@ from mu2mpi.errors import InputError
 Integers = NDArray[np.int64]
 Present = NDArray[np.bool_]
 
-STREAM = 0x70617274
-"""Of the public seed, unlike those of made-up data."""
-
-AT_ONCE, MOST, FEWEST = 1 << 20, 1 << 32, 64
-"""Machines times rounds that are looked at in one go, and at all: the latter takes minutes. Fewer machines
-than the fewest count as so many: rounds in which hardly anybody is there come to no end."""
-
-MOST_MACHINES = 10**6
-"""So many that lists of them are no burden."""
-
-MOST_ROUNDS, MOST_COUNTS = 1 << 12, 1 << 24
-"""Rounds that are looked at in one go, and numbers of how often machines were there that are kept."""
+_STREAM = 0x70617274  # of the public seed, unlike those of made-up data
+# Machines times rounds that are looked at in one go, and at all: the latter takes minutes. Fewer machines
+# than the fewest count as so many: rounds in which hardly anybody is there come to no end.
+AT_ONCE, MOST, _FEWEST = 1 << 20, 1 << 32, 64
+MOST_MACHINES = 10**6  # so many that lists of them are no burden
+# Rounds that are looked at in one go, and numbers of how often machines were there that are kept
+_MOST_ROUNDS, MOST_COUNTS = 1 << 12, 1 << 24
 
 
 def rounds_at_once(machines: int) -> int:
     """Return in how many rounds it is looked at in one go who of so many machines is there."""
-    return max(1, min(MOST_ROUNDS, AT_ONCE // max(1, machines)))
+    return max(1, min(_MOST_ROUNDS, AT_ONCE // max(1, machines)))
 
 
 def check_size(machines: int, rounds: int) -> None:
     """Raise InputError if it would take too long to see who is there when."""
-    if machines > MOST_MACHINES or max(machines, FEWEST) * rounds > MOST:
+    if machines > MOST_MACHINES or max(machines, _FEWEST) * rounds > MOST:
         raise InputError(
             f"{machines:,} machines in {rounds:,} rounds are too many to know who is there when; give fewer, "
             "or leave out --participation and --budgets"
@@ -47,7 +39,7 @@ def check_size(machines: int, rounds: int) -> None:
 
 def random_words(seed: int, rounds: range, machines: int) -> NDArray[np.uint64]:
     """Return a public random word of each machine in each of some rounds: shape (rounds, machines)."""
-    words = SeedStream(seed, STREAM).words(0, len(rounds) * machines, rounds.start * machines)
+    words = SeedStream(seed, _STREAM).words(0, len(rounds) * machines, rounds.start * machines)
     return words.reshape(len(rounds), machines)
 
 
@@ -136,11 +128,7 @@ class Bernoulli(Participation):
 
 @dataclass(frozen=True, eq=False)
 class BySize(Participation):
-    """Each machine in as many rounds as it has samples, evenly spread, and the largest in all of them.
-
-    In fewer rounds than that all are there proportionally less often, but once at least. Where the first is,
-    differs from machine to machine.
-    """
+    """Each machine in as many rounds as it has samples, evenly spread; in fewer proportionally, but once."""
 
     sizes: Integers
     seed: int
@@ -188,15 +176,7 @@ class Trace(Participation):
 class Attendance:
     """Who takes part in each of T rounds, and how often until then.
 
-    Attributes
-    ----------
-    rounds, machines : int
-        T and M.
-    attended : ndarray of int64, shape (machines,)
-        N_i, in how many rounds each takes part.
-    squares : ndarray of int64, shape (machines,)
-        Sum of the squares of how many rounds pass from each time that a machine takes part to its next, or
-        to the end.
+    `squares` are the sums of the squares of gaps from each time of a machine to its next, or to the end.
     """
 
     def __init__(self, participation: Participation, rounds: int) -> None:
@@ -248,11 +228,6 @@ class Attendance:
         self._last = t, counts
         return counts
 
-    @property
-    def share(self) -> float:
-        """Which share of the machines takes part in a round, on average."""
-        return float(self.attended.mean()) / self.rounds
-
     @cached_property
     def most(self) -> int:
         """In how many rounds the machine takes part that does so most often."""
@@ -260,10 +235,7 @@ class Attendance:
 
 
 class Roll:
-    """Who of some machines is there round after round, and for the how-manieth time.
-
-    Some rounds at a time are at hand; they may be asked for in any order.
-    """
+    """Who of some machines is there in a round, and for the how-manieth time; a chunk of rounds is cached."""
 
     def __init__(self, attendance: Attendance, machines: range) -> None:
         self._attendance, self._machines = attendance, machines

@@ -15,8 +15,8 @@ from mu2mpi.federation.participation import Attendance, rounds_at_once
 from mu2mpi.federation.sampling import Sampling, Taken, users
 from mu2mpi.federation.schedule import Schedule
 
+# Takes numbers of samples among those of their machines, and of these machines among those hosted
 Read = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]
-"""Takes numbers of samples among those of their machines, and of these machines among those hosted."""
 
 
 def make_supply(
@@ -29,19 +29,8 @@ def make_supply(
 ) -> Supply:
     """Return what reads the samples of some machines, in the order of their use; or InputError if too few.
 
-    What a machine gets in a round does not depend on how many rounds are read at once. An InputError there
-    says that samples cannot be used.
-
-    Parameters
-    ----------
-    source, schedule : Source, Schedule
-        The training set, or a population of which samples are drawn; and M, T, which samples are used when,
-        and whether they are scaled to norm 1.
-    key, sampling_key : bytes
-        32 bytes that determine the dealing, or the draws; and 32 for which samples are used when, where that
-        is left to chance.
-    hosted, partition : range, str
-        The machines; and how a training set is dealt to all of them, hosted or not.
+    What a machine gets in a round does not depend on how many rounds are read at once. Keys of 32 bytes
+    determine how samples are dealt, or drawn of a population, and which are used when.
     """
     sampling, rounds = schedule.sampling, schedule.rounds
     read = _reader(source, schedule, key, hosted, partition)
@@ -74,10 +63,7 @@ def make_supply(
 def _attended(
     attendance: Attendance, sampling: Sampling, key: bytes, machines: range, later: range, at_once: float
 ) -> Taken:
-    """Return what machines use that are not always there: its k-th samples when one is there the k-th time.
-
-    That is of the first of some rounds, in which each machine uses `at_once` samples at most, on average.
-    """
+    """Return the k-th samples of machines at their k-th round, for rounds that use `at_once` of each."""
     some = later[: rounds_at_once(attendance.machines)]
     present = attendance.present(some, machines)
     drawn = np.cumsum(present.sum(axis=1)) * sampling.size(1)

@@ -19,8 +19,7 @@ def users(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 class Taken(NamedTuple):
     """What some machines use in some rounds, round by round and in each machine by machine.
 
-    `places` are numbers of samples among those of their own machines, from 0, shape (samples,), and `sizes`
-    how many each machine uses in each round, shape (rounds, machines).
+    `places` number samples of each machine; `sizes` are how many it uses, shape (rounds, machines).
     """
 
     places: NDArray[np.int64]
@@ -30,9 +29,8 @@ class Taken(NamedTuple):
 class Sampling(ABC):
     """How the samples of a machine are spread over the rounds; the same for every machine.
 
-    It needs to have `owned` samples, n, and can use `most` of them in one round. `chance` says how they are
-    drawn at random; it is empty if it is known in which rounds each is used. `is_same` says whether each
-    round uses what the one before did.
+    It needs `owned` samples, n, and uses `most` of them in one round. `chance` says how they are drawn at
+    random, if they are, and `is_same` whether all rounds use the same.
     """
 
     owned: int
@@ -45,13 +43,13 @@ class Sampling(ABC):
         """What is left to chance, in a few words."""
         return ""
 
-    @abstractmethod
     def size(self, t: int) -> float:
-        """Return how many samples a machine is expected to use in round t."""
+        """Return how many samples a machine is expected to use in round t: by default the most."""
+        return self.most
 
-    @abstractmethod
     def used(self, t: int) -> int:
         """Return how many of its samples it can have used in rounds 1 .. t, each counted once."""
+        return min(self.owned, self.most * t)
 
     def drawn(self, t: int) -> float:
         """Return how many it is expected to use in rounds 1 .. t, each as often as it is used."""
@@ -63,11 +61,7 @@ class Sampling(ABC):
 
     @abstractmethod
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
-        """Return what some machines, numbered from 0, use in consecutive rounds, numbered from 1.
-
-        Random choices follow from a key of 32 bytes; those of a machine in a round depend on nothing else
-        but the two.
-        """
+        """Return what some machines, from 0, use in consecutive rounds, from 1, given a key of 32 bytes."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +70,6 @@ class Fresh(Sampling):
 
     owned: int
     most = 1
-
-    def size(self, t: int) -> float:
-        """Return 1."""
-        return 1
 
     def used(self, t: int) -> int:
         """Return t."""
@@ -135,14 +125,6 @@ class Cyclic(Sampling):
         """Whether each round uses all of them."""
         return self.most == self.owned
 
-    def size(self, t: int) -> float:
-        """Return K."""
-        return self.most
-
-    def used(self, t: int) -> int:
-        """Return K t, or n where that is less."""
-        return min(self.owned, self.most * t)
-
     def drawn(self, t: int) -> int:
         """Return K t."""
         return self.most * t
@@ -171,14 +153,6 @@ class WithReplacement(Sampling):
     def words(self) -> str:
         """How many of how many."""
         return f"K = {self.most} of n = {self.owned} samples"
-
-    def size(self, t: int) -> float:
-        """Return K."""
-        return self.most
-
-    def used(self, t: int) -> int:
-        """Return K t, or n where that is less."""
-        return min(self.owned, self.most * t)
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return K samples for each machine and round."""

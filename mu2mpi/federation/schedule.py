@@ -66,22 +66,16 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Task(Setting):
-    """What a run is to do, with nothing open but what its method chooses.
+    """What a run is to do, with nothing open but what its method chooses."""
 
-    Each machine has so many `samples`, n, and can use the `most`, or None if more are made as needed. D is
-    the `diameter`, and `budget` what may be spent. `mechanism` is the name of the noise's mechanism, that of
-    the method's own if the user chose none. `clip_norm` and `eta_scale` are None or as the user set them, and
-    `options` the method's own.
-    """
-
-    samples: int
-    most: int | None
-    diameter: float
-    budget: Budget
-    mechanism: str
-    clip_norm: float | None = None
-    eta_scale: float | None = None
-    options: Any = None
+    samples: int  # n, of each machine
+    most: int | None  # how many each can use; None if more are made as needed
+    diameter: float  # D
+    budget: Budget  # what may be spent
+    mechanism: str  # its name, that of the method's own if the user chose none
+    clip_norm: float | None = None  # as the user set it
+    eta_scale: float | None = None  # as the user set it
+    options: Any = None  # the method's own
     cohort: "Cohort | None" = None  # where machines differ, or some are away
     members: "Members | None" = None  # what hides their messages, once that is known
 
@@ -93,7 +87,8 @@ class Task(Setting):
     @property
     def there(self) -> float:
         """Which share of the machines takes part in a round, on average."""
-        return 1.0 if self.members is None else self.members.attendance.share
+        attendance = None if self.members is None else self.members.attendance
+        return float(attendance.attended.mean()) / attendance.rounds if attendance else 1.0
 
     def noise_of(self, mechanism: Mechanism) -> tuple[float, float]:
         """Return the standard deviation of a draw, and by what the average over machines has less of it."""
@@ -157,10 +152,7 @@ class Schedule(Setting):
         return clipping_bound(self.mechanism.clip_norm, self.mechanism.resolution, self.d)
 
     def clipping(self, hosted: range) -> list[tuple[int, float, float]] | None:
-        """Return of machines with weights to which norm increments are clipped, and the grid, before these.
-
-        They are called by their numbers among some. None says that `bound` and the grid hold for all.
-        """
+        """Return number, norm and grid, before weights, of hosted machines; None if they are the same."""
         resolution = self.mechanism.resolution
         if self.members is None or self.members.weights.min() == 1:
             return None

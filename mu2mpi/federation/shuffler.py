@@ -1,8 +1,4 @@
-"""Messages of the shuffle model, one by one: made by machines, mixed by the shuffler, counted by the server.
-
-For each coordinate a machine with the value v from -V to V sends V + v ones, V - v zeros, and its coins. This
-is for models of a few parameters, and shows that sums say all that there is to say.
-"""
+"""Messages of the shuffle model, one by one: a value v from -V to V is V + v ones and V - v zeros."""
 
 import hashlib
 
@@ -13,11 +9,8 @@ from mu2mpi.errors import InputError
 from mu2mpi.privacy.mechanisms.binomial import BinomialReleases
 
 Integers = NDArray[np.int64]
-Messages = NDArray[np.uint32]
-"""Twice the number of a coordinate, plus the bit."""
-
-MOST_MESSAGES = 2**26
-"""Of all machines in a round."""
+Messages = NDArray[np.uint32]  # twice the number of a coordinate, plus the bit
+MOST_MESSAGES = 2**26  # of all machines in a round
 
 
 def check_messages(mechanism: BinomialReleases) -> None:
@@ -41,15 +34,9 @@ def throw_coins(mechanism: BinomialReleases, key: bytes, machine: int, t: int) -
 def make_messages(
     mechanism: BinomialReleases, key: bytes, hosted: range, t: int, q: Integers, summed: int
 ) -> Messages:
-    """Messages of a rank in round t: its values as bits, and the coins of its machines.
+    """Return the messages of a rank in round t: its values as bits, and the coins of its machines.
 
-    Parameters
-    ----------
-    q : ndarray of int64, shape (d,)
-        Sum of values.
-    summed : int
-        Number of machines whose values may be in that sum. It fixes the number of messages, which anybody on
-        the network sees, and so must not depend on data.
+    Their number, which anybody sees, depends on how many machines may be summed up in q, not on data.
     """
     coordinates = np.arange(mechanism.parameters, dtype=np.uint32) * np.uint32(2)
     most = summed * mechanism.values
@@ -66,10 +53,7 @@ def mixed(everyones: list[Messages], key: bytes, t: int) -> Messages:
 
 
 def count(mechanism: BinomialReleases, messages: Messages) -> Integers:
-    """Return what the server makes of mixed messages: the sum of all values, and of the noise, shape (d,).
-
-    Ones less zeros are twice a value, and twice the heads less half of the coins.
-    """
+    """Return what the server makes of messages: the noised sum, half of ones less zeros, shape (d,)."""
     counts = np.bincount(messages, minlength=2 * mechanism.parameters).reshape(-1, 2)
     sums: Integers = (counts[:, 1] - counts[:, 0]) // 2
     return sums

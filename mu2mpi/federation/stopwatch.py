@@ -9,22 +9,14 @@ from mu2mpi.parallel import Communicator
 
 PHASES = ("compute", "noise", "step", "data", "moving", "waiting", "evaluation")
 
-SAMPLED_ROUNDS = 1000
-"""About how many rounds of a run tell waiting from moving: one rank takes the lists of all."""
-
-GOLDEN = 0.6180339887498949
-"""Multiples of it fill the unit interval evenly, and no rhythm of the rounds can fall in step with them."""
-
 
 class Stopwatch:
-    """Where the time goes: the `seconds` before each lap, under the phase that ends there.
-
-    Messages count under "moving", together with the wait for ranks that come later, until all is over.
-    """
+    """The `seconds` before each lap by phase; messages, and waits for other ranks, are "moving"."""
 
     def __init__(self, rounds: int = 1) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)
-        self._share, self._before = SAMPLED_ROUNDS / rounds, 0.0
+        # One rank takes the lists of all: about 1,000 rounds tell waiting from moving.
+        self._share, self._before = 1000 / rounds, 0.0
         self._messages: list[float] = []  # what those of some rounds took
         self.restart()
 
@@ -40,16 +32,13 @@ class Stopwatch:
 
     def end_round(self, t: int) -> None:
         """Note what the messages of round t took."""
-        if t * GOLDEN % 1 < self._share:
+        # Multiples of the golden ratio fill the unit interval evenly, in step with no rhythm of the rounds.
+        if t * 0.6180339887498949 % 1 < self._share:
             self._messages.append(self.seconds["moving"] - self._before)
         self._before = self.seconds["moving"]
 
     def by_rank(self, communicator: Communicator) -> dict[str, NDArray[np.float64]]:
-        """Return the seconds in each phase, shape (ranks,), on rank 0; all ranks must call this.
-
-        Who comes last to the messages of a round waits for nobody, and they take this rank the least time.
-        What they take another rank beyond that is its wait.
-        """
+        """Return seconds by phase on rank 0; what messages take beyond the fastest rank is waiting."""
         mine = list(self.seconds.values()), self._messages
         seconds, messages = zip(*(communicator.gather(mine) or [mine]), strict=True)
         of_phases = dict(zip(PHASES, np.array(seconds).T, strict=True))

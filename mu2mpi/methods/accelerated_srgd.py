@@ -9,18 +9,11 @@ from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import CorrelatedOptions, Method, batch_field
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import Facts, choices, normalize, rounded
+from mu2mpi.problem.practical import Facts, choices, rounded
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
-
-MOST_ROUNDS = 2**22
-"""To list the batches of more would take gigabytes."""
-
-LONGEST = 0.5
-"""Of the preset: the longest step in units of 1/L, for which steps on a parabola do not swing at all."""
 
 
 class AcceleratedOptions(CorrelatedOptions):
@@ -34,35 +27,25 @@ class AcceleratedSrgd(Method):
     """Optimistic online-to-batch conversion, with private sums of increments over batches.
 
     Zhang, Tran and Cutkosky, "Differentially private online-to-batch for smooth losses", 2022, with an
-    optimistic learner; and the rounds and batches of Choquette-Choo, Ganesh and Thakurta, "Near-optimal rates
-    for O(1)-smooth DP-SCO with a single epoch and large batches", 2025. The bound is that of
-    docs/background/methods.md.
+    optimistic learner; rounds and batches of Choquette-Choo, Ganesh and Thakurta, "Near-optimal rates for
+    O(1)-smooth DP-SCO with a single epoch and large batches", 2025. See docs/background/methods.md.
     """
 
     name, title = "accelerated-srgd", "accelerated SRGD"
     summary = "corrected momentum of large batches, in few rounds of accelerated steps"
-    options, presets = AcceleratedOptions, ("preset",)
+    options = AcceleratedOptions
     estimator, query = CORRECTED_MOMENTUM, AVERAGE
+    chooses = dict.fromkeys(("clip_norm", "diameter", "rounds", "eta_scale"))
 
-    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return the settings of the practical mode: beyond the theorem, from public facts alone.
-
-        With steps of s rho N K / (2 C T) the noise of w_T has the deviation s, as with mu^2-SGD. Rounds are
-        the fewest for which these are short enough: with less noise they are more.
-        """
-        if options.preset is None:
-            return {}
-        if facts is None:
-            open_ones = ("clip_norm", "diameter", "rounds", "eta_scale")
-            return {"normalize": normalize(asked), **dict.fromkeys(open_ones)}
+    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
+        """Return the settings of the practical mode: as few steps as are at most 1 / (2 L) long."""
         M, chosen = asked.machines or 1, choices(asked, facts)
-        n, longest = facts.samples // M, LONGEST / chosen.nearby
+        n, longest = facts.samples // M, 0.5 / chosen.nearby
         path = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip)
         fewest = math.ceil(min(n, math.sqrt(path * n / longest)))
         K = options.batch or n // (asked.rounds or fewest) or 1
         T = asked.rounds or max(1, n // K)
         return {
-            "normalize": normalize(asked),
             "clip_norm": chosen.clip_norm,
             "diameter": chosen.diameter,
             "rounds": T,
@@ -77,8 +60,8 @@ class AcceleratedSrgd(Method):
         fewest = math.ceil(max(math.sqrt(n), (n * task.machines) ** 0.25))
         batch = task.options.batch or max(1, n // (rounds or fewest))
         rounds = rounds or max(1, n // batch)
-        if rounds > MOST_ROUNDS:
-            raise InputError(f"rounds = {rounds} are too many batches; give at most --rounds {MOST_ROUNDS}")
+        if rounds > (most := 2**22):  # to list the batches of more would take gigabytes
+            raise InputError(f"rounds = {rounds} are too many batches; give at most --rounds {most}")
         return Sizes(rounds, Batches(tuple(range(batch, rounds * batch + 1, batch))), {"batch": batch})
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
@@ -94,16 +77,10 @@ class AcceleratedSrgd(Method):
         V = self.surprise(task, sizes, mechanism)
         return min(self.largest_rate(task, sizes), task.diameter / math.sqrt(8 * V))
 
-    def rate(self, eta: float, rounds: int, t: int) -> float:
-        """Return eta: the message of round t is weighted with alpha_t already."""
-        return eta
-
     def surprise(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return V: what noise and samples add to all ||q_t - h_t||^2 at most, and half of G^2 for the first.
 
-        A batch of all machines has the error C^2 / (K M) and the noise d sigma^2 / (N K)^2, of which the
-        message of a round has one and the hint from the round before, weighted with t / (t - 1), another.
-        sigma is that of fresh noise, 2 C sqrt(T) / rho: correlated noise moves w about as far.
+        A batch has the error C^2 / (K M) and the noise d sigma^2 / (N K)^2, as messages and hints do.
         """
         T, K, C = sizes.rounds, sizes.sampling.most, mechanism.clip_norm
         of_samples = C**2 / (K * task.machines)
@@ -113,10 +90,7 @@ class AcceleratedSrgd(Method):
         return task.G**2 / 2 + of_hints
 
     def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
-        """Return 2 / (T (T + 1)) times D^2 / (8 eta) + eta V + 2/3 D S (T + 1)^(3/2) / sqrt(K M).
-
-        It does not apply where increments are clipped to less than S, or eta or the mechanism is another.
-        """
+        """Return 2 / (T (T + 1)) (D^2 / (8 eta) + eta V + 2/3 D S (T + 1)^(3/2) / sqrt(K M)), if it holds."""
         D, T, S = task.diameter, sizes.rounds, self.increment_bound(task)
         if mechanism.clip_norm < S or mechanism.name != self.mechanism or not is_own_rate:
             return math.nan
@@ -127,6 +101,6 @@ class AcceleratedSrgd(Method):
 
     def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
         """Return iterates that are averaged a step ahead."""
-        from mu2mpi.federation.optimistic import OptimisticIterates
+        from mu2mpi.federation.iterates import OptimisticIterates
 
         return OptimisticIterates(schedule)

@@ -9,51 +9,41 @@ from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.mechanisms.correlated import check_rounds, strategy_of
-from mu2mpi.problem.practical import Choices, Facts, one_pass, rounds_of_one_pass
+from mu2mpi.problem.practical import Choices, Facts, rounds_of_one_pass
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
-
-WIDER = 3.0
-"""Of the preset: on their way iterates have several times the noise of the last, and need that much room."""
 
 
 @register
 class AnytimeDpMf(Method):
     """Kairouz et al., "Practical and private (deep) learning without sampling or shuffling", 2021, DP-FTRL.
 
-    With a matrix factorisation in place of its tree (Denisov et al., 2022), and gradients at averages of the
-    iterates (Cutkosky, 2019). Steps are of one length, so that noise cancels in w, while averages weigh
-    rounds with t: docs/background/methods.md.
+    With a matrix factorisation (Denisov et al., 2022), and gradients at averages (Cutkosky, 2019).
     """
 
     name, title = "anytime-dp-mf", "Anytime DP-MF"
     summary = "gradients at averages, with noise that cancels in the sum over rounds"
-    options, presets = CorrelatedOptions, ("preset",)
+    options = CorrelatedOptions
     estimator, query = GRADIENT, AVERAGE
     mechanism = "correlated"
     takes_absence = True
 
-    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return the settings of the practical mode: beyond the theorems, from public facts alone.
+    def widening(self, asked: Any) -> float:
+        """Return 3: on their way iterates have several times the noise of the last."""
+        return 3.0
 
-        Steps are so long that w_T has the noise that weights may gather; without noise, that all together
-        are no longer than those of mu^2-SGD.
-        """
+    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
+        """Return what gives w_T the noise that weights may gather, or without noise the path of mu^2-SGD."""
+        from mu2mpi.privacy.correlation import Correlation
 
-        def eta_scale(chosen: Choices, facts: Facts) -> float:
-            from mu2mpi.privacy.correlation import Correlation
-
-            rounds = rounds_of_one_pass(asked, facts)
-            check_rounds(rounds)
-            own = strategy_of(options.noise_correlation, options.noise_buffers)
-            gain = Correlation(*own, rounds, normalized=True, lasts=False).gain()
-            eta = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip * gain)
-            return 8 * chosen.L * min(eta, 2 * (asked.machines or 1) / chosen.nearby)
-
-        return {} if options.preset is None else one_pass(asked, facts, eta_scale, WIDER)
+        rounds = rounds_of_one_pass(asked, facts)
+        check_rounds(rounds)
+        own = strategy_of(options.noise_correlation, options.noise_buffers)
+        gain = Correlation(*own, rounds, normalized=True, lasts=False).gain()
+        eta = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip * gain)
+        return float(8 * chosen.L * min(eta, 2 * (asked.machines or 1) / chosen.nearby))
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
         """Return 1 / (8 L): the path of all rounds is then as long as that of mu^2-SGD's longest steps."""
@@ -75,7 +65,7 @@ class AnytimeDpMf(Method):
 
     def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
         """Return iterates of which the projection keeps no noise that later rounds would cancel."""
-        from mu2mpi.federation.lazy import LazyIterates
+        from mu2mpi.federation.iterates import LazyIterates
 
         return LazyIterates(schedule)
 

@@ -18,11 +18,10 @@ from mu2mpi.options import Options
 from mu2mpi.privacy.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism, calibrated
 from mu2mpi.privacy.mechanisms.correlated import BUFFERS, FEWEST_BUFFERS, HIGHEST, LOWEST, MOST_BUFFERS
-from mu2mpi.problem.practical import Facts
+from mu2mpi.problem.practical import Choices, Facts, choices, normalize, rounded
 from mu2mpi.registry import find
 
 if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
 
 
@@ -75,59 +74,35 @@ def tail_field(default: str) -> Any:
     return Field(None, gt=0, le=1, description=f"{words} [default: {default}]")
 
 
-def tail_from(rounds: int, tail: float) -> int:
-    """Return the first round of that share of the rounds."""
-    return rounds - math.ceil(tail * rounds) + 1
-
-
 class Method(ABC):
     """An estimator at a query point, with its own sampling, noise and steps.
 
-    By default machines use a fresh sample in each round, Gaussian noise hides what they send, and every step
-    is the learning rate times the average of messages.
-
-    Attributes
-    ----------
-    name, title, summary : str
-        What the user calls it; what figures do, by default the same; a few words for its place in the help.
-    options, presets : type, tuple of str
-        Its options; and those of them that choose other settings, and mean nothing else: see `preset`.
-    estimator, query : Estimator, Query
-        What machines send, and where they take gradients.
-    mechanism : str
-        The name of the mechanism that hides what they send, unless the user names another.
-    takes_mean, is_default, is_practical : bool
-        Whether the output is the mean of all query points, or the last; whether who names none gets it; and
-        whether who names none does, but asks for a preset.
-    is_switched : bool
-        Whether it may also be chosen by the names of its estimator and query point, as a part of another.
-    hides_iterates : bool
-        Whether nobody sees an iterate before the last, and steps take two of them no farther apart.
-    takes_absence, preset_knows_absence : bool
-        Whether machines may be away, and differ in what they may spend; and whether settings that `preset`
-        chooses are for that, too.
+    By default a fresh sample in each round, Gaussian noise, and steps of the learning rate.
     """
 
     kind: ClassVar[str] = "methods"
-    name: ClassVar[str]
-    title: ClassVar[str]
-    summary: ClassVar[str] = ""
+    name: ClassVar[str]  # what the user calls it
+    title: ClassVar[str]  # what figures do, by default the same
+    summary: ClassVar[str] = ""  # a few words for its place in the help
     options: ClassVar[type[Options]] = Options
-    estimator: Estimator
-    query: Query
-    mechanism: ClassVar[str] = "gaussian"
-    presets: ClassVar[tuple[str, ...]] = ()
-    takes_mean: ClassVar[bool] = False
-    is_default: ClassVar[bool] = False
-    is_practical: ClassVar[bool] = False
-    is_switched: ClassVar[bool] = False
-    hides_iterates: ClassVar[bool] = False
-    takes_absence: ClassVar[bool] = False
-    preset_knows_absence: ClassVar[bool] = False
+    presets: ClassVar[tuple[str, ...]] = ()  # options that choose other settings, and mean nothing else
+    # What the preset chooses beside `normalize`: None where it takes facts
+    chooses: ClassVar[dict[str, Any]] = dict.fromkeys(("clip_norm", "diameter", "eta_scale"))
+    estimator: Estimator  # what machines send
+    query: Query  # where they take gradients
+    mechanism: ClassVar[str] = "gaussian"  # what hides what they send, unless the user names another
+    takes_mean: ClassVar[bool] = False  # whether the output is the mean of all query points, or the last
+    is_default: ClassVar[bool] = False  # whether who names none gets it,
+    is_practical: ClassVar[bool] = False  # or does with a preset
+    is_switched: ClassVar[bool] = False  # whether mu2-sgd's switches of estimator and query make it
+    takes_absence: ClassVar[bool] = False  # whether machines may be away, and differ in their budgets,
+    preset_knows_absence: ClassVar[bool] = False  # also with a preset
 
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "title"):
             cls.title = cls.name
+        if issubclass(cls.options, PresetOptions):
+            cls.presets = ("preset",)
 
     def chosen(self, options: Any) -> "Method":
         """Return the method that its options ask for: itself, but for one with switches."""
@@ -138,25 +113,38 @@ class Method(ABC):
         correlates = isinstance(options, CorrelatedOptions) and options.noise_correlation is not None
         return "correlated" if correlates else self.mechanism
 
-    def check(self, asked: "Experiment", options: Any) -> None:  # noqa: B027 - most take all
+    def check(self, asked: Any, options: Any) -> None:  # noqa: B027 - most take all
         """Raise ValueError if what the user said does not go together; the message says what would."""
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int | None, dict[str, Any]]:
-        """Return how many samples of a machine an audit needs, and options for it that are left open.
-
-        As few as hide the attacked one least, where they are drawn at random; None for as many as are used.
-        """
+        """Return how many samples of a machine an audit needs, None for those used, and options left open."""
         return None, {}
 
-    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return what options of the method choose of other settings, once M and the data are known.
+    def preset(self, asked: Any, options: Any, facts: Facts | None) -> dict[str, Any]:
+        """Return what the preset chooses of other settings; without facts of the data, `chooses`."""
+        if getattr(options, "preset", None) is None:
+            return {}
+        chosen = self.chooses if facts is None else self.practical(asked, options, facts)
+        return {**self.chooses, **chosen, "normalize": normalize(asked)}
 
-        Before, without facts, all that they will choose: None where it takes facts.
-        """
-        return {}
+    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
+        """Return the settings of the practical mode: beyond the theorems, from public facts alone."""
+        chosen = choices(asked, facts, self.widening(asked))
+        eta_scale = rounded(self.practical_scale(asked, options, facts, chosen))
+        return {"clip_norm": chosen.clip_norm, "diameter": chosen.diameter, "eta_scale": eta_scale}
+
+    def widening(self, asked: Any) -> float:
+        """Return how many times wider than those of others the ball of the practical mode is."""
+        return 1.0
+
+    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
+        """Return the learning rate of the practical mode, in units of `largest_rate`."""
+        raise NotImplementedError
 
     def mean_from(self, rounds: int, options: Any) -> int | None:
         """Return the first round whose query point counts in the output, their mean; None for the last."""
+        if (tail := getattr(options, "tail", None)) is not None:
+            return rounds - math.ceil(float(tail) * rounds) + 1
         return 1 if self.takes_mean else None
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
@@ -206,18 +194,13 @@ class Method(ABC):
             draws=task.machines if task.aggregate_noise else 1,
             parts=task.parts,
             chance=sampling.chance,
-            is_hidden=self.hides_iterates,
             lasts=lasts,
             power=correlation.noise_correlation,
             buffers=correlation.noise_buffers,
         )
 
     def noise_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
-        """Return rho D N / (2 C T sqrt(d)) of Theorems 5.2 and 6.2, for messages that are sums.
-
-        It is D / sqrt(d T) over the deviation of the noise of the average message, which is what there is to
-        go by where machines differ.
-        """
+        """Return rho D N / (2 C T sqrt(d)) of Theorems 5.2 and 6.2; by its noise where machines differ."""
         T, D, C = sizes.rounds, task.diameter, mechanism.clip_norm
         if task.members is None:
             return task.budget.rho * D * task.shared / (2 * C * T * math.sqrt(task.d)) / mechanism.heaping
@@ -232,9 +215,8 @@ class Method(ABC):
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return the learning rate of the method's theory.
 
-        For gradients at averages D / sqrt(V sum of t^2), and at iterates 1 / (1 / largest + sqrt(V T) / D):
-        V = C^2 / (M K) + d sigma^2 / (N K)^2 bounds the squared error of a gradient that is averaged over
-        batches of K. Cutkosky, 2019, for averages; Dekel et al., 2012, for iterates: see
+        For gradients at averages D / sqrt(V sum of t^2) (Cutkosky, 2019), and at iterates 1 / (1 / largest +
+        sqrt(V T) / D) (Dekel et al., 2012), where V bounds the squared error of an average gradient: see
         docs/background/methods.md.
         """
         T, D, largest = sizes.rounds, task.diameter, self.largest_rate(task, sizes)
@@ -251,8 +233,8 @@ class Method(ABC):
         return math.hypot(self.clip_norm(task) / math.sqrt(task.effective * size), noise)
 
     def rate(self, eta: float, rounds: int, t: int) -> float:
-        """Return by what the averaged message of round t is multiplied: it estimates k_t f'(x_t)."""
-        return eta * self.query.importance(t)
+        """Return the factor of the averaged message of round t: eta alpha_t, or if sums are sent, eta."""
+        return eta if self.estimator.lasts else eta * self.query.importance(t)
 
     def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return what the expected excess loss is at most, in nats; NaN if nothing is known."""
@@ -319,14 +301,12 @@ def check_correlation(task: Task) -> None:
     if task.mechanism == "correlated" or not isinstance(own, CorrelatedOptions):
         return
     if (own.noise_correlation, own.noise_buffers) != (None, None):
+        mend = "give --noise-correlation alone, or neither"
+        if task.trust.mechanism:
+            mend = f"leave them out, or give another server than {task.server}"
         raise InputError(
             "noise_correlation and noise_buffers are options of mechanism = correlated, and it is "
-            f"{task.mechanism}; "
-            + (
-                f"leave them out, or give another server than {task.server}"
-                if task.trust.mechanism
-                else "give --noise-correlation alone, or neither"
-            )
+            f"{task.mechanism}; {mend}"
         )
 
 

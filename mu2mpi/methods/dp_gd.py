@@ -8,21 +8,13 @@ from pydantic import Field
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
-from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field, tail_from
+from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import Descent, Facts, descent
+from mu2mpi.problem.practical import Facts, descent
 from mu2mpi.registry import find, register
 
 if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.iterates import Iterates
-
-MOST_ROUNDS = 10_000
-"""Of theory: with so many passes the error of optimisation is far below the others."""
-
-SHORTEST, LONGEST, TAIL, MOMENTUM = 20, 400, 0.25, 0.9
-"""Of the preset: the range of rounds, each of which reads all samples; the share of them of which the output
-is the mean; and the momentum, with which a tenth of the rounds does."""
 
 
 class DpGdOptions(PresetOptions):
@@ -43,42 +35,34 @@ class DpGd(Method):
 
     name, title = "dp-gd", "DP-GD"
     summary = "gradients of all samples in each round, or of passes over them"
-    options, presets = DpGdOptions, ("preset",)
+    options = DpGdOptions
     is_practical = takes_absence = True
     estimator, query = GRADIENT, ITERATE
+    chooses = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "momentum"))
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
         """Return two samples in each round, or so few that the first of a batch soon comes again."""
         return (math.ceil(1.5 * options.batch) if options.batch else 2), {}
 
-    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return the settings of the practical mode: beyond the theorems, from public facts alone.
+    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
+        """Return the settings of the practical mode, with a momentum so that a tenth of the rounds does.
 
-        The noise of the sum is 2 C sqrt(T K / n) / rho, so that of the average gradients of T rounds adds up
-        to that of one with sqrt(n K) samples of each machine.
+        The noise of the average gradients of T rounds adds up to that of one with sqrt(n K) samples of
+        each.
         """
-        if options.preset is None:
-            return {}
-        if facts is None:
-            return {**descent(asked, None), "momentum": None}
-        M = asked.machines or 1
-        n = facts.samples / M
+        n = facts.samples / (asked.machines or 1)
         K = min(n, options.batch or n)
-        momentum = MOMENTUM if options.momentum is None else options.momentum
-        hidden = math.sqrt(n * K) * shared_by(asked)
-        most = round(LONGEST * n / K)
-        plan = Descent(hidden, SHORTEST, most, TAIL, times=1 / (1 - momentum))
-        return {**descent(asked, facts, plan), "momentum": momentum}
+        momentum = 0.9 if options.momentum is None else options.momentum
+        hidden, rounds = math.sqrt(n * K) * shared_by(asked), (20, round(400 * n / K))
+        chosen = descent(asked, facts, hidden=hidden, rounds=rounds, tail=0.25, times=1 / (1 - momentum))
+        return {**chosen, "momentum": momentum}
 
     def mean_from(self, rounds: int, options: Any) -> int | None:
         """Return the second round: the first query point is where no step has been taken; or the tail's."""
-        return 2 if options.tail is None else tail_from(rounds, options.tail)
+        return super().mean_from(rounds, options) or 2
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
-        """Return as many rounds as make the error of optimisation no larger than all others, in whole passes.
-
-        After R steps it is L D^2 / (8 R), and the others are D e / 2: see `loss_bound`.
-        """
+        """Return whole passes, in as many rounds as make L D^2 / (8 R) no larger than the rest, D e / 2."""
         from mu2mpi.federation.sampling import Cyclic
 
         n, C = task.samples, self.clip_norm(task)
@@ -87,15 +71,13 @@ class DpGd(Method):
         if rounds is None:
             noise = 2 * math.sqrt(task.d) / (task.budget.rho * task.shared * math.sqrt(n * K))
             e = C * math.hypot(noise, math.sqrt(2 / (n * task.machines)))
-            steps = math.ceil(min(task.smoothness * task.diameter / (4 * e), MOST_ROUNDS))
+            # With 10,000 passes the error of optimisation is far below the others.
+            steps = math.ceil(min(task.smoothness * task.diameter / (4 * e), 10_000))
             rounds = math.ceil((steps + 1) * K / n) * n // K
         return Sizes(rounds, Cyclic(min(n, K * rounds), K))
 
     def error(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
-        """Return the error of a gradient, with what it costs others to use the same samples again.
-
-        A batch of K is less than all n; what that costs is known of batches that are drawn at random.
-        """
+        """Return the error of a gradient, with what it costs others to use the same samples again."""
         T, n, K = sizes.rounds, task.samples, sizes.sampling.size(1)
         sigma, shared = task.noise_of(mechanism)
         noise = math.sqrt(task.d) * sigma / (shared * K)
@@ -103,18 +85,12 @@ class DpGd(Method):
         return math.hypot(noise, self.clip_norm(task) * of_samples)
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
-        """Return 1 / (L + b) with b = 2 sqrt(V T) / D, V being the square of the error; of momentum b, 1 - b.
-
-        It is the step for which `loss_bound` is least.
-        """
+        """Return 1 / (L + b) with b = 2 sqrt(V T) / D, of least `loss_bound`; times 1 - momentum."""
         slack = 2 * self.error(task, sizes, mechanism) * math.sqrt(sizes.rounds) / task.diameter
         return (1 - (task.options.momentum or 0)) / (task.smoothness + slack)
 
     def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
-        """Return D^2 / (8 eta R) + V / (2 (1 / eta - L)) for R = T - 1 steps: see docs/background/methods.md.
-
-        V is the square of the error. It holds of full batches and plain steps, where nothing is clipped.
-        """
+        """Return D^2 / (8 eta R) + V / (2 (1 / eta - L)), R = T - 1, for plain steps on full batches."""
         R, own = sizes.rounds - 1, task.options
         is_plain = sizes.sampling.is_same and own.tail is None and not own.momentum and R > 0
         is_plain = is_plain and task.cohort is None
@@ -127,7 +103,7 @@ class DpGd(Method):
 
     def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
         """Return iterates with momentum, if there is any."""
-        from mu2mpi.federation.heavy_ball import HeavyBall
+        from mu2mpi.federation.iterates import HeavyBall
 
         if options.momentum:
             return HeavyBall(schedule, options.momentum)

@@ -1,31 +1,15 @@
 """DP-SGD: each sample of all machines is in each round with the same probability."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
-from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field, tail_from
+from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.privacy.losses import MOST_ROUNDS
-from mu2mpi.problem.practical import Descent, Facts, descent
+from mu2mpi.problem.practical import Facts, descent
 from mu2mpi.registry import register
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
-
-PASSES = 20
-"""How often each sample is used, on average."""
-
-SHARE, FEWEST = 100, 256
-"""A batch is expected to have a hundredth of all samples, but at least so many: noise is shared by a batch,
-and beyond some hundred samples larger batches are worth little more than they cost."""
-
-MOST_PASSES = 10**4
-"""With noise: to account for more would take gigabytes."""
-
-SHORTEST, LONGEST, TAIL = 100, 20_000, 0.5
-"""Of the preset: the range of rounds, and of which share of them the output is the mean."""
 
 
 class DpSgdOptions(PresetOptions):
@@ -43,12 +27,13 @@ class DpSgd(Method):
 
     name, title = "dp-sgd", "DP-SGD"
     summary = "gradients of batches that are drawn at random, with noise for the sum of all machines"
-    options, presets = DpSgdOptions, ("preset",)
+    options = DpSgdOptions
     estimator, query = GRADIENT, ITERATE
+    chooses = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale"))
     mechanism = "poisson"
     takes_absence = True
 
-    def check(self, asked: "Experiment", options: Any) -> None:
+    def check(self, asked: Any, options: Any) -> None:
         """Refuse a server with which each machine hides what it sends by itself."""
         if not asked.trust.hides_sums:
             raise ValueError(
@@ -60,18 +45,11 @@ class DpSgd(Method):
         """Return a sample each, of which a third is drawn: which others are hides one as noise does."""
         return 1, {} if options.batch else {"batch": max(1, round(machines / 3))}
 
-    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return the settings of the practical mode: beyond the theorems, from public facts alone."""
-        if options.preset is None:
-            return {}
-        if facts is None:
-            return descent(asked, None)
-        longest = min(LONGEST, most_rounds(facts.samples, options.batch or usual_batch(facts.samples)))
-        return descent(asked, facts, Descent(facts.samples, SHORTEST, longest, TAIL))
-
-    def mean_from(self, rounds: int, options: Any) -> int | None:
-        """Return where the tail begins, if there is one."""
-        return None if options.tail is None else tail_from(rounds, options.tail)
+    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
+        """Return the settings of the practical mode: noise is for the sum over all samples."""
+        batch = options.batch or usual_batch(facts.samples)
+        rounds = 100, min(20_000, most_rounds(facts.samples, batch))
+        return descent(asked, facts, hidden=facts.samples, rounds=rounds, tail=0.5)
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
         """Return 20 passes, with a hundredth of all samples in each batch."""
@@ -80,7 +58,7 @@ class DpSgd(Method):
         everything = task.machines * task.samples
         batch = task.options.batch or usual_batch(everything)
         check_batch(batch, everything, "all machines")
-        rounds = rounds or math.ceil(PASSES * everything / batch)
+        rounds = rounds or math.ceil(20 * everything / batch)
         most = most_rounds(everything, batch)
         if rounds > most and math.isfinite(task.budget.epsilon):
             raise InputError(
@@ -91,10 +69,10 @@ class DpSgd(Method):
 
 
 def usual_batch(samples: int) -> int:
-    """Return how many of all samples are expected in a batch, if the user does not say."""
-    return min(samples, max(FEWEST, samples // SHARE))
+    """Return how many of all samples are expected in a batch: beyond some hundred more are worth little."""
+    return min(samples, max(256, samples // 100))
 
 
 def most_rounds(samples: int, batch: int) -> int:
-    """Return how many rounds with noise can be accounted for."""
-    return min(MOST_ROUNDS, MOST_PASSES * samples // batch)
+    """Return how many rounds with noise can be accounted for: more would take gigabytes."""
+    return min(MOST_ROUNDS, 10**4 * samples // batch)

@@ -1,7 +1,7 @@
 """The paper's mu^2-SGD: corrected momentum at weighted averages of the iterates (Algorithms 1 and 2)."""
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -11,11 +11,8 @@ from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import Choices, Facts, longest_at_averages, one_pass
+from mu2mpi.problem.practical import Choices, Facts, longest_at_averages
 from mu2mpi.registry import find, names, register
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 
 class Mu2Options(CorrelatedOptions):
@@ -37,7 +34,7 @@ class Mu2Sgd(Method):
 
     name, title = "mu2-sgd", "μ²-SGD"
     summary = "the paper's mu^2-SGD, of which --estimator and --query switch a part off each"
-    options, presets = Mu2Options, ("preset",)
+    options = Mu2Options
     is_default = takes_absence = preset_knows_absence = True
     estimator, query = CORRECTED_MOMENTUM, AVERAGE
 
@@ -52,47 +49,28 @@ class Mu2Sgd(Method):
                 return method
         raise InputError(f"no method has the estimator {wanted[0]} and the query point {wanted[1]}")
 
-    def check(self, asked: "Experiment", options: Any) -> None:
-        """Refuse what the method that was chosen refuses."""
-        if (method := self.chosen(options)) is not self:
-            method.check(asked, options)
+    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
+        """Return it by noise: that of w_T, eta sigma sqrt(T), is the same in all runs with a loss.
 
-    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return the settings of the practical mode: beyond the theorems, from public facts alone.
-
-        The step size makes the noise of w_T, eta sigma sqrt(T) for the average over machines, the same in all
-        runs with a loss: it is the first term of the theorem's min(rho D N / (2 C T sqrt(d)), 1/(4LT)) with
-        that noise for D / sqrt(d), where N is sqrt(M) for the untrusted and M for the trusted server.
+        It is the theorem's min(rho D N / (2 C T sqrt(d)), 1/(4LT)) with that noise for D / sqrt(d).
         """
-        if (method := self.chosen(options)) is not self:
-            return method.preset(asked, options, facts)
-
-        def eta_scale(chosen: Choices, facts: Facts) -> float:
-            shared = facts.shared or shared_by(asked)
-            by_noise = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
-            return min(by_noise, longest_at_averages(asked, facts) * chosen.L / chosen.nearby)
-
-        return {} if options.preset is None else one_pass(asked, facts, eta_scale)
+        shared = facts.shared or shared_by(asked)
+        by_noise = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
+        return float(min(by_noise, longest_at_averages(asked, facts) * chosen.L / chosen.nearby))
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)): Theorems 5.2 and 6.2.
 
-        Where some are away, all steps are together no longer than of everybody on as many samples: the second
-        term is in proportion to the share of machines that is there.
+        Where some are away, the second term is in proportion to the share of machines that is there.
         """
         return min(self.noise_rate(task, sizes, mechanism), task.there * self.largest_rate(task, sizes))
-
-    def rate(self, eta: float, rounds: int, t: int) -> float:
-        """Return eta: the message of round t is weighted with alpha_t already."""
-        return eta
 
     def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return 4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)): Theorems 5.2 and 6.2.
 
-        The norm G* of the gradient at the minimum and the deviation s of the increments are not known; they
-        are replaced by what the theorem says that they are at most, G and S = G + 2LD. It does not apply
-        where increments are clipped to less than S, or eta or the mechanism is another than its own. With a
-        regulariser G* and L are those of the sum, and the noise is that of the loss alone.
+        G* and s are not known, and replaced by their bounds G and S = G + 2LD. It does not apply where
+        increments are clipped to less than S, or eta or the mechanism is another. With a regulariser G* and L
+        are those of the sum, and the noise is that of the loss alone.
         """
         D, M, T, S = task.diameter, task.machines, sizes.rounds, self.increment_bound(task)
         is_plain = task.cohort is None and isinstance(mechanism, find("mechanisms", self.mechanism))

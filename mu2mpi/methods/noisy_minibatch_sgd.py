@@ -1,22 +1,15 @@
 """Noisy minibatch SGD: each machine draws K of its samples with replacement in each round."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
-from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field, tail_from
+from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import Descent, Facts, descent
+from mu2mpi.problem.practical import Facts, descent
 from mu2mpi.registry import register
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
-
-SHORTEST, LONGEST, TAIL, LARGEST = 100, 4000, 0.5, 0.1
-"""Of the preset: the range of rounds, of which share of them the output is the mean, and the largest batch as
-a share of the samples of a machine."""
 
 
 class MinibatchOptions(PresetOptions):
@@ -34,37 +27,22 @@ class NoisyMinibatchSgd(Method):
 
     name, title = "noisy-minibatch-sgd", "noisy minibatch SGD"
     summary = "gradients of minibatches that are drawn with replacement"
-    options, presets = MinibatchOptions, ("preset",)
+    options = MinibatchOptions
     estimator, query = GRADIENT, ITERATE
     mechanism = "replacement"
-    takes_absence = True
+    takes_absence = takes_mean = True
+    chooses = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "batch"))
+    chooses |= {"mechanism": "replacement-exact"}
 
-    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return the settings of the practical mode: beyond the theorem, from public facts alone.
-
-        The exact account asks for little more noise than 2 C K sqrt(T) / (n rho) where that is C or more.
-        What all rounds gather is then that of one sum over all samples: batches are as large as that takes.
-        """
-        if options.preset is None:
-            return {}
-        exact = {"mechanism": "replacement-exact"}
-        if facts is None:
-            return {**descent(asked, None), **exact, "batch": None}
+    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
+        """Return the settings of the practical mode; batches are at most a tenth of a machine's samples."""
         n = facts.samples // (asked.machines or 1)
-        plan = Descent(n * shared_by(asked), SHORTEST, LONGEST, TAIL)
-        chosen = descent(asked, facts, plan)
+        chosen = descent(asked, facts, hidden=n * shared_by(asked), rounds=(100, 4000), tail=0.5)
         share = asked.rho / (2 * math.sqrt(asked.rounds or chosen["rounds"]))
-        return {**chosen, **exact, "batch": math.ceil(n * min(share, LARGEST))}
-
-    def mean_from(self, rounds: int, options: Any) -> int | None:
-        """Return the first round, or the tail's."""
-        return 1 if options.tail is None else tail_from(rounds, options.tail)
+        return {**chosen, "batch": math.ceil(n * min(share, 0.1))}
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
-        """Return the rounds of Theorem D.2, and the fewest samples for which its noise suffices.
-
-        Another mechanism takes any others.
-        """
+        """Return the rounds of Theorem D.2, and the fewest samples for which its noise suffices."""
         from mu2mpi.federation.sampling import WithReplacement
         from mu2mpi.privacy.mechanisms.replacement import check_epsilon, fewest_drawn
 
@@ -91,10 +69,9 @@ class NoisyMinibatchSgd(Method):
 
 
 def theorem_rounds(task: Task, G: float) -> int:
-    """Return the number of rounds R: (L D sqrt(M) / G) min(sqrt(n), e n / sqrt(d)) + min(n M, e^2 n^2 M / d).
+    """Return the rounds R of Lowy and Razaviyayn, 2023, Theorem D.2, e being the epsilon of the budget.
 
-    It is rounded up, and at least 1; e is the epsilon of the budget, infinite for no noise, and no gradient's
-    norm passes G. See Lowy and Razaviyayn, 2023, Theorem D.2.
+    (L D sqrt(M) / G) min(sqrt(n), e n / sqrt(d)) + min(n M, e^2 n^2 M / d), rounded up.
     """
     n, M, d, epsilon = task.samples, task.machines, task.d, task.budget.epsilon
     smooth = task.smoothness * task.diameter * math.sqrt(M) / G

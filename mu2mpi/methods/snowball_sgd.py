@@ -1,7 +1,4 @@
-"""Snowball SGD: growing batches, so that the noise of the steps to come hides every sample as well.
-
-Only the last iterate is protected, from whoever sees no other.
-"""
+"""Snowball SGD: growing batches, so that the noise of later steps hides all samples, in the last iterate."""
 
 import math
 from dataclasses import replace
@@ -10,36 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.schedule import Schedule, Sizes, Task
+from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.privacy.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import Facts, choices, normalize
+from mu2mpi.problem.practical import Facts, choices
 from mu2mpi.registry import find, register
 
 if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mu2mpi.federation.iterates import Iterates
     from mu2mpi.problem.base import Constants
 
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+# By what the norm C that noise is scaled to exceeds G: rounded gradients keep to it without being
+# clipped. A clipped gradient may be no gradient of a convex function, and its step no contraction.
 LOOSENESS = 1 + 2.0**-10
-"""By what the norm C that noise is scaled to exceeds G: rounded gradients keep to it without being clipped.
-
-A clipped gradient may be no gradient of a convex function, and its step no contraction.
-"""
-
-LEAST_LOOSENESS = 1 + 2.0**-12
-"""The same relative to a G that covers features above their bound."""
-
-CONTRACTING = 2 * (1 - 2.0**-18)
-"""Longest step in units of 1 / L."""
-
-CONTRACTING_WITH_SLACK = 2 * (1 - 2.0**-20)
-"""Longest step in units of 1 / L where L covers features above their bound; the rest is for rounding."""
-
-
-def _constants_with_slack(task: Task) -> "Constants":
-    return task.problem.constants_with_slack(task.square, task.diameter / 2, task.classes)
+_ROUNDING = 1.01 * 2.0**-53  # relative error bound of one operation; the hundredth covers products of errors
 
 
 @register
@@ -48,12 +36,12 @@ class SnowballSgd(Method):
 
     name, title = "snowball-sgd", "Snowball SGD (last iterate alone)"
     summary = "gradients of growing batches, which protects the last iterate alone"
-    options, presets = PresetOptions, ("preset",)
+    options = PresetOptions
     estimator, query = GRADIENT, ITERATE
     mechanism = "last-iterate"
-    hides_iterates = True
+    chooses = dict.fromkeys(["diameter"])
 
-    def check(self, asked: "Experiment", options: Any) -> None:
+    def check(self, asked: Any, options: Any) -> None:
         """Make sure that nobody sees an iterate who must not, that steps contract, and what is measured."""
         if asked.trust.shows_sums and (asked.machines or 1) > 1:
             raise ValueError(
@@ -77,19 +65,11 @@ class SnowballSgd(Method):
                 "are measured; give --evaluations 1, or leave it out"
             )
 
-    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return the settings of the practical mode, from public facts alone: all but the ball is of theory.
-
-        Nothing is clipped, so where gradients grow with the ball, and noise with them, margins are at most 1.
-        """
-        if options.preset is None:
-            return {}
-        if facts is None:
-            return {"normalize": normalize(asked), "diameter": None}
+    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
+        """Return the ball of the practical mode: with margins of 1 where gradients grow with it."""
         reach = find("problems", asked.loss).practical.reach
         wide, narrow = choices(asked, facts), choices(asked, facts, 1 / reach)
-        diameter = narrow.diameter if wide.G > narrow.G else wide.diameter
-        return {"normalize": normalize(asked), "diameter": diameter}
+        return {"diameter": narrow.diameter if wide.G > narrow.G else wide.diameter}
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
         """Return as many steps as the samples allow, and one more round that shows the last iterate."""
@@ -117,25 +97,25 @@ class SnowballSgd(Method):
         """Return a norm that rounded gradients keep to without being clipped."""
         if task.clip_norm is not None:
             return task.clip_norm
-        return max(task.G * LOOSENESS, _constants_with_slack(task).G * LEAST_LOOSENESS)
+        return max(task.G * LOOSENESS, _longer(task, task.diameter / 2).G * (1 + 2.0**-12))
 
     def messages(self, task: Task, sizes: Sizes, present: int | None = None) -> Messages:
         """Return what is to be hidden; its gradient norm covers features above their bound."""
         from mu2mpi.privacy.mechanisms.last_iterate import ABOVE
 
         # The mechanism itself adds this share, which is enough for losses that grow slowly.
-        longest = max(task.G, _constants_with_slack(task).G / (1 + ABOVE))
-        return replace(super().messages(task, sizes, present), gradient_norm=longest)
+        longest = max(task.G, _longer(task, task.diameter / 2).G / (1 + ABOVE))
+        return replace(super().messages(task, sizes, present), gradient_norm=longest, is_hidden=True)
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
         """Return about 2 / L, up to which steps contract, also of features above their bound."""
-        smoothness = _constants_with_slack(task).L + task.l2
-        return min(CONTRACTING / task.smoothness, CONTRACTING_WITH_SLACK / smoothness)
+        smoothness = _longer(task, task.diameter / 2).L + task.l2
+        return min(2 * (1 - 2.0**-18) / task.smoothness, 2 * (1 - 2.0**-20) / smoothness)
 
     def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
         """Return D / (G' sqrt(N)) with E ||g||^2 <= G'^2, noise included, but at most about 2 / L.
 
-        See Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal",
+        Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal",
         2019.
         """
         noise = mechanism.sigma / task.machines
@@ -144,8 +124,6 @@ class SnowballSgd(Method):
 
     def schedule(self, task: Task, sizes: Sizes) -> Schedule:
         """Return the constants of a run, of which rounding errors and the last grid are checked."""
-        from mu2mpi.federation.landing import check_landing
-
         schedule = super().schedule(task, sizes)
         if schedule.mechanism.is_noisy:
             check_landing(schedule, task.budget.rho)
@@ -159,6 +137,98 @@ class SnowballSgd(Method):
 
     def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
         """Return iterates whose last step alone is seen."""
-        from mu2mpi.federation.landing import LandingIterates
+        from mu2mpi.federation.iterates import Iterates
 
-        return LandingIterates(schedule)
+        return Iterates(schedule, before_move=_landed)
+
+
+def _landed(iterates: "Iterates", t: int, total: "Integers", step: float) -> "tuple[Integers, float]":
+    """Make the last step a function of the noised sum on a grid, as if w_t were a multiple of the grid."""
+    import numpy as np
+
+    from mu2mpi.privacy.mechanisms.last_iterate import LANDING
+
+    if t < iterates.schedule.rounds - 1 or not iterates.schedule.mechanism.is_noisy:
+        return total, step
+    step *= LANDING
+    total = total // LANDING - np.rint(iterates.w / step).astype(np.int64)
+    iterates.w.fill(0.0)
+    return total, step
+
+
+# Exact steps take two iterates no farther apart, and that is what protects a sample that earlier steps used.
+# Computed ones may, by what is bounded here; docs/background/methods.md has the derivation.
+
+
+def _longer(setting: Setting, radius: float) -> "Constants":
+    """Return G and L of samples whose features exceed their bound by what sources accept."""
+    from mu2mpi.problem.scaling import FEATURE_SLACK
+
+    return setting.problem.constants(setting.square * (1 + FEATURE_SLACK) ** 2, radius, setting.classes)
+
+
+def gradient_error(features: int, radius: float, G: float, L: float, roundings: float) -> float:
+    """Return how far a gradient is from exact: roundings of margins, and so many relative to G."""
+    return _ROUNDING * (features * radius * L + roundings * G)
+
+
+def iterate_error(d: int, radius: float, move: "Floats") -> "Floats":
+    """Return how far steps of these norms, projected on the ball, are from exact ones: norms."""
+    from mu2mpi.problem.ball import BLOCK
+
+    summed = min(BLOCK, d) + math.ceil(d / BLOCK)
+    return _ROUNDING * (radius * (summed / 2 + 6) + 3 * move)
+
+
+def arithmetic_slack(schedule: Schedule) -> "Floats":
+    """Return how much farther apart than exact steps computed ones may take two iterates: shape (T - 1,).
+
+    Both of the two are wrong. What happens after the noise of a step counts in the next one; before the last,
+    the iterate is divided by the spacing of a grid, too. InputError if that is not known of the loss.
+    """
+    import numpy as np
+
+    from mu2mpi.privacy.grid import MAX_NORMAL
+    from mu2mpi.privacy.mechanisms.last_iterate import halving_steps
+
+    d, radius = schedule.d, schedule.radius
+    rates = schedule.eta * halving_steps(schedule.rounds - 1)
+    noise = schedule.mechanism.sigma / schedule.machines
+    if (roundings := schedule.problem.roundings(schedule.classes)) is None:
+        raise InputError(
+            f"it is not known how exactly gradients of loss = {schedule.problem.name} are computed, and "
+            "steps whose iterates are hidden need that; choose another method or loss"
+        )
+    longer = _longer(schedule, radius)
+    of_gradients = gradient_error(schedule.features, radius, longer.G, longer.L, roundings)
+    move = rates * (schedule.G + MAX_NORMAL * noise * math.sqrt(d))
+    # The regulariser's part of a step takes a product with the iterate and a difference.
+    of_iterates = iterate_error(d, radius, move) + (3 * _ROUNDING * radius if schedule.l2 else 0.0)
+    before = np.append(0.0, of_iterates[:-1])
+    before[-1] += _ROUNDING * radius
+    slack: Floats = 2 * (rates * of_gradients + before)
+    return slack
+
+
+def check_landing(schedule: Schedule, rho: float) -> None:
+    """Make sure that the last grid holds iterates in 62 bits, and their share of rho all rounding errors."""
+    import numpy as np
+
+    from mu2mpi.privacy.mechanisms.last_iterate import ARITHMETIC, LANDING, halving_steps, last_iterate_rho
+
+    T, diameter = schedule.rounds, 2 * schedule.radius
+    last = schedule.rate(T - 1) / (schedule.machines * schedule.sampling.size(T - 1))
+    if schedule.radius > 2.0**62 * LANDING * schedule.mechanism.resolution * last:
+        raise InputError(
+            f"the last of {T} rounds has too little noise beside diameter = {diameter:g} for integers of 64 "
+            "bits; give fewer rounds or a smaller diameter"
+        )
+    noise = schedule.mechanism.sigma / schedule.machines
+    deviations = schedule.eta * halving_steps(T - 1) * noise
+    cost = last_iterate_rho(np.zeros(len(deviations)), deviations, arithmetic_slack(schedule)).max()
+    if not cost <= rho * ARITHMETIC / (1 + ARITHMETIC):
+        raise InputError(
+            f"rounding errors of floating-point numbers could be seen beside the noise: {T} rounds with "
+            f"diameter = {diameter:g}, rho = {rho:g} and a first step of {schedule.eta:g}; give fewer "
+            "rounds, a smaller diameter, or a larger rho or eta_scale"
+        )

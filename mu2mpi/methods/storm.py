@@ -1,23 +1,15 @@
 """STORM: corrected momentum at the iterates themselves."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import STEP, Choices, Facts, gathered, one_pass, rounds_of_one_pass
+from mu2mpi.problem.practical import STEP, Choices, Facts, gathered, rounds_of_one_pass
 from mu2mpi.registry import find, register
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
-
-NARROWER, EDGE, LATE = 1 / 8, 8.0, 0.05
-"""Of the preset: how wide the ball is beside that of others, and at most in units of the noise that margins
-may gather, since its edge alone makes w forget the noise of first steps; and the noise that weights gather in
-the later half of the rounds, as a share of what they may."""
 
 
 @register
@@ -25,11 +17,11 @@ class Storm(Method):
     """Cutkosky and Orabona, "Momentum-based variance reduction in non-convex SGD", 2019."""
 
     name, title, summary = "storm", "STORM", "corrected momentum at iterates"
-    options, presets = PresetOptions, ("preset",)
+    options = PresetOptions
     estimator, query = CORRECTED_MOMENTUM, ITERATE
     is_switched = takes_absence = True
 
-    def check(self, asked: "Experiment", options: Any) -> None:
+    def check(self, asked: Any, options: Any) -> None:
         """Ask for a clipping norm."""
         if asked.clip_norm is None and options.preset is None:
             raise ValueError(
@@ -38,20 +30,16 @@ class Storm(Method):
                 "give --clip-norm or --preset practical, or query = average, where none passes G + 2LD"
             )
 
-    def preset(self, asked: "Experiment", options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return the settings of the practical mode: beyond the theorems, from public facts alone.
-
-        Steps of eta / (t sqrt(t)) with noise of 2 C sqrt(T) / rho gather sqrt(3/2) / T of both from T / 2 on.
-        """
-
-        def eta_scale(chosen: Choices, facts: Facts) -> float:
-            T = rounds_of_one_pass(asked, facts)
-            by_noise = LATE * math.sqrt(T / 1.5) * gathered(asked, chosen, shared_by(asked))
-            return 9 * chosen.L * min(by_noise, STEP * math.sqrt(T) / chosen.nearby)
-
+    def widening(self, asked: Any) -> float:
+        """Return 1/8, or 8 times the noise of margins: the edge makes w forget the noise of first steps."""
         own = find("problems", asked.loss).practical
-        narrower = min(NARROWER, EDGE * own.noise / own.reach)
-        return {} if options.preset is None else one_pass(asked, facts, eta_scale, narrower)
+        return float(min(1 / 8, 8.0 * own.noise / own.reach))
+
+    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
+        """Return it by noise: of sqrt(3/2) / T from T / 2 on, weights gather 1/20 of what they may."""
+        T = rounds_of_one_pass(asked, facts)
+        by_noise = 0.05 * math.sqrt(T / 1.5) * gathered(asked, chosen, shared_by(asked))
+        return 9 * chosen.L * min(by_noise, STEP * math.sqrt(T) / chosen.nearby)
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
         """Return 1 / (9 L)."""

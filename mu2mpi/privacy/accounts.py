@@ -17,11 +17,7 @@ def described(long_name: str, units: str = "1") -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class Accounts:
-    """What each of M machines does and spends; every column has shape (machines,).
-
-    `owners` are what they are called, if by anything but their numbers; `present`, of shape
-    (rounds, machines), is who took part when, unless that is too large to keep.
-    """
+    """What each of M machines does and spends; every column has shape (machines,)."""
 
     samples: Integers = field(metadata=described("samples that the machine has"))
     rounds: Integers = field(metadata=described("rounds in which the machine takes part"))

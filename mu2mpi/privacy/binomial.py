@@ -1,9 +1,8 @@
 """Exact draws of centred binomial noise, Bin(2 n, 1/2) - n, as a function of (key, who, round).
 
-A draw is proposed from a table of blocks, of which each holds its share of a bound on the probabilities, and
-accepted with the probability p(x) / bound. That is decided by 64 random bits and a floating-point number,
-and where these are too close to tell, by further bits and 300 decimals. So a draw is exactly binomial, but
-for what lies beyond `FARTHEST` standard deviations, which is never drawn, and a probability of 10^-300.
+A draw is proposed from a table of blocks, and accepted with the probability p(x) / bound: by 64 random bits
+and a floating-point number, and where these are too close to tell, by further bits and 300 decimals. What
+lies beyond `FARTHEST` standard deviations is never drawn.
 """
 
 import hashlib
@@ -26,27 +25,16 @@ from mu2mpi.privacy.noise import CHUNK
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint32]
 
-USE = 0x62696E00
-"""First word of the nonce, unlike those of all other keystreams; whose noise it is, is added."""
-
-MOST_FLIPS = 2**58
-"""Of coins whose number of heads is drawn: of more, integers would be too large."""
-
-BLOCKS_A_DEVIATION, TABLE_BITS, GUIDE_BITS = 16, 32, 8
-"""Blocks are about as wide as this share of a standard deviation, and one is chosen by so many random bits,
-of which the first point to where to look for it."""
-
-TERMS = 12
-"""Of the series of log p(x) / p(0): others are below 10^-15 where it is used."""
-
+# First word of the nonce, unlike those of all other keystreams; whose noise it is, is added
+_USE = 0x62696E00
+MOST_FLIPS = 2**58  # of coins whose number of heads is drawn: of more, integers would be too large
+# Blocks are about as wide as this share of a standard deviation, and one is chosen by so many random
+# bits, of which the first point to where to look for it
+_BLOCKS_A_DEVIATION, TABLE_BITS, GUIDE_BITS = 16, 32, 8
+# How close 64 random bits may be to a probability before more decide: far more than its error
 CLOSE = 2.0**-38
-"""How close 64 random bits may be to a probability before more decide: far more than its error."""
-
-DIGITS, BERNOULLI = 300, 42
-"""Decimals by which the others are decided, and terms of Stirling's series that they take."""
-
-MOST_COORDINATES = 2**30
-"""The counter of a keystream's blocks has 32 bits, and a coordinate takes some 20 bytes."""
+# Decimals by which the others are decided, and terms of Stirling's series that they take
+_DIGITS, _BERNOULLI = 300, 42
 
 
 class Table(NamedTuple):
@@ -72,7 +60,7 @@ def table_of(flips: int) -> Table:
         raise ValueError(f"{flips} coins are not an even number from {FEWEST_COINS} to {MOST_FLIPS}")
     n = flips // 2
     scale = math.sqrt(n / 2)
-    bits = math.floor(math.log2(scale / BLOCKS_A_DEVIATION))
+    bits = math.floor(math.log2(scale / _BLOCKS_A_DEVIATION))
     count = math.ceil(FARTHEST * scale / 2**bits)
     # What is largest in a block comes first; more than errors of floating-point numbers is added.
     bounds = [math.exp(log_ratio(float(n), float(k << bits))) * (1 + 2.0**-30) for k in range(count)]
@@ -87,14 +75,10 @@ def table_of(flips: int) -> Table:
 
 @kernel
 def log_ratio(n, x):  # type: ignore[no-untyped-def]
-    """Return log p(x) / p(0) = log n!^2 / ((n + x)! (n - x)!) for floats, x at most 76 sqrt(n / 2).
-
-    With u = x / n it is -n sum of u^2k / (k (2k - 1)), plus sum of u^2k / 2k, plus what Stirling's series
-    begins with, -u^2 / (6 n (1 - u^2)).
-    """
+    """Return log p(x) / p(0) for floats, x at most 76 sqrt(n / 2): a series in x / n, after Stirling's."""
     square = (x / n) * (x / n)
     series = 0.0
-    for k in range(TERMS, 0, -1):
+    for k in range(12, 0, -1):  # other terms are below 10^-15
         series = square * (series + (0.5 - n / (2.0 * k - 1.0)) / k)
     return series - square / (6.0 * n * (1.0 - square))
 
@@ -115,24 +99,10 @@ def add_binomial(  # type: ignore[no-untyped-def]
 ):
     """Set ``noised`` to ``message`` plus the noise of some machines, or of the server, in round t.
 
-    Parameters
-    ----------
-    noised, message, key, who, first, count, t
-        As of `mu2mpi.privacy.noise.add_noise`.
-    d : int
-        How many coordinates count, at most.
-    n, bits, heights, ends, guide
-        Of a `Table`.
-    close : float
-        Where 64 random bits are no farther from a probability, nothing is decided.
-    left : ndarray of int64, shape (room, 6)
-        Proposals that are left open, in their order: machine, coordinate, proposal, block, random bits, and
-        the draw that stands in their place until they are decided.
-
-    Returns
-    -------
-    int
-        How many were left open, also beyond the room.
+    It is drawn in the first d coordinates at most, by the entries of a `Table`. Returned is how many
+    proposals are closer to their probability than `close`, and so left open: in their order they are written
+    to `left`, shape (room, 6), as machine, coordinate, proposal, block, random bits, and the draw in their
+    place.
     """
     words = scratch(CHUNK).view(np.uint64)
     number = 0
@@ -146,7 +116,7 @@ def add_binomial(  # type: ignore[no-untyped-def]
                 if place == CHUNK:
                     halves = words.view(np.uint32)
                     fill_keystream(
-                        halves, key, uint32(counter), uint32(USE + who), uint32(machine), uint32(t)
+                        halves, key, uint32(counter), uint32(_USE + who), uint32(machine), uint32(t)
                     )
                     counter, place = counter + BLOCKS, 0
                 word, decider = words[place], words[place + 1]
@@ -176,16 +146,13 @@ def add_binomial(  # type: ignore[no-untyped-def]
 
 
 class BinomialDraws:
-    """The noise of some machines, or of the server: of so many coins each, in coordinates beside each other.
-
-    `who` is the kind, the first machine and how many there are, as in `mu2mpi.privacy.noise.add_noise`.
-    """
+    """The noise of some machines, or of the server: of so many coins each in the first d coordinates."""
 
     def __init__(
         self, key: Words, who: tuple[int, int, int], flips: int, d: int, close: float = CLOSE
     ) -> None:
-        if d > MOST_COORDINATES:
-            raise InputError(f"{d} coordinates are more than binomial noise is drawn for: {MOST_COORDINATES}")
+        if d > 2**30:  # the counter of blocks has 32 bits, and a coordinate takes some 20 bytes
+            raise InputError(f"{d} coordinates are more than binomial noise is drawn for: {2**30}")
         self._key, self._who, self._d, self._close = key, who, d, close
         self._table = table_of(flips)
         self._left = np.empty((64, 6), np.int64)
@@ -211,7 +178,7 @@ class BinomialDraws:
         """Decide a proposal by as many bits as it takes."""
         table = self._table
         context = f"{self._who[0]} {machine} {t} {i} {x} {k} {bits}".encode()
-        more = hashlib.shake_256(self._key.astype("<u4").tobytes() + context).digest(DIGITS // 2)
+        more = hashlib.shake_256(self._key.astype("<u4").tobytes() + context).digest(_DIGITS // 2)
         decider = (bits % 2**64 << 8 * len(more)) + int.from_bytes(more, "little")
         return is_accepted(table, k, x, Fraction(decider, 2 ** (64 + 8 * len(more))))
 
@@ -221,7 +188,7 @@ def is_accepted(table: Table, k: int, x: int, decider: Fraction) -> bool:
     share = int(table.ends[k]) - (int(table.ends[k - 1]) if k else 0)
     # Exactly as many as a block has: its height, a floating-point number, would be another.
     bound = decider * share / Fraction(table.whole)
-    with localcontext(Context(prec=DIGITS + 40)):
+    with localcontext(Context(prec=_DIGITS + 40)):
         n, limit = table.n, Decimal(bound.numerator) / Decimal(bound.denominator)
         log = 2 * _log_factorial(n) - _log_factorial(n + x) - _log_factorial(n - x)
         return limit < log.exp()
@@ -240,6 +207,6 @@ def _log_factorial(n: int) -> Decimal:
 def _bernoulli() -> list[Fraction]:
     """Return the Bernoulli numbers B_2, B_4, ..."""
     numbers = [Fraction(1)]
-    for m in range(1, 2 * BERNOULLI + 1):
+    for m in range(1, 2 * _BERNOULLI + 1):
         numbers.append(-sum(math.comb(m + 1, k) * b for k, b in enumerate(numbers)) / Fraction(m + 1))
     return numbers[2::2]

@@ -1,19 +1,16 @@
-"""The ChaCha20 block function of RFC 8439, many blocks side by side.
+"""The ChaCha20 block function of RFC 8439, many blocks side by side: vectors with one block a lane.
 
-A loop over blocks with the state in sixteen scalars and all double rounds written out lets LLVM turn each
-scalar into a vector with one block a lane. Steps of a quarter round wait for each other, so those of four
-alternate. Sums and shifts are cast back to uint32 at once: numba would widen them to 64 bits otherwise.
+Sums and shifts are cast back to uint32 at once: numba would widen them to 64 bits otherwise.
 """
 
 from numba import uint32
 
 from mu2mpi.kernels import inline
 
-BLOCKS = 32
-"""Blocks, of sixteen words of 32 bits each, that one call of `fill_keystream` computes."""
+BLOCKS = 32  # blocks, of sixteen words of 32 bits each, that one call of `fill_keystream` computes
 
 # "expand 32-byte k", RFC 8439, section 2.3.
-C0, C1, C2, C3 = 0x61707865, 0x3320646E, 0x79622D32, 0x6B206574
+_C0, _C1, _C2, _C3 = 0x61707865, 0x3320646E, 0x79622D32, 0x6B206574
 
 
 @inline
@@ -54,18 +51,8 @@ def _double_round(a, b, c, d):  # type: ignore[no-untyped-def]
 
 @inline
 def fill_keystream(words, key, counter, nonce0, nonce1, nonce2):  # type: ignore[no-untyped-def]
-    """Compute `BLOCKS` consecutive blocks of the keystream, as of RFC 8439, sections 2.1 to 2.4.
-
-    Parameters
-    ----------
-    words : ndarray of uint32, shape (16 * BLOCKS,)
-        Overwritten: word w of block ``counter + b`` goes to ``words[w * BLOCKS + b]``.
-    key : ndarray of uint32, shape (8,)
-        Little-endian words, as are those of the nonce.
-    counter, nonce0, nonce1, nonce2 : uint32
-        Number of the first block, and the nonce.
-    """
-    a0 = uint32(C0), uint32(C1), uint32(C2), uint32(C3)
+    """Compute `BLOCKS` blocks (RFC 8439, 2.1 to 2.4): word w of block b goes to ``words[w * BLOCKS + b]``."""
+    a0 = uint32(_C0), uint32(_C1), uint32(_C2), uint32(_C3)
     b0, c0 = (key[0], key[1], key[2], key[3]), (key[4], key[5], key[6], key[7])
     for lane in range(BLOCKS):
         d0 = uint32(counter + uint32(lane)), nonce0, nonce1, nonce2

@@ -1,13 +1,11 @@
 """Noise of rounds that cancels in their sum: which strategy it belongs to, and how far one sample moves that.
 
 What machines send in round t is g_t, or the sum of all g up to it. A strategy C D^-1, lower triangular, says
-what is hidden: C D^-1 g + z with fresh normals z, and that is C D^-1 (g + y) with y = D C^-1 z, the noise of
-the g. One sample is in one g_t and moves its column of the strategy alone. For what is summed up later,
-powers C = (1 - x)^-p of the matrix of ones, (1 - x)^-1, are good: Fichtenberger, Henzinger and Upadhyay,
-"Constant matters", 2023, for p = 1/2, and docs/background/methods.md for others. If the coefficients of C are
-sums of exponentials, a round's noise takes a buffer for each and no other memory: Dvijotham, McMahan,
-Pillutla, Steinke and Thakurta, "Efficient and near-optimal noise generation for streaming differential
-privacy", 2024.
+what is hidden: C D^-1 g + z with fresh normals z, and that is C D^-1 (g + y) with y = D C^-1 z. One sample
+moves its column of the strategy alone. Powers C = (1 - x)^-p of the matrix of ones are good for sums:
+Fichtenberger, Henzinger and Upadhyay, "Constant matters", 2023. If coefficients of C are sums of
+exponentials, a round takes a buffer for each: Dvijotham et al., "Efficient and near-optimal noise generation
+for streaming differential privacy", 2024.
 """
 
 import math
@@ -20,19 +18,12 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-FASTEST, SLOWEST = 0.8, 4.0
-"""Rounds in which the first buffer falls to 1/e, and the last in units of all rounds. Found by trying."""
-
-DIGITS = 10
-"""To how many the weights of buffers are rounded: fewer than those in which processors may differ."""
-
 
 @dataclass(frozen=True)
 class Correlation:
     """A strategy of k buffers, c_0 = 1 and c_j = sum over i of weight_i decay_i^(j-1), for so many rounds.
 
-    If it is `normalized`, D makes the norm of each column 1; or else D is 1. `lasts` is whether machines send
-    sums, so that noise is summed up, too.
+    If `normalized`, D makes the norm of each column 1, else it is 1; if it `lasts`, noise is summed up.
     """
 
     power: float
@@ -47,14 +38,11 @@ class Correlation:
         # Of few rounds more would tell next to nothing apart.
         number = min(self.buffers, (self.rounds - 1).bit_length() * 2 // 3 + 1, self.rounds - 1)
         number *= self.power > 0
-        return np.exp(-1 / _geometric(FASTEST, SLOWEST * self.rounds, number))
+        return np.exp(-1 / _geometric(0.8, 4.0 * self.rounds, number))
 
     @cached_property
     def weights(self) -> Array:
-        """Weights of the buffers, shape (k,), with which k coefficients of (1 - x)^-p are met exactly.
-
-        They are evenly spread from the first to the last on a logarithmic scale, too.
-        """
+        """Weights of the buffers, shape (k,), that meet k coefficients of (1 - x)^-p exactly."""
         places, k, p = [1], len(self.decays), self.power
         if not k:
             return np.empty(0)
@@ -63,7 +51,8 @@ class Correlation:
         powers = [[decay ** (place - 1) for decay in self.decays.tolist()] for place in places]
         # The coefficient of x^j is Gamma(j + p) / (Gamma(p) j!).
         goal = [math.exp(math.lgamma(j + p) - math.lgamma(p) - math.lgamma(j + 1)) for j in places]
-        return np.array([float(f"{weight:.{DIGITS}g}") for weight in _solve(powers, goal)])
+        # Fewer digits than those in which processors may differ.
+        return np.array([float(f"{weight:.10g}") for weight in _solve(powers, goal)])
 
     def coefficients(self) -> Array:
         """Return c_0, c_1, ..., c_(T-1)."""
@@ -101,18 +90,12 @@ class Correlation:
         return 1.0 if self.normalized else math.sqrt(self.squares(self.rounds))
 
     def share(self, first: int, last: int) -> float:
-        """Return the share of this that a sample of one round moves in all rounds until another.
-
-        It is largest for the first round, as coefficients fall.
-        """
+        """Return the share of this that a sample of one round moves in all rounds until another."""
         whole = self.rounds - first + 1 if self.normalized else self.rounds
         return math.sqrt(self.squares(last - first + 1) / self.squares(whole))
 
     def whiten(self, messages: Array) -> Array:
-        """Return what a strategy makes of messages of the first rounds, shape (..., rounds, d), in place.
-
-        It is the noise's fresh draws, plus the strategy times what is hidden.
-        """
+        """Return what a strategy makes of messages of the first rounds, shape (..., rounds, d), in place."""
         rounds = messages.shape[-2]
         if self.lasts:
             messages[..., 1:, :] -= messages[..., :-1, :].copy()
@@ -122,10 +105,7 @@ class Correlation:
         return messages
 
     def gain(self) -> float:
-        """Return the deviation of the sum over all rounds of g_t + y_t, for normals z.
-
-        With C^T r = D v, v being ones, it is the norm of r, which is known from the last round to the first.
-        """
+        """Return the deviation of the sum of all g_t + y_t: the norm of r with C^T r = D 1."""
         return math.sqrt(sum(r * r for r in self._undone(self.norms[::-1].tolist())))
 
     def deviations(self) -> Array:

@@ -1,16 +1,13 @@
 """The noise of some machines, or of the server, round after round: fresh, or correlated with that before.
 
-Where machines are away at times, the number of a draw is that of how often its machine was there.
-
-Correlated noise is in integers on the grid, as it is sent: d_t (s z - sum of weights times buffers), rounded,
-for a fresh draw z of full precision. What buffers hold are sums of these integers over d_t. So given the
-messages before, a message is the strategy's noisy value, shifted by what is known and rounded: nothing is
-rounded before it is hidden.
+Where machines are away, the number of a draw is that of how often its machine was there. Correlated noise is
+in integers on the grid, as it is sent: d_t (s z - sum of weights times buffers), rounded, for a fresh draw z.
+Buffers hold sums of these integers over d_t, so that nothing is rounded before it is hidden.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +20,13 @@ from mu2mpi.privacy.noise import CHUNK, MACHINE, PAIRS, add_draws, add_noise, fi
 
 Integers = NDArray[np.int64]
 
+# Sets an array to a message, both as of `padded_zeros`, plus the noise of a round, from 1
 Draw = Callable[[Integers, Integers, int], None]
-"""Sets an array to a message, both as of `padded_zeros`, plus the noise of a round, from 1."""
 
 
 @inline
 def _add_round(carried, fresh, past, buffers, offsets, spreads, norm, weights, decays):  # type: ignore[no-untyped-def]
-    """Add a chunk's noise to `carried`, given its fresh draw; buffers remember it.
-
-    `past` is room for the sum of what they remember.
-    """
+    """Add a chunk's noise to `carried`, given its fresh draw, and to buffers, summed up in `past`."""
     past[:] = 0.0
     for k in range(weights.size):
         row = buffers[k]
@@ -54,43 +48,16 @@ def _add_round(carried, fresh, past, buffers, offsets, spreads, norm, weights, d
 
 @kernel
 def add_correlated(  # type: ignore[no-untyped-def]
-    noised,
-    message,
-    carried,
-    lasts,
-    buffers,
-    key,
-    who,
-    first,
-    there,
-    numbers,
-    units,
-    finests,
-    norms,
-    weights,
-    decays,
-):
+    noised, message, carried, lasts, buffers, key, who, first,
+    there, numbers, units, finests, norms, weights, decays,
+):  # fmt: skip
     """Set ``noised`` to ``message`` plus the rounded noise of some machines, or of the server, in a round.
 
-    Parameters
-    ----------
-    noised, message, carried : ndarray of int64, shape (padded,)
-        As of `add_noise`; and the noise of all rounds before, which is brought up to date.
-    lasts : bool
-        Whether that is added, too. If not, it is forgotten.
-    buffers : ndarray of float64, shape (machines, chunks, k, CHUNK)
-        What was drawn before, in units of the grid, of machines ``first ..``; brought up to date.
-    key, who, first
-        As in `add_noise`.
-    there, numbers : ndarray of int64, shape (n,)
-        Who draws, as numbers among those from the first on; and for the how-manieth time, from 1.
-    units, finests : ndarray of float64, shape (machines,)
-        Standard deviations of the strategy's noise, in units of the grid; and beyond which draws are spread,
-        as in `add_noise`.
-    norms : ndarray of float64, shape (T,)
-        d_t, by which a machine's draw of that number is multiplied.
-    weights, decays : ndarray of float64, shape (k,)
-        Those of a `Correlation`.
+    `carried` is the noise of all rounds before, which is added if it `lasts`, and else forgotten; `buffers`,
+    shape (machines, chunks, k, CHUNK), are what was drawn before. Both are brought up to date, in units of
+    the grid. Machines that are `there` draw for the time that `numbers` say, counted from 1, with the noise
+    of a strategy of `units`, spread beyond `finests`, times its norms; weights and decays are those of a
+    `Correlation`.
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
@@ -115,21 +82,10 @@ def add_correlated(  # type: ignore[no-untyped-def]
             sent[j] = hidden[j] + part[j]
 
 
-class Register(Protocol):
-    """Who of some machines is there in which round."""
-
-    def call(self, t: int) -> tuple[Integers, Integers]:
-        """Return who is there, as numbers among them, and how often each was by then."""
-
-    def until(self, t: int) -> Integers:
-        """Return how often each was there in the first t rounds."""
-
-
 class CorrelatedDraws:
     """The noise of consecutive rounds; that of earlier ones is drawn again where a run goes on after them.
 
-    `units` are the standard deviations of the strategy's noise of each machine, in units of the grid, and
-    `finests` beyond which draws are spread. All of them draw in each round, or those that a register calls.
+    All machines draw in each round, or those that a register calls; `units` and `finests` are of each.
     """
 
     def __init__(
@@ -141,7 +97,7 @@ class CorrelatedDraws:
         units: Array,
         finests: Array,
         size: int,
-        register: Register | None = None,
+        register: Any = None,
     ) -> None:
         self._of, self._done, self._register = correlation, 0, register
         self._units, self._finests = units, finests
@@ -180,8 +136,7 @@ def make_draw(
 ) -> Draw:
     """Return what draws noise: of whom, from which machine on and of how many, as in `add_noise`.
 
-    The variance of a draw is in units of the mechanism's; `size` is that of messages, padded. Correlated
-    noise is spread beyond `finest`, if not earlier: so it is no farther from exact than others account for.
+    The variance is in units of the mechanism's, the size padded; `finest` is for correlated noise.
     """
     if (own := mechanism.make_draw(key, who, variances)) is not None:
         return own
@@ -201,8 +156,7 @@ def make_draw(
 class MemberDraws:
     """Fresh noise of machines that are not always there.
 
-    If what they send `lasts`, it stays until its machine is back: the sum of all messages of a machine holds
-    one draw, as each takes back the one before, which is drawn again.
+    If messages last, each takes back its machine's draw before, so that their sum holds one draw of each.
     """
 
     def __init__(
@@ -212,7 +166,7 @@ class MemberDraws:
         units: Array,
         finests: Array,
         size: int,
-        register: Register,
+        register: Any,
         lasts: bool,
     ) -> None:
         self._key, self._first, self._units, self._finests = key, first, units, finests
@@ -246,7 +200,7 @@ def make_member_draw(
     kinds: Sequence[Mechanism | None],
     key: NDArray[np.uint32],
     first: int,
-    register: Register,
+    register: Any,
     lasts: bool,
     size: int,
 ) -> Draw:

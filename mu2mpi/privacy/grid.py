@@ -5,37 +5,31 @@ import math
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.guarantee import Messages
 
+# No draw of noise is larger, in standard deviations: u is at least 2^-1087 in Box and Muller's transform
 MAX_NORMAL = 39.0
-"""No draw of noise is larger, in standard deviations: u is at least 2^-1087 in Box and Muller's transform."""
-
-LARGEST_SUM, LARGEST_UNITS_BITS = 2.0**62, 50
-"""In units of the grid, sums of messages stay below this, a factor 2 below the range of int64; and numbers to
-be rounded to it below 2^50, half of what `round_to_integer` takes."""
-
-FEWEST_BITS, NOISELESS_BITS = 12, 40
-"""Bits between the resolution and the scale of what is sent: the noise, at least, or an increment without
-noise. Each bit more than there must be lets messages show more of what the noise is made of."""
-
-CLIPPING_SHARE = 0.005
-"""Rounding may take this share of the norm to which increments are clipped."""
+# In units of the grid, sums of messages stay below this, a factor 2 below the range of int64; and numbers
+# to be rounded to it below 2^50, half of what `round_to_integer` takes
+LARGEST_SUM, _LARGEST_UNITS_BITS = 2.0**62, 50
+# Bits between the resolution and the scale of what is sent: the noise, at least, or an increment without
+# noise. Each bit more than there must be lets messages show more of what the noise is made of.
+_FEWEST_BITS, _NOISELESS_BITS = 12, 40
 
 
 def choose_resolution(
-    messages: Messages, sigma: float, noisy_bits: int = FEWEST_BITS, smallest: float | None = None
+    messages: Messages, sigma: float, noisy_bits: int = _FEWEST_BITS, smallest: float | None = None
 ) -> float:
     """Return the spacing g of the grid: a power of two, no finer than it must be; InputError if none will do.
 
-    Rounding costs half a per cent of the clipping norm, or down to half of that. It is finer where that would
-    be coarse beside increments without noise, or beside noise, of which so many bits at least are above it;
-    and coarser where a number, or the sum of all machines' messages, could otherwise leave its integers.
-    `sigma` is the standard deviation of each draw, or 0; `smallest` is that of any round, if they differ.
+    Rounding costs half a per cent of the clipping norm at most. It is finer beside small increments without
+    noise, or noise, of which so many bits at least are above it; and coarser where a number, or the sum of
+    all messages, could leave its integers. `sigma` is that of each draw, `smallest` that of any round.
     """
     C = messages.clip_norm
     scale = (smallest or sigma) if sigma > 0 else min(C, messages.gradient_norm)
-    bits = noisy_bits if sigma > 0 else NOISELESS_BITS
-    wanted = min(scale * 2.0**-bits, 2 * CLIPPING_SHARE * C / math.sqrt(messages.parameters))
+    bits = noisy_bits if sigma > 0 else _NOISELESS_BITS
+    wanted = min(scale * 2.0**-bits, 2 * 0.005 * C / math.sqrt(messages.parameters))
     exponent = max(math.floor(math.log2(wanted)), _least_exponent(messages, sigma))
-    if exponent > math.floor(math.log2(scale)) - min(FEWEST_BITS, noisy_bits):
+    if exponent > math.floor(math.log2(scale)) - min(_FEWEST_BITS, noisy_bits):
         raise _no_room(messages)
     return float(2.0**exponent)
 
@@ -54,7 +48,7 @@ def _least_exponent(messages: Messages, sigma: float) -> float:
     room = LARGEST_SUM - machines * (terms + 1.0)
     needed = math.ceil(math.log2(largest / room)) if room > 0 else math.inf
     drawn = MAX_NORMAL * math.sqrt(messages.draws) * sigma
-    return max(float(needed), math.ceil(math.log2(max(C, drawn))) - LARGEST_UNITS_BITS)
+    return max(float(needed), math.ceil(math.log2(max(C, drawn))) - _LARGEST_UNITS_BITS)
 
 
 def _no_room(messages: Messages) -> InputError:
@@ -66,11 +60,7 @@ def _no_room(messages: Messages) -> InputError:
 
 
 def clipping_bound(clip_norm: float, resolution: float, d: int) -> float:
-    """Return the norm to which increments are clipped so that they keep to `clip_norm` once rounded.
-
-    Rounding moves each of d coordinates by at most half the resolution; the last factor covers errors of the
-    norm, a sum of d squares, and of the product that clips. InputError says that the grid is too coarse.
-    """
+    """Return the norm to which increments are clipped so that, once rounded, they keep to `clip_norm`."""
     bound = (clip_norm - resolution * math.sqrt(d) / 2) * (1 - max(2.0**-40, d * 2.0**-52))
     if bound < clip_norm / 2:
         raise InputError(

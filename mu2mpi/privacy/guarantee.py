@@ -10,21 +10,16 @@ from functools import lru_cache, partial
 from mu2mpi.privacy.accountant import SMALLEST_DELTA, UP, epsilon_exact, epsilon_paper, rho_exact
 from mu2mpi.privacy.sampler import EXACT, RESERVE, Deviation, with_sampler
 
-RHO_DIGITS = 8
-"""Of a rho that follows from epsilon, rounded down: fewer than those in which processors and their
-mathematical libraries differ, so that the same experiment has the same rho, and thus noise, everywhere."""
-
-
-STEPS, HALVINGS, ROUNDED = 64, 30, 1e-12
-"""By which the delta of each of several samples is found, and what is left to rounding errors of its log."""
-
 
 # A folder of results has few epsilons, and each takes a search.
 @lru_cache(maxsize=1024)
 def affordable_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho, rounded down, that keeps to an epsilon, with some left to the sampler."""
+    """Return the largest rho that keeps to an epsilon, with some left to the sampler.
+
+    It is rounded down to 8 digits, fewer than those in which processors and their libraries differ.
+    """
     exact = rho_exact((1 - RESERVE) * epsilon, (1 - RESERVE) * delta)
-    return float(Context(prec=RHO_DIGITS, rounding=ROUND_FLOOR).create_decimal(repr(exact)))
+    return float(Context(prec=8, rounding=ROUND_FLOOR).create_decimal(repr(exact)))
 
 
 @dataclass(frozen=True)
@@ -53,20 +48,16 @@ class Messages:
 class Budget:
     """What a run may spend."""
 
-    rho: float
-    """Infinite for no noise."""
-    epsilon: float
+    rho: float  # infinite for no noise
+    epsilon: float  # the same at a delta, for mechanisms that are not as private as any one Gaussian one
     delta: float
-    """The same, for mechanisms that are not as private as any one Gaussian mechanism."""
 
 
 class Guarantee(ABC):
     """What is seen reveals at most this of one sample; the sum of guarantees is that of all that is seen."""
 
-    rho: float | None = None
-    """That of a Gaussian mechanism, if it is as private as one."""
-    drawn: Deviation = EXACT
-    """How far the noise that is drawn is from exact."""
+    rho: float | None = None  # that of a Gaussian mechanism, if it is as private as one
+    drawn: Deviation = EXACT  # how far the noise that is drawn is from exact
 
     @abstractmethod
     def exact(self, delta: float) -> float:
@@ -158,14 +149,14 @@ class Grouped(Guarantee):
         def suffices(log_inverse: float) -> bool:
             epsilon = epsilon_of(math.exp(-log_inverse))
             terms = k if epsilon == 0 else math.expm1(-k * epsilon) / math.expm1(-epsilon)
-            return (k - 1) * epsilon + math.log(terms) + ROUNDED <= log_inverse - least
+            return (k - 1) * epsilon + math.log(terms) + 1e-12 <= log_inverse - least
 
         # Larger deltas come first, as epsilon is smaller there; but not every smaller one suffices, too.
-        steps = [least * (most / least) ** (n / STEPS) for n in range(STEPS + 1)]
+        steps = [least * (most / least) ** (n / 64) for n in range(65)]
         if (found := next((n for n, step in enumerate(steps) if suffices(step)), None)) is None:
             return math.inf
         low, high = steps[max(0, found - 1)], steps[found]
-        for _ in range(HALVINGS):
+        for _ in range(30):
             middle = (low + high) / 2
             low, high = (low, middle) if suffices(middle) else (middle, high)
         return k * epsilon_of(math.exp(-high)) * UP

@@ -1,14 +1,10 @@
 """Masks that hide single messages and cancel in their sum: secure aggregation modulo 2^64.
 
-Each machine shares a secret key with some others, its neighbours. In every round, one of the two adds the
-keystream of that key to its message, and the other takes it away (Bonawitz et al., "Practical secure
-aggregation for privacy-preserving machine learning", 2017). To whoever lacks the keys of all edges between
-two groups of machines, the message of each group is a uniform number, independent of all that is hidden; what
-is learned is the sum over each group that edges with unknown keys hold together.
-
-Neighbours are those on a circle, in a random order that is public (Bell et al., "Secure single-server
-aggregation with (poly)logarithmic overhead", 2020): k/2 on either side, so many that machines which work
-together with the server leave the others connected, but for a probability of less than 2^-40.
+In every round, one of two neighbours adds the keystream of their shared key to its message, and the other
+takes it away: Bonawitz et al., "Practical secure aggregation for privacy-preserving machine learning", 2017.
+Neighbours are the k/2 next on either side of a public random circle, so many that colluders leave the others
+connected but for a probability below 2^-40: Bell et al., "Secure single-server aggregation with
+(poly)logarithmic overhead", 2020.
 """
 
 import math
@@ -27,25 +23,16 @@ from mu2mpi.privacy.noise import CHUNK, derive_key, key_words
 
 Integers = NDArray[np.int64]
 
-USE = 0x6D61736B
-"""First word of the nonce, unlike those of all other keystreams."""
-
-FAILURE_BITS = 40
-"""The others are connected but for a probability of 2^-40."""
-
-BYTES_A_PAIR = 200
-"""Of memory, while neighbours are looked for."""
-
-FITS_ANYWHERE = 2**20
-"""Bytes for which nobody asks how much memory is left, which takes longer than to find the pairs."""
+_USE = 0x6D61736B  # first word of the nonce, unlike those of all other keystreams
+FAILURE_BITS = 40  # the others are connected but for a probability of 2^-40
 
 
 def half_neighbours(machines: int, colluders: int) -> int:
     """Return how many neighbours a machine has on either side of the circle.
 
-    If those who collude part the others, there are two runs of them as long as this, between which others
-    are. Two such runs begin at one of M (M - 1) / 2 pairs of places; that some 2 h given places hold none but
-    c of M machines, in random order, has the probability of the product of (c - i) / (M - i) over i < 2 h.
+    Colluders part the others with two runs of this length h, which begin at one of M (M - 1) / 2 pairs of
+    places; that some 2 h given places hold colluders alone has the probability of the product of (c - i) / (M
+    - i) over i < 2 h.
     """
     log_pairs = math.log2(max(1, machines * (machines - 1) // 2))
     log_all, half = 0.0, 0
@@ -75,7 +62,8 @@ def check_pairs(machines: int, colluders: int) -> None:
     """Raise InputError if there are more pairs of neighbours than memory has room for."""
     half = min(half_neighbours(machines, colluders), machines // 2)
     pairs = machines * half
-    if (needed := BYTES_A_PAIR * pairs) > FITS_ANYWHERE and needed > memory_left():
+    # Of a mebibyte it would take longer to ask how much memory is left.
+    if (needed := 200 * pairs) > 2**20 and needed > memory_left():
         raise InputError(
             f"with c = {colluders:,} of M = {machines:,} machines that may work together with the server, "
             f"each shares a key with {min(2 * half, machines - 1):,} others, and {pairs:,} pairs do not fit "
@@ -112,41 +100,20 @@ def _add_words(masked, words, sign):  # type: ignore[no-untyped-def]
 
 @kernel
 def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
-    """Add the masks of some edges in round t to messages, modulo 2^64, or take them away.
-
-    Parameters
-    ----------
-    masked : ndarray of uint64, shape (padded,)
-        The bits of a message as of `padded_zeros`; brought up to date.
-    keys : ndarray of uint32, shape (edges, 8)
-    signs : ndarray of int64, shape (edges,)
-        1 to add the masks of an edge, -1 to take them away.
-    t : int
-        The round.
-    """
+    """Add masks of edges by keys (edges, 8) in round t modulo 2^64, or take them away by signs of -1."""
     words = scratch(CHUNK).view(np.uint64)
     for chunk in range(masked.size // CHUNK):
         part = masked[chunk * CHUNK : (chunk + 1) * CHUNK]
         for n in range(signs.size):
             counter = uint32(chunk * BLOCKS)
-            fill_keystream(words.view(np.uint32), keys[n], counter, uint32(USE), uint32(0), uint32(t))
+            fill_keystream(words.view(np.uint32), keys[n], counter, uint32(_USE), uint32(0), uint32(t))
             _add_words(part, words, uint64(signs[n]))
 
 
 def add_rank_masks(flat: Integers, key: NDArray[np.uint32], nonce: bytes, rank: int, ranks: int) -> None:
-    """Add masks to one rank's array that cancel in the sum over all ranks modulo 2^64.
+    """Add masks to one rank's array, as of `padded_zeros`, that cancel in the sum over all ranks modulo 2^64.
 
-    Neighbours on the circle of ranks share a keystream, so that the sum over any other set of ranks is
-    uniform to whoever lacks the key, and a rank computes two keystreams however many ranks there are.
-
-    Parameters
-    ----------
-    flat : ndarray of int64, shape (padded,)
-        The array as of `padded_zeros`; masked in place.
-    key, nonce : ndarray of uint32, shape (8,); bytes
-        Key that the ranks share, and a number that is used for one array alone.
-    rank, ranks : int
-        Number of this rank, and how many there are.
+    Neighbours on the circle of ranks share a keystream. The nonce is for one array alone.
     """
     root = derive_key(key.astype("<u4").tobytes(), "parts", nonce.hex())
     before, after = (rank - 1) % ranks, (rank + 1) % ranks
@@ -155,11 +122,9 @@ def add_rank_masks(flat: Integers, key: NDArray[np.uint32], nonce: bytes, rank: 
 
 
 class Masks:
-    """The masks of the machines of a rank.
+    """The masks of the machines of a rank: `every` one, or those alone that do not cancel within it.
 
-    `every` is whether they are computed one by one for all edges, as each machine of the protocol would; or
-    else only for those that leave the rank, as others cancel in what does. Of a rank with one machine,
-    `others` are the machines with which it shares each.
+    Of a rank with one machine, `others` are the machines with which it shares each.
     """
 
     def __init__(self, machines: int, colluders: int, root: bytes, hosted: range, every: bool) -> None:

@@ -1,10 +1,9 @@
 """Gaussian noise as a function of (key, who, round, coordinate): no state, the same on any rank.
 
 ChaCha20 is keyed by the noise key; its nonce holds who draws and in which round, its counter the coordinate.
-Two 64-bit words make two normals: in each chunk of 256, words i and 128 + i make normals i and 128 + i.
-Whoever lacks the key cannot tell the words from random ones, and whoever holds it can recompute any draw, so
-that a restarted run sends the same messages again, and no second noisy copy of the same secret. How far
-draws, rounded to integers, are from exact ones is for `mu2mpi.privacy.sampler` to say.
+In each chunk of 256, words i and 128 + i make normals i and 128 + i. Any draw can be recomputed, so that a
+restarted run sends the same messages again. How far draws, rounded to integers, are from exact ones is for
+`mu2mpi.privacy.sampler` to say.
 """
 
 import hashlib
@@ -20,37 +19,31 @@ from mu2mpi.privacy.box_muller import FEWEST_BITS, normal_pair, split, split_wor
 from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.sampler import FINEST, SPREAD_BITS
 
-MACHINE, SERVER, AGGREGATE = 0, 1, 2
-"""First word of the nonce: whose noise it is."""
-
-LEVEL, MOST_FURTHER, SPREAD = 16, 15, 16
-"""Added to the first word of the nonce, so many times `LEVEL`: 0 for the words of a draw, 1 .. `MOST_FURTHER`
-for those that continue small words, and `SPREAD` for those that spread a draw on a fine grid."""
-
-LARGE_SQUARE = int(np.float64(27.7).view(np.int64))
-"""The bits of a little less than the smallest squared radius of a small word: -2 log 2^-20 = 27.73."""
-
-MAX_COORDINATES, MAX_NUMBER = 2**35, 2**32 - 1
-"""The counter of blocks, and the words of the nonce for machine and round, have 32 bits each."""
+MACHINE, SERVER, AGGREGATE = 0, 1, 2  # first word of the nonce: whose noise it is
+# Added to the first word of the nonce, so many times `_LEVEL`: 0 for the words of a draw, 1 .. `MOST_FURTHER`
+# for those that continue small words, and `_SPREAD` for those that spread a draw on a fine grid.
+_LEVEL, MOST_FURTHER, _SPREAD = 16, 15, 16
+# The bits of a little less than the smallest squared radius of a small word: -2 log 2^-20 = 27.73
+_LARGE_SQUARE = int(np.float64(27.7).view(np.int64))
+# The counter of blocks, and the words of the nonce for machine and round, have 32 bits each
+_MAX_COORDINATES, MAX_NUMBER = 2**35, 2**32 - 1
 
 PAIRS = 4 * BLOCKS
-CHUNK = 2 * PAIRS
-"""Normals, and 64-bit words, that one call of the keystream yields."""
+CHUNK = 2 * PAIRS  # normals, and 64-bit words, that one call of the keystream yields
 
 
 @inline
 def fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, number, t):  # type: ignore[no-untyped-def]
     """Fill a chunk's words, and turn the first half of them into squared radii.
 
-    One loop, so that the keystream is compiled once: over what spreads the draw, if `bits` is not negative;
-    the words; and further words while there are small ones, which is in one of 8,192 chunks.
+    In one loop, so that the keystream is compiled once: offsets, words, further words for small ones.
     """
-    level = SPREAD if bits >= 0 else 0
+    level = _SPREAD if bits >= 0 else 0
     while True:
         halves = (words if level == 0 else further).view(np.uint32)
-        nonce = uint32(who + LEVEL * level)
+        nonce = uint32(who + _LEVEL * level)
         fill_keystream(halves, key, uint32(chunk * BLOCKS), nonce, uint32(number), uint32(t))
-        if level == SPREAD:
+        if level == _SPREAD:
             _fill_offsets(offsets, further, bits)
             level = 0
         elif level == 0:
@@ -65,17 +58,14 @@ def fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, 
 
 @inline
 def _fill_squares(squares, values, words):  # type: ignore[no-untyped-def]
-    """Compute the squared radii of all pairs; return whether some words are small, and prepare for these.
-
-    In two loops: steps for one pair wait for each other, and a processor looks only so far ahead for others.
-    """
+    """Compute the squared radii of all pairs; return whether some words are small, and prepare for these."""
     most = int64(0)
     for i in range(PAIRS):
         squares[i], values[i] = split_word(words[i])
     for i in range(PAIRS):
         squares[i] = squared_radius(squares[i], values[i])
         most = max(most, float_to_bits(squares[i]))
-    if most < int64(LARGE_SQUARE):
+    if most < int64(_LARGE_SQUARE):
         return False
     for i in range(PAIRS):
         values[i] = np.float64(words[i])
@@ -141,20 +131,11 @@ def padded_zeros(shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.
 def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignore[no-untyped-def]
     """Set ``noised`` to ``message`` plus the rounded noise of some machines, or of the server, in round t.
 
-    Parameters
-    ----------
-    noised, message : ndarray of int64, shape (padded,)
-        The sum, which is overwritten, and what is to be hidden, in units of the grid. They come from
-        `padded_zeros` and do not overlap; what is behind the first d numbers means nothing.
-    key : ndarray of uint32, shape (8,)
-    who, t : int
-        `MACHINE`, `SERVER` or `AGGREGATE`; and the round.
-    first, count : int
-        The draws of machines ``first .. first + count - 1`` are added, at least one, each rounded by itself.
-    scale : float
-        Standard deviation of a coordinate of one draw, in units of the grid. Beyond `FINEST`, where the
-        errors of 64-bit numbers would count beside a unit, each number gets a uniform integer: errors then
-        have to cross the edge of a wide interval to matter. To the exact mechanism it is post-processing.
+    Both come from `padded_zeros`, in units of the grid, and do not overlap. The draws of machines ``first ..
+    first + count - 1`` are added, each rounded by itself, with a standard deviation of `scale` units. Beyond
+    `FINEST`, where the errors of 64-bit numbers would count beside a unit, each number gets a uniform
+    integer: errors then have to cross the edge of a wide interval to matter. To the exact mechanism it is
+    post-processing.
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
@@ -173,19 +154,9 @@ def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignor
 
 @kernel
 def add_draws(noise, key, machines, numbers, scales, finests, sign):  # type: ignore[no-untyped-def]
-    """Add some draws of machines to ``noise``, each rounded by itself as in `add_noise`, or take them away.
+    """Add (sign = 1) or take away (-1) draws of machines from ``noise``, each rounded as in `add_noise`.
 
-    Parameters
-    ----------
-    noise : ndarray of int64, shape (padded,)
-        In units of the grid; brought up to date.
-    key : ndarray of uint32, shape (8,)
-    machines, numbers : ndarray of int64, shape (n,)
-        Whose draws, and which of each: its number stands where that of the round does in `add_noise`.
-    scales, finests : ndarray of float64, shape (n,)
-        Standard deviations, in units of the grid, and beyond which of them a draw is spread.
-    sign : {1, -1}
-        Whether they are added or taken away.
+    The number of each draw stands for the round there, and it is spread beyond its own `finests`.
     """
     words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
     squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
@@ -224,10 +195,10 @@ def standard_normal(key: NDArray[np.uint32], who: int, number: int, t: int, d: i
 
 def check_numbers(d: int, machines: int, rounds: int) -> None:
     """Raise InputError if the stream has no numbers for so many coordinates, machines or rounds."""
-    if d > MAX_COORDINATES or max(machines, rounds) > MAX_NUMBER:
+    if d > _MAX_COORDINATES or max(machines, rounds) > MAX_NUMBER:
         raise InputError(
             f"{d} coordinates, {machines} machines and {rounds} rounds are more than the noise has numbers "
-            f"for: at most {MAX_COORDINATES}, {MAX_NUMBER} and {MAX_NUMBER}"
+            f"for: at most {_MAX_COORDINATES}, {MAX_NUMBER} and {MAX_NUMBER}"
         )
 
 

@@ -19,21 +19,7 @@ class Held(NamedTuple):
 def of_person(
     machines: Sequence[Held], most: int, shares_noise: bool, is_apart: bool, delta: float, draws: int = 1
 ) -> Guarantee:
-    """Return what is revealed of a person with samples at as many machines as `most`, at worst.
-
-    Parameters
-    ----------
-    machines : sequence of Held
-        All there are.
-    most : int
-        At how many of them the person is.
-    shares_noise : bool
-        Whether one draw of noise hides all machines.
-    is_apart, draws : bool, int
-        As in `Mechanism.group`.
-    delta : float
-        At which what is revealed by one machine is compared with what is by another.
-    """
+    """Return what is revealed of a person at `most` machines, at worst; one draw may hide all of them."""
     kinds = {held: held.mechanism.group(held.samples, is_apart, draws) for held in dict.fromkeys(machines)}
     told = {held: found.epsilon(delta) if found.rho is None else found.rho for held, found in kinds.items()}
     worst = sorted(machines, key=told.__getitem__, reverse=True)[:most]

@@ -1,52 +1,40 @@
 """How far the noise as it is drawn is from exact rounded normals, and what that adds to epsilon.
 
 Let P be the probability of a cell of the grid for an exact pair of rounded normals, and Q that for a pair as
-it is drawn. docs/background/sampler.md shows |Q / P - 1| <= tau for every cell, with a bound on the mean
-square of tau. Over n pairs, log Q / P then adds up to more than some xi only with a probability that
-Bernstein's inequality bounds (Boucheron, Lugosi and Massart, "Concentration inequalities", 2013: Theorem
-2.10). So the releases are as private as those with exact noise, but for 2 xi of epsilon and a share of delta.
+it is drawn. docs/background/sampler.md bounds |Q / P - 1| <= tau. Over n pairs, log Q / P adds up to more
+than some xi only with a probability that Bernstein's inequality bounds (Boucheron, Lugosi and Massart,
+"Concentration inequalities", 2013: Theorem 2.10). Releases are private but for 2 xi of epsilon.
 """
 
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+# A coordinate of a pair at radius r is computed, scaled and rounded with an error of at most ERROR r, in
+# standard deviations. In units of 2^-53: 5.6 for the radius before its root is rounded, 1 for that, 1.5
+# for u, which has 53 bits, 3.2 for sine and cosine, 1 for each of two products, and 0.4 for the angle,
+# which has 53 bits, too; and some to spare.
 ERROR = 16 * 2.0**-53
-"""A coordinate of a pair at radius r is computed, scaled and rounded with an error of at most ERROR r, in
-standard deviations. In units of 2^-53: 5.6 for the radius before its root is rounded, 1 for that, 1.5 for u,
-which has 53 bits, 3.2 for sine and cosine, 1 for each of two products, and 0.4 for the angle, which has 53
-bits, too; and some to spare."""
-
+# The bound is for at least so many units of the grid in a standard deviation. Draws with more than `FINEST`
+# are spread over 2^-9 of a standard deviation, or down to half of that: a power of two units of the grid.
 COARSEST, FINEST, SPREAD_BITS = 2.0**12, 2.0**21, 9
-"""The bound is for at least so many units of the grid in a standard deviation. Draws with more than `FINEST`
-are spread over 2^-9 of a standard deviation, or down to half of that: a power of two units of the grid."""
-
-SHARE = 2.0**-11
-"""Of delta that is left to draws that are less likely than all that the bound is about, and as much to the
-rest of a `Deviation`."""
-
-RESERVE, SMALL = 2.0**-9, 0.01
-"""Share of an epsilon and a delta to be kept to that is left to the sampler; no run may need more. It is a
-share of `SMALL` where epsilon is smaller."""
-
+# Of delta that is left to draws that are less likely than all that the bound is about, and as much to the
+# rest of a `Deviation`
+_SHARE = 2.0**-11
+# Share of an epsilon and a delta to be kept to that is left to the sampler; no run may need more. It is a
+# share of `_SMALL` where epsilon is smaller.
+RESERVE, _SMALL = 2.0**-9, 0.01
+# Of u below 2^-980 = e^-679 nothing is known, nor in any of 10^16 pairs with a probability of e^-642:
+# where something that rare counts, no epsilon is stated
 RAREST = 640.0
-"""Of u below 2^-980 = e^-679 nothing is known, nor in any of 10^16 pairs with a probability of e^-642: where
-something that rare counts, no epsilon is stated."""
-
-
-LARGEST_POWER = 700.0
-"""Of e among floating-point numbers."""
 
 
 class Deviation(NamedTuple):
     """How far all draws that tell of one sample are from exact ones."""
 
-    square: float
-    """The sum over pairs of the mean square of tau."""
-    largest: float
-    """The largest tau of any cell."""
-    rest: float = 0.0
-    """The probability with which noise may be anything else: a total variation."""
+    square: float  # the sum over pairs of the mean square of tau
+    largest: float  # the largest tau of any cell
+    rest: float = 0.0  # the probability with which noise may be anything else: a total variation
 
     def __add__(self, other: "Deviation") -> "Deviation":  # type: ignore[override]
         largest = max(self.largest, other.largest)
@@ -58,16 +46,11 @@ class Deviation(NamedTuple):
         return self.square + linear + math.sqrt(linear**2 + 2 * self.square * log_inverse)
 
 
-EXACT = Deviation(0.0, 0.0)
-"""That of no draws at all."""
+EXACT = Deviation(0.0, 0.0)  # that of no draws at all
 
 
 def deviation(d: int, messages: int, smallest: float, largest: float, finest: float = FINEST) -> Deviation:
-    """Return how far the noise is from exact of so many messages of d coordinates that tell of one sample.
-
-    The smallest and the largest standard deviation of their noise are in units of the grid; draws with more
-    than the `finest` are spread.
-    """
+    """Return how far from exact the noise of messages is, from `smallest` to `largest` units of the grid."""
     if smallest < COARSEST:
         return Deviation(math.inf, math.inf)
     # An integer stands for an interval of one unit, or if draws are spread, of 2^-(SPREAD_BITS + 1) or more.
@@ -79,10 +62,7 @@ def deviation(d: int, messages: int, smallest: float, largest: float, finest: fl
 def sum_of_rounded(numbers: int, parts: int, scale: float) -> Deviation:
     """Return how far sums of rounded normals are from a normal of their variance, rounded after a shift.
 
-    There are so many sums, of so many parts each, whose standard deviation is `scale` units of the grid; of
-    less than 1 nothing is known. The shift is a sum of uniform numbers, independent of all else: so the
-    Gaussian mechanism knows of the one all that it does of the other. docs/background/privacy-proofs.md
-    shows it by Poisson's summation formula.
+    `scale` is in units of the grid; of less than 1 nothing is known: docs/background/privacy-proofs.md.
     """
     if parts == 1:
         return EXACT
@@ -90,7 +70,7 @@ def sum_of_rounded(numbers: int, parts: int, scale: float) -> Deviation:
         return Deviation(0.0, 0.0, math.inf)
     square = scale * scale
     power = 3 * parts * math.exp(-square * math.pi**2 / 4) - math.pi**2 * square * (1 - 1 / parts)
-    of_cell = math.exp(min(power, LARGEST_POWER))
+    of_cell = math.exp(min(power, 700.0))
     tail = 2 * math.exp(-parts * (square - 0.5) ** 2 / (2 * square))
     return Deviation(0.0, 0.0, numbers * ((parts * square + 1) * of_cell + tail))
 
@@ -108,7 +88,7 @@ def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Devi
     log_inverse = _log_inverse(exact, delta)
     if log_inverse > RAREST or (draws.rest > 0 and -math.log(draws.rest) < log_inverse):
         return math.inf
-    left = 1 - SHARE * (1 + (draws.rest > 0))
+    left = 1 - _SHARE * (1 + (draws.rest > 0))
     xi = draws.loss(log_inverse)
     if 2 * xi > _ceiling(exact):
         return math.inf
@@ -118,7 +98,7 @@ def with_sampler(epsilon_at: Callable[[float], float], delta: float, draws: Devi
 
 def is_negligible(epsilon: float, exact: float, delta: float) -> bool:
     """Return whether the sampler adds no more than its reserve to exact noise's epsilon, if one is known."""
-    return _log_inverse(exact, delta) > RAREST or epsilon - exact <= RESERVE * max(exact, SMALL)
+    return _log_inverse(exact, delta) > RAREST or epsilon - exact <= RESERVE * max(exact, _SMALL)
 
 
 def _ceiling(exact: float) -> float:
@@ -128,4 +108,4 @@ def _ceiling(exact: float) -> float:
 
 def _log_inverse(exact: float, delta: float) -> float:
     """Return -log delta' with which (1 + e^epsilon) delta' is below the share of delta that is left to it."""
-    return _ceiling(exact) + math.log(2 / (SHARE * delta))
+    return _ceiling(exact) + math.log(2 / (_SHARE * delta))

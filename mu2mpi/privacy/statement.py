@@ -13,23 +13,18 @@ from mu2mpi.privacy.mechanisms.base import NONSENSE, Concern, Mechanism, agree
 from mu2mpi.privacy.sampler import is_negligible
 from mu2mpi.registry import find, names
 
-ADJACENCY, UNIT = "replace-one", "one sample of one machine"
-"""How neighbours differ, and what is replaced."""
-
-KNOWN = {"noise": ["protocol", "aggregate", "unmasked"], "adjacency": [ADJACENCY], "unit": [UNIT]}
-"""What a statement can say, but for the server."""
-
-SHORTCUTS = {
+ADJACENCY, UNIT = "replace-one", "one sample of one machine"  # how neighbours differ, and what is replaced
+# What a statement can say, but for the server
+_KNOWN = {"noise": ["protocol", "aggregate", "unmasked"], "adjacency": [ADJACENCY], "unit": [UNIT]}
+# What is sent in place of what the protocol sends
+_SHORTCUTS = {
     "aggregate": Concern("noise = aggregate", "The noise of all machines is drawn as one"),
     "unmasked": Concern("masks = none", "No masks hide single messages"),
 }
-"""What is sent in place of what the protocol sends."""
-
+# Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample
 LARGE_EPSILON = 10.0
-"""Beyond it a guarantee says little: what is seen may be e^10 = 22,026 times as likely with one sample."""
-
-KINDS = {str: (str, "text"), float: (Real, "number"), int: (Integral, "integer"), bool: (Integral, "0 or 1")}
-"""As what a file keeps attributes of each type, and what they are called."""
+# As what a file keeps attributes of each type, and what they are called
+_KINDS = {str: (str, "text"), float: (Real, "number"), int: (Integral, "integer"), bool: (Integral, "0 or 1")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,23 +32,16 @@ class PrivacyStatement:
     """The guarantee of one run: neighbours differ in one sample of one machine, which is replaced."""
 
     mechanism: Mechanism
-    server: str
-    """The trust mode, which says who sees what: if untrusted, every message of a machine, {q~_{t,i}}; if
-    trusted, every query point of the server, {x_t}; and so on. But see what the mechanism protects."""
+    server: str  # the trust mode, which says who sees what; but see what the mechanism protects
     delta: float
-    epsilon: float
-    """(epsilon, delta)-DP by the paper's lemma."""
-    epsilon_exact: float
-    """The smallest that holds at this delta; where no rho describes the releases, both are this one."""
-    epsilon_sampler: float
-    """What of this is due to noise that is drawn, in place of exact rounded normals."""
-    S: float
-    """The bound on the norm of what a sample adds, such as G + 2LD."""
+    epsilon: float  # (epsilon, delta)-DP by the paper's lemma
+    epsilon_exact: float  # the smallest that holds; where no rho describes the releases, both are this one
+    epsilon_sampler: float  # what of this is due to noise that is drawn, in place of exact rounded normals
+    S: float  # the bound on the norm of what a sample adds, such as G + 2LD
+    # Or aggregate, if the noise of all machines was drawn as one, or unmasked, if no masks hid messages: the
+    # guarantee is then that of the protocol, and not of what was sent
     noise: str = "protocol"
-    """Or aggregate, if the noise of all machines was drawn as one, or unmasked, if no masks hid messages:
-    then this is the guarantee of the protocol that was simulated, and not of what was sent."""
-    noise_recomputable: bool = False
-    """Whether the noise follows from a seed that is written down, which hides nothing from who knows it."""
+    noise_recomputable: bool = False  # whether the noise follows from a seed that is written down
     adjacency: str = ADJACENCY
     unit: str = UNIT
 
@@ -124,7 +112,7 @@ class PrivacyStatement:
         mechanism = self.mechanism
         found = [
             f"{name} is {getattr(self, name)!r}, and there is only {' and '.join(map(repr, known))}"
-            for name, known in {"server": names("servers"), **KNOWN}.items()
+            for name, known in {"server": names("servers"), **_KNOWN}.items()
             if getattr(self, name) not in known
         ]
         if wrong := self.out_of_range():
@@ -140,11 +128,7 @@ class PrivacyStatement:
         ]
 
     def check_sampler(self, promised: float) -> None:
-        """Raise InputError if so many draws on so fine a grid cost more of epsilon than is left to them.
-
-        Or if they take it beyond the one that was promised, of which a small one leaves them next to nothing;
-        or if the mechanism's account makes no sense.
-        """
+        """Raise InputError if draws cost more epsilon than is left to them, or than was promised."""
         exact, kind = self.guarantee.exact(self.delta), self.mechanism.name
         if not exact >= 0:
             raise InputError(f"mechanism = {kind} states epsilon = {exact:g} as its guarantee; {NONSENSE}")
@@ -161,10 +145,7 @@ class PrivacyStatement:
             )
 
     def concerns(self, samples: int | None = None) -> list[Concern]:
-        """Say what is not private about a run, or would not be.
-
-        Machines have so many `samples` together, if they do not all have as many.
-        """
+        """Say what is not private about a run, of so many `samples` of all machines if they differ."""
         mechanism = self.mechanism
         if not mechanism.is_noisy:
             return [Concern("no noise", "No noise was added: there is no privacy guarantee at all.")]
@@ -174,7 +155,7 @@ class PrivacyStatement:
             "guarantee. Leave the seed out for data that are private.",
         )
         found = [*([seed] if self.noise_recomputable else []), *mechanism.concerns()]
-        if (short := SHORTCUTS.get(self.noise)) is not None:
+        if (short := _SHORTCUTS.get(self.noise)) is not None:
             found.append(
                 Concern(
                     short.brief,
@@ -206,7 +187,7 @@ def _value(name: str, kind: type, attributes: Mapping[str, Any]) -> Any:
     """Return one of some attributes, or raise InputError if it is not there or not of its type."""
     if name not in attributes:
         raise InputError(f"its privacy statement lacks {name!r}")
-    value, (wanted, words) = attributes[name], KINDS[kind]
+    value, (wanted, words) = attributes[name], _KINDS[kind]
     if not isinstance(value, wanted) or (kind is bool and value not in (0, 1)):
         raise InputError(f"{name} = {value!r} in its privacy statement is no {words}")
     return kind(value)

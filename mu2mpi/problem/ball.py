@@ -4,8 +4,8 @@ import numpy as np
 
 from mu2mpi.kernels import inline, reduction
 
+# Squares that are summed up by themselves, so that rounding errors of d grow with BLOCK + d / BLOCK
 BLOCK = 256
-"""Squares that are summed up by themselves, so that rounding errors of d grow with BLOCK + d / BLOCK."""
 
 
 @reduction

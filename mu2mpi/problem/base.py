@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from mu2mpi.kernels import specialised, why_not_compiled
 from mu2mpi.problem.linear import all_margins, loss, residual, sum_outer_products
 from mu2mpi.problem.practical import Practical
-from mu2mpi.problem.scaling import FEATURE_SLACK
 
 Array = NDArray[np.float64]
-Labels = NDArray[np.int32] | Array
-"""Classes from 0 on, or numbers in [-1, 1]."""
+Labels = NDArray[np.int32] | Array  # classes from 0 on, or numbers in [-1, 1]
 
 
 class Constants(NamedTuple):
@@ -33,12 +31,10 @@ class Constants(NamedTuple):
 class Problem(ABC):
     """A convex loss of the margins x z of a linear model, and of a label: a class, or a number in [-1, 1].
 
-    By default the model has one row of weights for each of K classes. `name` is what the user calls it, and
-    `labels` what it learns. `residual` and `loss` are `numba.njit` of ``(margins, label)``: one turns
-    margins, shape (rows,), in place into the derivative r of the loss by them, so that the gradient is
-    r z^T; the other returns the loss, and whether the model is right, or the square of by how much its
-    prediction of a number is wrong. `unit` is that of the loss, such as ``nat``, and `margin` says what the
-    margin of a row is.
+    The model has a row of weights for each class, by default. `residual` and `loss` are `numba.njit` of
+    ``(margins, label)``: one turns margins, shape (rows,), in place into the derivative r of the loss by
+    them, so that the gradient is r z^T; the other returns the loss, and whether the model is right, or the
+    squared error of its prediction of a number. `margin` says what the margin of a row is.
     """
 
     kind: ClassVar[str] = "problems"
@@ -54,10 +50,6 @@ class Problem(ABC):
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G and L, where no ||z||^2 passes the square, and no ||x|| the radius of the feasible set."""
 
-    def constants_with_slack(self, square: float, radius: float, classes: int) -> Constants:
-        """Return `constants` of samples whose features exceed their bound by what sources accept."""
-        return self.constants(square * (1 + FEATURE_SLACK) ** 2, radius, classes)
-
     def rows(self, classes: int) -> int:
         """Return how many rows the model has: by default K for classes, and one for numbers."""
         return classes if self.labels == "classes" else 1
@@ -68,10 +60,7 @@ class Problem(ABC):
         return found.astype(np.int64, copy=False)
 
     def scores(self, margins: Array) -> Array:
-        """Return a number for each of some samples and each class, shape (n, K), the largest for the best.
-
-        By default it is the margin; where one row tells two classes apart, minus that for the first.
-        """
+        """Return a number for each sample and class, shape (n, K): by default its margin."""
         return np.hstack([-margins, margins]) if margins.shape[1] == 1 else margins
 
     def predictions(self, margins: Array) -> Array:
@@ -128,11 +117,7 @@ class Problem(ABC):
     def expected(
         self, x: Array, z: Array, weights: Array, values: Labels | None = None
     ) -> tuple[float, Array]:
-        """Return the sum of losses with weights, and its gradient.
-
-        Each of the samples z has each of K labels with a weight: shape (n, K). These are the classes, or have
-        other values.
-        """
+        """Return loss and gradient summed over K labels of each sample, with weights of shape (n, K)."""
         values = np.arange(weights.shape[1], dtype=np.int32) if values is None else values
         margins = all_margins(x, z)
         total, slopes = 0.0, np.zeros(margins.shape)

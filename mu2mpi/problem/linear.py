@@ -1,8 +1,6 @@
-"""Linear models: samples as kernels take them, and margins, the inner products of samples with a model.
+"""Linear models: samples as kernels take them, and margins, the inner products x z with a model x (K, F).
 
-The model x has one row of F weights for each of K classes, and the margins of a sample z are x z. A loss is
-a function of these and of the sample's class, so its gradient is the outer product r z^T of a residual and
-the sample, and nothing of size K F is ever formed for a gradient.
+A gradient is the outer product r z^T of a residual and the sample: nothing of size K F is formed for it.
 """
 
 import math
@@ -13,11 +11,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.kernels import inline, kernel, reduction, scratch
 
-BATCH = 4
-"""Samples whose inner products with the model are computed together, sharing each read of it."""
-
-TILE = 400
-"""Features for which a batch of samples and two rows of models fit into the fastest cache."""
+BATCH = 4  # samples whose inner products with the model are computed together, sharing each read of it
+TILE = 400  # features for which a batch of samples and two rows of models fit into the fastest cache
 
 
 def residual(margins: Any, label: Any) -> None:
@@ -77,10 +72,7 @@ def _two_products(x, y, z):  # type: ignore[no-untyped-def]
 
 @inline
 def two_margins(x, y, z, at_x, at_y):  # type: ignore[no-untyped-def]
-    """Compute the margins at_x = x z and at_y = y z, shape (n, >= K), of one sample or of a batch.
-
-    x and y, of shape (K, F), are two models, or two parts of one; z has shape (n, >= F) with n = 1 or BATCH.
-    """
+    """Compute margins at_x = x z and at_y = y z, shape (n, >= K), of a sample or batch z, (n, >= F)."""
     if z.shape[0] == 1:
         for k in range(x.shape[0]):
             at_x[0, k], at_y[0, k] = _two_products(x[k], y[k], z[0, : x.shape[1]])
@@ -100,12 +92,7 @@ def two_margins(x, y, z, at_x, at_y):  # type: ignore[no-untyped-def]
 
 @inline
 def model_margins(x, z, margins, of_rest):  # type: ignore[no-untyped-def]
-    """Compute the margins x z of one sample or of a batch.
-
-    The model is taken in two halves, which share each sample; if classes are odd in number they share one.
-    Shapes are (K, F) for x, and with n = 1 or BATCH, (n, >= F) for z, (n, K) for the margins, and
-    (n, (K + 1) // 2) for what holds half of them meanwhile.
-    """
+    """Compute the margins x z of a sample or a batch, shape (n, K), by two halves of x that share z."""
     half, rest = (x.shape[0] + 1) // 2, x.shape[0] // 2
     two_margins(x[:half], x[rest:], z, margins, of_rest)
     for i in range(z.shape[0]):
@@ -161,16 +148,7 @@ def sum_outer_products(r, z):  # type: ignore[no-untyped-def]
 
 
 def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-def]
-    """Return the summed loss, and of how many samples the model is right.
-
-    Parameters
-    ----------
-    x : ndarray of float64, shape (K, F)
-    features, labels : ndarray, shape (n, F - 1), and ndarray of int32, shape (n,)
-        Samples as stored.
-    scales, bias : ndarray of float64, shape (n,), and float
-        Factors that take stored features to those of z, and the bias feature.
-    """
+    """Return the summed loss of samples as stored, with factors that scale them, and how many are right."""
     classes, width = x.shape
     z, margins = empty_batch(BATCH, width), np.empty((BATCH, classes))
     of_rest = np.empty((BATCH, (classes + 1) // 2))

@@ -8,19 +8,12 @@ import numpy as np
 from mu2mpi.problem.base import Array
 from mu2mpi.problem.linear import inner, norm
 
+# Nats by which the value found may pass the minimum on a test set, unless the passes run out before
 TOLERANCE = 1e-6
-"""Nats by which the value found may pass the minimum on a test set, unless the passes run out before."""
-
-FIRST_ESTIMATE, FORGET = 1 / 64, 0.95
-"""What share of the bound on the smoothness is tried first, as real data are far from the worst case; and the
-factor by which the estimate shrinks in a step that did not contradict it."""
 
 
 class Minimum(NamedTuple):
-    """What is known of the minimum of a function over K: it lies between ``value - gap`` and ``value``.
-
-    `passes` says how often the function was evaluated, and `first_slope` is the gradient's norm at the start.
-    """
+    """A minimum over K is between ``value - gap`` and ``value``; `first_slope` is the norm at the start."""
 
     value: float
     gap: float
@@ -38,27 +31,15 @@ def minimise_over_ball(
 ) -> Minimum:
     """Minimise a convex function over a ball about 0 by projected accelerated gradient steps.
 
-    Steps have the length 1 / l, where l is an estimate of the smoothness that grows when a step contradicts
-    it and shrinks otherwise. The momentum starts afresh when it points uphill.
-
-    Parameters
-    ----------
-    function : callable
-        Takes a point and returns value and gradient, whose Lipschitz constant is at most `smoothness`.
-    start : ndarray of float64
-        A point of the ball.
-    most_passes, tolerance : int, float
-        It ends when the gap keeps to the tolerance, or the function was evaluated so often, at least once.
-
-    Notes
-    -----
-    The gap holds whatever the steps were: at y in K, convexity gives for every u in K that
-    f(u) >= f(y) + <f'(y), u - y> >= f(y) - (<f'(y), y> + radius ||f'(y)||).
-    See Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm", 2009; O'Donoghue and Candes,
-    "Adaptive restart for accelerated gradient schemes", 2015.
+    `function` returns value and gradient, whose Lipschitz constant is at most `smoothness`; steps are 1 / l
+    for an estimate l of it. It ends at a gap below the tolerance, or after so many passes. At y in K,
+    convexity gives for every u in K that f(u) >= f(y) - (<f'(y), y> + radius ||f'(y)||). Beck and Teboulle,
+    "A fast iterative shrinkage-thresholding algorithm", 2009; O'Donoghue and Candes, "Adaptive restart",
+    2015.
     """
     x = y = start
-    momentum, estimate = 1.0, smoothness * FIRST_ESTIMATE
+    # Real data are far from the worst case.
+    momentum, estimate = 1.0, smoothness * (1 / 64)
     value, gradient = function(y)
     first_slope = norm(gradient)
     highest_bound, lowest = -np.inf, np.inf
@@ -77,7 +58,7 @@ def minimise_over_ball(
         step = y_next - y
         # Unlike values, gradients still tell how much they differ when steps are tiny.
         contradicted = inner(gradient_next - gradient, step) > estimate * inner(step, step)
-        estimate = min(2 * estimate, smoothness) if contradicted else FORGET * estimate
+        estimate = min(2 * estimate, smoothness) if contradicted else 0.95 * estimate
         momentum = 1.0 if value_next > value else momentum_next
         x, y, value, gradient = x_next, y_next, value_next, gradient_next
     return Minimum(float(lowest), float(max(0.0, lowest - highest_bound)), passes, first_slope)

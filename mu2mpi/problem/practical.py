@@ -1,173 +1,100 @@
 """The practical presets: settings beyond the theorems, from public facts alone (docs/guides/practical.md)."""
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from mu2mpi.registry import find
 
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
-
 
 class Facts(NamedTuple):
-    """What is public of the data, and presets may use.
-
-    The number of `classes` K, what no squared norm of features in [-1, 1] passes, without the bias, and how
-    many `samples` all machines can use together. Where machines differ or some are away: by what the average
-    over them has less noise than a draw that is for all rounds and the rho of the run, and as how many equal
-    machines, all there, they average samples.
-    """
+    """What is public of the data, and presets may use."""
 
     classes: int
-    square: float
-    samples: int
-    shared: float | None = None
-    effective: float | None = None
+    square: float  # no squared norm of features in [-1, 1] passes it, without the bias
+    samples: int  # how many all machines can use together
+    shared: float | None = None  # where machines differ: by what their average has less noise,
+    effective: float | None = None  # and as how many equal machines they average samples
 
 
 class Practical(NamedTuple):
-    """What practical presets go by, in terms of margins of samples of norm 1: docs/guides/practical.md.
+    """What practical presets go by, in terms of margins of samples of norm 1: docs/guides/practical.md."""
 
-    Attributes
-    ----------
-    clip : float or None
-        Norm to which increments and gradients are clipped; by default half of G where no margin passes 1.
-    noise : float
-        Standard deviation of the noise that margins may gather.
-    reach : float
-        Margins of the ball: so many that it hardly matters.
-    """
-
-    clip: float | None = None
-    noise: float = 1.5
-    reach: float = 100.0
+    clip: float | None = None  # norm to which gradients are clipped; half of G where no margin passes 1
+    noise: float = 1.5  # standard deviation of the noise that margins may gather
+    reach: float = 100.0  # margins of the ball
 
 
 class Choices(NamedTuple):
-    """What the presets of all methods go by: how long samples are, and what follows for the loss.
-
-    Attributes
-    ----------
-    clip_norm, diameter : float
-        What is chosen; and what is used, if the user has given another, for `clip`.
-    noise : float
-        Standard deviation of the noise that each weight may gather.
-    G, L, nearby : float
-        No gradient's norm passes G on the ball; its smoothness there, in units of which steps are, and where
-        no margin passes 1, both with that of the regulariser.
-    """
+    """What the presets of all methods go by: how long samples are, and what follows for the loss."""
 
     clip_norm: float
     diameter: float
-    clip: float
-    noise: float
-    G: float
-    L: float
-    nearby: float
+    clip: float  # what is used for `clip_norm`, if the user has given another
+    noise: float  # standard deviation of the noise that each weight may gather
+    G: float  # no gradient's norm passes it on the ball
+    L: float  # smoothness there, in units of which steps are,
+    nearby: float  # and where no margin passes 1, both with that of the regulariser
 
 
-class Descent(NamedTuple):
-    """What the presets of methods differ in that go over the samples again and again.
-
-    The noise of the average gradient, over all rounds, is that of one sum over `hidden` samples. There are
-    from `fewest` to `most` rounds, and the output is the mean of a `tail` of them: it holds less noise than
-    the last iterate. With momentum each step is `times` as long in the end.
-    """
-
-    hidden: float
-    fewest: int
-    most: int
-    tail: float
-    times: float = 1.0
+STEP = 1.8  # of presets with many passes, in units of 1/L, where 2 is the longest that goes down
 
 
-STEP = 1.8
-"""Of presets with many passes, in units of 1/L, where 2 is the longest that goes down."""
-
-
-def descent(asked: "Experiment", facts: Facts | None, plan: Descent | None = None) -> dict[str, Any]:
-    """Return what presets choose that go over the samples again and again; without facts, what is open.
-
-    Noise adds up to what each weight may gather, whatever the number of rounds, where all steps together
-    are rho n / (2 C) times that. These are as long as smoothness allows, or there would be more of them.
-    """
-    if facts is None or plan is None:
-        open_ones = ("clip_norm", "diameter", "rounds", "tail", "eta_scale")
-        return {"normalize": normalize(asked), **dict.fromkeys(open_ones)}
-    chosen = choices(asked, facts)
-    step = STEP / chosen.nearby
-    path = chosen.noise * asked.rho * plan.hidden / (2 * min(chosen.clip, chosen.G)) / plan.times
-    rounds = math.ceil(min(max(path / step, plan.fewest), plan.most))
-    return {
-        "normalize": normalize(asked),
-        "clip_norm": chosen.clip_norm,
-        "diameter": chosen.diameter,
-        "rounds": rounds,
-        "tail": plan.tail,
-        "eta_scale": rounded(chosen.L * min(step, path / (asked.rounds or rounds))),
-    }
-
-
-LONGEST = 16.0
-"""Of presets with gradients at averages: the largest learning rate for each machine, in units of 1/(4LT) with
-L where no margin passes 1, however little noise there is: beyond it, w follows single samples. And for each
-round: beyond it w swings, but where samples have norm 1 and classes."""
-
-
-def one_pass(
-    asked: "Experiment",
-    facts: Facts | None,
-    eta_scale: Callable[[Choices, Facts], float],
-    wider: float = 1.0,
+def descent(
+    asked: Any,
+    facts: Facts,
+    *,
+    hidden: float,
+    rounds: tuple[int, int],
+    tail: float,
+    times: float = 1.0,
 ) -> dict[str, Any]:
-    """Return what presets choose that use each sample once; without facts, what is open.
+    """Return what presets choose that go over the samples again and again, in steps of up to 1.8 / L.
 
-    How long steps are, the method says; and by how much its ball has to be wider than those of others.
+    The noise of the average gradient over all rounds is that of one sum over `hidden` samples; there are from
+    the first to the second of `rounds`. The output is the mean of a `tail` of them. With momentum each step
+    is so many `times` as long in the end.
     """
-    if facts is None:
-        return {"normalize": normalize(asked), **dict.fromkeys(("clip_norm", "diameter", "eta_scale"))}
-    chosen = choices(asked, facts, wider)
+    chosen, (fewest, most) = choices(asked, facts), rounds
+    step = STEP / chosen.nearby
+    path = chosen.noise * asked.rho * hidden / (2 * min(chosen.clip, chosen.G)) / times
+    number = math.ceil(min(max(path / step, fewest), most))
     return {
-        "normalize": normalize(asked),
         "clip_norm": chosen.clip_norm,
         "diameter": chosen.diameter,
-        "eta_scale": rounded(eta_scale(chosen, facts)),
+        "rounds": number,
+        "tail": tail,
+        "eta_scale": rounded(chosen.L * min(step, path / (asked.rounds or number))),
     }
 
 
-def longest_at_averages(asked: "Experiment", facts: Facts) -> float:
-    """Return the largest learning rate at averages of iterates, as `LONGEST` says."""
+def longest_at_averages(asked: Any, facts: Facts) -> float:
+    """Return the largest learning rate at averages, in units of 1/(4LT) with L where no margin passes 1.
+
+    Beyond it, w follows single samples, or swings where samples do not have norm 1 and classes.
+    """
     most = facts.effective or asked.machines or 1
     if asked.scaling != "unit" or find("problems", asked.loss).labels == "numbers":
         most = min(most, rounds_of_one_pass(asked, facts))
-    return LONGEST * most
+    return 16.0 * most
 
 
-def rounds_of_one_pass(asked: "Experiment", facts: Facts) -> int:
+def rounds_of_one_pass(asked: Any, facts: Facts) -> int:
     """Return how many rounds there are of a sample of each machine."""
     return asked.rounds or facts.samples // (asked.machines or 1)
 
 
-def gathered(asked: "Experiment", chosen: Choices, shared: float) -> float:
-    """Return by what gradients may be multiplied in all, where their noise is 2 C / rho but shared.
-
-    Weights gather then the noise that they may.
-    """
-    return chosen.noise * asked.rho * shared / (2 * min(chosen.clip, chosen.G))
+def gathered(asked: Any, chosen: Choices, shared: float) -> float:
+    """Return by what gradients with noise 2 C / rho, but shared, may be multiplied in all."""
+    return float(chosen.noise * asked.rho * shared / (2 * min(chosen.clip, chosen.G)))
 
 
-def normalize(asked: "Experiment") -> str:
+def normalize(asked: Any) -> str:
     """Return how samples are to be scaled: to norm 1, but where columns have bounds of their own."""
     return "none" if asked.schema is not None or asked.norm_bound is not None else "unit"
 
 
-def choices(asked: "Experiment", facts: Facts, wider: float = 1.0) -> Choices:
-    """Return what is chosen for samples of which the longest, of length ||z||, is known in public.
-
-    Increments are in proportion to ||z||, and weights to 1 / ||z||, where margins are the same. The ball is
-    made so many times wider.
-    """
+def choices(asked: Any, facts: Facts, wider: float = 1.0) -> Choices:
+    """Return what is chosen for samples of which the longest, of length ||z||, is known in public."""
     # Whoever only wants to know what options there are need not import numpy.
     from mu2mpi.problem.scaling import Scaling
 

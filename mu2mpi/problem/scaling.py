@@ -1,7 +1,4 @@
-"""How stored samples become those of which theory speaks, and how long these are.
-
-A sample z is a row of features, scaled into [-1, 1], with a constant 1 appended for the bias: F in all.
-"""
+"""How stored samples become z: features scaled into [-1, 1], with a constant bias feature; F in all."""
 
 import math
 from dataclasses import dataclass
@@ -9,26 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+# The bias feature of a sample that is scaled to norm 1. The others have norm sqrt(1 - UNIT_BIAS^2).
 UNIT_BIAS = 0.1
-"""The bias feature of a sample that is scaled to norm 1. The others have norm sqrt(1 - UNIT_BIAS^2)."""
-
-VALUES = 1 << 17
-"""Features of samples whose norms are taken together: as many as stay in a processor's cache."""
-
+# Share by which stored features may exceed their bound, as numbers that were rounded to it do
 FEATURE_SLACK = 1e-6
-"""Share by which stored features may exceed their bound, as numbers that were rounded to it do."""
-
-LEAST_SQUARE = 2.0**-900
-"""Beside it, squares too small for floating-point numbers do not count."""
+_LEAST_SQUARE = 2.0**-900  # beside it, squares too small for floating-point numbers do not count
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is done to each sample by itself, once its features lie in [-1, 1].
-
-    If it is to `unit` norm, it is scaled to norm 1, a bias feature of `UNIT_BIAS` included. Or if there is a
-    `bound`, features that are longer are scaled to that norm, beside the bias feature 1.
-    """
+    """What is done to each sample: scaled to `unit` norm, bias included, or features to a `bound`."""
 
     unit: bool = False
     bound: float | None = None
@@ -47,17 +34,17 @@ class Scaling:
     def factors(self, features: NDArray[np.generic], scale: float) -> NDArray[np.float64]:
         """Return the factors, shape (n,), that take stored features, shape (n, F - 1), to those of z.
 
-        It is the scale, which takes them into [-1, 1]; or by a sample's own norm, what makes no z longer
-        than its bound, by more than a factor of 1 + (F + 8) 2^-53: if `unit`, 0 for a squared norm below
-        `LEAST_SQUARE`, or one that is not finite.
+        It is the scale, which takes them into [-1, 1]; or by a sample's own norm, what makes no z longer than
+        its bound, by more than a factor of 1 + (F + 8) 2^-53: if `unit`, 0 for a squared norm below
+        `_LEAST_SQUARE`, or one that is not finite.
         """
         factors = np.full(len(features), 0.0 if self.unit else scale)
         if not self.unit and self.bound is None:
             return factors
         length = math.sqrt(1 - UNIT_BIAS**2) if self.unit else float(self.bound or 0)
         # Features that are short enough stay as they are.
-        least = LEAST_SQUARE if self.unit else (length / scale) ** 2
-        step = max(1, VALUES // features.shape[1])
+        least = _LEAST_SQUARE if self.unit else (length / scale) ** 2
+        step = max(1, (1 << 17) // features.shape[1])
         for start in range(0, len(features), step):
             squares = squared_norms(features[start : start + step])
             usable = (squares >= least) & (squares < np.inf)
@@ -71,11 +58,7 @@ class Scaling:
 
 
 def squared_norms(rows: NDArray[np.generic]) -> NDArray[np.float64]:
-    """Squared Euclidean norm of each row, with the same bits whichever rows stand beside it.
-
-    Ranks read different groups of samples, and NumPy's own sums over an axis may depend on the other axes.
-    Here halves of all rows are added element by element until one column is left.
-    """
+    """Return the squared norm of each row by halves, with the same bits whichever rows stand beside it."""
     with np.errstate(over="ignore"):
         terms: NDArray[np.float64] = np.square(rows, dtype=np.float64)
         width = terms.shape[1]

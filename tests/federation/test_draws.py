@@ -1,18 +1,13 @@
 """Which samples are drawn: against ChaCha20 in plain Python, and the statistics of what is drawn."""
 
 import numpy as np
-import pytest
 import reference as ref
 from hypothesis import strategies as st
 from relaxed import given
-from scipy import stats
 
 from mu2mpi.federation.draws import USE, WORDS, draw_independently, draw_uniformly
-from mu2mpi.federation.sampling import Poisson
 from mu2mpi.privacy.chacha20 import BLOCKS
-from mu2mpi.privacy.noise import AGGREGATE, MACHINE, SERVER
 
-KEY = bytes(range(32))
 keys = st.binary(min_size=32, max_size=32)
 ends = st.integers(0, 2**32 - 4)
 
@@ -56,42 +51,5 @@ def test_uniform_draws_equal_plain_python(key, machine, t, owned, number):
             assert found.tolist() == kept[:number]
 
 
-def test_the_stream_is_none_of_the_noise():
-    assert USE not in (MACHINE, SERVER, AGGREGATE)
-    draws = {
-        draw_uniformly(KEY, range(i, i + 1), range(t, t + 1), 2**60, 1)[0, 0, 0]
-        for i in (1, 2)
-        for t in (1, 2)
-    }
-    assert len(draws) == 4
-    assert draw_uniformly(bytes(32), range(1, 2), range(1, 2), 2**60, 1)[0, 0, 0] not in draws
-
-
-@pytest.mark.parametrize("q", [1.0, 1 - 2**-53, 0.1, 2.0**-30, 0.0])
-def test_no_sample_is_more_probable_than_it_should_be(q):
-    """The threshold is q 2^64 exactly, as multiplying by a power of two does not round; q = 1 takes all."""
-    places, sizes = Poisson(50, q).take(KEY, range(3), range(1, 40))
-    assert {1.0: sizes.min() == 50, 0.0: sizes.max() == 0}.get(q, True)
-    assert len(places) == sizes.sum()
-
-
 # Statistics of fixed draws: they pass or fail for good, and with other keys a correct generator would fail
 # each with the probability stated there.
-
-
-def test_uniform_draws_are_uniform():
-    """Chi squared over places, and over pairs of draws that follow each other: each fails with 1e-4."""
-    places = draw_uniformly(KEY, range(5), range(1, 2001), 30, 10)
-    assert stats.chisquare(np.bincount(places.ravel(), minlength=30)).pvalue > 1e-4
-    pairs = places[..., ::2] * 30 + places[..., 1::2]
-    assert stats.chisquare(np.bincount(pairs.ravel(), minlength=900)).pvalue > 1e-4
-
-
-def test_independent_draws_have_binomial_numbers():
-    """Sizes against the binomial distribution, and places against the uniform: each fails with 1e-4."""
-    places, sizes = draw_independently(KEY, range(20), range(1, 2001), 40, int(0.05 * 2**64))
-    counts = np.bincount(np.minimum(sizes.ravel(), 8), minlength=9)
-    expected = stats.binom.pmf(np.arange(8), 40, 0.05)
-    expected = np.append(expected, 1 - expected.sum()) * sizes.size
-    assert stats.chisquare(counts, expected).pvalue > 1e-4
-    assert stats.chisquare(np.bincount(places, minlength=40)).pvalue > 1e-4

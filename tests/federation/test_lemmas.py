@@ -90,25 +90,6 @@ def test_no_increment_passes_its_bound_whatever_the_adversary_does(shape, diamet
             assert math.sqrt(machines.largest_squared_norm) <= schedule.S
 
 
-def test_the_bound_on_increments_is_nearly_reached():
-    """With few samples in the middle of the ball and a step along z; a bound of 0.8 S would be noticed."""
-    shape, t, diameter = (2, 4), 400, 3.0
-    schedule = schedule_for(shape, 1, t, diameter)
-    z = np.ones(4)
-    end = schedule.radius * np.outer([1.0, -1.0], z) / math.sqrt(8)
-    w = -end
-    largest = 0.0
-    for share in np.linspace(-1, 1, 41):
-        x_previous = share * end
-        x = (1 - averaging_weight(t)) * x_previous + averaging_weight(t) * w
-        for label in (0, 1):
-            samples = one_a_round(z[None, None, :-1], np.array([[label]], np.int32), t)
-            machines = Machines(schedule, range(1), lambda _, samples=samples: samples, None)
-            machines.observe(t, x, x_previous)
-            largest = max(largest, math.sqrt(machines.largest_squared_norm))
-    assert 0.5 * schedule.S < largest <= schedule.S
-
-
 # ------------------------------------- the step in the proof of Lemma 4.2, and the anytime inequality
 
 

@@ -107,29 +107,6 @@ def test_one_strategy_hides_all_machines_in_proportion_to_their_budgets(server, 
     assert np.all(accounts.rho <= accounts.rho_allowed * (1 + 1e-12))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"method": "noisy-minibatch-sgd"}, *slow({"method": "dp-sgd", "server": "trusted", "batch": 4})],
-)
-@pytest.mark.parametrize("participation", ["bernoulli:0.5", "uniform:1"])
-def test_samples_drawn_at_random_count_as_those_of_who_is_there_most(settings, participation, source):
-    experiment = Experiment(epsilon=1.0, rounds=12, participation=participation, seed=3, **settings)
-    schedule = resolve(experiment, source, 1).schedule
-    members, accounts = schedule.members, schedule.members.accounts(1e-5)
-    most = int(accounts.rounds.max())
-    assert most < 12
-    assert {kind.rounds for kind in members.kinds} == {most}
-    batch = schedule.sampling.most if experiment.batch is None else experiment.batch
-    own = {k: v for k, v in settings.items() if k != "method"} | {"batch": batch}
-    plain = Experiment(
-        method=settings["method"], epsilon=1.0, rounds=most, machines=4, partition="owner", **own
-    )
-    assert schedule.mechanism.sigma == pytest.approx(resolve(plain, source, 1).schedule.mechanism.sigma)
-    there = accounts.rounds > 0
-    np.testing.assert_array_equal(np.isnan(accounts.rho), there)
-    assert np.all(accounts.epsilon[there] <= 1.0)
-
-
 @SERVERS
 @pytest.mark.parametrize("participation", KINDS)
 @pytest.mark.parametrize("method", [{}, {"estimator": "gradient", "query": "iterate"}])
@@ -213,22 +190,4 @@ MATRIX += slow(*((name, "by-size") for name in QUICK if name not in AGAIN), ("dp
 def test_every_method_takes_every_kind(method, participation, tmp_path):
     settings = {"data": "synthetic", "samples": 60, "features": 3, "machines": 5, "rounds": 6, "seed": 2}
     experiment = Experiment(participation=participation, epsilon=2.0, **settings, **settings_of(method))
-    runs_and_is_found_again(experiment, tmp_path / "a.h5")
-
-
-@pytest.mark.parametrize("participation", ["uniform:2", *slow("bernoulli:0.5", "by-size")])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"data": "population", "heterogeneity": 0.5, "rounds": 6, "features": 3},
-        {"data": "digits", "partition": "dirichlet:0.3", "rounds": 6},
-        {"data": "digits", "partition": "labels:2", "rounds": 6, "objective": "samples"},
-        {"data": "synthetic", "classes": 2, "loss": "logistic", "l2": 0.1, "rounds": 6, "server": "trusted"},
-        {"data": "synthetic", "classes": 2, "loss": "smoothed-hinge", "rounds": 6, "normalize": "unit"},
-        {"data": "digits", "preset": "practical", "method": "mu2-sgd", "rounds": 6},
-    ],
-    ids=lambda settings: "-".join(map(str, settings.values())),
-)
-def test_every_source_and_loss_takes_absent_machines(settings, participation, tmp_path):
-    experiment = Experiment(machines=3, participation=participation, seed=2, **settings)
     runs_and_is_found_again(experiment, tmp_path / "a.h5")

@@ -1,6 +1,5 @@
 """Who takes part when: counts against the dense matrix, whatever is looked at at once, and what is drawn."""
 
-import tracemalloc
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -12,15 +11,7 @@ from scipy import stats
 from mu2mpi.errors import InputError
 from mu2mpi.federation import participation as module
 from mu2mpi.federation.cohort import Cohort
-from mu2mpi.federation.participation import (
-    Attendance,
-    Bernoulli,
-    BySize,
-    Everybody,
-    Roll,
-    Trace,
-    Uniform,
-)
+from mu2mpi.federation.participation import Attendance, Bernoulli, BySize, Everybody, Roll, Trace, Uniform
 
 seeds = st.integers(0, 2**63 - 1)
 
@@ -105,29 +96,6 @@ def test_a_run_is_as_long_as_the_first_machine_without_samples_allows(drawn, at_
         assert longest == samples.min()
 
 
-def test_few_counts_are_kept_of_many_machines_and_none_is_counted_twice(monkeypatch):
-    """As many as there are rounds would be gigabytes; and a call of each round, in turn, counts on."""
-    asked = []
-
-    class Watched(Uniform):
-        def present(self, rounds, of):
-            asked.append(len(rounds))
-            return super().present(rounds, of)
-
-    monkeypatch.setattr(module, "AT_ONCE", 20_000)
-    monkeypatch.setattr(module, "MOST_COUNTS", 80_000)
-    tracemalloc.start()
-    attendance = Attendance(Watched(20_000, 10, 1), 50)
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert held < 10 * 20_000 * 8
-    asked.clear()
-    roll = Roll(attendance, range(5))
-    for t in attendance.every:
-        roll.call(t)
-    assert sum(asked) == 50
-
-
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=8), seeds, st.integers(1, 90))
 def test_by_size_is_evenly_spread_and_uses_every_sample(sizes, seed, rounds):
     sizes = np.array(sizes)
@@ -145,25 +113,6 @@ def test_by_size_is_evenly_spread_and_uses_every_sample(sizes, seed, rounds):
         assert np.abs(counts - width * attended / rounds).max() < 1
 
 
-def test_by_size_does_not_begin_with_everybody_at_once():
-    """Of machines that are there every tenth round, a tenth or so is there in each."""
-    there = BySize(np.append(np.full(200, 10), 100), 5).present(range(1, 101), 100).sum(axis=1)
-    assert 5 < there.min() <= there.max() < 45
-
-
-def test_whoever_gives_another_seed_gets_others():
-    for kind in (lambda seed: Uniform(9, 4, seed), lambda seed: Bernoulli(9, 0.5, seed)):
-        first, again, other = (dense(kind(seed), 20) for seed in (1, 1, 2))
-        np.testing.assert_array_equal(first, again)
-        assert np.mean(first != other) > 0.2
-
-
-@given(st.integers(1, 8), st.data(), seeds)
-def test_uniform_has_so_many_in_each_round(machines, data, seed):
-    number = data.draw(st.integers(1, machines))
-    assert np.all(dense(Uniform(machines, number, seed), 25).sum(axis=1) == number)
-
-
 # Statistics of fixed draws: they pass or fail for good, and with other seeds correct ones would fail each
 # with the probability stated there.
 
@@ -178,35 +127,6 @@ def test_of_uniform_any_machines_and_any_pairs_are_as_likely_as_others():
         assert stats.binomtest((present[1:, i] & present[:-1, i]).sum(), rounds - 1, share**2).pvalue > 1e-6
     for i, k in combinations(range(M), 2):
         assert stats.binomtest((present[:, i] & present[:, k]).sum(), rounds, pair).pvalue > 1e-5
-
-
-@pytest.mark.parametrize("p", [0.02, 0.5, 0.97])
-def test_of_bernoulli_machines_and_rounds_do_not_depend_on_each_other(p):
-    """Counts of machines; numbers of machines in a round; pairs; and rounds in turn: each with 1e-5."""
-    rounds, M = 20_000, 6
-    present = Bernoulli(M, p, 2025).present(range(1, rounds + 1), rounds).astype(int)
-    for i in range(M):
-        assert stats.binomtest(present[:, i].sum(), rounds, p).pvalue > 1e-5
-        assert stats.binomtest((present[1:, i] & present[:-1, i]).sum(), rounds - 1, p**2).pvalue > 1e-6
-    for i, k in combinations(range(M), 2):
-        assert stats.binomtest((present[:, i] & present[:, k]).sum(), rounds, p**2).pvalue > 1e-5
-    counts = np.bincount(present.sum(axis=1), minlength=M + 1)
-    expected = stats.binom.pmf(np.arange(M + 1), M, p) * rounds
-    often = expected > 5
-    assert (
-        stats.chisquare(counts[often], expected[often] * counts[often].sum() / expected[often].sum()).pvalue
-        > 1e-5
-    )
-
-
-def test_with_probability_1_everybody_is_there():
-    assert Bernoulli(5, 1.0, 3).present(range(1, 500), 500).all()
-
-
-def test_a_trace_ends():
-    trace = Trace(np.ones((5, 2), bool))
-    with pytest.raises(InputError, match=r"has 5 rounds; give at most --rounds 5"):
-        Attendance(trace, 6)
 
 
 @given(participations(), st.booleans())

@@ -7,13 +7,9 @@ from schedules import simulation_of
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data import source as source_module
-from mu2mpi.data.opening import open_source
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.execution.evaluation import PIECE, Evaluator
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.samples import make_supply
-from mu2mpi.parallel import Communicator
-from mu2mpi.registry import find
 
 DIMENSION = 6
 KEY = bytes(32)
@@ -61,27 +57,6 @@ def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted)
         assert max(map(len, source.asked)) <= at_once * len(hosted)
 
 
-def test_of_a_population_each_rank_draws_what_its_machines_use():
-    experiment = Experiment(data="population", machines=3, rounds=5, features=4)
-    source = open_source(experiment)
-    schedule = resolve(experiment, source, 4).schedule
-    together = make_supply(source, schedule, KEY, range(3), "iid", bytes(32))(1)
-    for hosted in (range(2), range(2, 3), range(3, 3)):
-        apart = make_supply(source, schedule, KEY, hosted, "iid", bytes(32))(1)
-        assert apart.sizes.shape == (5, len(hosted))
-        labels = together.labels.reshape(5, 3)[:, hosted.start : hosted.stop]
-        np.testing.assert_array_equal(apart.labels, labels.ravel())
-
-
-def test_a_sample_larger_than_a_chunk_is_read_all_the_same(monkeypatch):
-    source = watched(20)
-    limit_memory(monkeypatch, source, 0)
-    read = make_supply(
-        source, resolve(Experiment(machines=2), source, 1).schedule, KEY, range(2), "iid", bytes(32)
-    )
-    assert read(3).rounds == range(3, 4)
-
-
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_bits_do_not_depend_on_how_much_is_read_at_once(monkeypatch, server):
     experiment = Experiment(server=server, machines=4, seed=3)
@@ -92,21 +67,3 @@ def test_bits_do_not_depend_on_how_much_is_read_at_once(monkeypatch, server):
     assert len(source.asked) == 9
     assert parts.x.tobytes() == whole.x.tobytes()
     assert parts.history.test_loss.tobytes() == whole.history.test_loss.tobytes()
-
-
-@pytest.mark.parametrize("pieces", [1, 2, 100])
-def test_a_large_test_set_is_measured_in_chunks(monkeypatch, pieces):
-    source = random_source(2, 10, DIMENSION, 3)
-    source._test = random_source(3, 5 * PIECE + 9, DIMENSION, 3)._training
-    source.test_samples = len(source._test)
-    x = np.random.default_rng(0).standard_normal((3, DIMENSION + 1))
-    whole = Evaluator(source, Communicator(), find("problems", "softmax"))
-    limit_memory(monkeypatch, source, pieces * PIECE)
-    parts = Evaluator(source, Communicator(), find("problems", "softmax"))
-    assert len(parts.whole.samples) == min(pieces * PIECE, source.test_samples)
-    for _ in range(2):
-        assert parts.measure(x) == whole.measure(x)
-        loss, gradient = parts.gradient(x)
-        assert loss == whole.gradient(x)[0]
-        assert gradient.tobytes() == whole.gradient(x)[1].tobytes()
-        assert len(parts.whole.samples) <= pieces * PIECE

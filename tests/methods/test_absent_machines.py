@@ -216,7 +216,7 @@ def directions(source, server, **settings):
     schedule = resolve(experiment, source, 1).schedule
     key, ranks, clock = key_words(bytes(range(32))), Communicator(), Stopwatch(schedule.rounds)
     machines = machines_on(source, schedule, noise=None if server == "trusted" else key)
-    taken = UntrustedServer(schedule, ranks) if server == "untrusted" else TrustedServer(schedule, ranks, key)
+    taken = {"untrusted": UntrustedServer, "trusted": TrustedServer}[server](schedule, range(0), ranks, key)
     found = []
     for t in range(1, schedule.rounds):
         taken.round(t, machines, clock)

@@ -9,13 +9,12 @@ from arrays import random_source
 from draws import drawn_noise
 from hypothesis import strategies as st
 from relaxed import given
-from schedules import machines_on, make_schedule, make_task, simulation_of
+from schedules import machines_on, make_schedule, simulation_of
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.sources.population import Population
-from mu2mpi.errors import InputError
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.plan import resolve
 from mu2mpi.parallel import Communicator
@@ -142,30 +141,6 @@ def test_regret_of_optimistic_steps(diameter, rounds, seed):
         iterates.step(t, total)
 
 
-def test_long_steps_reach_in_few_rounds_what_short_ones_do_not():
-    """Exact gradients keep to 2 (D^2 / (8 eta) + eta G^2 / 2) / (T (T + 1)); eta = 1/(4LT) does not."""
-    exact, rounds, diameter = exact_of(Population(3, 3, 0.7, 0.2, 0.0, 100, 3)), 100, 20.0
-    sizes = {"machines": 1, "classes": 3, "features": 4, "diameter": diameter, "rho": math.inf}
-    ours = make_schedule(NAME, rounds=rounds, **sizes)
-    losses = []
-    for schedule in (ours, make_schedule("mu2-sgd", rounds=rounds, **sizes)):
-        # The largest steps, as there are no errors; of two schedules that differ in nothing else.
-        eta = 1 / (8 * schedule.L) if schedule is ours else 1 / (4 * schedule.L * rounds)
-        iterates = schedule.make_iterates(schedule)
-        for t in range(1, rounds):
-            total = t * exact.gradient(iterates.x)[1] / schedule.mechanism.resolution
-            iterates.move(t, np.rint(total).astype(np.int64), eta * schedule.mechanism.resolution)
-        losses.append(exact.gradient(iterates.x)[0])
-    # Accelerated steps for long: no smaller loss is near.
-    iterates = ours.make_iterates(ours)
-    for t in range(1, 4000):
-        total = t * exact.gradient(iterates.x)[1] / ours.mechanism.resolution
-        iterates.move(t, np.rint(total).astype(np.int64), ours.mechanism.resolution / (8 * ours.L))
-    excess = np.array(losses) - exact.gradient(iterates.x)[0]
-    bound = 2 * (ours.L * diameter**2 + ours.G**2 / (16 * ours.L)) / (rounds * (rounds + 1))
-    assert excess[0] < 0.5 * bound < bound < excess[1]
-
-
 @pytest.mark.parametrize(("batch", "rho"), [(3, 0.5), (3, math.inf)])
 def test_hints_are_off_by_what_the_bound_says(batch, rho):
     """The sum of E ||q_t - h_t - t (f'(x_t) - f'(x_{t-1}))||^2, with much noise and with none.
@@ -200,94 +175,9 @@ def test_hints_are_off_by_what_the_bound_says(batch, rho):
     assert found > (0.75 if math.isfinite(rho) else 0.02) * bound
 
 
-def test_the_bound_is_stated_where_it_holds():
-    """By hand, for a run without noise; and not with clipped increments, another rate or correlated noise."""
-    sizes = {"machines": 2, "classes": 3, "features": 4, "diameter": 0.5, "rho": math.inf}
-    chosen, task = make_task(NAME, samples=60, **sizes)
-    T, K = 10, 6
-    G, L, D = math.sqrt(8), 2.0, 0.5
-    S = G + 2 * L * D
-    V = G**2 / 2 + S**2 / (K * 2) * (T + math.log(T) + 1)
-    eta = min(1 / (8 * L), D / math.sqrt(8 * V))
-    bound = D**2 / (8 * eta) + eta * V + 2 / 3 * D * S * (T + 1) ** 1.5 / math.sqrt(K * 2)
-    schedule = chosen.schedule(task, chosen.sizes(task, T))
-    assert schedule.loss_bound == pytest.approx(2 * bound / (T * (T + 1)))
-    for changed in ({"clip_norm": 1.0}, {"eta_scale": 0.5}):
-        assert math.isnan(make_schedule(NAME, rounds=T, samples=60, **sizes, **changed).loss_bound)
-    correlated = Experiment(method=NAME, machines=2, noise_correlation=0.7, evaluations=1)
-    plan = resolve(correlated, random_source(1, 100, 3, 3), 1)
-    assert plan.schedule.mechanism.name == "correlated"
-    assert math.isnan(plan.schedule.loss_bound)
-
-
 # ------------------------------------------------------------------------------------- rounds and preset
-
-
-@pytest.mark.parametrize(
-    ("samples", "machines", "given", "expected"),
-    [
-        (3600, 10, {}, (60, 60)),
-        (1000, 1, {}, (32, 31)),  # 32 rounds of 31: as near to all as one size of batches comes
-        (100, 10**6, {}, (100, 1)),  # (n M)^(1/4), which is 100
-        (3600, 10, {"rounds": 100}, (100, 36)),
-        (3600, 10, {"batch": 100}, (36, 100)),
-        (3600, 10, {"rounds": 7, "batch": 5}, (7, 5)),
-        (1, 1, {}, (1, 1)),
-    ],
-)
-def test_rounds_and_batches(samples, machines, given, expected):
-    rounds = given.pop("rounds", None)
-    chosen, task = make_task(
-        NAME, machines=machines, classes=2, features=3, samples=samples, diameter=1.0, rho=1.0, options=given
-    )
-    sizes = chosen.sizes(task, rounds)
-    assert (sizes.rounds, sizes.options["batch"]) == expected
-    taken = sizes.sampling.take(bytes(32), range(2), range(1, sizes.rounds + 1))
-    ends = np.cumsum(taken.sizes[:, 0])
-    assert ends[-1] == sizes.sampling.owned == math.prod(expected)
-    # Each sample once, on each machine.
-    first = np.concatenate([np.split(taken.places, 2 * ends)[k][: expected[1]] for k in range(sizes.rounds)])
-    np.testing.assert_array_equal(first, np.arange(ends[-1]))
-
-
-def test_more_than_there_are_samples_is_refused():
-    source = random_source(1, 100, 3, 3)
-    for settings in ({"batch": 51}, {"rounds": 51}, {"rounds": 10, "batch": 6}):
-        with pytest.raises(InputError, match="samples"):
-            resolve(Experiment(method=NAME, machines=2, **settings), source, 1)
 
 
 def preset(n, **settings):
     source = random_source(1, n, 6, 4)
     return resolve(Experiment(method=NAME, preset="practical", machines=4, **settings), source, 1).experiment
-
-
-def test_the_preset_takes_the_fewest_rounds_whose_steps_are_short_enough():
-    """By hand: n = 500, s = 1.5, C = 0.75, L = 1/2 and N = 2, so T^2 = s rho N n L / C = 1000 at rho = 1."""
-    found = preset(2000, rho=1.0)
-    assert (found.clip_norm, found.diameter, found.normalize) == (0.75, 200.0, "unit")
-    # 32 rounds would do, 500 // 32 = 15 samples each: 33 rounds use more of all.
-    assert (found.rounds, found.batch) == (33, 15)
-    assert found.eta_scale == pytest.approx(8 * 0.5 * 2 * 15 / 33, rel=1e-3)
-    assert preset(2000, rho=1.0, server="trusted").rounds == 500 // (500 // 45)
-    assert preset(2000, rho=1.0, batch=5).rounds == 100
-    # Four times the smoothness, and twice the rounds: 64, or 71 of 500 // 64 samples.
-    assert preset(2000, rho=1.0, l2=1.5).rounds == 71
-    assert preset(2000, rho=1.0, rounds=10).eta_scale == pytest.approx(8 * 0.5)
-    # No noise: as many rounds as samples, and the longest steps.
-    found = preset(2000, rho=math.inf)
-    assert (found.rounds, found.batch, found.eta_scale) == (500, 1, 4.0)
-
-
-@given(st.sampled_from([0.1, 1.0, 20.0]), st.sampled_from(["untrusted", "trusted"]), max_examples=6)
-def test_the_noise_of_w_is_that_of_the_preset(rho, server):
-    schedule = resolve(
-        Experiment(method=NAME, preset="practical", machines=4, rho=rho, server=server),
-        random_source(1, 2000, 6, 4),
-        1,
-    ).schedule
-    draws = 4 if server == "untrusted" else 1
-    batch = 4 * schedule.sampling.size(1)
-    noise = schedule.eta * schedule.mechanism.sigma * math.sqrt(draws * schedule.rounds) / batch
-    assert noise == pytest.approx(1.5, rel=1e-3)
-    assert schedule.eta <= 0.5 / schedule.L * (1 + 1e-3)

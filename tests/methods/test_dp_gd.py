@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import reference as ref
-from arrays import ArraySource, random_source
+from arrays import random_source
 from draws import drawn_noise
 from hypothesis import strategies as st
 from relaxed import given
@@ -15,13 +15,10 @@ from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.errors import InputError
-from mu2mpi.execution.job import run
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.sampling import Cyclic
 from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
-from mu2mpi.results.checkpoint import write_checkpoint
-from mu2mpi.results.schema import checkpoint_path
 
 
 def by_hand(simulation, source, K, momentum, tail):
@@ -97,61 +94,6 @@ def test_no_sample_is_in_more_messages_than_is_said(n, K, T):
         assert sampling.drawn(t) == counts.sum()
 
 
-class Watched(ArraySource):
-    """Counts the training rows that are read."""
-
-    read = 0
-
-    def training(self, rows):
-        self.read += len(rows)
-        return super().training(rows)
-
-
-def test_full_batches_are_read_once_and_counted_in_each_round():
-    source = random_source(1, 60, 4, 3)
-    source.__class__ = Watched
-    simulation = simulation_of(Experiment(method="dp-gd", machines=3, rounds=7, seed=1), source)
-    result = simulation.run()
-    assert source.read == 60
-    classes = np.bincount(source._training.labels, minlength=3)
-    np.testing.assert_array_equal(result.class_counts.sum(axis=0), 7 * classes)
-
-
-@pytest.mark.parametrize("batch", [None, 50])
-def test_a_run_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, batch):
-    from mu2mpi.data.sources.digits import Digits
-
-    settings = {"method": "dp-gd", "machines": 3, "rounds": 12, "batch": batch, "momentum": 0.9, "seed": 1}
-    experiment = Experiment(**settings, evaluations=1)
-    whole = run(experiment)
-    half = simulation_of(experiment, Digits())
-    for t in range(1, 6):
-        half.server.iterates.visit(t)
-        half.server.round(t, half.machines, half.clock)
-        half.rounds_done = t
-    write_checkpoint(half.state(), checkpoint_path(tmp_path / "a.h5"))
-    again = run(experiment, output=tmp_path / "a.h5")
-    assert again.x.tobytes() == whole.x.tobytes()
-    np.testing.assert_array_equal(again.class_counts, whole.class_counts)
-
-
-@pytest.mark.parametrize("server", ["untrusted", "trusted"])
-def test_default_rounds_make_the_proved_bound_about_twice_what_noise_and_stability_cost(server):
-    """D e / 2 in all, e = C sqrt(4 d / (rho n N)^2 + 2 / (n M)), and the excess loss keeps to the bound."""
-    settings = {"data": "population", "samples": 3000, "features": 3, "machines": 3, "normalize": "unit"}
-    for rho, D in ((2.0, 8.0), (math.inf, 8.0), (0.5, 40.0)):
-        experiment = Experiment(method="dp-gd", server=server, rho=rho, diameter=D, seed=3, **settings)
-        result = run(experiment.having(evaluations=1))
-        N = 3 if server == "trusted" else math.sqrt(3)
-        C, d = math.sqrt(2), result.x.size
-        e = C * math.sqrt(4 * d / (rho * 1000 * N) ** 2 + 2 / 3000)
-        T = result.experiment.rounds
-        assert math.ceil(0.5 * D / (4 * e)) + 1 == T
-        # T messages for T - 1 steps, whose number is rounded up.
-        assert result.theory.excess_loss_bound == pytest.approx(D * e, rel=1.5 / (T - 1))
-        assert result.theory.excess_loss < result.theory.excess_loss_bound
-
-
 def test_the_bound_is_that_of_full_plain_steps():
     source = random_source(1, 60, 4, 3)
     common = {"method": "dp-gd", "machines": 3, "rho": 1.0}
@@ -160,40 +102,3 @@ def test_the_bound_is_that_of_full_plain_steps():
         assert math.isnan(resolve(Experiment(**common, **other), source, 1).schedule.loss_bound)
     with pytest.raises(InputError, match="batch = 21 is more than the 20 samples of a machine"):
         resolve(Experiment(**common, batch=21), source, 1)
-
-
-@pytest.mark.parametrize("server", ["untrusted", "trusted"])
-@given(st.integers(1, 50), st.floats(0.1, 100), st.none() | st.integers(1, 8), max_examples=25)
-def test_the_preset_gives_each_weight_the_noise_that_it_may_gather(server, machines, rho, batch):
-    """Every step counts 1 / (1 - 0.9) times; where rounds are too few for that, steps are not longer."""
-    source = random_source(1, 400, 6, 4)
-    plan = resolve(
-        Experiment(
-            method="dp-gd", preset="practical", server=server, machines=machines, rho=rho, batch=batch
-        ), source, 1,
-    )  # fmt: skip
-    schedule, n = plan.schedule, 400 // machines
-    K, T = batch or n, schedule.rounds
-    draws = machines if server == "untrusted" else 1
-    noise = 10 * schedule.eta * schedule.mechanism.sigma / (K * machines) * math.sqrt(draws * T)
-    assert noise <= 1.5 * 1.001 * math.sqrt(math.ceil(T * K / n) / (T * K / n))
-    assert schedule.eta <= 1.8 / 0.5 * 1.001
-    assert noise >= 1.5 * 0.97 or (round(400 * n / K) == T and schedule.eta >= 1.8 / 0.5 * 0.999)
-    assert (plan.experiment.momentum, plan.experiment.tail) == (0.9, 0.25)
-
-
-def test_the_preset_learns_digits():
-    """With the mean over three seeds, 94.3 and 94.4 %, whose standard error is about half a point."""
-    for server, machines, rho in (("untrusted", 4, 4.0), ("trusted", 10, 2.0)):
-        settings = {
-            "method": "dp-gd",
-            "preset": "practical",
-            "server": server,
-            "machines": machines,
-            "rho": rho,
-        }
-        accuracies = [
-            run(Experiment(**settings, seed=seed, evaluations=1)).history.test_accuracy[-1]
-            for seed in range(3)
-        ]
-        assert np.mean(accuracies) > 0.92

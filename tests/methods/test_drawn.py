@@ -14,12 +14,9 @@ from schedules import simulation_of
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.errors import InputError
 from mu2mpi.execution.keys import Keys
-from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.sampling import Batches, Cyclic, Fresh, Poisson, WithReplacement
-from mu2mpi.privacy.accountant import epsilon_exact
-from mu2mpi.privacy.mechanisms.poisson import poisson_epsilon
+from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
 from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
 
 KEY = bytes(range(32))
@@ -41,14 +38,6 @@ def test_what_a_machine_uses_depends_on_its_number_and_the_round_alone(sampling)
             assert alone.sizes == len(alone.places) <= sampling.most
     assert places.min() >= 0
     assert places.max() < sampling.owned
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS[:2], ids=repr)
-def test_batches_use_each_sample_once(sampling):
-    rounds = {Fresh: 12, Batches: 4}[type(sampling)]
-    places = sampling.take(KEY, range(2, 3), range(1, rounds + 1)).places
-    np.testing.assert_array_equal(places, np.arange(sampling.owned))
-    assert sampling.drawn(rounds) == sampling.used(rounds) == sampling.owned
 
 
 def test_samples_are_drawn_with_their_probabilities():
@@ -174,25 +163,13 @@ def test_dp_sgd_is_that_of_its_source(epsilon, machines, classes, dimension, D, 
     if math.isfinite(epsilon):
         # No more noise than needed: a thousandth less would be too little.
         left, delta = epsilon * 511 / 512, 1e-5 * 511 / 512
-        assert poisson_epsilon(run.C, 4, 1.0, 12, run.sigma, delta) <= left
-        assert poisson_epsilon(run.C, 4, 1.0, 12, run.sigma * 0.999, delta) > left
+        assert PoissonReleases.epsilon_by(run.C, 4, 1.0, 12, run.sigma, delta) <= left
+        assert PoissonReleases.epsilon_by(run.C, 4, 1.0, 12, run.sigma * 0.999, delta) > left
         assert result.privacy.epsilon_exact <= epsilon
     noise = math.sqrt(run.x1.size) * run.sigma / run.batch
     run.eta = ref.batch_learning_rate(run.C, ref.smoothness(F), D, 12, run.batch, noise, math.inf)
     check(result, *ref.dp_sgd(run))
     assert result.history.gradient_evaluations[-1] == 24 * machines
-
-
-@pytest.mark.parametrize("method", ["noisy-minibatch-sgd", "dp-sgd"])
-def test_rho_stands_for_its_epsilon(method):
-    source = random_source(1, 40, 5, 3)
-    common = {"method": method, "server": "trusted", "machines": 2, "rounds": 20, "batch": 4}
-    by_rho = resolve(Experiment(rho=0.5, **common), source, 1).schedule
-    by_epsilon = resolve(Experiment(epsilon=epsilon_exact(0.5, 1e-5), **common), source, 1).schedule
-    assert by_rho.mechanism.sigma == by_epsilon.mechanism.sigma
-    assert by_rho.mechanism.stated_rho is None
-    assert math.isnan(by_rho.mechanism.rho_spent(20))
-    assert resolve(Experiment(rho=math.inf, **common), source, 1).schedule.mechanism.sigma == 0
 
 
 def test_another_epsilon_or_delta_means_other_draws_and_noise():
@@ -202,46 +179,3 @@ def test_another_epsilon_or_delta_means_other_draws_and_noise():
     keys = {Keys.noise_key(root, experiment.having(**other)) for other in ({}, *others)}
     assert len(keys) == 5
     assert Keys.noise_key(root, experiment.having(evaluations=3)) in keys
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"method": "dp-sgd"}, r"method = dp-sgd has noise for the sum .* each needs its own"),
-        ({"batch": 3}, r"batch applies to method = .* or dp-gd or dp-sgd or noisy-minibatch-sgd only, and"),
-        ({"method": "noisy-minibatch-sgd", "estimator": "gradient"}, r"estimator applies .* only.* leave"),
-        ({"method": "nosuch"}, r"method = 'nosuch' should be"),
-    ],
-)  # fmt: skip
-def test_settings_that_do_not_go_together(settings, words):
-    with pytest.raises(InputError, match=words):
-        Experiment(**settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (
-            {"method": "dp-sgd", "batch": 81},
-            "batch = 81 is more than the 80 samples of all machines.*--batch 80",
-        ),
-        ({"method": "dp-sgd", "batch": 8, "rounds": 4_000_000_000}, "too many.*at most --rounds 100000"),
-        (
-            {"method": "noisy-minibatch-sgd", "batch": 4_000_000_000},
-            "the 40 samples of a machine.*--batch 40",
-        ),
-    ],
-)
-def test_more_than_there_is_is_refused_before_it_takes_memory(settings, words):
-    with pytest.raises(InputError, match=words):
-        resolve(Experiment(server="trusted", machines=2, **settings), random_source(1, 80, 5, 3), 1)
-
-
-def test_noise_beyond_the_theorem_is_refused():
-    source = random_source(1, 4000, 5, 3)
-    for settings, words in (
-        ({"rounds": 10, "batch": 1, "epsilon": 2.0}, r"batch = 1 is too small.*give batch = 65"),
-        ({"epsilon": 30.0}, r"epsilon = 30 is more than the 24\.41"),
-    ):
-        with pytest.raises(InputError, match=words):
-            resolve(Experiment(method="noisy-minibatch-sgd", machines=2, **settings), source, 1)

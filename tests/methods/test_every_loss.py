@@ -8,7 +8,6 @@ from slowly import slow
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.opening import open_source
-from mu2mpi.errors import InputError
 from mu2mpi.registry import names
 
 LOSSES = ["logistic", "smoothed-hinge", "squared", "huber", "poisson"]
@@ -42,10 +41,3 @@ def test_it_runs_however_samples_are_dealt(loss, classes, method, server):
         assert contradictions(result) == []
     # Samples in another order are other messages.
     assert len({result.x.tobytes() for result in results}) == len(results)
-
-
-@pytest.mark.parametrize("method", names("methods"))
-def test_a_loss_of_two_classes_refuses_more_before_the_run(method):
-    own = {"clip_norm": 1.0} if method == "storm" else {}
-    with pytest.raises(InputError, match="there are 3; give --loss softmax"):
-        finished(loss="logistic", classes=3, method=method, server="trusted", **own)

@@ -1,7 +1,6 @@
 """The practical preset: what it chooses, from what; that files repeat its runs; how well it learns."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,21 +9,13 @@ from hypothesis import strategies as st
 from relaxed import given
 from schedules import simulation_of
 
-from mu2mpi.analysis.cells import build_sections
-from mu2mpi.analysis.grids import grids
-from mu2mpi.analysis.layouts import Layout
-from mu2mpi.analysis.settings import varying
-from mu2mpi.analysis.words import Words, number_text
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.source import Samples, Source
-from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
 from mu2mpi.problem.losses.softmax import Softmax
-from mu2mpi.problem.practical import Facts, Practical
-from mu2mpi.results.checkpoint import write_checkpoint
-from mu2mpi.results.reader import Summary, read_experiment
-from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.problem.practical import Practical
+from mu2mpi.results.reader import read_experiment
 from mu2mpi.toml import read_toml
 
 SOURCE = random_source(1, 400, 6, 4)
@@ -34,17 +25,6 @@ BY_PRESET = ("normalize", "clip_norm", "diameter", "eta_scale")
 def completed(**settings):
     chosen = {"preset": "practical", "method": "mu2-sgd", **settings}
     return resolve(Experiment(**chosen), SOURCE, ranks=4).experiment
-
-
-def test_the_best_method_is_taken_where_the_user_leaves_it_open():
-    """And it is in the file; an option or a mechanism of others leaves it at the default."""
-    assert Experiment(preset="practical").method == "dp-gd"
-    assert 'method = "dp-gd"' in resolve(Experiment(preset="practical"), SOURCE, 4).experiment.to_toml()
-    assert Experiment(preset="practical", batch=5, rounds=7).method == "dp-gd"
-    assert Experiment(preset="practical", method="mu2-sgd").method == "mu2-sgd"
-    assert Experiment(preset="practical", noise_correlation=0.5).method == "mu2-sgd"
-    assert Experiment(preset="practical", mechanism="correlated").method == "mu2-sgd"
-    assert Experiment().method == "mu2-sgd"
 
 
 def test_steps_of_anytime_dp_mf_by_hand():
@@ -88,27 +68,6 @@ def test_step_makes_the_noise_of_every_run_the_same(server, machines, rho, clip_
     assert noise >= 1.5 * (1 - 1e-3) or plan.experiment.eta_scale == 16 * machines
 
 
-def test_what_is_given_overrides_what_the_preset_chooses():
-    given_all = {"clip_norm": 1.0, "diameter": 0.1, "eta_scale": 3.0}
-    for name, value in given_all.items():
-        experiment = completed(**{name: value})
-        assert getattr(experiment, name) == value
-        others = [other for other in BY_PRESET if other != name]
-        assert [getattr(experiment, other) for other in others if other != "eta_scale"] == [
-            getattr(completed(), other) for other in others if other != "eta_scale"
-        ]
-    # A smaller clipping norm means less noise, which allows a longer step.
-    assert completed(clip_norm=0.375).eta_scale == 2 * completed().eta_scale
-
-
-def test_unfinished_choices_stay_open_in_toml(tmp_path):
-    for settings in ({}, {"diameter": 0.1}, {"normalize": "none"}, {"clip_norm": 1.0, "eta_scale": 2.0}):
-        experiment = Experiment(preset="practical", machines=3, **settings)
-        (tmp_path / "a.toml").write_text(experiment.to_toml())
-        again = Experiment.make(read_toml(tmp_path / "a.toml"))
-        assert resolve(again, SOURCE, 1).experiment == resolve(experiment, SOURCE, 1).experiment
-
-
 def test_the_stored_experiment_repeats_the_run_even_if_the_preset_changes(tmp_path, monkeypatch):
     experiment = Experiment(preset="practical", machines=4, rounds=60, rho=8, seed=1)
     first = run(experiment, output=tmp_path / "a.h5")
@@ -122,45 +81,6 @@ def test_the_stored_experiment_repeats_the_run_even_if_the_preset_changes(tmp_pa
     # The preset's name changes nothing that is sent.
     unnamed = run(stored.model_copy(update={"preset": None}))
     assert unnamed.x.tobytes() == first.x.tobytes()
-
-
-def test_a_checkpoint_of_a_preset_goes_on(tmp_path):
-    experiment = Experiment(preset="practical", rounds=40, machines=3, seed=1, evaluations=1)
-    whole = run(experiment)
-    half = simulation_of(experiment, _digits())
-    for t in range(1, 21):
-        half.server.round(t, half.machines, half.clock)
-        half.rounds_done = t
-    write_checkpoint(half.state(), checkpoint_path(tmp_path / "a.h5"))
-    assert run(experiment, output=tmp_path / "a.h5").x.tobytes() == whole.x.tobytes()
-    write_checkpoint(half.state(), checkpoint_path(tmp_path / "b.h5"))
-    other = Experiment(preset="practical", rounds=40, machines=3, seed=1, evaluations=1, diameter=3.0)
-    with pytest.raises(InputError, match=r"diameter is 3\.0 here and 200\.0 there"):
-        run(other, output=tmp_path / "b.h5")
-
-
-def _digits():
-    from mu2mpi.data.sources.digits import Digits
-
-    return Digits()
-
-
-@pytest.mark.parametrize(
-    ("server", "machines", "rho", "least"),
-    [("trusted", 1, 4.0, 0.89), ("trusted", 10, 4.0, 0.88), ("trusted", 10, 1.0, 0.80),
-     ("untrusted", 10, 16.0, 0.89), ("trusted", 1, math.inf, 0.92), ("untrusted", 100, math.inf, 0.85)],
-)  # fmt: skip
-def test_accuracy_on_digits(server, machines, rho, least):
-    """Means over five seeds, whose standard error is about 0.6 points, against limits two points below."""
-    accuracies = [
-        run(
-            Experiment(
-                preset="practical", server=server, machines=machines, rho=rho, seed=seed, evaluations=1
-            )
-        ).history.test_accuracy[-1]
-        for seed in range(5)
-    ]
-    assert np.mean(accuracies) > least
 
 
 class Table(Source):
@@ -216,21 +136,6 @@ def test_choices_rest_on_public_facts_alone(method, loss, scaling):
     assert noise * length <= 1.02 * practical.noise
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("loss", "kind"), OF_LOSS.items())
-@pytest.mark.parametrize(("rho", "scaling"), [(1.0, "none"), (1.0, "unit"), (math.inf, "none")])
-def test_every_loss_learns(method, loss, kind, rho, scaling):
-    experiment = Experiment(
-        preset="practical", method=method, loss=loss, machines=10, server="trusted", rho=rho, seed=1,
-        normalize=scaling, evaluations=1, rounds=2000 if method == "dp-sgd" and math.isinf(rho) else None,
-    )  # fmt: skip
-    metrics = simulation_of(experiment, Table(kind)).run().metrics
-    if kind == "classes":
-        assert metrics["accuracy"] > (0.9 if scaling == "none" else 0.85)
-    else:
-        assert metrics["r2"] > {"numbers": 0.7, "counts": 0.3}[kind]
-
-
 def test_settings_of_dp_sgd_by_hand():
     """C = 0.6 ||z||, s = 4, steps of 1.8 / L = 7.2 / ||z||^2, with ||z||^2 = 5 + 1."""
     settings = {"preset": "practical", "method": "dp-sgd", "loss": "logistic", "server": "trusted"}
@@ -261,46 +166,3 @@ def test_the_output_is_the_mean_of_the_tail(tail, first):
     expected = visited[-1] if tail is None else np.mean(visited[first - 1 :], axis=0)
     assert len(visited) == 8
     np.testing.assert_allclose(result.x, expected, rtol=1e-12, atol=1e-15)
-
-
-def test_a_loss_that_says_nothing_is_clipped_to_half_of_its_largest_gradient():
-    from mu2mpi.problem.practical import choices
-
-    class Silent(Softmax):
-        practical = Practical()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Softmax, "practical", Silent.practical)
-        chosen = choices(Experiment(preset="practical"), Facts(3, 8.0, 100))
-    assert chosen.clip_norm == 0.7071
-    assert chosen.diameter == 200.0
-
-
-def summaries(**changes):
-    for server in ("untrusted", "trusted"):
-        for machines in (2, 4):
-            experiment = completed(server=server, machines=machines, **changes)
-            facts = Facts(4, 6.0, 400)
-            yield Summary(Path(f"{server}{machines}.h5"), experiment, "2026", 1.0, 0.5, facts=facts)
-
-
-def test_what_a_preset_chose_parts_no_table_and_no_figure():
-    runs = list(summaries())
-    assert len({run.experiment.eta_scale for run in runs}) > 1
-    sections, _ = build_sections(runs, Layout())
-    (heading,) = [grid.heading for grid in grids(sections, Words())]
-    assert heading == f"digits, preset practical, ρ = {number_text(runs[0].experiment.rho)}"
-    assert varying(runs) == ["server", "machines"]
-    both = [*runs, *summaries(diameter=5.0)]
-    sections, _ = build_sections(both, Layout())
-    assert len(sections) == 2
-    assert "diameter" in varying(both)
-
-
-def test_no_theorem_holds_for_the_preset():
-    source = random_source(3, 400, 6, 4)
-    result = simulation_of(Experiment(method="mu2-sgd", preset="practical", machines=2, seed=1), source).run()
-    assert math.isnan(result.theory.excess_loss_bound)
-    assert result.theory.excess_loss > 0
-    assert result.privacy.clip_norm == 0.75
-    assert abs(result.privacy.S - (math.sqrt(2) + 200)) < 1e-9

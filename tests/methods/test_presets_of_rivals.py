@@ -4,16 +4,11 @@ import math
 
 import pytest
 from arrays import random_source
-from schedules import SWITCHED, simulation_of
+from schedules import SWITCHED
 
-from mu2mpi import cli
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.data.sources.digits import Digits
-from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.sweep import resolve_sweep
-from mu2mpi.parallel import Communicator
 from mu2mpi.registry import find, names
 
 SOURCE = random_source(1, 400, 6, 4)
@@ -24,20 +19,6 @@ QUIET = {method: {"rho": math.inf, "rounds": 300} for method in ("dp-sgd", "nois
 
 def planned(method, **settings):
     return resolve(Experiment(method=method, preset="practical", **{**ASKED, **settings}), SOURCE, 1)
-
-
-def accuracy(**settings):
-    return simulation_of(Experiment(**{**ASKED, **settings}), Digits()).run().metrics["accuracy"]
-
-
-@pytest.mark.parametrize("method", names("methods"))
-def test_it_learns_more_than_with_the_settings_of_theory(method):
-    """Without a preset STORM has no settings but those of the user: a norm, here that of the preset."""
-    settings = {"method": method, **QUIET.get(method, {})}
-    theory = {"clip_norm": 0.75} if method == "storm" else {}
-    practical = accuracy(preset="practical", **settings)
-    assert practical > 0.75
-    assert practical > accuracy(**settings, **theory) + 0.03
 
 
 @pytest.mark.parametrize("method", names("methods"))
@@ -95,18 +76,6 @@ def test_the_ball_of_snowball_sgd_is_narrow_where_gradients_grow_with_it():
     }  # fmt: skip
 
 
-def test_batches_of_noisy_minibatch_sgd_leave_the_noise_of_full_ones():
-    """Up to a factor of three, by the exact account, of which the theorem asks for ten times as much."""
-    pytest.importorskip("dp_accounting")
-    plan = planned("noisy-minibatch-sgd", rho=1.0, rounds=100)
-    chosen, schedule = plan.experiment, plan.schedule
-    assert chosen.mechanism == "replacement-exact"
-    assert chosen.batch == math.ceil(40 * 1.0 / (2 * math.sqrt(100)))
-    assert planned("noisy-minibatch-sgd", rho=math.inf, rounds=5).experiment.batch == 4
-    full = 2 * schedule.mechanism.clip_norm * chosen.batch * math.sqrt(100) / (40 * 1.0)
-    assert full < schedule.mechanism.sigma < 3 * full
-
-
 @pytest.mark.parametrize("method", SWITCHED)
 def test_a_preset_is_that_of_what_the_switches_leave(method):
     chosen = find("methods", method)
@@ -129,59 +98,3 @@ def test_a_sweep_of_all_methods_has_each_with_its_preset_and_a_trusted_server():
     assert sweep.swept == ["method", "seed"]
     assert sweep.left_out == []
     assert sweep.file_name(sweep.experiments[0]) == f"{names('methods')[0]}_seed-1.h5"
-
-
-def test_methods_may_be_named_and_settings_of_the_user_override():
-    sweep = Sweep(
-        {"server": "untrusted", "method": "storm"}, "", {"methods": "mu2-sgd,dp-gd", "diameter": 5.0}
-    )
-    assert [e.method for e in sweep.experiments] == ["mu2-sgd", "dp-gd"]
-    assert {(e.server, e.diameter) for e in sweep.experiments} == {("untrusted", 5.0)}
-    for bad in ("mu2", "", "all,storm", [], 3):
-        with pytest.raises(InputError, match=r"a\.toml: methods = .* has what is no method"):
-            Sweep({"methods": bad}, "a.toml")
-
-
-def test_what_cannot_be_is_left_out_and_said_once():
-    sweep = Sweep({"methods": "all", "server": ["trusted", "untrusted"], "machines": 4, "seed": [1, 2]})
-    assert {e.method for e in sweep.experiments} == set(names("methods"))
-    assert {e.server for e in sweep.experiments if e.method == "dp-sgd"} == {"trusted"}
-    lines = sweep.left_out
-    assert len(lines) == 2
-    assert lines[0].startswith("method = dp-sgd, server = untrusted is left out: ")
-    assert "noise for the sum over all machines" in lines[0]
-    assert lines[1].startswith("method = snowball-sgd, server = untrusted is left out: ")
-    # What no method can do is an error, once.
-    with pytest.raises(InputError) as error:
-        Sweep({"methods": "all", "machines": 0})
-    assert str(error.value).count("machines") == 1
-    with pytest.raises(InputError, match="unknown option 'machnes'"):
-        Sweep({"methods": "all", "machnes": 3})
-    # A method that is named by itself is refused as ever.
-    with pytest.raises(InputError, match="dp-sgd has noise for the sum"):
-        Sweep({"method": ["dp-sgd", "mu2-sgd"], "server": "untrusted"})
-
-
-def test_a_sweep_of_methods_needs_no_file(capsys, tmp_path):
-    assert cli.main(["sweep", "--methods", "dp-sgd,mu2-sgd", "--server", "untrusted", "--list"]) in (None, 0)
-    listed = capsys.readouterr()
-    assert listed.out == "0 mu2-sgd.h5\n"
-    assert listed.err.startswith("method = dp-sgd is left out: ")
-    (tmp_path / "a.toml").write_text('seed = [1, 2]\nserver = "untrusted"\n')
-    cli.main(["sweep", str(tmp_path / "a.toml"), "--methods", "storm", "--list"])
-    assert capsys.readouterr().out == "0 storm_seed-1.h5\n1 storm_seed-2.h5\n"
-    assert cli.main(["sweep", "--list"])
-    assert "give a TOML file, or --methods all" in capsys.readouterr().err
-
-
-def test_what_does_not_suit_the_data_is_left_out_as_well():
-    few = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "rho": 0.01}
-    sweep = Sweep({"methods": "snowball-sgd,storm", **few})
-    plans = resolve_sweep(sweep, sweep.experiments, None, Communicator())
-    assert [experiment.method for experiment in plans] == ["storm"]
-    assert sweep.left_out[0].startswith(
-        "method = snowball-sgd is left out: snowball-sgd with rho = 0.01 needs"
-    )
-    alone = Sweep({"methods": "snowball-sgd", **few})
-    with pytest.raises(InputError, match="needs a last batch"):
-        resolve_sweep(alone, alone.experiments, None, Communicator())

@@ -10,14 +10,13 @@ from draws import drawn_noise
 from hypothesis import assume, strategies as st
 from plain_losses import PLAIN, random_labels
 from relaxed import given
-from schedules import make_schedule, simulation_of
+from schedules import simulation_of
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Samples
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.keys import Keys
-from mu2mpi.federation.landing import arithmetic_slack
 from mu2mpi.privacy.noise import SERVER, derive_key, key_words, root_key
 from mu2mpi.registry import find
 
@@ -140,34 +139,6 @@ def test_what_is_drawn_is_regularised_too(monkeypatch, method, loss):
         message = total * schedule.mechanism.resolution / size
         expected = ref.project(w - schedule.rate(t) * (message + l2 * w), 0 * w, 0.75)
         np.testing.assert_allclose(after, expected, rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.parametrize("method", ["mu2-sgd", "parallel-sgd", "storm", "snowball-sgd"])
-def test_messages_and_their_noise_are_those_without_it(method):
-    """The noise's key follows from it, as from whatever decides a run; its size does not."""
-    sizes = {"machines": 2, "rounds": 9, "classes": 2, "features": 4, "diameter": 1.0, "rho": 4.0}
-    clip = {"clip_norm": 1.0} if method == "storm" else {}
-    plain, ridge = (
-        make_schedule(method, server="trusted", loss="squared", l2=l2, samples=10**6, **sizes, **clip)
-        for l2 in (None, 5.0)
-    )
-    assert plain.mechanism.sigma == ridge.mechanism.sigma
-    assert (plain.S, plain.bound, plain.G, plain.L) == (ridge.S, ridge.bound, ridge.G, ridge.L)
-    assert ridge.smoothness == plain.L + 5.0
-    assert ridge.eta <= plain.eta
-
-
-def test_hidden_iterates_are_charged_for_its_rounding():
-    sizes = {"machines": 2, "rounds": 9, "classes": 2, "features": 4, "diameter": 1.0, "rho": 4.0}
-    slack = [
-        arithmetic_slack(
-            make_schedule("snowball-sgd", server="trusted", samples=10**6, loss="squared", l2=l2, **sizes)
-        )
-        for l2 in (None, 1e-30)
-    ]
-    # By 3 u R in each of two runs, but in the first step, from 0.
-    assert slack[1][0] == slack[0][0]
-    np.testing.assert_allclose(slack[1][1:] - slack[0][1:], 2 * 3 * 1.01 * 2.0**-53 * 0.5, rtol=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])

@@ -12,20 +12,12 @@ from relaxed import given
 from schedules import machines_on, make_schedule, simulation_of
 
 from mu2mpi import cli
-from mu2mpi.analysis.ledgers import check_ledgers, contradictions
-from mu2mpi.analysis.show import describe_privacy, in_brief
+from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
-from mu2mpi.execution.keys import Keys
-from mu2mpi.execution.plan import resolve
-from mu2mpi.federation.landing import arithmetic_slack
 from mu2mpi.federation.machine import HostedSamples, Machines
+from mu2mpi.methods.snowball_sgd import arithmetic_slack
 from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, rounding_slack
-from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.problem.base import Constants
-from mu2mpi.problem.losses.poisson import Poisson
 from mu2mpi.problem.scaling import Scaling
-from mu2mpi.results.writer import write_result
 
 schedule_of = partial(make_schedule, "snowball-sgd", server="trusted")
 
@@ -99,13 +91,7 @@ def test_steps_contract_where_losses_curve_most():
     Features may pass 1 by a millionth, where the source cannot tell it from rounding.
     """
     schedule = schedule_of(
-        machines=1,
-        rounds=2,
-        classes=2,
-        features=4,
-        diameter=100.0,
-        rho=math.inf,
-        eta_scale=1.0,
+        machines=1, rounds=2, classes=2, features=4, diameter=100.0, rho=math.inf, eta_scale=1.0
     )
     samples = one_a_round(np.full((2, 1, 3), 1 + 1e-6), np.zeros((2, 1), np.int32))
     ends = []
@@ -120,29 +106,6 @@ def test_steps_contract_where_losses_curve_most():
     distance = np.linalg.norm(ends[0] - ends[1])
     assert distance == pytest.approx(2 * start, rel=1e-4)
     assert distance <= 2 * start
-
-
-@pytest.mark.parametrize("growth", [1, 60])
-@pytest.mark.parametrize("diameter", [0.2, 1.0, 4.0])
-@pytest.mark.parametrize("features", [2, 30, 100])
-def test_steps_contract_where_constants_grow_with_the_length_of_samples(
-    features, diameter, growth, monkeypatch
-):
-    """As those of poisson do, or of a user's loss that grows faster: also with features above 1."""
-
-    def constants(_, square, radius, classes):
-        largest = math.exp(radius * math.sqrt(square) ** growth / 10 ** (growth - 1))
-        return Constants(math.sqrt(square) * largest, square * largest)
-
-    monkeypatch.setattr(Poisson, "constants", constants)
-    schedule = schedule_of(
-        machines=1, rounds=2, classes=11, features=features, diameter=diameter, rho=2.0,
-        eta_scale=1.0, loss="poisson",
-    )  # fmt: skip
-    longest = constants(None, 1 + (features - 1) * (1 + 1e-6) ** 2, diameter / 2, 11)
-    assert schedule.eta * longest.L <= 2
-    assert schedule.eta * schedule.L > 2 * (1 - 2e-3)
-    assert schedule.bound >= longest.G
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-30, 1e-140, 1.5e-162, 5e-324])
@@ -184,14 +147,7 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
 @given(st.integers(2, 40), st.integers(0, 2**31), st.integers(-(2**40), 2**40), max_examples=25)
 def test_the_last_iterate_tells_no_more_than_a_point_of_the_grid(rounds, seed, move):
     """A w_t that lies elsewhere, and a sum that makes up for it, end in the very same bits."""
-    schedule = schedule_of(
-        machines=3,
-        rounds=rounds,
-        classes=2,
-        features=3,
-        diameter=50.0,
-        rho=1.0,
-    )
+    schedule = schedule_of(machines=3, rounds=rounds, classes=2, features=3, diameter=50.0, rho=1.0)
     rng = np.random.default_rng(seed)
     t = rounds - 1
     unit = schedule.mechanism.resolution
@@ -211,81 +167,36 @@ def test_gradients_are_never_clipped():
     """The norm that noise is scaled to exceeds what any gradient has once it is rounded."""
     for machines, d_classes, rho in ((1, 2, 0.01), (1000, 100, 1.0), (3, 5, 1e6), (2, 2, math.inf)):
         schedule = schedule_of(
-            machines=machines,
-            rounds=50,
-            classes=d_classes,
-            features=20,
-            diameter=1.0,
-            rho=rho,
+            machines=machines, rounds=50, classes=d_classes, features=20, diameter=1.0, rho=rho
         )
         assert schedule.bound >= schedule.G
         assert schedule.mechanism.clip_norm == pytest.approx(schedule.G, rel=1e-3)
         assert schedule.eta * (1 + 1e-6) ** 2 <= 2 / schedule.L
 
 
-def test_by_default_it_takes_as_many_steps_as_there_are_samples_for():
-    source = random_source(1, 600, 4, 3)
-    experiment = Experiment(method="snowball-sgd", server="trusted", machines=2, rho=1.0, seed=1)
-    schedule = resolve(experiment, source, 1).schedule
-    assert schedule.sampling.owned <= 300
-    with pytest.raises(InputError, match=r"rounds are too many: they need 3\d\d samples of each machine"):
-        resolve(experiment.having(rounds=schedule.rounds + 1), source, 1)
-    history = simulation_of(experiment, source).run().history
-    assert history.round.tolist() == [schedule.rounds]
-    assert history.rho_spent.tolist() == [1.0]
-
-
-def test_the_noise_of_another_method_is_another():
-    keys = {
-        Keys.noise_key(bytes(32), Experiment(method=method, machines=1, rounds=9))
-        for method in ("mu2-sgd", "snowball-sgd")
-    }
-    assert len(keys) == 2
-
-
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    "arguments",
     [
-        (["--machines", "2"], ["untrusted", "--server trusted", "--machines 1"]),
-        (["--machines", "1", "--clip-norm", "1"], ["contract", "leave --clip-norm out"]),
-        (["--machines", "1", "--eta-scale", "1.5"], ["eta_scale = 1.5", "2/L", "at most 1"]),
-        (["--machines", "1", "--evaluations", "5"], ["last iterate alone", "--evaluations 1"]),
-        (["--machines", "1", "--estimator", "gradient"], ["estimator", "leave it out"]),
-        (["--machines", "1", "--rho", "0.01"], ["last batch of 5,100 samples", "1,437", "larger rho"]),
-        (["--machines", "1", "--rounds", "1"], ["at least 2 rounds"]),
-        (["--machines", "1", "--rounds", "1400"], ["1400 rounds are too many", "fewer --rounds"]),
-        (["--machines", "1", "--rounds", "4000000000"], ["they need 3999999999 samples", "fewer --rounds"]),
-        (
-            ["--data", "population", "--machines", "1", "--rounds", "4000000000"],
-            ["rounds = 4000000000 are too many", "at most 4194305", "fewer rounds"],
-        ),
-        (["--machines", "1", "--diameter", "1e90"], ["too little noise", "smaller diameter"]),
+        ["--machines", "2"], ["--clip-norm", "1"], ["--eta-scale", "1.5"], ["--evaluations", "5"],
+        ["--rho", "0.01"], ["--rounds", "1"], ["--rounds", "1400"],
+        ["--data", "population", "--rounds", "4000000000"], ["--diameter", "1e90"],
     ],
-)
-def test_bad_input(capsys, tmp_path, arguments, words):
+)  # fmt: skip
+def test_bad_input(tmp_path, arguments):
+    own = [] if "--machines" in arguments else ["--machines", "1"]
     output = ["--output", str(tmp_path / "a.h5"), "--seed", "1"]
-    assert cli.main(["run", "--method", "snowball-sgd", *output, *arguments]) == 2
-    _, err = capsys.readouterr()
-    for word in words:
-        assert word in err
+    assert cli.main(["run", "--method", "snowball-sgd", *output, *own, *arguments]) == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    "changes",
     [
-        ({"sigma": 0.99}, ["rho = 1 is claimed"]),
-        ({"growth": 1.5}, ["growth is 5.809475019, and rho asks for 3.872983346", "rho_spent by round"]),
-        ({"clip_norm": 1.01}, ["rho = 1 is claimed", "clip_norm is"]),
-        (
-            {"rho": 0.9},
-            ["growth is 3.872983346, and rho asks for 4.3", "rho is 0.9 in /privacy and 1.0 in the"],
-        ),
-        ({"rho": 0.9, "growth": 1 / 0.9}, ["samples is 300, and batches have 3"]),
-        ({"resolution": 2.0**20}, ["rho = 1 is claimed"]),
-        ({"machines": 2, "growth": 0.5}, ["machines is 4 in /privacy and 2 in the experiment"]),
+        {"sigma": 0.99}, {"growth": 1.5}, {"clip_norm": 1.01}, {"rho": 0.9}, {"rho": 0.9, "growth": 1 / 0.9},
+        {"resolution": 2.0**20}, {"machines": 2, "growth": 0.5},
     ],
-)
-def test_a_false_claim_is_found_out(finished, changes, words):
+)  # fmt: skip
+def test_a_false_claim_is_found_out(finished, changes):
     """Numbers are factors; the claims no longer follow from what is stated, or from the experiment."""
     mechanism = finished.privacy.mechanism
     values = {
@@ -293,32 +204,4 @@ def test_a_false_claim_is_found_out(finished, changes, words):
     }
     assert contradictions(finished) == []
     false = replace(mechanism, **values)
-    found = contradictions(replace(finished, privacy=replace(finished.privacy, mechanism=false)))
-    for text in words:
-        assert any(text in line for line in found)
-
-
-def test_a_claim_that_contradicts_itself_is_found_out(finished):
-    """The epsilon of another rho, all of whose other numbers are true."""
-    false = replace(finished.privacy, epsilon_exact=0.9 * finished.privacy.epsilon_exact)
-    assert any("epsilon_exact = " in line for line in contradictions(replace(finished, privacy=false)))
-
-
-@pytest.mark.parametrize("protects", ["all releases", "nothing"])
-def test_a_file_does_not_say_that_more_is_protected_than_the_last_iterate(finished, protects):
-    attributes = finished.privacy.attributes()
-    assert PrivacyStatement.from_attributes(attributes) == finished.privacy
-    with pytest.raises(InputError, match=f"'last-iterate' does not protect '{protects}'"):
-        PrivacyStatement.from_attributes({**attributes, "protects": protects})
-
-
-def test_what_is_said_of_it_names_the_last_iterate(finished, tmp_path):
-    """In full, in a line, and by the privacy command, which computes the claim again."""
-    assert "Whoever sees the output alone, and no iterate before it" in describe_privacy(finished.privacy)
-    assert "Every machine sees" in " ".join(describe_privacy(finished.privacy).split())
-    assert "of the last iterate alone" in in_brief(finished.privacy)
-    write_result(finished, tmp_path / "a.h5")
-    text, problems = check_ledgers([tmp_path / "a.h5"])
-    assert problems == []
-    assert "Whoever sees the output alone" in text
-    assert "agrees" in text
+    assert contradictions(replace(finished, privacy=replace(finished.privacy, mechanism=false)))

@@ -10,8 +10,6 @@ from schedules import make_messages, simulation_of
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
-from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.participation import Attendance, Roll, Trace
 from mu2mpi.privacy.correlation import Correlation, Filter
 from mu2mpi.privacy.drawing import make_draw, make_member_draw
@@ -28,14 +26,6 @@ from mu2mpi.privacy.statement import PrivacyStatement
 
 KEY = key_words(bytes(range(32)))
 POWERS, BUFFERS = st.just(0.0) | st.floats(LOWEST, HIGHEST), st.integers(FEWEST_BUFFERS, MOST_BUFFERS)
-
-
-def power_of_ones(p, T):
-    """Return the coefficients of (1 - x)^-p by their recursion."""
-    c = np.ones(T)
-    for j in range(1, T):
-        c[j] = c[j - 1] * (j - 1 + p) / j
-    return c
 
 
 def dense(c):
@@ -77,32 +67,6 @@ def test_norms_are_those_of_the_dense_matrix_and_coefficients_fall(p, k, T, norm
         columns = np.linalg.norm(strategy[:last], axis=0)
         assert correlation.sensitivity * correlation.share(first, last) == pytest.approx(columns[first - 1])
         assert np.all(columns <= correlation.sensitivity * correlation.share(1, last) * (1 + 1e-9))
-
-
-@pytest.mark.parametrize("p", [0.3, 0.5, 0.8, 0.9])
-def test_eight_buffers_are_within_a_hundredth_of_the_power_itself(p):
-    """In how much noise sums of all rounds have, on average and at most, with columns of norm 1 or not."""
-    T = 2000
-    for normalized in (True, False):
-        errors = []
-        for c in (power_of_ones(p, T), Correlation(p, 8, T, normalized, lasts=False).coefficients()):
-            inverse = np.zeros(T)
-            inverse[0] = 1.0
-            for j in range(1, T):
-                inverse[j] = -c[1 : j + 1] @ inverse[j - 1 :: -1]
-            norms = np.sqrt(np.cumsum(c**2))[::-1]
-            worst = 1.0 if normalized else norms[0]
-            rows = dense_columns(inverse, norms if normalized else np.ones(T))
-            errors.append(worst * np.sqrt([rows.mean(), rows.max()]))
-        np.testing.assert_allclose(errors[1], errors[0], rtol=0.01)
-
-
-def dense_columns(inverse, norms):
-    """Return the squared norm of each row of A D C^-1, given the coefficients of C^-1."""
-    T = len(inverse)
-    lag = np.subtract.outer(np.arange(T), np.arange(T))
-    y = np.where(lag >= 0, inverse[np.maximum(lag, 0)], 0.0) * norms[:, np.newaxis]
-    return (np.cumsum(y, axis=0) ** 2).sum(axis=1)
 
 
 @pytest.mark.parametrize("lasts", [False, True])
@@ -216,37 +180,6 @@ def test_errors_of_buffers_are_within_what_is_left_to_them():
         buffers = correlation.decays[:, np.newaxis] * buffers + sent / norm
         exact = correlation.decays.astype(np.longdouble)[:, np.newaxis] * exact + sent / np.longdouble(norm)
     assert 0 < 2 * np.sqrt(squares) < mechanism._arithmetic < 2.0**-14
-
-
-def test_what_cannot_be_accounted_for_is_refused():
-    with pytest.raises(InputError, match="at most 1000000 rounds"):
-        mechanism_of(2_000_000, 10)
-    with pytest.raises(InputError, match="rounding errors of correlated noise would matter"):
-        mechanism_of(900_000, 10**9, rho=0.01)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"noise_buffers": 3},
-        {"noise_correlation": 0.5, "mechanism": "gaussian"},
-        {"method": "anytime-dp-mf", "noise_buffers": 3, "mechanism": "gaussian"},
-    ],
-)
-def test_options_of_noise_that_is_not_correlated_are_refused(settings):
-    with pytest.raises(InputError, match="are options of mechanism = correlated, and it is gaussian"):
-        resolve(Experiment(machines=3, rounds=5, **settings), random_source(1, 30, 4, 3), 1)
-
-
-@pytest.mark.parametrize("power", [-0.1, 5e-324, 0.19, 0.91])
-def test_powers_that_nothing_is_known_of_are_refused(power):
-    with pytest.raises(InputError, match="noise_correlation"):
-        Experiment(noise_correlation=power)
-
-
-def test_without_noise_nothing_is_drawn():
-    experiment = Experiment(method="anytime-dp-mf", machines=3, rounds=5, rho=np.inf, seed=1)
-    assert np.any(simulation_of(experiment, random_source(1, 30, 4, 3)).run().x)
 
 
 @pytest.mark.parametrize("settings", [{"noise_correlation": 0.5}, {"method": "anytime-dp-mf"}])

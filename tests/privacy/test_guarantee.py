@@ -7,7 +7,7 @@ import reference as ref
 
 from mu2mpi.privacy.accountant import epsilon_exact, epsilon_paper
 from mu2mpi.privacy.guarantee import Approximate, Gaussian
-from mu2mpi.privacy.sampler import EXACT, deviation, with_sampler
+from mu2mpi.privacy.sampler import EXACT, deviation
 
 DELTA = 1e-5
 DRAWN = deviation(100, 50, 2.0**16, 2.0**16)
@@ -34,14 +34,6 @@ def test_what_a_gaussian_mechanism_says():
     assert drawn.exact(DELTA) == exact.exact(DELTA)
     assert drawn.epsilon(DELTA) > exact.epsilon(DELTA)
     assert drawn.lemma(DELTA) > exact.lemma(DELTA)
-
-
-def test_a_curve_speaks_of_itself_alone():
-    alone = Approximate(curve, DRAWN)
-    assert alone.rho is None
-    assert alone.exact(DELTA) == curve(DELTA)
-    assert alone.epsilon(DELTA) == alone.lemma(DELTA) == with_sampler(curve, DELTA, DRAWN) > curve(DELTA)
-    assert Approximate(curve).epsilon(DELTA) == curve(DELTA)
 
 
 def test_where_one_is_a_curve_epsilons_and_deltas_add_up():

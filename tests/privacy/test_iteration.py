@@ -1,25 +1,13 @@
 """What the last iterate reveals: the bound against exact divergences in one dimension."""
 
 import math
-from functools import cache, reduce
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 from relaxed import given
-from scipy.optimize import minimize
-from scipy.special import expit
-from scipy.stats import norm
 
-from mu2mpi.privacy.accountant import gaussian_delta
-from mu2mpi.privacy.mechanisms.last_iterate import (
-    ARITHMETIC,
-    LANDING,
-    halving_steps,
-    hidden_rho,
-    last_iterate_rho,
-    rounding_slack,
-)
+from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, last_iterate_rho, rounding_slack
 
 positive = st.floats(0.01, 10)
 runs = st.integers(1, 8).flatmap(
@@ -57,65 +45,6 @@ def test_the_bound_holds_on_parabolas_and_is_exact_on_lines(run, curvature):
         assert exact[0] == pytest.approx(bound[0])
 
 
-@given(runs, max_examples=30)
-def test_no_other_division_of_what_a_sample_moved_is_better(run):
-    moves, deviations = run
-    bound = last_iterate_rho(moves, deviations)
-    for t, move in enumerate(moves):
-        later = deviations[t:]
-        found = minimize(
-            lambda shares, later=later: np.sum((shares / later) ** 2),
-            np.full(len(later), move / len(later)),
-            bounds=[(0, None)] * len(later),
-            constraints={"type": "eq", "fun": lambda shares, move=move: shares.sum() - move},
-        )
-        assert bound[t] <= math.sqrt(found.fun) * (1 + 1e-6)
-
-
-@cache
-def transition(label, eta, sigma, radius):
-    """Return the probabilities of a noisy logistic step between points of [-radius, radius].
-
-    The ends of the interval hold what is projected on them.
-    """
-    nodes = np.linspace(-radius, radius, 601)
-    assert eta * sigma > 5 * (nodes[1] - nodes[0])
-    means = nodes - eta * (expit(nodes) - label)
-    edges = (nodes[:-1] + nodes[1:]) / 2
-    cumulative = norm.cdf((edges[np.newaxis] - means[:, np.newaxis]) / (eta * sigma))
-    return np.diff(cumulative, prepend=0.0, append=1.0, axis=1)
-
-
-@pytest.mark.parametrize(("eta", "sigma", "radius"), [(1.0, 1.0, 3.0), (4.0, 0.3, 1.5), (0.1, 2.0, 5.0)])
-@pytest.mark.parametrize("position", [0, 2, 5])
-def test_the_bound_holds_for_logistic_losses_on_an_interval(eta, sigma, radius, position):
-    """Privacy losses by numerical integration, for a loss with no closed form and a projection.
-
-    A gradient is p - label, so another label moves a step by eta. The losses are 1/4-smooth: eta <= 8.
-    """
-    labels = [1, 0, 0, 1, 1, 1]
-    other = [label ^ (t == position) for t, label in enumerate(labels)]
-    start = np.eye(601)[300]
-    one, two = (
-        reduce(np.matmul, [transition(label, eta, sigma, radius) for label in of], start)
-        for of in (labels, other)
-    )
-    rho = last_iterate_rho(np.full(6, eta), np.full(6, eta * sigma))[position]
-    assert 0 < np.sum(np.abs(one - two)) / 2 <= math.erf(rho / math.sqrt(8)) * (1 + 1e-3)
-    for p, q in ((one, two), (two, one)):
-        for order in (2.0, 8.0):
-            there = (p > 1e-250) & (q > 1e-250)
-            divergence = math.log(np.sum(p[there] ** order * q[there] ** (1 - order))) / (order - 1)
-            assert divergence <= order * rho**2 / 2 * (1 + 1e-3)
-        for epsilon in (0.0, 0.5, 2.0):
-            delta = np.sum(np.maximum(p - math.exp(epsilon) * q, 0))
-            assert delta <= gaussian_delta(epsilon, rho) * (1 + 1e-3) + 1e-12
-
-
-def test_without_noise_nothing_is_hidden():
-    assert np.all(np.isinf(last_iterate_rho(np.ones(3), np.array([1.0, 0.0, 1.0]))))
-
-
 @given(runs, st.lists(st.floats(0, 0.5), min_size=8, max_size=8), max_examples=50)
 def test_slack_is_paid_for_where_it_arises(run, slacks):
     """No division of moves and slacks that pays in time costs less than half of the bound's square."""
@@ -131,15 +60,6 @@ def test_slack_is_paid_for_where_it_arises(run, slacks):
         assert np.all(np.cumsum(shares) <= arisen * (1 + 1e-12))
         assert shares.sum() == pytest.approx(arisen[-1])
         assert math.sqrt(np.sum((shares / later) ** 2)) <= bound[t] * (1 + 1e-12)
-
-
-def test_a_share_of_rho_is_set_aside_for_floating_point_numbers():
-    """Of the sample that is hidden worst, and with whole numbers alone rounding costs nothing else."""
-    batches = np.array([1, 2, 3])
-    eta = halving_steps(3)
-    exact = last_iterate_rho(2 * 1.5 * eta / (2 * batches), eta * 0.7)
-    found = hidden_rho(batches, 2, 1.5, 0.7, 0.0, 9)
-    np.testing.assert_allclose(found, exact + ARITHMETIC * exact.max(), rtol=1e-14)
 
 
 def test_slack_of_rounding():

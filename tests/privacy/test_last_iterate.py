@@ -15,7 +15,6 @@ from mu2mpi.privacy.mechanisms.last_iterate import (
     growth_of,
     halving_steps,
     hidden_rho,
-    most_steps,
 )
 
 
@@ -35,13 +34,6 @@ def calibrated(rounds, machines, d, rho, G=3.0):
         is_hidden=True,
     )
     return LastIterate.calibrate(Budget(rho, math.nan, 1e-5), messages)
-
-
-def test_without_noise_there_is_no_noise_at_all():
-    silent = calibrated(4, 2, 4, math.inf)
-    assert silent.sigma == 0
-    assert not silent.is_noisy
-    assert silent.guarantee().rho == math.inf
 
 
 def test_rounds_before_the_last_show_nothing():
@@ -73,18 +65,3 @@ def test_batches_and_noise_keep_to_rho(steps, machines, d, rho):
         if batches[t] > 1:
             most = rho * left * C / math.sqrt(d)
             assert 2 * C * eta[t] / (machines * (batches[t] - 1)) > most * (1 - 1e-12)
-
-
-@given(st.integers(0, 3000), st.floats(0.01, 300), max_examples=50)
-def test_as_many_steps_as_samples_allow(samples, growth):
-    steps = most_steps(samples, growth)
-    assert steps == 0 or growing_batches(steps, growth).sum() <= samples
-    assert growing_batches(steps + 1, growth).sum() > samples
-
-
-def test_batches_grow_as_a_snowball_does():
-    """From one sample to 2 sqrt(d) / (rho M) in the last step, and at most N + 7 sqrt(d N) / rho together."""
-    batches = growing_batches(20_000, growth_of(1, 400, 0.5))
-    assert batches[0] == 1
-    assert batches[-1] == 80
-    assert 20_000 < batches.sum() < 20_000 + 7 * math.sqrt(400 * 20_000) / 0.5

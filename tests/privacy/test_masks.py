@@ -1,6 +1,5 @@
 """Masks against ChaCha20 and circles in plain Python: they cancel, hide each message, and hold together."""
 
-import itertools
 import math
 
 import numpy as np
@@ -10,18 +9,8 @@ from hypothesis import strategies as st
 from relaxed import given
 from scipy import stats
 
-from mu2mpi.errors import InputError
 from mu2mpi.parallel import block
-from mu2mpi.privacy.masks import (
-    FAILURE_BITS,
-    Masks,
-    check_pairs,
-    edge_key,
-    edges,
-    half_neighbours,
-    leaving,
-    touching,
-)
+from mu2mpi.privacy.masks import FAILURE_BITS, Masks, edge_key, edges, half_neighbours
 from mu2mpi.privacy.noise import CHUNK
 
 keys = st.binary(min_size=32, max_size=32)
@@ -86,15 +75,6 @@ def test_a_machine_adds_the_keystreams_of_its_edges_or_takes_them_away(federatio
             np.testing.assert_array_equal(masked(masks, t, chunks * CHUNK), expected)
 
 
-def test_masks_of_other_rounds_edges_and_roots_have_no_word_in_common():
-    """Of random words two are the same with probability 1e-15."""
-    found = [
-        masked(Masks(3, 2, bytes([root]) * 32, range(machine, machine + 1), False), t, 2 * CHUNK)
-        for root, machine, t in itertools.product((1, 2), (0, 1), (1, 2, 3))
-    ]
-    assert np.unique(found).size == np.size(found)
-
-
 @pytest.mark.parametrize("group", [{0}, {4}, {0, 1}, {2, 5, 6}, {0, 1, 2, 3, 4, 5}])
 def test_the_masked_sum_of_some_machines_is_uniform(group):
     """Bytes of the sums of each group but all seven, over rounds: each test fails with probability 1e-5."""
@@ -124,31 +104,10 @@ def is_connected(machines, pairs):
     return reached == set(machines)
 
 
-def parting(machines, colluders, half):
-    """The probability that random colluders part the others on a circle with so many neighbours a side."""
-    pairs = [(i, (i + step) % machines) for i in range(machines) for step in range(1, half + 1)]
-    parted = sum(
-        not is_connected(set(range(machines)) - set(known), pairs)
-        for known in itertools.combinations(range(machines), colluders)
-    )
-    return parted / math.comb(machines, colluders)
-
-
 def formula(machines, colluders, half):
     """A bound on that: over pairs of places, that runs of `half` colluders begin at both."""
     both = math.comb(machines - 2 * half, colluders - 2 * half) if colluders >= 2 * half else 0
     return math.comb(machines, 2) * both / math.comb(machines, colluders)
-
-
-@pytest.mark.parametrize("machines", [5, 8, 10])
-def test_others_are_parted_no_more_often_than_the_formula_says(machines):
-    positive = 0
-    for colluders in range(machines - 1):
-        for half in range(1, (machines - 1) // 2 + 1):
-            exactly = parting(machines, colluders, half)
-            assert exactly <= formula(machines, colluders, half)
-            positive += exactly > 0
-    assert positive > 1
 
 
 @given(st.integers(1, 5000), st.floats(0, 1), max_examples=60)
@@ -171,36 +130,3 @@ def test_neighbours_are_on_a_circle_and_hold_together_whoever_does_not_collude(f
     assert np.all(degrees == min(2 * half_neighbours(machines, colluders), machines - 1))
     known = set(np.random.default_rng(list(root)).choice(machines, colluders, replace=False).tolist())
     assert is_connected(set(range(machines)) - known, pairs.tolist())
-
-
-def test_the_order_of_the_circle_depends_on_the_root_alone():
-    first, again, other = (edges(100, 1, bytes([root]) * 32) for root in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert {*map(tuple, first.tolist())} != {*map(tuple, other.tolist())}
-    # Machines that follow each other by number, on one rank, are no nearer than others.
-    assert np.sum(np.abs(np.diff(first, axis=1)) == 1) < len(first) / 4
-
-
-@pytest.mark.parametrize(
-    ("machines", "colluders", "expected"),
-    [(1, 0, []), (2, 0, [[0, 1]]), (2, 1, [[0, 1]]), (3, 0, [[0, 1], [0, 2], [1, 2]])],
-)
-def test_the_smallest_federations(machines, colluders, expected):
-    assert edges(machines, colluders, bytes(32)).tolist() == expected
-    assert len(leaving(edges(machines, colluders, bytes(32)), range(machines))) == 0
-
-
-def test_each_edge_is_added_by_one_of_its_machines_and_taken_away_by_the_other():
-    pairs = edges(30, 3, bytes(32))
-    found = sorted(edge for machine in range(30) for edge in touching(pairs, range(machine, machine + 1)))
-    assert found == sorted((i, j, sign) for i, j in pairs.tolist() for sign in (-1, 1))
-
-
-def test_more_pairs_than_fit_into_memory_are_refused_with_what_is_large():
-    """Four terabytes; fewer colluders need few neighbours, and a rank by itself needs none."""
-    machines = 200_000
-    words = r"c = 199,999 of M = 200,000 .* with 199,999 others, and 20,000,000,000 pairs do not fit"
-    with pytest.raises(InputError, match=words):
-        Masks(machines, machines - 1, bytes(32), range(machines // 2), every=False)
-    assert not Masks(machines, machines - 1, bytes(32), range(machines), every=False)
-    check_pairs(machines, 1000)

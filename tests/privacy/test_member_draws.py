@@ -10,16 +10,7 @@ from relaxed import given
 from mu2mpi.federation.participation import Attendance, Bernoulli, Everybody, Roll, Uniform
 from mu2mpi.privacy.correlation import Correlation
 from mu2mpi.privacy.drawing import CorrelatedDraws, MemberDraws
-from mu2mpi.privacy.noise import (
-    CHUNK,
-    MACHINE,
-    add_draws,
-    add_noise,
-    key_words,
-    padded_zeros,
-    root_key,
-    standard_normal,
-)
+from mu2mpi.privacy.noise import CHUNK, MACHINE, add_draws, add_noise, key_words, root_key, standard_normal
 from mu2mpi.privacy.sampler import FINEST
 
 KEY = key_words(root_key(77))
@@ -119,27 +110,6 @@ def test_of_each_machine_the_server_holds_one_draw(lasts, participation, units, 
     np.testing.assert_array_equal(
         sent(member_draws(participation, rounds, units, lasts), again), noise[np.array(again) - 1]
     )
-
-
-@pytest.mark.parametrize("finest", [FINEST, 2.0**10])
-def test_spread_draws_are_taken_back_too(finest):
-    """On so fine a grid that what is left would be as large as any draw."""
-    units, rounds, participation = np.array([2.0**44, 2.0**12, 3.0]), 12, Uniform(6, 2, 8)
-    present = participation.present(range(1, rounds + 1), rounds)[:, FIRST:]
-    noise = sent(member_draws(participation, rounds, units, True, finest), range(1, rounds + 1))
-    expected = Sums(present, units, finest)
-    for t in range(1, rounds + 1):
-        assert np.abs(noise[t - 1] - expected.noise(t, True)).max() <= 3
-
-
-@pytest.mark.parametrize("participation", [Everybody(5), Uniform(5, 5, 1), Bernoulli(5, 1.0, 1)])
-def test_with_everybody_there_it_is_the_noise_of_algorithm_1(participation):
-    rounds, unit = 6, 12345.678
-    noise = sent(member_draws(participation, rounds, np.full(2, unit), True), range(1, rounds + 1))
-    for t in range(1, rounds + 1):
-        (flat, _), (zeros, _) = padded_zeros((1, SIZE)), padded_zeros((1, SIZE))
-        add_noise(flat, zeros, KEY, MACHINE, FIRST, 2, t, unit)
-        np.testing.assert_array_equal(noise[t - 1], flat)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,6 @@ import pytest
 
 from mu2mpi import registry
 from mu2mpi.cli import main
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.opening import open_source
-from mu2mpi.execution.plan import resolve
 from mu2mpi.privacy.guarantee import Approximate, Gaussian
 from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
 
@@ -47,9 +44,3 @@ def test_a_guarantee_that_is_nonsense_is_refused(case, monkeypatch, capsys, tmp_
     assert main([*command, str(tmp_path / "a.h5")]) == 2
     assert f"error: mechanism = own states {words}" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_same_with_a_guarantee_of_its_own_is_taken(monkeypatch):
-    monkeypatch.setitem(registry._registered["mechanisms"], "own", stating(lambda true: true))
-    experiment = Experiment(mechanism="own", machines=2, rounds=5)
-    assert resolve(experiment, open_source(experiment), 1).schedule.mechanism.stated_rho == 4

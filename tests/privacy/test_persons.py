@@ -8,8 +8,7 @@ import pytest
 import reference as ref
 from hypothesis import given, strategies as st
 
-from mu2mpi.analysis.persons import Person, describe_person, guarantee_of
-from mu2mpi.cli import main
+from mu2mpi.analysis.persons import Person, guarantee_of
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
 from mu2mpi.privacy.guarantee import Approximate, Gaussian, Grouped
@@ -123,12 +122,6 @@ def test_a_group_is_hidden_by_what_hides_each(rho, number, delta):
         assert delta * (1 - 1e-3) <= total <= delta * (1 + 1e-6)
 
 
-def test_a_group_of_which_nothing_is_known_has_no_epsilon():
-    assert Grouped(Approximate(lambda delta: math.inf), 2).epsilon(1e-5) == math.inf
-    assert Grouped(Approximate(lambda delta: 2.0), 2000).epsilon(1e-5) == math.inf
-    assert Grouped(Approximate(lambda delta: 0.0), 4).exact(1e-5) == 0
-
-
 SAME = {"data": "synthetic", "samples": 120, "features": 3, "machines": 3, "seed": 1}
 
 
@@ -182,15 +175,6 @@ def test_files_say_what_holds_of_a_person(read, name, person, rho):
     assert guarantee_of(read(name), person).rho == pytest.approx(rho)
 
 
-def test_all_samples_are_as_many_as_a_machine_uses(read):
-    result = read("differing")
-    N = result.accounts.rounds
-    rhos = np.sqrt((N + 1) * (2 * N + 1) / 6)[N > 0]
-    assert len(set(N.tolist())) > 1
-    assert guarantee_of(result, Person(None)).rho == pytest.approx(rhos.max())
-    assert guarantee_of(result, Person(None, 2)).rho == pytest.approx(np.linalg.norm(np.sort(rhos)[-2:]))
-
-
 def test_draws_at_random_are_composed_over_machines_or_grouped(read):
     """By the closed form of the theorem: epsilon is in proportion to sqrt(log(20 / d) log(2 / d))."""
     result = read("drawn")
@@ -208,35 +192,8 @@ def test_draws_at_random_are_composed_over_machines_or_grouped(read):
         epsilons = np.array([closed(x) for x in d])
         return k * float(epsilons[d * np.expm1(k * epsilons) / np.expm1(epsilons) <= delta].min())
 
-    for person, truth in {
-        Person(2): of_group(2, delta),
-        Person(2, 3): 3 * of_group(2, delta / 3),
-    }.items():
+    for person, truth in {Person(2): of_group(2, delta), Person(2, 3): 3 * of_group(2, delta / 3)}.items():
         assert guarantee_of(result, person).exact(delta) == pytest.approx(truth, rel=1e-3)
     machines = [Held(result.privacy.mechanism, 2)] * 3
     found = of_person(machines, 3, shares_noise=True, is_apart=False, delta=delta)
     assert found.exact(delta) == pytest.approx(of_group(6, delta), rel=1e-3)
-
-
-def test_the_command_says_it_in_words_and_numbers(made, read, capsys):
-    paths = [str(made / f"{name}.h5") for name in ("same", "drawn")]
-    assert main(["privacy", *paths, "--samples-of-a-person", "3", "--machines-of-a-person", "2"]) == 0
-    text = capsys.readouterr().out
-    assert "A person with up to 3 samples at each of up to 2 machines: " in " ".join(text.split())
-    assert describe_person([(paths[0], read("same"))], Person(3, 2)).splitlines()[-1].split()[2] == "3.841"
-    assert main(["privacy", paths[0], "--samples-of-a-person", "all"]) == 0
-    assert "A person with all samples at one machine: " in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["--samples-of-a-person", "0"], ["--machines-of-a-person", "all"], ["--samples-of-a-person", "x"]],
-)
-def test_numbers_that_are_none_are_refused(made, capsys, words):
-    assert main(["privacy", str(made / "same.h5"), *words]) == 2
-    assert "whole number of at least 1" in capsys.readouterr().err
-
-
-def test_numbers_without_files_are_of_no_person(capsys):
-    assert main(["privacy", "--rho", "1", "--samples-of-a-person", "2"]) == 2
-    assert "give result files" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """The noise for samples that are drawn each by itself, against samples, and an accountant of others."""
 
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -9,10 +8,9 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
 from slowly import slow
 
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import epsilon_exact
-from mu2mpi.privacy.mechanisms.poisson import poisson_epsilon, poisson_sigma
+from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
 
 DELTA = 1e-5
 
@@ -24,8 +22,8 @@ DELTA = 1e-5
 def test_dp_sgd_has_the_noise_that_it_needs_and_hardly_more(probability, rounds, epsilon):
     """The privacy loss of replacing a sample by its opposite, drawn at random: five standard errors."""
     delta = 0.01
-    sigma = poisson_sigma(3.0, 1, probability, rounds, epsilon, delta)
-    assert epsilon * 0.995 < poisson_epsilon(3.0, 1, probability, rounds, sigma, delta) <= epsilon
+    sigma = PoissonReleases.least_sigma(3.0, 1, probability, rounds, epsilon, delta)
+    assert epsilon * 0.995 < PoissonReleases.epsilon_by(3.0, 1, probability, rounds, sigma, delta) <= epsilon
     rng, C = np.random.default_rng(1), 3 / sigma
     losses = np.zeros(200_000)
     for _ in range(rounds):
@@ -50,23 +48,14 @@ def test_rounding_of_losses_costs_little(probability, rounds, multiplier):
     )  # fmt: skip
     finely = one.self_compose(rounds).get_epsilon_for_delta(DELTA)
     assert (
-        finely * (1 - 1e-6) < poisson_epsilon(1.0, 1, probability, rounds, multiplier, DELTA) < 1.005 * finely
+        finely * (1 - 1e-6)
+        < PoissonReleases.epsilon_by(1.0, 1, probability, rounds, multiplier, DELTA)
+        < 1.005 * finely
     )
-
-
-def test_what_is_too_private_to_need_noise_gets_some():
-    assert poisson_sigma(1.0, 100, 1.0, 1, 1000.0, DELTA) == pytest.approx(1 / 16)
 
 
 def test_delta_that_is_too_small_to_be_computed_with_is_refused():
     with pytest.raises(InputError, match=r"delta = 1e-14 is too small.*at least delta = 1e-12"):
-        poisson_sigma(1.0, 50, 7.0, 140, 1.0, 1e-14)
-    sigma = poisson_sigma(1.0, 2, 1.0, 3, 3.0, 1e-12)
-    assert 3 * 0.995 < poisson_epsilon(1.0, 2, 1.0, 3, sigma, 1e-12) <= 3
-
-
-def test_without_dp_accounting_the_way_out_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
-    with pytest.raises(InputError, match=r"dp-accounting, which is not installed.*mu2mpi\[accounting\]"):
-        poisson_sigma(1.0, 200, 3.0, 7, 1.0, DELTA)
-    assert Experiment(method="dp-sgd", server="trusted").rho == 4.0
+        PoissonReleases.least_sigma(1.0, 50, 7.0, 140, 1.0, 1e-14)
+    sigma = PoissonReleases.least_sigma(1.0, 2, 1.0, 3, 3.0, 1e-12)
+    assert 3 * 0.995 < PoissonReleases.epsilon_by(1.0, 2, 1.0, 3, sigma, 1e-12) <= 3

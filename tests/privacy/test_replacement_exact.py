@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from mu2mpi.errors import InputError
-from mu2mpi.privacy.mechanisms.replacement import fewest_drawn, with_replacement_sigma
-from mu2mpi.privacy.mechanisms.replacement_exact import (
-    hockey_stick,
-    replacement_epsilon,
-    replacement_sigma,
-)
+from mu2mpi.privacy.mechanisms.replacement_exact import ExactReplacement, hockey_stick
 
 EPSILONS = np.array([0.0, 0.003, 0.05, 0.3, 1.0, 2.5])
 
@@ -62,29 +56,14 @@ def test_draws_of_the_loss_of_all_rounds_do_not_exceed_it(samples, drawn, rounds
         y = 2 * rng.binomial(drawn, 1 / samples, draws) + sigma * rng.standard_normal(draws)
         ratios = np.exp((4 * j * y[:, np.newaxis] - 4 * j**2) / (2 * sigma**2))
         losses += np.log(ratios @ often)
-    epsilon = replacement_epsilon(1.0, samples, drawn, rounds, sigma, delta)
+    epsilon = ExactReplacement.epsilon_by(1.0, samples, drawn, rounds, sigma, delta)
     for share, is_private in ((1.0, True), (1 / 3, False)):
         exceeded = np.maximum(0, -np.expm1(share * epsilon - losses))
         error = 5 * exceeded.std() / math.sqrt(draws)
         assert (exceeded.mean() - error < delta) == is_private
 
 
-def test_the_theorem_has_ten_times_the_noise():
-    """As docs/background/methods.md says: of 600 samples 3 in each of 2,000 rounds."""
-    sizes = 600, fewest_drawn(600, 2000, 4.0, 1e-5), 2000
-    sigma = with_replacement_sigma(3.0, *sizes, 4.0, 1e-5)
-    assert replacement_epsilon(3.0, *sizes, sigma / 10, 1e-5) < 4.0
-    assert replacement_epsilon(3.0, *sizes, sigma / 10.2, 1e-5) > 4.0
-
-
 def test_there_is_no_more_noise_than_is_needed():
-    sigma = replacement_sigma(3.0, 40, 2, 60, 1.0, 1e-5, 0.1)
-    assert replacement_epsilon(3.0, 40, 2, 60, sigma, 0.9e-5) <= 0.9
-    assert replacement_epsilon(3.0, 40, 2, 60, sigma * 0.999, 0.9e-5) > 0.9
-
-
-def test_what_cannot_be_accounted_for_is_refused():
-    with pytest.raises(InputError, match="1000001 rounds are too many"):
-        replacement_sigma(1.0, 10, 1, 1_000_001, 1.0, 1e-5)
-    with pytest.raises(InputError, match="delta = 1e-13 is too small"):
-        replacement_sigma(1.0, 10, 1, 10, 1.0, 1e-13)
+    sigma = ExactReplacement.least_sigma(3.0, 40, 2, 60, 1.0, 1e-5, 0.1)
+    assert ExactReplacement.epsilon_by(3.0, 40, 2, 60, sigma, 0.9e-5) <= 0.9
+    assert ExactReplacement.epsilon_by(3.0, 40, 2, 60, sigma * 0.999, 0.9e-5) > 0.9

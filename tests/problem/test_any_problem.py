@@ -91,18 +91,6 @@ def test_gradients_are_the_slopes_of_losses(problem, shape, seed):
         assert np.vdot(of(x)[1], direction) == pytest.approx(slope, rel=1e-4, abs=1e-3)
 
 
-@given(shapes, seeds, st.sampled_from([0.01, 1.0, 300.0]), max_examples=50)
-def test_what_every_problem_has_agrees_with_the_formulas_of_softmax(shape, seed, size):
-    x, z, labels, _ = made_up(shape, seed, size)
-    weights = np.random.default_rng(seed).uniform(0, 1, (len(z), len(x)))
-    for own, general in (
-        (SOFTMAX.loss_and_gradient(x, z, labels), Problem.loss_and_gradient(SOFTMAX, x, z, labels)),
-        (SOFTMAX.expected(x, z, weights), Problem.expected(SOFTMAX, x, z, weights)),
-    ):
-        assert general[0] == pytest.approx(own[0], rel=1e-12, abs=1e-13 * len(z))
-        np.testing.assert_allclose(general[1], own[1], rtol=0, atol=1e-13 * len(z))
-
-
 @given(shapes, seeds, max_examples=50)
 def test_an_expected_loss_is_that_of_each_sample_with_each_class(shape, seed):
     x, z, labels, _ = made_up(shape, seed)
@@ -116,31 +104,6 @@ def test_an_expected_loss_is_that_of_each_sample_with_each_class(shape, seed):
     assert loss == pytest.approx(np.sum(certain * table), rel=1e-12)
     np.testing.assert_allclose(HINGE.expected(x, z, certain)[1], gradient, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(HINGE.best(z @ x.T), [np.argmax(x @ row) for row in z])
-
-
-@given(shapes, seeds, max_examples=50)
-def test_without_a_kernel_residuals_are_the_same(shape, seed):
-    x, z, labels, _ = made_up(shape, seed)
-    for problem in (SOFTMAX, HINGE):
-        margins = z @ x.T
-        before = margins.copy()
-        losses, residuals = problem.losses_and_residuals(margins, labels)
-        # Who asks keeps the margins.
-        np.testing.assert_array_equal(margins, before)
-        for row, label, residual, loss in zip(margins, labels, residuals, losses, strict=True):
-            assert loss == pytest.approx(problem.loss.py_func(row.copy(), label)[0], rel=1e-12)
-            problem.residual.py_func(row, label)
-            np.testing.assert_allclose(row, residual, rtol=1e-13, atol=1e-15)
-
-
-def test_kernels_of_two_problems_are_two():
-    """Each is compiled once, under a name of its own: one must not take the other's place in a cache."""
-    kernels = [problem.kernel(sum_losses) for problem in (SOFTMAX, HINGE, SquaredHinge())]
-    assert kernels[0] is not kernels[1]
-    assert kernels[1] is kernels[2]
-    names = [kernel.py_func.__qualname__ for kernel in kernels]
-    assert names[0].startswith("sum_losses[softmax-")
-    assert names[1].startswith("sum_losses[squared-hinge-")
 
 
 def test_the_same_source_in_another_module_has_kernels_of_its_own(tmp_path, monkeypatch):

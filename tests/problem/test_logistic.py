@@ -19,12 +19,10 @@ SOFTMAX = find("problems", "softmax")
 sum_softmax = SOFTMAX.kernel(sum_losses)
 
 seeds = st.integers(0, 2**31)
-batches = st.sampled_from([1, BATCH])
 # Numbers of samples, classes and features, some of which need more than one tile.
 shapes = st.tuples(
     st.integers(1, 9), st.integers(2, 12), st.integers(1, 70) | st.integers(TILE - 2, 2 * TILE + 2)
 )
-RESOLUTION = 2.0**-40
 TYPES = pytest.mark.parametrize(
     ("dtype", "scale"), [(np.uint8, 1 / 255), (np.float32, 1.0), (np.float64, 0.5)]
 )
@@ -33,45 +31,6 @@ TYPES = pytest.mark.parametrize(
 def scaling(features, scale, unit):
     scaling = Scaling(unit)
     return scaling.factors(features, scale), scaling.bias
-
-
-def increments(x, x_previous, features, labels, scale, unit, t, batch):
-    """Return the sum of the increments of some samples as the kernel makes it, never clipped."""
-    q = np.zeros(x.shape, np.int64)
-    fresh = features, labels, *scaling(features, scale, unit), 0, len(labels)
-    CORRECTED_MOMENTUM.kernel(SOFTMAX, 3)(q, x, x_previous, *fresh, t, np.inf, RESOLUTION, batch)
-    return q * RESOLUTION
-
-
-@TYPES
-@given(st.integers(2, 12), st.integers(1, 70), batches, st.booleans(), seeds, max_examples=30)
-def test_gradient_against_finite_differences(dtype, scale, classes, dimension, batch, unit, seed):
-    rng = np.random.default_rng(seed)
-    sample = random_samples(rng, 1, dimension, classes, dtype)
-    x = rng.standard_normal((classes, dimension + 1))
-    found = increments(x, x, sample.features, sample.labels, scale, unit, 1, batch)
-    z = ref.samples(sample.features * np.float64(scale), unit)[0]
-    direction = rng.standard_normal(x.shape)
-    step = 1e-5
-    ahead = ref.softmax_loss(x + step * direction, z, sample.labels[0])
-    behind = ref.softmax_loss(x - step * direction, z, sample.labels[0])
-    assert np.sum(found * direction) == pytest.approx((ahead - behind) / (2 * step), rel=1e-6, abs=1e-6)
-
-
-@TYPES
-@given(shapes, st.integers(1, 10_000), batches, st.booleans(), seeds, max_examples=30)
-def test_increments_against_dense_gradients(dtype, scale, shape, t, batch, unit, seed):
-    n, classes, dimension = shape
-    rng = np.random.default_rng(seed)
-    samples = random_samples(rng, n, dimension, classes, dtype)
-    x = rng.standard_normal((classes, dimension + 1))
-    x_previous = x + rng.standard_normal(x.shape) / t
-    expected = np.zeros(x.shape)
-    for z, label in zip(ref.samples(samples.features * np.float64(scale), unit), samples.labels, strict=True):
-        g, previous = ref.gradient(x, z, label), ref.gradient(x_previous, z, label)
-        expected += g + (t - 1) * (g - previous)
-    found = increments(x, x_previous, samples.features, samples.labels, scale, unit, t, batch)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * n)
 
 
 @TYPES
@@ -110,27 +69,6 @@ def test_loss_and_accuracy(dtype, scale, shape, size, unit, seed):
     assert correct / n == ref.accuracy(x, scaled, samples.labels, unit)
 
 
-def test_ties_go_to_the_first_class():
-    features, labels = np.zeros((3, 1)), np.array([0, 1, 2], np.int32)
-    loss, correct = sum_softmax(np.zeros((3, 2)), features, labels, np.ones(3), 1.0)
-    assert correct == 1
-    assert loss == pytest.approx(3 * np.log(3))
-
-
-@TYPES
-@given(st.integers(1, 70), batches, seeds, max_examples=30)
-def test_samples_of_unit_norm_are_as_long_as_said(dtype, scale, dimension, batch, seed):
-    """At x = 0 the gradient of two classes is (-1/2, 1/2) z^T, and of any scale of the features the same."""
-    sample = random_samples(np.random.default_rng(seed), 1, dimension, 2, dtype)
-    sample.features[0, 0] = 1
-    x = np.zeros((2, dimension + 1))
-    found = increments(x, x, sample.features, sample.labels, scale, True, 1, batch)
-    assert np.linalg.norm(found) == pytest.approx(np.sqrt(0.5), rel=1e-9)
-    assert abs(found[0, -1]) == pytest.approx(0.05, rel=1e-9)
-    again = increments(x, x, sample.features, sample.labels, 3 * scale, True, 1, batch)
-    np.testing.assert_allclose(again, found, rtol=0, atol=1e-11)
-
-
 @TYPES
 @given(st.integers(1, 100_000), st.integers(2, 12), st.booleans(), seeds, max_examples=15)
 def test_the_scale_of_a_sample_has_the_same_bits_in_any_company(dtype, scale, dimension, n, unit, seed):
@@ -142,18 +80,6 @@ def test_the_scale_of_a_sample_has_the_same_bits_in_any_company(dtype, scale, di
     cut = int(rng.integers(n))
     parts = [features[:cut], *(features[i : i + 1] for i in range(cut, n))]
     np.testing.assert_array_equal(np.concatenate([scaling.factors(part, scale) for part in parts]), together)
-
-
-def test_a_sample_without_features_keeps_its_bias_alone():
-    x, blank = np.zeros((2, 4)), np.zeros((1, 3), np.uint8)
-    found = increments(x, x, blank, np.zeros(1, np.int32), 1 / 255, True, 1, 1)
-    np.testing.assert_allclose(found, [[0, 0, 0, -0.05], [0, 0, 0, 0.05]], atol=1e-11)
-
-
-def test_many_samples_of_unit_norm_are_scaled_each_by_its_own_norm():
-    features = np.random.default_rng(0).integers(0, 256, (3000, 700), dtype=np.uint8)
-    z = features * Scaling(unit=True).factors(features, 1 / 255)[:, np.newaxis]
-    np.testing.assert_allclose((z**2).sum(axis=1) + UNIT_BIAS**2, 1.0, rtol=1e-14)
 
 
 def rows_of_any_floats(width):
@@ -182,19 +108,6 @@ def test_no_sample_of_unit_norm_is_longer_than_1(row, scale):
     assert squared >= (1 - Fraction(1e-14)) ** 2 or np.all(z[:-1] == 0)
     size = np.abs(row.astype(float)).max()
     assert (1e-135 < size < 1e150) <= bool(np.any(z[:-1] != 0))
-
-
-@given(st.integers(0, 2**31), max_examples=30)
-def test_pixels_and_rows_without_features_have_norms_of_their_own(seed):
-    features = np.random.default_rng(seed).integers(0, 256, (4, 5), dtype=np.uint8)
-    features[1] = 0
-    z = features * Scaling(unit=True).factors(features, 1 / 255)[:, np.newaxis]
-    norms = np.sqrt((z**2).sum(axis=1))
-    np.testing.assert_allclose(norms, np.where(features.any(axis=1), math.sqrt(0.99), 0), rtol=1e-15)
-
-
-def test_constants_of_samples_of_unit_norm():
-    assert SOFTMAX.constants(Scaling(unit=True).largest_square(784), 0.05, 10) == (np.sqrt(2), 0.5)
 
 
 def test_constants_of_the_paper():

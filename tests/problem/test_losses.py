@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from plain_losses import PLAIN, plain_samples, random_labels
 from relaxed import given
 
-from mu2mpi.errors import InputError
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT
-from mu2mpi.problem.linear import BATCH, TILE, loss, sum_losses
+from mu2mpi.problem.linear import BATCH, TILE, sum_losses
 from mu2mpi.problem.scaling import Scaling
 from mu2mpi.registry import find
 
@@ -146,31 +145,6 @@ def test_nothing_overflows_at_huge_margins(problem, size):
             assert np.isfinite(losses[0]) or (problem.name == "squared" and size > 1e150)
 
 
-def fill_what_is_said(margins, labels, found):
-    for i in range(labels.size):
-        _, found[i] = loss(margins[i], labels[i])
-
-
-@LOSSES
-@given(seeds, st.sampled_from([0.0, 0.3, 3.0]), max_examples=40)
-def test_what_a_loss_says_of_a_sample_is_what_its_predictions_say(problem, seed, size):
-    rng = np.random.default_rng(seed)
-    classes, labels = drawn(problem, rng, 40)
-    # Ties are frequent.
-    margins = np.rint(4 * size * rng.standard_normal((40, problem.rows(classes)))) / 4
-    found = np.empty(40)
-    problem.kernel(fill_what_is_said)(margins, labels, found)
-    if problem.labels == "numbers":
-        expected = PLAIN[problem.name].prediction(margins[:, 0])
-        np.testing.assert_allclose(problem.predictions(margins), expected, rtol=1e-14)
-        np.testing.assert_allclose(found, (expected - labels) ** 2, rtol=1e-12, atol=1e-15)
-        return
-    np.testing.assert_array_equal(found, problem.best(margins) == labels)
-    scores = problem.scores(margins)
-    assert scores.shape == (40, classes)
-    np.testing.assert_array_equal(scores.argmax(axis=1), problem.best(margins))
-
-
 @LOSSES
 @given(seeds, st.sampled_from([1e-3, 0.3, 4.0, 30.0]), max_examples=120)
 def test_gradients_are_rounded_no_more_often_than_is_said(problem, seed, radius):
@@ -274,12 +248,3 @@ def test_no_sample_is_longer_than_its_bound_and_shorter_ones_stay(dtype, scale, 
     short = np.linalg.norm(plain, axis=1) < bound
     np.testing.assert_array_equal(z[short, :-1], plain[short])
     np.testing.assert_allclose(z, plain_samples(plain, scaling), rtol=1e-13)
-
-
-def test_a_loss_refuses_what_it_cannot_learn():
-    with pytest.raises(InputError, match="there are 10; give --loss softmax"):
-        find("problems", "logistic").rows(10)
-    with pytest.raises(InputError, match="declare 0 as its low"):
-        find("problems", "poisson").check_range(1.0, 5.0)
-    with pytest.raises(InputError, match="give a smaller --diameter"):
-        find("problems", "poisson").constants(4.0, 151.0, 1)

@@ -9,11 +9,10 @@ from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
-    from mu2mpi.federation.machine import Machines, Supply
+    from mu2mpi.federation.machine import Machines
     from mu2mpi.federation.schedule import Schedule
-    from mu2mpi.federation.servers.base import Integers, Key, Server
+    from mu2mpi.federation.servers.base import Integers, Key
     from mu2mpi.parallel import Communicator
-    from mu2mpi.privacy.masks import Masks
 
 
 class MaskOptions(ColludersOptions):
@@ -30,12 +29,10 @@ class MaskOptions(ColludersOptions):
 class AggregatedServer(WithColluders, UntrustedServer):
     """Every machine adds N(0, sigma^2 / (M - c)), and masks that cancel in the sum modulo 2^64.
 
-    It protects a machine's samples against the server and up to c other machines together, who see all
-    messages: masks leave them the sum over the other M - c machines, whose noise has at least the variance
-    sigma^2. It assumes that no more machines than c work together with the server, that the others add their
-    noise, that each pair of neighbours shares a key which nobody else knows, and that all machines are there
-    in every round: what to do about one that drops out in the middle of a round is outside of it.
-    Bonawitz et al., 2017; Bell et al., 2020: `mu2mpi.privacy.masks`.
+    It protects samples against the server and up to c other machines, who learn the sum over the other M
+    - c, with noise of variance sigma^2 at least. It assumes that no more machines than c work together
+    with the server, that the others add their noise and keep the keys of their masks, and that all are
+    there in every round. Bonawitz et al., 2017; Bell et al., 2020: `mu2mpi.privacy.masks`.
     """
 
     name = "aggregated"
@@ -53,29 +50,17 @@ class AggregatedServer(WithColluders, UntrustedServer):
     hides_sums = True
     takes_absence = False
 
-    def __init__(self, schedule: "Schedule", communicator: "Communicator", masks: "Masks | None") -> None:
-        from mu2mpi.privacy.noise import padded_zeros
-
-        super().__init__(schedule, communicator)
-        self.masks = masks or None
-        self._flat_masked, self._masked = padded_zeros((schedule.rows, schedule.features))
-
-    @classmethod
-    def machines_and_server(
-        cls, schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
-    ) -> "tuple[Machines, Server]":
-        """Return machines that draw noise, and the server with their masks."""
-        from mu2mpi.federation.machine import Machines
+    def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
         from mu2mpi.privacy.masks import Masks
-        from mu2mpi.privacy.noise import derive_key
+        from mu2mpi.privacy.noise import derive_key, padded_zeros
 
+        super().__init__(schedule, hosted, communicator, key)
+        self._flat_masked, self._masked = padded_zeros((schedule.rows, schedule.features))
         own: Any = schedule.server_options
-        masks = None
         if key is not None and own.masks != "none":
             root = derive_key(key.astype("<u4").tobytes(), "masks")
             colluders = schedule.machines - schedule.parts
-            masks = Masks(schedule.machines, colluders, root, hosted, own.masks == "all")
-        return Machines(schedule, hosted, supply, key), cls(schedule, communicator, masks)
+            self.masks = Masks(schedule.machines, colluders, root, hosted, own.masks == "all") or None
 
     def _sent(self, t: int, machines: "Machines") -> "Integers":
         """Return the sum of the messages of the rank's machines, masked."""

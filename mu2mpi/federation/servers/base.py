@@ -1,9 +1,6 @@
 """What a trust mode is to the rest of the package: whom it protects against, and how a round is taken.
 
-All servers see the sum over machines as integers on the grid. They differ in where the noise enters and so in
-which collectives they may use; `round` of each class has the collectives of the protocol. What ranks exchange
-beside it, for evaluations, checkpoints and diagnostics, is in `mu2mpi.execution`. Server modules are imported
-to list their options, so what is slow to import waits until a run needs it.
+Server modules are imported to list their options: what is slow to import waits until a run needs it.
 """
 
 import math
@@ -20,7 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mu2mpi.config.experiment import Experiment
     from mu2mpi.federation.machine import Machines, Supply
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.stopwatch import Stopwatch
@@ -30,8 +26,8 @@ if TYPE_CHECKING:
     Key = NDArray[np.uint32] | None
     Integers = NDArray[np.int64]
 
-TENTH = 10
-"""One machine in so many, rounded up, is taken to work together with the server if the user does not say."""
+
+TENTH = 10  # one machine in so many, rounded up, is taken to collude if the user does not say
 
 
 class ColludersOptions(Options):
@@ -47,50 +43,26 @@ class ColludersOptions(Options):
 
 
 class Server(ABC):
-    """A trust mode, and of a run, what its loop over rounds needs of a server.
-
-    Attributes
-    ----------
-    name, summary : str
-        What the user calls it, and for the help, who adds the noise.
-    options, unsent : type, tuple of str
-        Its options; and those of them that change no noise and no sum.
-    sees, trusts : str
-        Who learns no more than is claimed, as the subject of a sentence, in which `{colluders}` stands for a
-        number; and who has to be trusted, if anybody has.
-    hides_sums : bool
-        Whether noise is for the sum over machines, and no message of a single one would be hidden by its own.
-    is_central : bool
-        Whether rank 0 alone sees that sum without noise and adds it, and others see query points alone.
-    shows_sums : bool
-        Whether somebody who is not trusted sees sums with noise, also that of the last round.
-    mechanism : str or None
-        The name of the only mechanism that it can have, if there is but one.
-    takes_absence : bool
-        Whether machines may be away, and differ in what they may spend.
-    shows_messages : bool
-        Whether somebody who is not trusted sees what each machine sends.
-    masks, unmasked : Masks, ndarray of int64; or None
-        Those of the rank's machines, if masks hide messages; and what these sent last, without masks.
-    """
+    """A trust mode, and of a run, what its loop over rounds needs of a server."""
 
     kind: ClassVar[str] = "servers"
-    name: ClassVar[str]
-    summary: ClassVar[str] = ""
+    name: ClassVar[str]  # what the user calls it
+    summary: ClassVar[str] = ""  # for the help: who adds the noise
     options: ClassVar[type[Options]] = Options
-    unsent: ClassVar[tuple[str, ...]] = ()
+    unsent: ClassVar[tuple[str, ...]] = ()  # options that change no noise and no sum
+    # Who learns no more than is claimed, as the subject of a sentence, in which `{colluders}` is a number
     sees: ClassVar[str] = "Whoever sees all that crosses the wire"
-    trusts: ClassVar[str] = ""
-    hides_sums: ClassVar[bool] = True
-    is_central: ClassVar[bool] = False
-    shows_sums: ClassVar[bool] = True
-    shows_messages: ClassVar[bool] = True
-    mechanism: ClassVar[str | None] = None
-    takes_absence: ClassVar[bool] = False
-    masks: "Masks | None" = None
-    unmasked: "Integers | None" = None
+    trusts: ClassVar[str] = ""  # who has to be trusted, if anybody has
+    hides_sums: ClassVar[bool] = True  # whether noise is for the sum, and hides no message of one machine
+    is_central: ClassVar[bool] = False  # whether rank 0 alone sees that sum without noise and adds it
+    shows_sums: ClassVar[bool] = True  # whether others see sums with noise, also of the last round
+    shows_messages: ClassVar[bool] = True  # whether others see what each machine sends
+    mechanism: ClassVar[str | None] = None  # the only mechanism that it can have, if there is but one
+    takes_absence: ClassVar[bool] = False  # whether machines may be away, and differ in their budgets
+    masks: "Masks | None" = None  # those of the rank's machines, if masks hide messages
+    unmasked: "Integers | None" = None  # and what these sent last, without masks
 
-    def __init__(self, schedule: "Schedule", communicator: "Communicator") -> None:
+    def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
         self.iterates = schedule.make_iterates(schedule)
         self._schedule, self._communicator = schedule, communicator
 
@@ -122,16 +94,6 @@ class Server(ABC):
     @classmethod  # noqa: B027 - most take all
     def check(cls, schedule: "Schedule") -> None:
         """Raise InputError if a run cannot be simulated in the way that was asked for."""
-
-    @classmethod
-    @abstractmethod
-    def machines_and_server(
-        cls, schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
-    ) -> "tuple[Machines, Server]":
-        """Return a rank's machines and server.
-
-        The key, of uint32 and of shape (8,), is known to all ranks, or to rank 0 alone, as `gives_key` says.
-        """
 
     @abstractmethod
     def round(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
@@ -182,14 +144,18 @@ def trust_mode(name: str) -> type[Server]:
     return trust
 
 
-def shared_by(asked: "Experiment") -> float:
+def shared_by(asked: Any) -> float:
     """Return by what the average over an experiment's machines has less noise than hides a sample."""
     machines = asked.machines or 1
-    return asked.trust.shared(machines, asked.trust.parts(asked.server_options, machines))
+    return float(asked.trust.shared(machines, asked.trust.parts(asked.server_options, machines)))
 
 
 def machines_and_server(
     schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
 ) -> "tuple[Machines, Server]":
-    """Return a rank's machines and server; the key is of no use to ranks that may not have it."""
-    return schedule.trust.machines_and_server(schedule, hosted, supply, communicator, key)
+    """Return a rank's machines, which have no key if the server is central, and its server."""
+    from mu2mpi.federation.machine import Machines
+
+    trust = schedule.trust
+    machines = Machines(schedule, hosted, supply, None if trust.is_central else key)
+    return machines, trust(schedule, hosted, communicator, key)

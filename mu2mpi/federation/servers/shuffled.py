@@ -9,9 +9,9 @@ from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
-    from mu2mpi.federation.machine import Machines, Supply
+    from mu2mpi.federation.machine import Machines
     from mu2mpi.federation.schedule import Schedule
-    from mu2mpi.federation.servers.base import Integers, Key, Server
+    from mu2mpi.federation.servers.base import Integers, Key
     from mu2mpi.parallel import Communicator
 
 
@@ -30,14 +30,9 @@ class ShuffledServer(WithColluders, TrustedServer):
     """Each machine sends bits, of values and of coins, and a shuffler mixes those of all.
 
     It protects samples against the server, which sees the shuffled bits, and up to c machines that tell it
-    theirs. It assumes that the shuffler mixes all messages of a round, tells nobody whose is which, and does
-    not work together with the server; and that the M - c other machines throw their coins. All messages are
-    alike but for coordinate and bit, so that their order, drawn at random, tells nothing: how many bits of
-    each coordinate are ones is all that there is to see, and that is the sum of values and of heads.
-    Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization", 2022.
-
-    Rank 0 stands for shuffler and server. If it makes sums alone, it draws the heads of all coins at once,
-    whose number has the same distribution.
+    theirs. It assumes that the shuffler mixes all messages of a round, does not work together with the
+    server, and that the M - c other machines throw their coins. Cheu, Joseph, Mao and Peng, "Shuffle private
+    stochastic convex optimization", 2022. Rank 0 stands for shuffler and server.
     """
 
     name = "shuffled"
@@ -56,7 +51,7 @@ class ShuffledServer(WithColluders, TrustedServer):
     takes_absence = False
 
     def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
-        super().__init__(schedule, communicator, key)
+        super().__init__(schedule, hosted, communicator, key)
         self._hosted, self._key, self._summed = hosted, None, 0
         if key is not None and schedule.server_options.shuffle == "messages":
             self._key = key.astype("<u4").tobytes()
@@ -74,15 +69,6 @@ class ShuffledServer(WithColluders, TrustedServer):
 
             mechanism: Any = schedule.mechanism
             check_messages(mechanism)
-
-    @classmethod
-    def machines_and_server(
-        cls, schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
-    ) -> "tuple[Machines, Server]":
-        """Return machines without a key, and the server, which throws the coins."""
-        from mu2mpi.federation.machine import Machines
-
-        return Machines(schedule, hosted, supply, None), cls(schedule, hosted, communicator, key)
 
     def _collected(self, t: int, machines: "Machines") -> "Integers | None":
         """Return the sum over all ranks on rank 0: without noise, or of mixed messages with it."""

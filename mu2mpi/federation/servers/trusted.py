@@ -6,10 +6,7 @@ from mu2mpi.federation.servers.base import Server
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mu2mpi.federation.machine import Machines, Supply
+    from mu2mpi.federation.machine import Machines
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.servers.base import Integers, Key
     from mu2mpi.federation.stopwatch import Stopwatch
@@ -22,10 +19,9 @@ class TrustedServer(Server):
     """Algorithm 2: the server, rank 0, gets the sum over machines, and adds noise before it takes the step.
 
     It protects samples against all machines together and whoever gets the result. It assumes that the server
-    keeps sums without noise to itself, and that nobody but the server sees what machines send: MPI encrypts
-    nothing, and its Reduce may pass partial sums through other ranks. An Allreduce would hand the un-noised
-    sum to every machine. Only rank 0 holds the noise key, words of uint32 of shape (8,), and w_t; the others
-    have None for a key and receive x_{t+1}.
+    keeps sums without noise to itself, and that channels are secret: MPI encrypts nothing, and its Reduce may
+    pass partial sums through other ranks. An Allreduce would hand the un-noised sum to every machine. Only
+    rank 0 uses the noise key and holds w_t.
     """
 
     name = "trusted"
@@ -36,10 +32,11 @@ class TrustedServer(Server):
     shows_sums = shows_messages = False
     takes_absence = True
 
-    def __init__(self, schedule: "Schedule", communicator: "Communicator", key: "Key") -> None:
-        from mu2mpi.privacy.noise import padded_zeros
+    def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
+        from mu2mpi.privacy.drawing import make_draw
+        from mu2mpi.privacy.noise import SERVER, padded_zeros
 
-        super().__init__(schedule, communicator)
+        super().__init__(schedule, hosted, communicator, key)
         self._draw: Draw | None = None
         self._total: Integers | None = None
         if communicator.rank == 0:
@@ -47,30 +44,15 @@ class TrustedServer(Server):
             self._flat_total, self._total = padded_zeros(shape)
             self._flat_message, self._message = padded_zeros(shape)
             if key is not None and schedule.mechanism.is_noisy:
-                self._draw = self._noise(key, self._flat_total.size)
-
-    def _noise(self, key: "NDArray[np.uint32]", size: int) -> "Draw":
-        """Return what draws the server's noise for messages of a padded size."""
-        from mu2mpi.privacy.drawing import make_draw
-        from mu2mpi.privacy.noise import SERVER
-
-        mechanism, who, variances = self._schedule.mechanism, (SERVER, 0, 1), self._schedule.variances
-        return make_draw(mechanism, key, who, variances, size, self._schedule.finest)
+                who, size = (SERVER, 0, 1), self._flat_total.size
+                self._draw = make_draw(
+                    schedule.mechanism, key, who, schedule.variances, size, schedule.finest
+                )
 
     @classmethod
     def variances(cls, machines: int, parts: int) -> float:
         """Return 1: the server draws once."""
         return 1
-
-    @classmethod
-    def machines_and_server(
-        cls, schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
-    ) -> "tuple[Machines, Server]":
-        """Return machines without a key, and the server, which has it on rank 0."""
-        from mu2mpi.federation.machine import Machines
-
-        server = cls(schedule, communicator, key if communicator.rank == 0 else None)
-        return Machines(schedule, hosted, supply, None), server
 
     def round(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
         """Take round t: Reduce to rank 0, noise and the step there, Bcast of x_{t+1}."""

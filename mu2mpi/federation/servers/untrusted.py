@@ -6,7 +6,7 @@ from mu2mpi.federation.servers.base import Server
 from mu2mpi.registry import register
 
 if TYPE_CHECKING:
-    from mu2mpi.federation.machine import Machines, Supply
+    from mu2mpi.federation.machine import Machines
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.servers.base import Integers, Key
     from mu2mpi.federation.stopwatch import Stopwatch
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 class UntrustedServer(Server):
     """Algorithm 1: every message of a machine has its own noise, so everyone may see it.
 
-    It protects a machine's samples against all others together, server and machines, whatever they send and
-    however many of them work together. It assumes nothing but that the machine itself does as it should.
-    Every rank takes the same step on the same bits, which spares a broadcast.
+    It protects samples against server and all other machines together. Every rank takes the same step.
     """
 
     name = "untrusted"
@@ -28,25 +26,16 @@ class UntrustedServer(Server):
     hides_sums = False
     takes_absence = True
 
-    def __init__(self, schedule: "Schedule", communicator: "Communicator") -> None:
+    def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
         from mu2mpi.privacy.noise import padded_zeros
 
-        super().__init__(schedule, communicator)
+        super().__init__(schedule, hosted, communicator, key)
         _, self._total = padded_zeros((schedule.rows, schedule.features))
 
     @classmethod
     def variances(cls, machines: int, parts: int) -> float:
         """Return M: every machine adds sigma^2."""
         return machines
-
-    @classmethod
-    def machines_and_server(
-        cls, schedule: "Schedule", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
-    ) -> "tuple[Machines, Server]":
-        """Return machines that draw noise, and the server."""
-        from mu2mpi.federation.machine import Machines
-
-        return Machines(schedule, hosted, supply, key), cls(schedule, communicator)
 
     def round(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
         """Take round t: noise, Allreduce, the step on every rank."""

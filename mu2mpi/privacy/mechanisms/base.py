@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from mu2mpi.privacy.correlation import Correlation
     from mu2mpi.privacy.drawing import Draw
 
-SMALLEST, LARGEST = math.ulp(0.0), sys.float_info.max
-"""Of the numbers above 0, and of the finite ones."""
-
+SMALLEST, LARGEST = math.ulp(0.0), sys.float_info.max  # of the numbers above 0, and of the finite ones
 NONSENSE = "no guarantee is below 0 or no number, so its code has to be mended"
 
 
@@ -67,11 +65,7 @@ class Mechanism(ABC):
 
     @classmethod
     def accounts_for(cls, messages: Messages) -> bool:
-        """Return whether its account holds for such messages.
-
-        By default if it is known which samples they hold, and those of each follow each other: it is in one,
-        or from some one on in all.
-        """
+        """Return whether its account holds: by default of samples in one, or from one on in all."""
         return messages.chance == "" and messages.touched in (1, messages.rounds)
 
     @classmethod
@@ -84,11 +78,7 @@ class Mechanism(ABC):
         """Return what the messages of the first rounds, or of all, reveal; `draws` is as in `Messages`."""
 
     def group(self, samples: int, is_apart: bool, draws: int = 1) -> Guarantee:
-        """Return what all messages reveal of several samples of a machine, replaced at once.
-
-        They are apart if no two of them enter in the same round. By default nothing is made of that, and the
-        draws of all messages count already.
-        """
+        """Return what is revealed of several samples of a machine; apart, no two enter in the same round."""
         one = self.guarantee(draws=draws)
         return Grouped(one, samples) if one.rho is None else Gaussian(samples * one.rho, one.drawn)
 
@@ -173,10 +163,7 @@ class Mechanism(ABC):
         return 1.0
 
     def deviation(self, messages: int, draws: int = 1, smallest: float = 1, largest: float = 1) -> Deviation:
-        """Return how far the noise of some messages is from exact, between two multiples of sigma.
-
-        What is a sum of parts is a function of these, each of which is drawn and rounded by itself.
-        """
+        """Return how far the noise of some messages is from exact, between two multiples of sigma."""
         if not self.is_noisy:
             return EXACT
         # As the grid was chosen: rounding errors must not make it seem too coarse.
@@ -259,12 +246,10 @@ class Subsampled(Mechanism):
     """The same noise in sums over random samples: no rho describes them, but an epsilon at a delta."""
 
     spends = "epsilon"
-    account: ClassVar[str]
-    """How it is known what they reveal."""
+    account: ClassVar[str]  # how it is known what they reveal
+    # Of (C, n, K, T, epsilon, delta, reserve), if K of n terms, of norm at most C, are in each of T sums
     least_sigma: ClassVar[Callable[..., float]]
-    """Of (C, n, K, T, epsilon, delta, reserve), if K of n terms, of norm at most C, are in each of T sums."""
-    epsilon_by: ClassVar[Callable[..., float]]
-    """Of (C, n, K, T, sigma, delta), with exact noise."""
+    epsilon_by: ClassVar[Callable[..., float]]  # of (C, n, K, T, sigma, delta), with exact noise
 
     @classmethod
     def accounts_for(cls, messages: Messages) -> bool:

@@ -1,8 +1,7 @@
 """Binomial noise: the number of heads among fair coins, of which each machine throws its share.
 
-Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization", 2022, have it for vectors whose
-coordinates are sent as bits. docs/background/privacy-proofs.md proves that a shift of it is nearly as
-private as one of a normal: so messages compose as those of Gaussian mechanisms do, in any number of rounds.
+Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization", 2022. A shift of it is nearly as
+private as one of a normal (docs/background/privacy-proofs.md), so that messages compose alike.
 """
 
 import math
@@ -23,24 +22,20 @@ if TYPE_CHECKING:
 
     from mu2mpi.privacy.drawing import Draw
 
-NOISY_BITS, MOST_BITS = 8, 27
-"""Bits between the grid and the deviation of the noise: enough for it to be nearly normal, and no more than
-integers of 64 bits have room for."""
-
-FEWEST_COINS = 2**16
-"""With fewer, their number of heads is no normal."""
-
+# Bits between the grid and the deviation of the noise: enough for it to be nearly normal, and no more
+# than integers of 64 bits have room for
+_NOISY_BITS, _MOST_BITS = 8, 27
+FEWEST_COINS = 2**16  # with fewer, their number of heads is no normal
+# Farther out, in standard deviations, is nothing but a share of e^-642 of all draws that there can be
 FARTHEST = 38.0
-"""Farther out, in standard deviations, is nothing but a share of e^-642 of all draws that there can be."""
 
 
 def unit_rho(flips: float) -> float:
     """Return e such that a shift by one of the number of heads among so many coins is e-Gaussian-DP.
 
-    Of fewer than `FEWEST_COINS` nothing is said: then it is infinite.
-    Up to `FARTHEST` deviations, no second difference of -log p is larger than k = (N + 1) / ((N/2)^2 - R^2),
-    and none of its ends is where a shift by one moves a quantile, as one of a normal, by more than e, which
-    solves e^2 (1 - e^2 / 4) = k: docs/background/privacy-proofs.md.
+    Of fewer than `FEWEST_COINS` nothing is said. Up to R = `FARTHEST` deviations, no second difference of
+    -log p is larger than k = (N + 1) / ((N/2)^2 - R^2), and e solves e^2 (1 - e^2 / 4) = k:
+    docs/background/privacy-proofs.md.
     """
     if flips < FEWEST_COINS:
         return math.inf
@@ -51,11 +46,10 @@ def unit_rho(flips: float) -> float:
 @register
 @dataclass(frozen=True, kw_only=True)
 class BinomialReleases(GaussianReleases):
-    """The same noise in every message: that of so many coins that as many of machines nobody knows suffice.
+    """The same noise in every message: that of the coins of `parts` machines hides a sample.
 
     A sample is in as many messages as of `GaussianReleases`, and moves each by at most 2 C. Each machine
-    throws so many `coins` for each coordinate; those of `parts` machines hide a sample. But for what is
-    farther out than `FARTHEST`, draws are exact. A machine's message is the sum of `summed` increments.
+    throws so many `coins` for each coordinate; its message is the sum of `summed` increments.
     """
 
     name = "binomial"
@@ -74,10 +68,10 @@ class BinomialReleases(GaussianReleases):
         about = moved / budget.rho
         if not 0 < about < math.inf:
             return cls.of(messages, about, coins=0, **own)
-        resolution = choose_resolution(messages, about, noisy_bits=NOISY_BITS)
+        resolution = choose_resolution(messages, about, noisy_bits=_NOISY_BITS)
         everyones = about * math.sqrt(messages.machines / messages.parts)
-        resolution = max(resolution, 2.0 ** (math.ceil(math.log2(everyones)) - MOST_BITS))
-        if about / resolution < 2.0**NOISY_BITS:
+        resolution = max(resolution, 2.0 ** (math.ceil(math.log2(everyones)) - _MOST_BITS))
+        if about / resolution < 2.0**_NOISY_BITS:
             raise InputError(
                 "so many machines have no grid for binomial noise; give fewer, or fewer colluders"
             )
@@ -91,10 +85,7 @@ class BinomialReleases(GaussianReleases):
         return {"summed": messages.summed}
 
     def _rho_of(self, squares: int) -> float:
-        """Return the rho of messages that a sample moves by 2 C, so many times if squares add up.
-
-        What whole coins leave of the rho that was asked for is not stated.
-        """
+        """Return the rho, as asked for, of messages that a sample moves by 2 C if squares add up."""
         if not self.is_noisy:
             return math.inf
         moved = 2 * self.clip_norm / self.resolution

@@ -1,9 +1,8 @@
 """Gaussian noise that cancels between rounds, for samples that are in one element of a stream each.
 
-Query points depend on earlier messages, and so does the stream. If the strategy is lower triangular, that
-changes nothing: Denisov, McMahan, Rush, Smith and Thakurta, "Improved differential privacy for SGD via
-optimal private linear operators on adaptive streams", 2022. docs/background/privacy-proofs.md has the
-proof, rounding included.
+A stream may depend on earlier messages if the strategy is lower triangular: Denisov, McMahan, Rush, Smith and
+Thakurta, "Improved differential privacy for SGD via optimal private linear operators on adaptive streams",
+2022. docs/background/privacy-proofs.md has the proof, rounding included.
 """
 
 import math
@@ -21,51 +20,35 @@ from mu2mpi.registry import register
 if TYPE_CHECKING:
     from mu2mpi.privacy.correlation import Correlation
 
+# Powers, and numbers of buffers, for which coefficients are known to be those of a power and to fall. So they
+# are for 0, the unit matrix: noise is drawn anew for each element of the stream, and nothing cancels.
 LOWEST, HIGHEST, FEWEST_BUFFERS, MOST_BUFFERS = 0.2, 0.9, 2, 8
-"""Powers, and numbers of buffers, for which coefficients are known to be those of a power and to fall.
-
-So they are for 0, the unit matrix: noise is drawn anew for each element of the stream, and nothing cancels.
-"""
-
-POWER, BUFFERS = 0.75, 4
-"""By default: on digits and synthetic data as good as any."""
-
-MOST_ROUNDS = 10**6
-"""To choose a learning rate, noise is followed through all of them."""
-
-ARITHMETIC = 2.0**-14
-"""Share of rho for errors of floating-point numbers in buffers."""
-
-ALLOWED = 2.0**33
-"""Of rho, over the root of the number of draws: twice what the bound of `mu2mpi.privacy.sampler` asks for."""
-
-SPREAD = 4.0
-"""By what noise that is summed up over rounds, or a buffer, may exceed what a power says of it."""
+_POWER, BUFFERS = 0.75, 4  # by default: on digits and synthetic data as good as any
+_MOST_ROUNDS = 10**6  # to choose a learning rate, noise is followed through all of them
+_ARITHMETIC = 2.0**-14  # share of rho for errors of floating-point numbers in buffers
+_SPREAD = 4.0  # by what noise that is summed up over rounds, or a buffer, may exceed what a power says of it
 
 
 def strategy_of(power: float | None, buffers: int | None) -> tuple[float, int]:
     """Return power and number of buffers, by default where the user left them open."""
-    return POWER if power is None else power, buffers or BUFFERS
+    return _POWER if power is None else power, buffers or BUFFERS
 
 
 def check_rounds(rounds: int) -> None:
     """Raise InputError if there are too many rounds to follow the noise through."""
-    if rounds > MOST_ROUNDS:
-        raise InputError(f"correlated noise takes at most {MOST_ROUNDS} rounds; give fewer")
+    if rounds > _MOST_ROUNDS:
+        raise InputError(f"correlated noise takes at most {_MOST_ROUNDS} rounds; give fewer")
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
 class CorrelatedNoise(Mechanism):
-    """Noise of which a strategy hides the stream: sigma = 2 C / rho times the norm of its longest column.
-
-    `sigma` is that of the strategy's noise; `sigma_of` that of the part of a round's which is drawn for it.
-    """
+    """Noise of which a strategy hides the stream: sigma = 2 C / rho times the norm of its longest column."""
 
     name = "correlated"
     stays = True
     noise_words = " of the strategy, and another in messages, as noise of earlier rounds is cancelled there"
-    ranges = Mechanism.ranges | {"rounds": (1, MOST_ROUNDS), "rho": (SMALLEST, math.inf)}
+    ranges = Mechanism.ranges | {"rounds": (1, _MOST_ROUNDS), "rho": (SMALLEST, math.inf)}
     ranges |= {"power": (0, HIGHEST), "buffers": (FEWEST_BUFFERS, MOST_BUFFERS)}
 
     rho: float
@@ -84,12 +67,12 @@ class CorrelatedNoise(Mechanism):
         own = cls.own(messages)
         whole = cls(sigma=0.0, resolution=1.0, rho=budget.rho, **cls.sizes(messages), **own)
         check_rounds(messages.rounds)
-        if math.isfinite(budget.rho) and whole._arithmetic > ARITHMETIC * budget.rho:
+        if math.isfinite(budget.rho) and whole._arithmetic > _ARITHMETIC * budget.rho:
             raise InputError(
                 f"rounding errors of correlated noise would matter in {messages.rounds} rounds of "
                 f"{messages.parameters} parameters; give fewer rounds, or a larger rho"
             )
-        sigma = 2 * messages.clip_norm * whole.correlation.sensitivity * (1 + ARITHMETIC) / budget.rho
+        sigma = 2 * messages.clip_norm * whole.correlation.sensitivity * (1 + _ARITHMETIC) / budget.rho
         if not math.isfinite(sigma):
             return cls.of(messages, sigma)
         smallest = sigma / math.sqrt(messages.parts)
@@ -119,7 +102,7 @@ class CorrelatedNoise(Mechanism):
     def _largest(self) -> float:
         """What no noise of a message passes, in units of the largest of sigma's draws: sums of |c^-1|."""
         sums = self.rounds ** (1 - self.power) if self.lasts else self.correlation.largest_norm
-        return SPREAD * sums
+        return _SPREAD * sums
 
     @property
     def largest_noise(self) -> float:
@@ -134,22 +117,15 @@ class CorrelatedNoise(Mechanism):
 
     @property
     def heaping(self) -> float:
-        """How much farther noise moves the sum of all messages than if each took back that of the last.
-
-        About as far, but where none is ever cancelled, and a draw is in all messages from its round on.
-        """
+        """How much farther noise moves the sum of all messages than if each took back that of the last."""
         T = self.rounds
         return math.sqrt((T + 1) * (2 * T + 1) / (6 * T)) if self.lasts and not self.power else 1.0
 
     @property
     def _arithmetic(self) -> float:
-        """The norm of all errors of floating-point numbers, in units of sigma.
-
-        docs/background/privacy-proofs.md has the steps. Parts of the noise are smaller by the root of their
-        number, and their errors may add up.
-        """
+        """The norm of all floating-point errors, in units of sigma: docs/background/privacy-proofs.md."""
         draws = math.sqrt(self.rounds * self.parts) * (math.sqrt(self.parameters) + math.sqrt(1400))
-        return 2 * 4 * 2.0**-53 * self.correlation.lengths * SPREAD * self._growth * draws
+        return 2 * 4 * 2.0**-53 * self.correlation.lengths * _SPREAD * self._growth * draws
 
     @property
     def finest(self) -> float:
@@ -157,7 +133,7 @@ class CorrelatedNoise(Mechanism):
         if not (self.is_noisy and math.isfinite(self.rho)):
             return FINEST
         draws = math.sqrt(self.rounds * self.parts * self.parameters)
-        return min(FINEST, max(COARSEST, 2.0 ** math.floor(math.log2(ALLOWED * self.rho / draws))))
+        return min(FINEST, max(COARSEST, 2.0 ** math.floor(math.log2(2.0**33 * self.rho / draws))))
 
     def sigma_of(self, t: int) -> float:
         """Return the noise that is drawn for round t, to which that of rounds before is added."""
@@ -171,7 +147,7 @@ class CorrelatedNoise(Mechanism):
         if not self.is_noisy:
             return Gaussian(math.inf)
         strategy = self.correlation
-        moved = 2 * self.clip_norm * strategy.sensitivity * (1 + ARITHMETIC) * strategy.share(1, number)
+        moved = 2 * self.clip_norm * strategy.sensitivity * (1 + _ARITHMETIC) * strategy.share(1, number)
         drawn = self.deviation(self.rounds, draws, largest=strategy.largest_norm)
         return Gaussian(moved / self.sigma, drawn)
 

@@ -15,10 +15,9 @@ from mu2mpi.registry import register
 class GaussianReleases(Mechanism):
     """The same noise in every message: sigma = 2 C sqrt(touched) / rho, as of Theorems 5.2 and 6.2.
 
-    A sample is in one term, of norm at most C, and moves every sum in which that is by at most 2 C. Given the
-    messages before it, any other is the same whatever the sample is, and tells nothing of it. So one sample
-    changes `touched` messages: all T if it stays in what is sent, as in the theorems, or if each is of all n
-    samples; 1 if it is used once; and T K / n, rounded up, in passes over all of them by K a round.
+    A sample is in one term, of norm at most C, and moves by at most 2 C the messages that it has `touched`:
+    all T if it stays in what is sent, or if each is of all n samples; 1 if it is used once; and T K / n,
+    rounded up, in passes by K a round.
     """
 
     name = "gaussian"
@@ -54,8 +53,7 @@ class GaussianReleases(Mechanism):
     def group(self, samples: int, is_apart: bool, draws: int = 1) -> Gaussian:
         """Return the rho of several samples of a machine, by how many of them are in each message.
 
-        One by one they are in other messages each, or if they stay, in 1, 2, .. k of the first and in k of
-        all others. Else all may be in the same.
+        Apart, they are in other messages each, or if they stay, 1, 2, .. k in the first and k in all others.
         """
         k, T = samples, self.rounds
         if not is_apart:

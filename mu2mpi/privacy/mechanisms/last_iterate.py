@@ -1,12 +1,9 @@
 """Noise in the steps of which the last iterate alone is seen: that of later steps hides earlier samples, too.
 
-A sample moves one step alone, and no later one takes two iterates farther apart. docs/background/methods.md
-has the proof, for Gaussian differential privacy, and thus at every Renyi order: after Feldman, Mironov,
-Talwar and Thakurta, "Privacy amplification by iteration", 2018, and Bok, Su and Altschuler, "Shifted
-interpolation for differential privacy", 2024. Late samples are hidden by little and share their step with
-more others: Feldman, Koren and Talwar, "Private stochastic convex optimization: optimal rates in linear
-time", 2020. No step has more noise than its gradients may have by themselves, C / sqrt(d) in each coordinate
-of their average: that settles how large batches need to be. The noise is then the least that keeps to rho.
+A sample moves one step alone, and no later one takes two iterates farther apart: docs/background/methods.md
+has the proof, after Feldman, Mironov, Talwar and Thakurta, "Privacy amplification by iteration", 2018, and
+Bok, Su and Altschuler, "Shifted interpolation for differential privacy", 2024. Late samples share their step
+with more others: Feldman, Koren and Talwar, "Private stochastic convex optimization", 2020.
 """
 
 import math
@@ -26,30 +23,22 @@ from mu2mpi.registry import register
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
+# Share of rho for errors of floating-point numbers, to which `mu2mpi.methods.snowball_sgd` holds them
 ARITHMETIC = 2.0**-12
-"""Share of rho for errors of floating-point numbers, to which `mu2mpi.federation.landing` holds them."""
-
+# Spacing of the grid on which the last step is taken, in units of that of its sum. The iterate can be so
+# far away, measured in the noise of that step, that a finer grid would not fit into integers.
 LANDING = 2**12
-"""Spacing of the grid on which the last step is taken, in units of that of its sum. The iterate can be so far
-away, measured in the noise of that step, that a finer grid would not fit into integers."""
-
-LARGEST_BATCH, MOST_STEPS = 2.0**40, 2**22
-"""Growth beyond all data sets ends with the one; to list the batches of more steps would take gigabytes."""
-
-ABOVE = 2.0**-18
-"""By what share gradients may pass G: features may pass 1 by a little less than that."""
-
-BITS = 40
-"""Bits between the resolution and the noise: what rounding takes apart grows with M sqrt(d T)."""
+# Growth beyond all data sets ends with the one; to list the batches of more steps would take gigabytes
+_LARGEST_BATCH, _MOST_STEPS = 2.0**40, 2**22
+ABOVE = 2.0**-18  # by what share gradients may pass G: features may pass 1 by a little less than that
 
 
 @lru_cache(maxsize=8)
 def halving_steps(steps: int) -> Array:
     """Return learning rates in units of the first, shape (N,), with which the last iterate of SGD is good.
 
-    2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last of the N >= 1 steps too. It is
-    then as good as the average of all, up to a constant: Jain, Nagaraj and Netrapalli, "Making the last
-    iterate of SGD information theoretically optimal", 2019.
+    2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last step, too: Jain, Nagaraj and
+    Netrapalli, "Making the last iterate of SGD information theoretically optimal", 2019.
     """
     # After the last halving ceil(N / 2^i) stays 1, which is the last step.
     left = -(-steps >> np.arange((steps - 1).bit_length() + 1))
@@ -60,23 +49,18 @@ def halving_steps(steps: int) -> Array:
 
 
 def growing_batches(steps: int, growth: float) -> Counts:
-    """Return how many samples each machine uses in each of N steps, so that all are hidden about as well.
-
-    The integers from growth * eta_t / sqrt(sum of eta_s^2 over s >= t) up, at least 1: the last batch is
-    about `growth`, and others are smaller by what the noise of all steps from theirs on hides better.
-    """
+    """Return each step's batch: growth * eta_t / sqrt(sum of eta_s^2 over s >= t), rounded up, at least 1."""
     eta = halving_steps(steps)
     wanted = np.ceil(growth * last_iterate_rho(eta, eta))
-    return np.clip(wanted, 1.0, LARGEST_BATCH).astype(np.int64)
+    return np.clip(wanted, 1.0, _LARGEST_BATCH).astype(np.int64)
 
 
 def last_iterate_rho(moves: Array, deviations: Array, slacks: Array | float = 0.0) -> Array:
     """Return for each step the rho of the last iterate, as it protects the samples of that step; shape (N,).
 
-    Another sample in a step moves the iterate by at most `moves` before noise, of which each coordinate has a
-    standard deviation of `deviations`; and a step takes two iterates by at most `slacks` farther apart than
-    exact steps do. They are brought together by the noise of this step and all that follow: what the sample
-    moved in shares that go with the variance of the noise, and what rounding adds where it arises.
+    Another sample moves the iterate by at most `moves`, beside noise of `deviations` in each coordinate, and
+    a step takes two iterates by at most `slacks` farther apart than exact steps do. They are brought together
+    by the noise of this step and all that follow.
     """
 
     def from_here_on(squares: Array) -> Array:
@@ -88,23 +72,14 @@ def last_iterate_rho(moves: Array, deviations: Array, slacks: Array | float = 0.
 
 
 def rounding_slack(scales: Array, samples: Counts, resolution: float, d: int) -> Array:
-    """Return how much farther apart than exact steps the grid lets each step of a run take two iterates.
-
-    A step is a sum of gradients, one for each of its samples, times its scale. In each of the two, every
-    coordinate of a gradient and of a draw of noise is rounded by at most half the resolution, and the iterate
-    before the last step to the coarser grid on which that step is taken.
-    """
+    """Return how much farther apart than exact steps the grid lets each step of a run take two iterates."""
     slack: Array = scales * samples + np.append(0.0, scales[:-1])
     slack[-1] += LANDING * scales[-1]
     return resolution * math.sqrt(d) * slack
 
 
 def hidden_rho(batches: Counts, machines: int, C: float, noise: float, resolution: float, d: int) -> Array:
-    """Return `last_iterate_rho` of a run, with what is set aside for floating-point numbers.
-
-    No gradient passes the norm C, so that another sample moves a sum by 2 C at most; `noise`, to which all is
-    in inverse proportion, is that of an average gradient. Nothing is rounded if the resolution is 0.
-    """
+    """Return `last_iterate_rho` of a run for this noise of an average gradient, of norm at most C."""
     eta, samples = halving_steps(len(batches)), machines * batches
     scales = eta / samples
     slacks = rounding_slack(scales, samples, resolution, d)
@@ -113,17 +88,17 @@ def hidden_rho(batches: Counts, machines: int, C: float, noise: float, resolutio
 
 
 def growth_of(machines: int, d: int, rho: float) -> float:
-    """Return how large batches have to grow: 2 sqrt(d) / (M rho), of one machine in the last step.
+    """Return the batch of each machine in the last step: 2 sqrt(d) / (M rho).
 
-    A sample moves a step by 2 C eta_t / (M B_t), which may be rho times the deviation of the noise from there
-    on, (C / sqrt(d)) sqrt(sum of eta_s^2 over s >= t).
+    Each step's noise is then about that which gradients may have by themselves, C / sqrt(d) in a
+    coordinate.
     """
     return 2 * math.sqrt(d) / (machines * rho)
 
 
 def most_steps(samples: int, growth: float) -> int:
-    """Return for how many steps the samples of each machine suffice, up to `MOST_STEPS`; 0 if for none."""
-    enough, too_many = 0, min(samples, MOST_STEPS) + 1
+    """Return for how many steps the samples of each machine suffice, up to `_MOST_STEPS`; 0 if for none."""
+    enough, too_many = 0, min(samples, _MOST_STEPS) + 1
     while too_many - enough > 1:
         steps = (enough + too_many) // 2
         if growing_batches(steps, growth).sum() <= samples:
@@ -137,24 +112,21 @@ def check_steps(rounds: int) -> None:
     """Raise InputError if there is no step, or if there are more than batches can be listed of."""
     if rounds < 2:
         raise InputError("the last iterate needs at least 2 rounds: the last shows what the others made")
-    if rounds - 1 > MOST_STEPS:
+    if rounds - 1 > _MOST_STEPS:
         raise InputError(
             f"rounds = {rounds} are too many: the last iterate is accounted for over at most "
-            f"{MOST_STEPS + 1}, as each has a batch of its own size; give fewer rounds"
+            f"{_MOST_STEPS + 1}, as each has a batch of its own size; give fewer rounds"
         )
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
 class LastIterate(Mechanism):
-    """Noise in proportion to each step's batch; the last round shows the last iterate and takes no step.
-
-    `sigma` is that for one sample of each machine, `rho` what was asked for; batches grow up to `growth`.
-    """
+    """Noise `sigma` times each step's batch, up to `growth`; the last round shows the last iterate."""
 
     name, protects, shows_messages = "last-iterate", "last iterate", False
     noise_words = ", times their batch"
-    ranges = Mechanism.ranges | {"rounds": (2, MOST_STEPS + 1)}
+    ranges = Mechanism.ranges | {"rounds": (2, _MOST_STEPS + 1)}
     ranges |= {"rho": (SMALLEST, math.inf), "growth": (0, LARGEST)}
 
     rho: float
@@ -175,7 +147,7 @@ class LastIterate(Mechanism):
         # What rounding costs follows from the grid, and the grid from about how much noise there is.
         most, G = int(whole.batches.max()), messages.gradient_norm
         about = M * most * (whole._largest_rho(1.0, 0.0) / budget.rho)
-        resolution = choose_resolution(replace(messages, summed=most, draws=1), about, noisy_bits=BITS)
+        resolution = choose_resolution(replace(messages, summed=most, draws=1), about, noisy_bits=40)
         # Where C exceeds G, gradients that are rounded keep to it without being clipped.
         if C > G and clipping_bound(C, resolution, d) < G * (1 + ABOVE):
             raise InputError("the grid of messages is too coarse for so many machines; use fewer")

@@ -1,7 +1,6 @@
 """Gaussian noise in sums over random samples, the same number in each, drawn with replacement.
 
-What is known is epsilon at a delta, by strong composition: Lowy and Razaviyayn, "Private federated learning
-without a trusted server", 2023, Theorem D.2.
+Lowy and Razaviyayn, "Private federated learning without a trusted server", 2023, Theorem D.2.
 """
 
 import math
@@ -37,9 +36,7 @@ def with_replacement_sigma(
 ) -> float:
     """Return the noise for sums over K of n samples in each of R rounds, with terms of norm at most C.
 
-    It is 16 C K sqrt(R log(2.5 R / delta) log(2 / delta)) / (n epsilon), for what a reserve leaves of epsilon
-    and delta: each round is a Gaussian mechanism, which sampling makes 2 K / n times as private; then strong
-    composition. InputError says that epsilon is larger, or K smaller, than the theorem speaks of.
+    It is 16 C K sqrt(R log(2.5 R / delta) log(2 / delta)) / (n epsilon), for what a reserve leaves of both.
     """
     check_epsilon(epsilon, delta)
     batch, fewest = round(drawn), fewest_drawn(samples, rounds, epsilon, delta)

@@ -7,14 +7,13 @@ from mu2mpi.problem.base import Constants, Problem
 from mu2mpi.problem.practical import Practical
 from mu2mpi.registry import register
 
-THRESHOLD = 0.25
-"""Errors beyond an eighth of the declared range, whose length is 2, count linearly."""
+_THRESHOLD = 0.25  # errors beyond an eighth of the declared range, whose length is 2, count linearly
 
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
     """Turn the margin m in place into m - y, clipped to the threshold."""
-    margins[0] = min(THRESHOLD, max(-THRESHOLD, margins[0] - label))
+    margins[0] = min(_THRESHOLD, max(-_THRESHOLD, margins[0] - label))
 
 
 @inline
@@ -22,16 +21,13 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
     """Return e^2 / 2 of a small error and h (|e| - h / 2) of a larger one; and the prediction's, squared."""
     size = abs(margins[0] - label)
     clipped = min(1.0, max(-1.0, margins[0])) - label
-    value = 0.5 * size * size if size <= THRESHOLD else THRESHOLD * (size - 0.5 * THRESHOLD)
+    value = 0.5 * size * size if size <= _THRESHOLD else _THRESHOLD * (size - 0.5 * _THRESHOLD)
     return value, clipped * clipped
 
 
 @register
 class Huber(Problem):
-    """Half the squared error of a number, of which the declared range is [-1, 1], and linear beyond 1/4.
-
-    See Huber, "Robust estimation of a location parameter", 1964.
-    """
+    """Half the squared error, linear beyond 1/4 (Huber, 1964), of a number with the range [-1, 1]."""
 
     name, labels = "huber", "numbers"
     margin = "the prediction"
@@ -40,7 +36,7 @@ class Huber(Problem):
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = ||z|| / 4, as |r| is at most the threshold, and L = ||z||^2."""
-        return Constants(THRESHOLD * math.sqrt(square), square)
+        return Constants(_THRESHOLD * math.sqrt(square), square)
 
     def roundings(self, classes: int) -> float:
         """Return 2: of a difference, which is exact beyond the threshold, and products with the sample."""

@@ -28,10 +28,7 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 
 @register
 class Logistic(Problem):
-    """The loss log(1 + exp(-u)), in nats, where the margin u = x z, or -x z for the first of two classes.
-
-    It is `softmax` with the first row held at 0: half the parameters, and gradients shorter by sqrt 2.
-    """
+    """The loss log(1 + exp(-u)), in nats, where u = x z, or -x z for the first of two classes."""
 
     name, unit = "logistic", "nat"
     margin = "the log-odds"
@@ -40,7 +37,11 @@ class Logistic(Problem):
 
     def rows(self, classes: int) -> int:
         """Return one; InputError if there are more than two classes."""
-        return one_row(self.name, classes)
+        if classes != 2:
+            raise InputError(
+                f"loss = {self.name} tells two classes apart, and there are {classes}; give --loss softmax"
+            )
+        return 1
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = ||z||, as |r| <= 1, and L = ||z||^2 / 4, as the second derivative is p (1 - p)."""
@@ -54,17 +55,5 @@ class Logistic(Problem):
         return np.column_stack([of_first, of_second])
 
     def roundings(self, classes: int) -> float:
-        """Return 6: 2 of an exponential, a sum, a quotient, a difference, and products with the sample.
-
-        Powers are off by 8 roundings at most, of which s / (1 + s)^2 <= 1/4 counts.
-        """
+        """Return 6: 2 of an exponential, a sum, a quotient, a difference, and products with the sample."""
         return 6.0
-
-
-def one_row(name: str, classes: int) -> int:
-    """Return 1 for two classes; InputError for more."""
-    if classes != 2:
-        raise InputError(
-            f"loss = {name} tells two classes apart, and there are {classes}; give --loss softmax"
-        )
-    return 1

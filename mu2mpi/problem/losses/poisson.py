@@ -29,8 +29,7 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 class Poisson(Problem):
     """The negative log-likelihood exp(m) - (1 + y) m of a count, in units of half its declared maximum.
 
-    The mean of counts from 0 to a maximum is maximum / 2 exp(x z), so that the model 0 expects the middle.
-    A count is maximum / 2 (1 + y) with y in [-1, 1]; terms that do not depend on x are left out.
+    A count is maximum / 2 (1 + y) with y in [-1, 1], its mean maximum / 2 exp(x z).
     """
 
     name, labels, unit = "poisson", "numbers", "nat"
@@ -39,11 +38,7 @@ class Poisson(Problem):
     practical = Practical(clip=0.25, noise=2.0, reach=20.0)
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
-        """Return G = ||z|| exp(R ||z||) and L = ||z||^2 exp(R ||z||): bounded on a ball of radius R alone.
-
-        There |m| <= R ||z|| = a, so that exp(m) - (1 + y) lies in [exp(-a) - 2, exp(a)], and 2 - exp(-a) is
-        at most exp(a). The second derivative is exp(m). InputError if they are no finite numbers.
-        """
+        """Return G = ||z|| exp(R ||z||) and L = ||z||^2 exp(R ||z||), as |m| <= R ||z|| on the ball."""
         length = math.sqrt(square)
         if radius * length > 300:
             raise InputError(

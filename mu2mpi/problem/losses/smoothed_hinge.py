@@ -42,8 +42,7 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 class SmoothedHinge(Problem):
     """The sum of phi(+-m) over rows: 0 for u >= 1, (1 - u)^2 / 2 between 0 and 1, and 1/2 - u below.
 
-    Two classes share one row; of more, each has a row that tells it from the rest. See Shalev-Shwartz and
-    Zhang, "Stochastic dual coordinate ascent methods for regularized loss minimization", 2013.
+    Shalev-Shwartz and Zhang, "Stochastic dual coordinate ascent methods", 2013.
     """
 
     name = "smoothed-hinge"
