@@ -80,12 +80,12 @@ def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> s
 
 def schema_template(data: str) -> str:
     """Return the TOML of a schema for a file, with blanks to fill in: no value is looked at."""
-    from mu2mpi.data.formats.by_suffix import column_names
+    from mu2mpi.data.formats.by_suffix import open_file
     from mu2mpi.data.template import template
 
     if not is_file(data):
         raise InputError(f"a schema is for a file of your own, and {data} is none")
-    return template(column_names(Path(data).expanduser()))
+    return template(open_file(Path(data).expanduser()).column_names)
 
 
 def _told_columns(source: "UserFile", columns: str) -> list[str]:
