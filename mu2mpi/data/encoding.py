@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mu2mpi.data.cells import ABSENT, UNKNOWN, Cells
 from mu2mpi.data.formats.columns import Columns, Kind
 from mu2mpi.data.formats.table import Column as Role, Table
-from mu2mpi.data.schema import FALSE, TRUE, Boolean, Categorical, Column, Label, Numeric, Ordinal, Schema
+from mu2mpi.data.schema import FALSE, TRUE, Column, Schema
 
 FEATURE_TYPE = np.dtype(np.float32)
 """It holds every feature closely enough: what is in [-1, 1] stays there."""
@@ -34,7 +34,7 @@ class Numbers:
 
     def __init__(self, text: str, strict: bool) -> None:
         low, high = map(float, text.split(":"))
-        self._label, self._strict = Label(type="label", low=low, high=high), strict
+        self._label, self._strict = Column(type="label", low=low, high=high), strict
         self.range, self.classes = self._label.range, self._label.count
 
     def of(self, table: Table, rows: NDArray[np.int64]) -> NDArray[Any]:
@@ -99,12 +99,10 @@ def kinds(schema: Schema) -> dict[str, Kind]:
     """How each column is read; those that are ignored are not among these."""
     found: dict[str, Kind] = {}
     for name, column in schema.columns.items():
-        if isinstance(column, Numeric) or (isinstance(column, Label) and column.range):
+        if column.range is not None:
             found[name] = "numbers"
-        elif column.is_feature or isinstance(column, Label):
-            found[name] = "texts"
-        elif name == schema.owner:
-            found[name] = "names"
+        elif column.type != "ignored":
+            found[name] = "names" if column.type == "owner" else "texts"
     return found
 
 
@@ -112,23 +110,21 @@ def encode(
     column: Column, cells: Cells, into: NDArray[np.float32]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Write the features of a column; return which values are missing, and which are not as declared."""
-    if isinstance(column, Numeric):
+    if column.range is not None:
         values = cells.numbers()
         missing = np.isnan(values)
         into[:, 0] = np.where(missing, 0, _mapped(values, *column.range))
         return missing, outside_range(values, column)
-    if isinstance(column, Boolean):
-        codes, points = _boolean(column, cells), np.array([-1.0, 1.0])
-    elif isinstance(column, Categorical | Ordinal):
-        codes, points = _declared(column.categories, cells), np.linspace(-1, 1, len(column.categories))
-    if isinstance(column, Categorical):
+    codes = _boolean(column, cells) if column.type == "boolean" else _declared(column.categories or (), cells)
+    if column.type == "categorical":
         into[:] = codes[:, np.newaxis] == np.arange(into.shape[1])
     else:
+        points = np.linspace(-1, 1, len(column.categories or (False, True)))
         into[:, 0] = np.where(codes < 0, 0, points[np.maximum(codes, 0)])
     return codes == ABSENT, codes == UNKNOWN
 
 
-def encoded_labels(label: Label, cells: Cells, strict: bool) -> NDArray[Any]:
+def encoded_labels(label: Column, cells: Cells, strict: bool) -> NDArray[Any]:
     """Labels as classes, or as numbers of [-1, 1]; DataError if one is missing, or of no class."""
     if label.range is None:
         codes = _declared(label.classes or (), cells)
@@ -145,7 +141,7 @@ def encoded_labels(label: Label, cells: Cells, strict: bool) -> NDArray[Any]:
     return _mapped(values, *label.range)
 
 
-def outside_range(values: NDArray[np.float64], column: Numeric | Label) -> NDArray[np.bool_]:
+def outside_range(values: NDArray[np.float64], column: Column) -> NDArray[np.bool_]:
     """Whether each value is beyond the range of a column."""
     low, high = column.range or (-np.inf, np.inf)
     return (values < low) | (values > high)
@@ -163,7 +159,7 @@ def _declared(values: Sequence[str | int], cells: Cells) -> NDArray[np.int64]:
     return cells.codes({str(value): k for k, value in enumerate(values)}, whole)
 
 
-def _boolean(column: Boolean, cells: Cells) -> NDArray[np.int64]:
+def _boolean(column: Column, cells: Cells) -> NDArray[np.int64]:
     if column.true is not None and column.false is not None:
         return _declared((column.false, column.true), cells)
     words = {form: k for k, some in enumerate((FALSE, TRUE)) for word in some for form in _forms(word)}

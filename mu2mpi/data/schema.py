@@ -3,18 +3,10 @@
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import tomli_w
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator, model_validator
 
 from mu2mpi.data.formats.table import MOST_FEATURES, listed, shown
 from mu2mpi.data.labels import MOST_CLASSES, UNFIT
@@ -29,24 +21,39 @@ TRUE, FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 TENTHS = 10
 """Parts of the range of a number as label, which stand for classes where samples are dealt and counted."""
 
+FORMS: dict[str, tuple[set[str], ...]] = {
+    "numeric": ({"low", "high"},),
+    "categorical": ({"categories"},),
+    "ordinal": ({"categories"},),
+    "boolean": (set(), {"true", "false"}),
+    "ignored": (set(),),
+    "label": ({"classes"}, {"low", "high"}),
+    "owner": (set(),),
+}
+"""The keys that may go with each type of a column."""
+
+TYPES = {
+    "numeric": "low = 0, high = 100",
+    "categorical": 'categories = ["a", "b"]',
+    "ordinal": 'categories = ["low", "middle", "high"], two or more in their order',
+    "boolean": 'nothing more, or true = "ja", false = "nein"',
+    "ignored": "nothing more",
+    "label": 'classes = ["no", "yes"], or low = 0, high = 100',
+    "owner": "nothing more",
+}
+"""What goes with each type, as messages say it."""
+
 
 def _checked_values(values: object) -> tuple[str | int, ...]:
     """Values as they are fit to be names, which differ."""
-    fits = isinstance(values, list | tuple) and len(values) > 0
-    if not fits or not all(isinstance(v, str | int) and not isinstance(v, bool) for v in values):  # type: ignore[attr-defined]
+    if not isinstance(values, list | tuple) or not values or any(type(v) not in (str, int) for v in values):
         raise ValueError("should be a list of texts or whole numbers")
-    checked = tuple(values)  # type: ignore[arg-type]
-    if len(set(map(str, checked))) < len(checked):
+    texts = [*map(str, values)]
+    if len(set(texts)) < len(texts):
         raise ValueError("should have no value twice")
-    for text in map(str, checked):
-        if not text or text != text.strip() or UNFIT.search(text):
-            raise ValueError(f"'{shown(text)}' is empty, or has spaces around it or control characters")
-    return checked
-
-
-def _check_range(low: float, high: float) -> None:
-    if not (abs(low) <= MOST and abs(high) <= MOST and high - low >= LEAST):
-        raise ValueError(f"needs a low below its high, both of at most {MOST:g} in absolute value")
+    if bad := [text for text in texts if not text or text != text.strip() or UNFIT.search(text)]:
+        raise ValueError(f"'{shown(bad[0])}' is empty, or has spaces around it or control characters")
+    return tuple(values)
 
 
 Value = Annotated[str | int, BeforeValidator(lambda value: _checked_values([value])[0])]
@@ -54,16 +61,57 @@ Values = Annotated[tuple[str | int, ...], BeforeValidator(_checked_values)]
 
 
 class Column(BaseModel):
-    """What every column has: a type, and how many features come from it."""
+    """What a schema declares of a column: its type, and the keys that go with it.
+
+    `numeric` is a number of a range, which becomes [-1, 1]. `categorical` has an indicator of each category.
+    `ordinal` has categories in an order, which are evenly spaced numbers of [-1, 1]. `boolean` is 1 or -1.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    needs: ClassVar[str] = "nothing more"  # how the rest of a declaration looks
-    is_feature: ClassVar[bool] = False
-    type: str
+    type: Literal["numeric", "categorical", "ordinal", "boolean", "ignored", "label", "owner"]
+    categories: Values | None = None
+    classes: Values | None = None
+    true: Value | None = None
+    false: Value | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.model_fields_set - {"type"} not in FORMS[self.type]:
+            raise ValueError("lacks a key, or has one of another type")
+        if self.range is not None:
+            low, high = self.range
+            if not (abs(low) <= MOST and abs(high) <= MOST and high - low >= LEAST):
+                raise ValueError(f"needs a low below its high, both of at most {MOST:g} in absolute value")
+        if self.true is not None:
+            _checked_values((self.true, self.false))
+        if self.type == "ordinal" and len(self.categories or ()) < 2:
+            raise ValueError("needs two categories at least")
+        if self.classes is not None and not 2 <= len(self.classes) <= MOST_CLASSES:
+            raise ValueError(f"needs two classes at least, and {MOST_CLASSES} at most")
+        return self
+
+    @property
+    def is_feature(self) -> bool:
+        """Whether features come from the column."""
+        return self.type not in ("ignored", "label", "owner")
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The bounds of a number."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def count(self) -> int:
+        """Of a label, the number of classes, or of tenths of the range of a number."""
+        return TENTHS if self.classes is None else len(self.classes)
 
     def feature_names(self, name: str) -> list[str]:
-        """Names of the features of a column of this name."""
+        """Names of the features of a column of this name: of a category, its indicator."""
+        if self.type == "categorical":
+            return [f"{name} = {category}" for category in self.categories or ()]
         return [name] if self.is_feature else []
 
     @property
@@ -73,118 +121,12 @@ class Column(BaseModel):
         return "".join(f", {name} {_text(value)}" for name, value in declared.items())
 
 
-class Numeric(Column):
-    """A number of a range, which becomes [-1, 1]; what is missing becomes its middle."""
-
-    type: Literal["numeric"]
-    low: float
-    high: float
-    needs = "low = 0, high = 100"
-    is_feature = True
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """The bounds."""
-        return self.low, self.high
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        _check_range(self.low, self.high)
-        return self
-
-
-class Categorical(Column):
-    """One of some categories: an indicator of each, and none of them for what is missing or not declared."""
-
-    type: Literal["categorical"]
-    categories: Values
-    needs = 'categories = ["a", "b"]'
-    is_feature = True
-
-    def feature_names(self, name: str) -> list[str]:
-        """Name of the indicator of each category."""
-        return [f"{name} = {category}" for category in self.categories]
-
-
-class Ordinal(Column):
-    """One of some categories in an order: evenly spaced numbers of [-1, 1], and 0 for what is missing."""
-
-    type: Literal["ordinal"]
-    categories: Annotated[Values, Field(min_length=2)]
-    needs = 'two categories or more, in their order, such as categories = ["low", "middle", "high"]'
-    is_feature = True
-
-
-class Boolean(Column):
-    """Yes or no: 1 or -1, and 0 for what is missing."""
-
-    type: Literal["boolean"]
-    true: Value | None = None
-    false: Value | None = None
-    needs = 'nothing more, or true = "ja", false = "nein"'
-    is_feature = True
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if (self.true is None) != (self.false is None):
-            raise ValueError("needs both true and false, or neither")
-        if self.true is not None and self.false is not None:
-            _checked_values((self.true, self.false))
-        return self
-
-
-class Ignored(Column):
-    """A column that is not read."""
-
-    type: Literal["ignored"]
-
-
-class Owner(Column):
-    """Whose sample it is: text or whole numbers."""
-
-    type: Literal["owner"]
-
-
-class Label(Column):
-    """What is learned: one of some classes, or a number of a range."""
-
-    type: Literal["label"]
-    classes: Annotated[Values, Field(min_length=2, max_length=MOST_CLASSES)] | None = None
-    low: float | None = None
-    high: float | None = None
-    needs = 'classes = ["no", "yes"], or low = 0, high = 100'
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if (self.low is None) != (self.high is None) or (self.classes is None) == (self.low is None):
-            raise ValueError("needs either classes, or both low and high")
-        if self.range is not None:
-            _check_range(*self.range)
-        return self
-
-    @property
-    def range(self) -> tuple[float, float] | None:
-        """The bounds of a number."""
-        return None if self.low is None or self.high is None else (self.low, self.high)
-
-    @property
-    def count(self) -> int:
-        """The number of classes, or of tenths of the range of a number."""
-        return TENTHS if self.classes is None else len(self.classes)
-
-
-Declared = Numeric | Categorical | Ordinal | Boolean | Ignored | Owner | Label
-TYPES: dict[str, type[Column]] = {
-    kind.__name__.lower(): kind for kind in (Numeric, Categorical, Ordinal, Boolean, Ignored, Label, Owner)
-}
-
-
 class Schema(BaseModel):
     """The columns of a table, in their order, and what is for testing."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    columns: dict[str, Annotated[Declared, Field(discriminator="type")]]
+    columns: dict[str, Column]
     test: float | str | None = None
 
     @field_validator("test", mode="before")
@@ -198,7 +140,7 @@ class Schema(BaseModel):
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
-        labels, owners = ([*self._having(kind)] for kind in (Label, Owner))
+        labels, owners = ([*self._having(kind)] for kind in ("label", "owner"))
         if len(labels) != 1:
             raise ValueError(f"has {len(labels)} columns of the type label; declare exactly one")
         if len(owners) > 1:
@@ -210,18 +152,18 @@ class Schema(BaseModel):
             raise ValueError(f"has {count} features; {some}")
         return self
 
-    def _having(self, kind: type[Column]) -> dict[str, Any]:
-        return {name: column for name, column in self.columns.items() if isinstance(column, kind)}
+    def _having(self, kind: str) -> dict[str, Column]:
+        return {name: column for name, column in self.columns.items() if column.type == kind}
 
     @property
-    def label(self) -> tuple[str, Label]:
+    def label(self) -> tuple[str, Column]:
         """The name and the declaration of the column of labels."""
-        return next(iter(self._having(Label).items()))
+        return next(iter(self._having("label").items()))
 
     @property
     def owner(self) -> str | None:
         """The name of the column of owners, if there is one."""
-        return next(iter(self._having(Owner)), None)
+        return next(iter(self._having("owner")), None)
 
     @property
     def features(self) -> dict[str, Column]:
@@ -295,12 +237,13 @@ def _explained(problem: Any) -> str:
         where = "".join(f"{shown(part)}: " for part in location)
         return f"{where}{message}; a schema has a table [columns.NAME] for each column, and perhaps test"
     column = f"column {shown(location[1]) or 'without a name'}"
-    if len(location) == 2:
-        given = problem["input"].get("type") if isinstance(problem["input"], dict) else None
-        has = f"has the type {shown(given)}" if given else "needs a type"
+    given = problem["input"].get("type") if isinstance(problem["input"], dict) else problem["input"]
+    if location[2:] == ("type",) or len(location) == 2 and given not in [*TYPES]:
+        has = f"has the type {shown(given)}" if given and problem["type"] != "missing" else "needs a type"
         return f"{column} {has}; the types are {', '.join(TYPES)}{did_you_mean(str(given or ''), TYPES)}"
-    field = "".join(f"{shown(part)}: " for part in location[3:])
-    return f"{column}: {field}{message}; a column of type {location[2]} has {TYPES[location[2]].needs}"
+    field = "".join(f"{shown(part)}: " for part in location[2:])
+    needs = f"; a column of type {given} has {TYPES[given]}" if len(location) == 2 else ""
+    return f"{column}: {field}{message}{needs}"
 
 
 def _text(value: Any) -> str:

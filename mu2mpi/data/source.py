@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,31 +215,28 @@ class Source(ABC):
     def _check_bound(
         self, which: Which, rows: NDArray[np.int64], features: NDArray[np.generic], limit: float
     ) -> None:
-        # The comparison is false for NaN, so one pass finds values that are NaN, infinite or too large.
-        at_once = max(1, CHECKED_AT_ONCE // self.dimension)
-        stored: Any = features.dtype
+        at_once, stored = max(1, CHECKED_AT_ONCE // self.dimension), cast(Any, features.dtype)
         highest = limit * (1 + FEATURE_SLACK)
         if stored.kind == "f":
             # Numbers of the stored type are compared in it: their bound is the largest that is low enough.
             near = stored.type(min(highest, float(np.finfo(stored).max)))
             highest = np.nextafter(near, stored.type(0)) if float(near) > highest else near
         for start in range(0, len(features), at_once):
+            # The comparison is false for NaN, so one pass finds values that are NaN, infinite or too large.
             good = np.abs(features[start : start + at_once]) <= highest
             if good.all():
                 continue
             row, column = np.argwhere(~good)[0]
             place, value = self._place(which, rows[start + row]), features[start + row, column]
-            needs = f"only finite numbers of at most {limit:g} can be scaled to norm 1"
-            if self.limit is None:
-                needs = f"the sensitivity bound needs |x_j| <= 1 (here: stored values of at most {limit:g})"
-            names = self.feature_names
+            names, finite = self.feature_names, np.isfinite(value)
             where = f"feature {column}" if names is None else f"column {shown(names[column])}"
-            kind, remedy = "too large", self.remedy
-            if not np.isfinite(value):
-                kind, remedy = "not finite", "remove the sample"
+            needs = (
+                f"features must be finite and at most {limit:g} in absolute value, so "
+                f"{self.remedy if finite else 'remove the sample'}"
+            )
             raise DataError(
-                f"{self.name} has a value in {where} that is {kind}; {needs}, so {remedy}",
-                f"{place} has the value {value} in {where}; {needs}, so {remedy}",
+                f"{self.name} has a value in {where} that is {'too large' if finite else 'not finite'}; {needs}",
+                f"{place} has the value {value} in {where}; {needs}",
             )
 
     def _place(self, which: Which, number: int) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source, Which
-from mu2mpi.data.streams import machine_words, seed_words, unit_uniforms
+from mu2mpi.data.streams import SeedStream, machine_words, unit_uniforms
 from mu2mpi.errors import InputError
 
 POINTS = 1024  # a power of two: then a uniform number names a point without rounding
@@ -68,7 +68,7 @@ class Population(Source):
         pairs = (min(classes, POINTS) + 1) // 2
         corners = np.repeat(_signs(data_seed, CORNERS, 0, (pairs, features)), 2, axis=0)
         corners[1::2] *= -1
-        spread = 2 * unit_uniforms(seed_words(data_seed, SPREAD, 0, POINTS * features)) - 1
+        spread = 2 * unit_uniforms(SeedStream(data_seed, SPREAD).words(0, POINTS * features)) - 1
         exact = margin * corners[self.point_classes] + (1 - margin) * spread.reshape(POINTS, features)
         self.points = np.rint(exact * 2.0**12) * 2.0**-12
 
@@ -141,5 +141,5 @@ class Population(Source):
 
 
 def _signs(seed: int, stream: int, number: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    bits = seed_words(seed, stream, number, int(np.prod(shape))) >> np.uint64(63)
+    bits = SeedStream(seed, stream).words(number, int(np.prod(shape))) >> np.uint64(63)
     return 1 - 2 * bits.reshape(shape).astype(np.float64)
