@@ -43,7 +43,7 @@ class Cells:
             )
 
     def numbers(self) -> NDArray[np.float64]:
-        """The values as numbers, NaN where one is missing."""
+        """Return the values as numbers, NaN where one is missing."""
         if self.values.dtype.kind in "biuf":
             return self.values.astype(np.float64)
         texts: list[Any] = self._texts()
@@ -60,7 +60,7 @@ class Cells:
         return np.array(found, np.float64)
 
     def codes(self, known: Mapping[str, int], whole: bool) -> NDArray[np.int64]:
-        """The code of each value: ABSENT if it is missing, and UNKNOWN if it is none of those known.
+        """Return the code of each value: ABSENT if it is missing, and UNKNOWN if it is none of those known.
 
         Whole numbers are known by their decimal digits. Where all are `whole`, so are texts that say them in
         another way, such as 1.0.

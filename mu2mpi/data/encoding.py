@@ -11,6 +11,9 @@ from mu2mpi.data.formats.columns import Columns, Kind
 from mu2mpi.data.formats.table import Column as Role, Table
 from mu2mpi.data.schema import FALSE, TRUE, Column, Schema
 
+FORMS = str, str.upper, str.title
+"""Ways to write a word of a boolean column."""
+
 FEATURE_TYPE = np.dtype(np.float32)
 """It holds every feature closely enough: what is in [-1, 1] stays there."""
 
@@ -22,7 +25,7 @@ class Declared:
         self.names, self.classes, self.range = schema.class_names, schema.classes, schema.label[1].range
 
     def of(self, table: Any, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The label of each of some rows, ascending."""
+        """Return the label of each of some rows, ascending."""
         labels: NDArray[Any] = table.column("label", rows)
         return labels
 
@@ -38,7 +41,7 @@ class Numbers:
         self.range, self.classes = self._label.range, self._label.count
 
     def of(self, table: Table, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The label of each of some rows, ascending, in [-1, 1]."""
+        """Return the label of each of some rows, ascending, in [-1, 1]."""
         cells = Cells(table.path, "of labels", rows, table.column("label", rows), table.has_header)
         return encoded_labels(self._label, cells, self._strict)
 
@@ -162,9 +165,5 @@ def _declared(values: Sequence[str | int], cells: Cells) -> NDArray[np.int64]:
 def _boolean(column: Column, cells: Cells) -> NDArray[np.int64]:
     if column.true is not None and column.false is not None:
         return _declared((column.false, column.true), cells)
-    words = {form: k for k, some in enumerate((FALSE, TRUE)) for word in some for form in _forms(word)}
+    words = {form(word): k for k, some in enumerate((FALSE, TRUE)) for word in some for form in FORMS}
     return cells.codes(words, whole=True)
-
-
-def _forms(word: str) -> tuple[str, ...]:
-    return word, word.upper(), word.title()

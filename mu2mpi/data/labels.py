@@ -31,7 +31,7 @@ class FoundClasses:
         self.classes = len(self._values)
 
     def of(self, table: Table, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The class of each of some rows, ascending."""
+        """Return the class of each of some rows, ascending."""
         labels = plain(table, rows, "label", self._missing)
         if labels.dtype != self._values.dtype:
             raise InputError(f"the labels in {table.path} are not of the kind of those in {self._training}")
@@ -42,7 +42,7 @@ class FoundClasses:
 
 
 def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
-    """The different labels of a file in order: at least two, and not so many that they are no classes."""
+    """Return the different labels of a file in order: two at least, and not too many to be classes."""
     found = plain(table, np.arange(0), "label", missing)
     for rows in row_blocks(table.samples, COLUMN_AT_ONCE):
         found = np.union1d(found, plain(table, rows, "label", missing))
@@ -97,7 +97,7 @@ def _refuse(
 
 
 def _fault(name: object, missing: frozenset[str]) -> str | None:
-    """What is wrong with a label or owner that is to be text, if anything is."""
+    """Return what is wrong with a label or owner that is to be text, if anything is."""
     if not isinstance(name, str) or not name.strip():
         return "which is empty"
     if UNFIT.search(name):

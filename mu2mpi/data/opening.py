@@ -22,10 +22,9 @@ SHOWN = 20  # names of classes that a description lists
 def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: bool = True) -> Source:
     """Open the data of an experiment; nothing is downloaded.
 
-    Any number of processes may call this at once, but it is kinder to let one of a node do it first, with
-    `verify`, and the others after it without: checksums are then compared, and damage is looked for that
-    could hang a process. The folder `data_dir` holds one for each data set; by default it is
-    ``MU2MPI_DATA_DIR``, or else the user's cache. InputError if data are missing or damaged.
+    With `verify`, checksums of MNIST are compared, which one process of a node should do before the others.
+    The folder `data_dir` holds one for each data set; by default it is ``MU2MPI_DATA_DIR``, or else the
+    user's cache. InputError if data are missing or damaged.
     """
     source = _source_class(experiment.data).open(experiment, data_dir, verify)
     problem: Problem = find("problems", experiment.loss)
@@ -70,11 +69,11 @@ def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> s
     if source.class_names is not None:
         names = ", ".join(source.class_names[:SHOWN]) + (", ..." if source.classes > SHOWN else "")
         lines.append(f"  in the order of the model: {names}")
-    if source.has_owners and source.columns is not None and not experiment.data_is_public:
-        lines.append(f"  {len(source.owner_sizes)} owners")
-    elif source.has_owners:
+    if source.has_owners:
         sizes = source.owner_sizes
-        lines.append(f"  {len(sizes)} owners of {sizes.min()} to {sizes.max()} training samples")
+        of = f" of {sizes.min()} to {sizes.max()} training samples"
+        told = source.columns is None or experiment.data_is_public
+        lines.append(f"  {len(sizes)} owners{of if told else ''}")
     return "\n".join(lines + [f"  {path}" for path in paths])
 
 
@@ -103,7 +102,5 @@ def _told_columns(source: "UserFile", columns: str) -> list[str]:
         if name in flaws:
             line += "; {} values missing, {} outside".format(*flaws[name])
         lines.append(line)
-    norm = (
-        f"no norm of features is over {math.sqrt(schema.square):.4g}, the root of {schema.square:g} columns"
-    )
-    return [*lines, norm]
+    root = f"{math.sqrt(schema.square):.4g}, the root of {schema.square:g} columns"
+    return [*lines, f"no norm of features is over {root}"]

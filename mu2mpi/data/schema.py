@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, fi
 
 from mu2mpi.data.formats.table import MOST_FEATURES, listed, shown
 from mu2mpi.data.labels import MOST_CLASSES, UNFIT
-from mu2mpi.data.options import LEAST, MOST, SUFFIXES, is_file
+from mu2mpi.data.options import FILES, LEAST, MOST, is_file
 from mu2mpi.errors import InputError
 from mu2mpi.suggestions import did_you_mean
 from mu2mpi.toml import read_toml
@@ -134,8 +134,7 @@ class Schema(BaseModel):
     def _check_test(cls, value: object) -> object:
         fits = is_file(value) if isinstance(value, str) else isinstance(value, float) and 0 < value < 1
         if not fits:
-            files = f"a file whose name ends in {', '.join(SUFFIXES)}"
-            raise ValueError(f"should be a share such as 0.2, or {files}")
+            raise ValueError(f"should be a share such as 0.2, or {FILES}")
         return value
 
     @model_validator(mode="after")
@@ -238,13 +237,19 @@ def _explained(problem: Any) -> str:
         return f"{where}{message}; a schema has a table [columns.NAME] for each column, and perhaps test"
     column = f"column {shown(location[1]) or 'without a name'}"
     given = problem["input"].get("type") if isinstance(problem["input"], dict) else problem["input"]
-    if location[2:] == ("type",) or len(location) == 2 and given not in [*TYPES]:
+    if location[2:] == ("type",) or (len(location) == 2 and given not in [*TYPES]):
         has = f"has the type {shown(given)}" if given and problem["type"] != "missing" else "needs a type"
         return f"{column} {has}; the types are {', '.join(TYPES)}{did_you_mean(str(given or ''), TYPES)}"
     field = "".join(f"{shown(part)}: " for part in location[2:])
-    needs = f"; a column of type {given} has {TYPES[given]}" if len(location) == 2 else ""
+    needs = f"; a column of type {given} has {TYPES[str(given)]}" if len(location) == 2 else ""
     return f"{column}: {field}{message}{needs}"
 
 
 def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else listed(value) if isinstance(value, tuple) else str(value)
+    return (
+        f"{value:g}"
+        if isinstance(value, float)
+        else listed(value)
+        if isinstance(value, tuple)
+        else str(value)
+    )

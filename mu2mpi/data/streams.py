@@ -28,7 +28,7 @@ class SeedStream:
         self._state: Any = self._philox.state
 
     def words(self, number: int, count: int, skipped: int = 0) -> NDArray[np.uint64]:
-        """Some words of a part, after some are skipped."""
+        """Return some words of a part, after some are skipped."""
         blocks, rest = divmod(skipped, WORDS_A_COUNT)
         self._state["state"]["counter"][:] = blocks, 0, number, 0
         self._philox.state = self._state
@@ -36,12 +36,12 @@ class SeedStream:
 
 
 def machine_words(key: bytes, use: str, machine: int, skipped: int, count: int) -> NDArray[np.uint64]:
-    """Some words of a machine, after some are skipped."""
+    """Return some words of a machine, after some are skipped."""
     blocks, rest = divmod(skipped, WORDS_A_COUNT)
     generator = np.random.Philox(key=philox_key(key, use), counter=machine << 128 | blocks)
     return generator.random_raw(rest + count)[rest:]
 
 
 def unit_uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """A number uniform in [0, 1) for each word, of its first 53 bits."""
+    """Return a number uniform in [0, 1) for each word, of its first 53 bits."""
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -96,7 +96,9 @@ def _stored(result: Result, path: Path) -> NDArray[Any]:
         chosen = chosen or _features(file.names, label, width)
     else:
         chosen = [find_name(path, file.names, result.experiment.features, "features")]
-    arrays = [array[np.arange(array.shape[0])] for array in file.arrays(dict.fromkeys(chosen, "numbers")).values()]
+    arrays = [
+        array[np.arange(array.shape[0])] for array in file.arrays(dict.fromkeys(chosen, "numbers")).values()
+    ]
     dense = [array if isinstance(array, np.ndarray) else array.toarray() for array in arrays]
     return np.column_stack([array.reshape(len(array), -1) for array in dense])
 

@@ -42,7 +42,7 @@ def open_file(path: Path, dimension: int = 0) -> File:
 
 
 def _check_size(path: Path) -> None:
-    """Raise InputError if a text, as it is or by what a packed one says of itself, is too large to be read."""
+    """Raise InputError if a text, or by its own account what a packed one holds, is too large to be read."""
     size = os.path.getsize(path)
     if path.suffix.lower() == ".gz" and size > 4:
         with open(path, "rb") as file:

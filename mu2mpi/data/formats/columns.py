@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import OWNERS, USUAL, Table, check_apart, find_name, shown
+from mu2mpi.data.formats.table import OWNERS, USUAL, Column, Table, check_apart, find_name, shown
 from mu2mpi.errors import InputError
 
 Kind = Literal["numbers", "texts", "names"]
@@ -35,7 +35,7 @@ class Columns:
             raise InputError(f"{self.path} is empty: it has no rows")
 
     def read(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Some rows, ascending, of columns: numbers, or text as objects; None may stand for a missing one."""
+        """Return some rows, ascending, of columns: numbers, or objects that are texts, or None if missing."""
         return {name: self._columns[name][rows].reshape(len(rows)) for name in names}
 
 
@@ -55,7 +55,7 @@ class Fields(Columns):
         self._set_samples({array.shape[0]})
 
     def read(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Some rows, ascending, of columns."""
+        """Return some rows, ascending, of columns."""
         block = self._array[rows].reshape(len(rows))
         return {name: block[name] for name in names}
 
@@ -70,14 +70,12 @@ class Numbered(Columns):
         self._set_samples({table.samples})
 
     def read(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Some rows, ascending, of columns."""
-        numbered = set(names) - {"label", OWNERS}
-        block = self._table.features(rows) if numbered else np.empty((len(rows), 0))
-        found: dict[str, NDArray[Any]] = {name: block[:, int(name) - self._first] for name in numbered}
-        if "label" in names:
-            found["label"] = self._table.column("label", rows)
-        if OWNERS in names:
-            found[OWNERS] = self._table.column("owner", rows)
+        """Return some rows, ascending, of columns."""
+        roles: dict[str, Column] = {"label": "label", OWNERS: "owner"}
+        found = {name: self._table.column(roles[name], rows) for name in names if name in roles}
+        if numbered := [name for name in names if name not in roles]:
+            block = self._table.features(rows)
+            found |= {name: block[:, int(name) - self._first] for name in numbered}
         return found
 
 
@@ -97,7 +95,7 @@ class File:
         raise NotImplementedError
 
     def table(self, features: str | None, labels: str | None) -> Table:
-        """Samples of which features and labels, and perhaps owners, are an array each."""
+        """Return samples of which features and labels, and perhaps owners, are an array each."""
         names = [
             find_name(self.path, self.names, name, option)
             for name, option in ((features, "features"), (labels, "labels"))

@@ -51,13 +51,15 @@ class Csv(File):
             yield filter(None, csv.reader(chain([first], lines), delimiter=delimiter, strict=True))
 
     def table(self, features: str | None, labels: str | None) -> Table:
-        """Samples, with all columns as features but those of labels and owners, or those named with commas."""
+        """Return samples whose features are all columns but labels and owners, or those named with commas."""
         others = [find_name(self.path, self.names, labels, "labels"), *({OWNERS} & {*self.names})]
         wanted = [name for name in self.names if name not in others]
         if features is not None:
-            wanted = [find_name(self.path, self.names, name.strip(), "features") for name in features.split(",")]
+            wanted = [
+                find_name(self.path, self.names, name.strip(), "features") for name in features.split(",")
+            ]
             check_apart(self.path, wanted, others)
-        kinds: dict[str, Kind] = {name: "numbers" for name in wanted} | {name: "names" for name in others}
+        kinds: dict[str, Kind] = {**dict.fromkeys(wanted, "numbers"), **dict.fromkeys(others, "names")}
         arrays = self.arrays(kinds)
         matrix = np.column_stack([np.empty((len(arrays[others[0]]), 0)), *(arrays[name] for name in wanted)])
         found = Table(self.path, matrix, *(arrays[name] for name in others))

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.formats.columns import File, Kind
 from mu2mpi.data.formats.table import OWNERS, USUAL, reading, shown
-from mu2mpi.data.telling import DataError
 from mu2mpi.errors import InputError
 from mu2mpi.files import identity
 from mu2mpi.hdf5 import open_to_read
@@ -32,8 +31,10 @@ class Hdf5(File):
             file: Any = open_to_read(path)
             # HDF5 would open whatever such a link names, be it a pipe.
             if file.id.links.visit(lambda _, link: link.type == h5py.h5l.TYPE_EXTERNAL or None, info=True):
-                raise InputError(f"{path} has links to other files, which are not followed: copy their content")
-            owners = file[OWNERS] if OWNERS in file else None
+                raise InputError(
+                    f"{path} has links to other files, which are not followed: copy what they name"
+                )
+            owners: Any = file.get(OWNERS)
             self._owners = sorted(owners) if isinstance(owners, h5py.Group) else None
             if self._owners is None:
                 self._groups = [_innermost(file)]
@@ -61,7 +62,7 @@ class Hdf5(File):
 
 
 def _innermost(group: Any) -> Any:
-    """The group of a table: the first that holds more than one other group, as PyTables and pandas write it."""
+    """Return the group of a table, perhaps in others, as PyTables and pandas write it."""
     while not any(name in group for name in USUAL["features"]):
         inner = [group[name] for name in group if not name.startswith("_i_")]
         if len(inner) != 1 or not isinstance(inner[0], h5py.Group):

@@ -19,7 +19,7 @@ class Npz(File):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         with reading(path):
-            self._archive = np.load(path)
+            self._archive: Any = np.load(path)
             if not isinstance(self._archive, np.lib.npyio.NpzFile):
                 raise InputError(f"{path} is not an archive as numpy.savez writes it")
             self.names = self._archive.files

@@ -57,11 +57,14 @@ class _Groups(Columns):
         self._set_samples({int(self._starts[-1])})
 
     def read(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Some rows, ascending, of columns, from one group after the other."""
+        """Return some rows, ascending, of columns, from one group after the other."""
         bounds = np.searchsorted(rows, self._starts)
         parts = []
         for group in np.flatnonzero(np.diff(bounds)).tolist() or [0]:
-            held, places = self._of_group(group), rows[bounds[group] : bounds[group + 1]] - self._starts[group]
+            held, places = (
+                self._of_group(group),
+                rows[bounds[group] : bounds[group + 1]] - self._starts[group],
+            )
             parts.append({name: held[name][places] for name in names})
         return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
@@ -101,7 +104,7 @@ def _check_type(path: Path, name: str, kind: Any) -> None:
 
 
 def _array(column: Any) -> NDArray[Any]:
-    """A column as numbers, NaN where there is none, or as objects: texts, or None."""
+    """Return a column as numbers, NaN where there is none, or as objects: texts, or None."""
     import pyarrow as pa
 
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type

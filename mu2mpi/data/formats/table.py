@@ -46,13 +46,13 @@ class Table:
         self.feature_type = kernel_type(path, features.dtype)
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Features of some rows, ascending: shape (n, dimension), of the feature type."""
+        """Return features of some rows, ascending: shape (n, dimension), of the feature type."""
         chosen = self._features[rows]
         dense: NDArray[np.generic] = chosen if isinstance(chosen, np.ndarray) else chosen.toarray()
         return np.ascontiguousarray(dense.reshape(len(rows), self.dimension), self.feature_type)
 
     def column(self, what: Column, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Labels or owners, of any kind, of some rows, ascending."""
+        """Return labels or owners, of any kind, of some rows, ascending."""
         values: NDArray[Any] = self._columns[what][rows]
         return values.reshape(len(rows))
 
@@ -69,7 +69,7 @@ def kernel_type(path: Path, stored: np.dtype[np.generic]) -> np.dtype[np.generic
 def checked_size(
     path: Path, features: Sequence[int], column: Sequence[int], what: str = "labels"
 ) -> tuple[int, int]:
-    """Numbers of samples and features, by the shapes of features, with any axes, and of a column beside them."""
+    """Return the numbers of samples and features, by the shapes of features and of a column beside them."""
     if len(features) < 2:
         raise InputError(f"{path}: features need a row for each sample, and have the shape {tuple(features)}")
     if len(column) == 0 or math.prod(column[1:]) != 1:

@@ -123,8 +123,10 @@ def _download(files: list[IdxFile], folder: Path) -> list[str]:
                 name = f"{wanted[0].name}.gz"
                 print(f"downloading {mirror}{name} into {folder}", file=sys.stderr, flush=True)
                 with tempfile.NamedTemporaryFile(dir=folder, prefix=".download.") as archive:
-                    # The rest of pooch compares checksums of what is sent, which are not those of the content.
-                    pooch.HTTPDownloader(chunk_size=1 << 16, timeout=TIMEOUT)(f"{mirror}{name}", archive, None)
+                    # pooch itself would compare checksums of what is sent, not of the content.
+                    pooch.HTTPDownloader(chunk_size=1 << 16, timeout=TIMEOUT)(
+                        f"{mirror}{name}", archive, None
+                    )
                     archive.flush()
                     content = check_content(Path(archive.name), wanted[0], verify=True, label=name)
                     write_whole(folder / wanted[0].name, content)
@@ -157,8 +159,8 @@ def _advice(data_dir: Path | None, problems: dict[IdxFile, str], failures: Seque
             *(f"  {problem}" for problem in problems.values()),
             *(f"  not downloaded from {failure}" for failure in failures),
             f"{first}Where there is a network, `{command}` downloads what is missing; a run never does.",
-            f"By hand: put these four files, with or without .gz, into {folder}, or into the folder mnist/ of "
-            "a folder that --data-dir or MU2MPI_DATA_DIR names:",
+            f"By hand: put these four files, with or without .gz, into {folder}, or into the folder mnist/ "
+            "of one that --data-dir or MU2MPI_DATA_DIR names:",
             *(f"  {file.name}.gz" for file in FILES),
             f"Sources: {' '.join(MIRRORS)}",
         ]

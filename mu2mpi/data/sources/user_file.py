@@ -50,7 +50,11 @@ class UserFile(Source):
         schema = None if experiment.schema is None else read_schema(Path(experiment.schema).expanduser())
         with telling(self.public):
             training = _open_table(experiment, schema, Path(experiment.data).expanduser())
-            self.name, self.has_owners, self.dimension = str(training.path), training.has_owners, training.dimension
+            self.name, self.has_owners, self.dimension = (
+                str(training.path),
+                training.has_owners,
+                training.dimension,
+            )
             self._open_test(experiment, schema, training)
             if schema is not None:
                 self._labels = Declared(schema)
@@ -90,8 +94,8 @@ class UserFile(Source):
         check_readable(path)
         if os.path.samefile(path, training.path):
             raise InputError(
-                f"the test file {path} is the training file itself: a test file is taken to be public, and what "
-                "is measured on it has no noise; give --test another file, or a share of this one, such as 0.2"
+                f"the test file {path} is the training file itself, and what is measured on it has no noise; "
+                "give --test another file, or a share of this one, such as 0.2"
             )
         other = _open_table(experiment, schema, path, training.dimension)
         if other.dimension != self.dimension:
