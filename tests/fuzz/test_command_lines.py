@@ -6,58 +6,23 @@ import shutil
 from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
+from slowly import slow
 
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
 
-NAMES = (
-    "good.h5",
-    "ä ☃.h5",
-    os.fsdecode(b"\xff.h5"),
-    "two\nlines.h5",
-    "-o.h5",
-    "results/a.h5",
-    "results/b.h5",
-)
+NAMES = "good.h5", "ä ☃.h5", os.fsdecode(b"\xff.h5"), "two\nlines.h5", "-o.h5", "results/a.h5", "results/b.h5"
 """Under which a result is there."""
 
 OTHERS = (
-    *(
-        "absent",
-        "absent/a.h5",
-        "empty",
-        "results",
-        "cut.h5",
-        "random.h5",
-        "plain.h5",
-        "secret.h5",
-        "good.h5/a",
-    ),
-    *("broken.toml", "good.toml", "list.toml", "table.csv", "loop", ".", "/dev/null", "x" * 300, ""),
-)
-
+    "absent", "absent/a.h5", "empty", "results", "cut.h5", "random.h5", "secret.h5", "good.h5/a",
+    "broken.toml", "good.toml", "list.toml", "table.csv", "loop", ".", "/dev/null", "x" * 300, "",
+)  # fmt: skip
 VALUES = (
-    *(
-        "",
-        "0",
-        "1",
-        "-1",
-        "4",
-        "1e-5",
-        "nan",
-        "inf",
-        "-inf",
-        "1e999",
-        "9" * 30,
-        "ä",
-        "\n",
-        "\udcff",
-        "x" * 300,
-    ),
-    *("rho=4", "rho", "=", "seed=1", "a,b", "server", "server,rho", ",", "test_loss", "%s", "{}", "$(x)"),
-)
-
+    "", "0", "-1", "4", "1e-5", "nan", "-inf", "1e999", "9" * 30, "ä", "\n", "\udcff", "x" * 300,
+    "rho=4", "rho", "=", "seed=1", "a,b", "server,rho", ",", "test_loss", "%s", "{}", "$(x)",
+)  # fmt: skip
 FLAGS = {
     "show": ("--diagnostics",),
     "table": ("--strict",),
@@ -85,8 +50,6 @@ SUITED = {"job": ("good.toml",), "sweep": ("good.toml",), "data": ("table.csv", 
 WRITERS = {"publish": (), "plot": ("tradeoff.png", "history.png", "weights.png"), "report": ("report.html",)}
 """Commands that write, and the names of what they write if none is given."""
 
-QUICK = [name for name in FLAGS if name not in ("plot", "report")]
-
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
@@ -100,7 +63,6 @@ def template(tmp_path_factory):
         (folder / name).write_bytes(content)
     (folder / "cut.h5").write_bytes(content[: len(content) // 2])
     (folder / "random.h5").write_bytes(bytes(range(256)) * 8)
-    (folder / "plain.h5").write_text("no HDF5")
     (folder / "secret.h5").write_bytes(content)
     (folder / "good.toml").write_text("rho = 4.0\nseed = 1\n")
     (folder / "list.toml").write_text('rho = [1.0, 4.0]\nlabels = ["a b", "a-b"]\ndata = "table.csv"\n')
@@ -178,7 +140,9 @@ def check(words, output, folder):
     assert not changed, (words, changed)
 
 
-def try_some(template, tmp_path, chance, monkeypatch, commands, count):
+@pytest.mark.parametrize("count", [60, *slow(200)])
+def test_any_command_ends_with_a_result_or_a_message(template, tmp_path, chance, monkeypatch, count):
+    commands = [name for name in FLAGS if count > 60 or name not in ("plot", "report")]
     for number in range(count):
         folder = tmp_path / str(number)
         shutil.copytree(template, folder, symlinks=True)
@@ -192,12 +156,3 @@ def try_some(template, tmp_path, chance, monkeypatch, commands, count):
         finally:
             monkeypatch.chdir(tmp_path)
             shutil.rmtree(folder)
-
-
-def test_quick_commands_end_with_a_result_or_a_message(template, tmp_path, chance, monkeypatch):
-    try_some(template, tmp_path, chance, monkeypatch, QUICK, 60)
-
-
-@pytest.mark.slow
-def test_any_command_ends_with_a_result_or_a_message(template, tmp_path, chance, monkeypatch):
-    try_some(template, tmp_path, chance, monkeypatch, list(FLAGS), 100)

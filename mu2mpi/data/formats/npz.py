@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.formats.columns import File, Kind
 from mu2mpi.data.formats.table import reading
-from mu2mpi.errors import InputError
 from mu2mpi.memory import check_room
 
 
@@ -18,18 +17,15 @@ class Npz(File):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        with reading(path):
-            self._archive: Any = np.load(path)
-            if not isinstance(self._archive, np.lib.npyio.NpzFile):
-                raise InputError(f"{path} is not an archive as numpy.savez writes it")
-            self.names = self._archive.files
-            self._sizes = {info.filename: info.file_size for info in self._archive.zip.infolist()}
         self._read: dict[str, NDArray[Any]] = {}
+        with reading(path), open(path, "rb") as file:
+            self.names = list(np.load(file).files)
 
     def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
-        """Arrays by name; no more is unpacked than the archive says that they take."""
+        """Return arrays by name; no more is unpacked than the archive says that they take."""
         new = [name for name in wanted if name not in self._read]
-        check_room(self.path, sum(self._sizes.get(f"{name}.npy", 0) for name in new))
-        with reading(self.path):
-            self._read |= {name: self._archive[name] for name in new}
+        with reading(self.path), open(self.path, "rb") as file:
+            archive: Any = np.load(file)
+            check_room(self.path, sum(archive.zip.getinfo(f"{name}.npy").file_size for name in new))
+            self._read |= {name: archive[name] for name in new}
         return {name: self._read[name] for name in wanted}
