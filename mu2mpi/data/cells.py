@@ -46,11 +46,10 @@ class Cells:
         """Return the values as numbers, NaN where one is missing."""
         if self.values.dtype.kind in "biuf":
             return self.values.astype(np.float64)
-        texts: list[Any] = self._texts()
         try:
-            return np.array(list(map(float, texts)), np.float64)
+            return np.array(list(map(float, self.values.tolist())), np.float64)
         except (TypeError, ValueError):
-            found = [math.nan if _says_missing(text) else _number(text) for text in texts]
+            found = [math.nan if _says_missing(text) else _number(text) for text in self._texts()]
         self.refuse(
             np.array([number is None for number in found], bool),
             "a value that is not a number",

@@ -16,7 +16,24 @@ if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.data.sources.user_file import UserFile
 
-SHOWN = 20  # names of classes that a description lists
+SHOWN = 20
+"""Names of classes that a description lists."""
+
+HELP = """\
+# What each column holds, in terms that are public: fill in the types from what you know of the table without
+# looking at its values. A range or a list of categories that is taken from the data tells of people.
+#
+#   type = "numeric"        and low = 18, high = 100; values beyond are clamped, missing ones are the middle
+#   type = "categorical"    and categories = ["a", "b"]; what is none of them sets no indicator
+#   type = "ordinal"        and categories = ["low", "middle", "high"], in their order
+#   type = "boolean"        and perhaps true = "ja", false = "nein"; usual words and 1, 0 need no more
+#   type = "ignored"        is not read
+#   type = "owner"          says whose sample it is; one column at most
+#   type = "label"          and classes = ["no", "yes"], or low = 0, high = 10; exactly one column
+#
+# test is the share of the rows that is for testing, or another file, from the folder of this one.
+
+"""
 
 
 def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: bool = True) -> Source:
@@ -79,12 +96,14 @@ def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> s
 
 def schema_template(data: str) -> str:
     """Return the TOML of a schema for a file, with blanks to fill in: no value is looked at."""
+    import tomli_w
+
     from mu2mpi.data.formats.by_suffix import open_file
-    from mu2mpi.data.template import template
 
     if not is_file(data):
         raise InputError(f"a schema is for a file of your own, and {data} is none")
-    return template(open_file(Path(data).expanduser()).column_names)
+    names = open_file(Path(data).expanduser()).column_names
+    return HELP + tomli_w.dumps({"test": 0.2, "columns": {name: {"type": ""} for name in names}})
 
 
 def _told_columns(source: "UserFile", columns: str) -> list[str]:

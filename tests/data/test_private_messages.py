@@ -45,7 +45,8 @@ SCHEMAS = {
             '"boolean"\ntrue = 1', '"boolean"\ntrue = 1\nfalse = 1',
             '"boolean"\ntrue = true\nfalse = false',
             *(f'"categorical"\ncategories = {values}' for values in (
-                "[]", '"ab"', "[1.5]", "[true, false]", '["1", 1]', '["", "a"]', '[" a", "b"]', r'["a\nb", "c"]',
+                "[]", '"ab"', "[1.5]", "[true, false]", '["1", 1]', '["", "a"]', '[" a", "b"]',
+                r'["a\nb", "c"]',
             )),
         )
     },

@@ -16,12 +16,10 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import sent
 from mu2mpi.data.cells import Cells
 from mu2mpi.data.encoding import encode, encoded_labels
-from mu2mpi.data.formats.by_suffix import open_file
 from mu2mpi.data.opening import open_source
 from mu2mpi.data.schema import parse_schema
 from mu2mpi.data.sources import user_file
 from mu2mpi.data.sources.user_file import Split
-from mu2mpi.data.template import template
 from mu2mpi.errors import InputError
 
 ROWS = 60
@@ -351,16 +349,10 @@ def test_a_template_has_the_columns_and_no_values(tmp_path, schema, capsys, name
     assert main(["data", str(path), "--schema-template"]) == 0
     text = capsys.readouterr().out
     assert {*tomllib.loads(text)["columns"]} == {*tomllib.loads(SCHEMA)["columns"]}
-    assert text == template(open_file(path).column_names)
     schema.write_text(text)
     with pytest.raises(InputError) as caught:
         opened(path, schema)
     assert len(str(caught.value).splitlines()) == 7
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=9), min_size=1, unique=True))
-def test_names_of_any_kind_are_columns_of_a_template(names):
-    assert list(tomllib.loads(template(names))["columns"]) == names
 
 
 # What is said ----------------------------------------------------------------------------------------------

@@ -67,24 +67,26 @@ class Csv(File):
         return found
 
     def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
-        """Columns by name: numbers, NaN where one is missing, or texts as objects."""
+        """Return columns by name: numbers, NaN where one is missing, or texts as objects."""
         parts: dict[str, list[NDArray[Any]]] = {name: [] for name in wanted}
         known: dict[str, str] = {}
-        done, width = 0, len(self.names)
+        done, width = 0, max(1, len(self.names))
+        places = {name: k for k, name in enumerate(self.names)}
         with self._rows() as rows:
             next(rows if self.has_header else iter(()), None)
             while block := list(islice(rows, max(1, BLOCK_CELLS // width))):
                 check_room(self.path, BYTES_A_CELL * len(block) * width)
                 self._check_lengths(block, done)
-                numbers = np.arange(done, done + len(block))
+                numbers, cells = np.arange(done, done + len(block)), list(zip(*block, strict=True))
                 done += len(block)
                 for name, kind in wanted.items():
-                    place = self.names.index(name)
-                    texts = [row[place].strip() for row in block]
-                    # One copy of what occurs often, such as the name of a category, is enough.
-                    values = _objects(texts if kind == "numbers" else [known.setdefault(t, t) for t in texts])
-                    cells = Cells(self.path, name, numbers, values, self.has_header)
-                    parts[name].append(cells.numbers() if kind == "numbers" else values)
+                    texts = cells[places[name]]
+                    if kind == "numbers":
+                        values = Cells(self.path, name, numbers, _objects(texts), self.has_header).numbers()
+                    else:
+                        # One copy of what occurs often, such as the name of a category, is enough.
+                        values = _objects([known.setdefault(t, t) for t in map(str.strip, texts)])
+                    parts[name].append(values)
             if done == 0:
                 raise InputError(f"{self.path} is empty: it has no rows but the first line")
         columns = {name: np.concatenate(blocks) for name, blocks in parts.items()}
@@ -92,13 +94,13 @@ class Csv(File):
 
     def _check_lengths(self, block: list[list[str]], done: int) -> None:
         width = len(self.names)
-        for number, row in enumerate(block, done):
-            if len(row) != width:
-                raise DataError(
-                    f"{self.path}: a row has more or fewer values than the first",
-                    f"{self.path}: {row_text(number, self.has_header)} has {len(row)} values, and the first "
-                    f"{width}",
-                )
+        if {*map(len, block)} != {width}:
+            number, row = next((n, row) for n, row in enumerate(block, done) if len(row) != width)
+            where = row_text(number, self.has_header)
+            raise DataError(
+                f"{self.path}: a row has more or fewer values than the first",
+                f"{self.path}: {where} has {len(row)} values, and the first {width}",
+            )
 
 
 def _are_numbers(texts: Sequence[str]) -> bool:
