@@ -50,12 +50,6 @@ def test_budgets_in_toml_may_mix_rho_and_epsilon(tmp_path):
     assert read_budgets(path, NAMES) == {0: ("rho", 2.0), 2: ("rho", 0.5), 3: ("epsilon", 1.5)}
 
 
-@pytest.mark.parametrize("suffix", ["csv", "npz", "h5"])
-def test_machines_may_be_numbers(suffix, tmp_path):
-    path = write_table(tmp_path / f"a.{suffix}", {"machine": [2, 0], "epsilon": [0.5, 2.0]})
-    assert read_budgets(path, ["0", "1", "2"]) == {2: ("epsilon", 0.5), 0: ("epsilon", 2.0)}
-
-
 @pytest.mark.parametrize(
     "text",
     [
