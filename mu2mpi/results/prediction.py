@@ -100,7 +100,7 @@ def _stored(result: Result, path: Path) -> NDArray[Any]:
         array[np.arange(array.shape[0])] for array in file.arrays(dict.fromkeys(chosen, "numbers")).values()
     ]
     dense = [array if isinstance(array, np.ndarray) else array.toarray() for array in arrays]
-    return np.column_stack([array.reshape(len(array), -1) for array in dense])
+    return np.column_stack(dense)
 
 
 def _features(names: list[str], label: str | None, count: int) -> list[str]:
