@@ -1,4 +1,4 @@
-"""How much memory is left, so that what is too large is refused, and not the program killed."""
+"""Memory that is left, so that what is too large is refused, and the program not killed."""
 
 import math
 import os
@@ -11,7 +11,7 @@ from mu2mpi.errors import InputError
 
 GROUPS = Path("/sys/fs/cgroup")
 LIMITS = (("memory.max", "memory.current", ""), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"))
-"""In which files of a control group its limit and its use are, and how its counts begin: versions 2 and 1."""
+"""Files of a control group with its limit and its use, and how its counts begin: versions 2 and 1."""
 
 
 def check_room(path: Path, needed: float) -> None:
@@ -25,31 +25,28 @@ def check_room(path: Path, needed: float) -> None:
 
 
 def memory_left() -> float:
-    """Return how many bytes this process may still take of the machine, and of a job's share of it.
-
-    Infinity where nothing tells, as on systems that are not Linux.
-    """
-    left = [math.inf, *_counts(Path("/proc/meminfo"), "MemAvailable", 1024)]
-    for folder in _groups():
-        for limit, used, prefix in LIMITS:
-            for most, now in zip(_counts(folder / limit), _counts(folder / used), strict=False):
-                # Files that are kept in memory since they were read give way to what needs it.
-                left.append(most - now + sum(_counts(folder / "memory.stat", f"{prefix}(?:in)?active_file")))
-    return max(0, min(left))
-
-
-def _counts(file: Path, name: str = "", unit: int = 1) -> Iterator[int]:
-    """Yield the numbers that follow a name in a file of the system's, if there is such a file."""
-    with suppress(OSError):
-        for number in re.findall(rf"^{name}:?\s*(\d+)", file.read_text(), re.MULTILINE):
-            yield unit * int(number)
-
-
-def _groups() -> Iterator[Path]:
-    """Yield the folders of the control groups to which this process belongs, such as those of a SLURM job."""
+    """Bytes that this process may still take of the machine, and of a job's share of it; else infinity."""
+    left = [math.inf, *(1024 * kibibytes for kibibytes in _counts(Path("/proc/meminfo"), "MemAvailable"))]
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, place = line.split(":", 2)
-            if controllers in ("", "memory"):
-                group = Path(os.path.normpath(f"{GROUPS}/{controllers}/{place}"))
-                yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(GROUPS))
+            group = Path(os.path.normpath(f"{GROUPS}/{controllers}/{place}"))
+            for folder in (group, *group.parents) if controllers in ("", "memory") else ():
+                left += _left_in(folder) if folder.is_relative_to(GROUPS) else []
+    return max(0, min(left))
+
+
+def _left_in(folder: Path) -> list[float]:
+    """Bytes that a control group, such as that of a SLURM job, may still take."""
+    return [
+        # Files that are kept in memory since they were read give way to what needs it.
+        most - now + sum(_counts(folder / "memory.stat", f"{prefix}(?:in)?active_file"))
+        for limit, used, prefix in LIMITS
+        for most, now in zip(_counts(folder / limit), _counts(folder / used), strict=False)
+    ]
+
+
+def _counts(file: Path, name: str = "") -> Iterator[int]:
+    """Numbers that follow a name in a file of the system's, if there is such a file."""
+    with suppress(OSError):
+        yield from map(int, re.findall(rf"^{name}:?\s*(\d+)", file.read_text(), re.MULTILINE))

@@ -1,4 +1,4 @@
-"""What a column of a user's file holds, as numbers or as codes of declared values."""
+"""Cells of a column of a user's file, as numbers or as codes of declared values."""
 
 import math
 from collections.abc import Mapping
@@ -46,15 +46,15 @@ class Cells:
         """Return the values as numbers, NaN where one is missing."""
         if self.values.dtype.kind in "biuf":
             return self.values.astype(np.float64)
-        texts: list[Any] = self._texts()
         try:
-            return np.array(list(map(float, texts)), np.float64)
+            return np.array(list(map(float, self.values.tolist())), np.float64)
         except (TypeError, ValueError):
-            found = [_number(text) for text in texts]
+            found = [math.nan if _says_missing(text) else _number(text) for text in self._texts()]
         self.refuse(
             np.array([number is None for number in found], bool),
             "a value that is not a number",
-            "correct it, or declare the column as categorical or ignored",
+            "correct it, name other columns with --features, or declare it with --schema as categorical or "
+            "ignored",
         )
         return np.array(found, np.float64)
 
@@ -77,17 +77,13 @@ class Cells:
             return [v if v is None else str(v).strip() for v in values]
 
 
-def says_missing(text: str | None) -> bool:
-    """Return whether this stands for no value."""
-    return text is None or not text or text.lower() in MISSING
+def _says_missing(text: str | None) -> bool:
+    return not text or text.lower() in MISSING
 
 
 def _number(text: str | None) -> float | None:
-    """Return the number that a text says, NaN if it says that there is none, or None if it says neither."""
-    if text is None or says_missing(text):
-        return math.nan
     try:
-        return float(text)
+        return float(text or "")
     except ValueError:
         return None
 
@@ -95,7 +91,7 @@ def _number(text: str | None) -> float | None:
 def _code(text: str | None, known: Mapping[str, int], whole: bool) -> int:
     if text is not None and text in known:
         return known[text]
-    if text is None or says_missing(text):
+    if text is None or _says_missing(text):
         return ABSENT
     # Python takes 1_2 for 12, which to anyone else is a name.
     number = _number(text) if whole and "_" not in text else None
@@ -103,8 +99,7 @@ def _code(text: str | None, known: Mapping[str, int], whole: bool) -> int:
 
 
 def _code_of_number(number: float, known: Mapping[str, int]) -> int:
-    if isinstance(number, int):  # perhaps too large for a float to tell it from the next
-        return known.get(str(int(number)), UNKNOWN)
-    if math.isnan(number):
-        return ABSENT
-    return known.get(str(int(number)), UNKNOWN) if number.is_integer() else UNKNOWN
+    if isinstance(number, float) and not number.is_integer():
+        return ABSENT if math.isnan(number) else UNKNOWN
+    # A whole number may be too large for a float to tell it from the next.
+    return known.get(str(int(number)), UNKNOWN)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.by_suffix import column_names, open_columns
+from mu2mpi.data.formats.by_suffix import open_file
 from mu2mpi.data.formats.columns import Kind
 from mu2mpi.data.formats.table import OWNERS, shown
 from mu2mpi.data.options import LEAST, MOST, is_file
@@ -18,8 +18,6 @@ from mu2mpi.toml import read_toml
 
 KINDS = ("rho", "epsilon")
 """What a budget may be stated as."""
-
-ROUND = "round"
 
 MOST_ROUNDS = 10**8
 """Machines times rounds of a trace."""
@@ -33,15 +31,14 @@ def read_budgets(path: Path, names: Sequence[str]) -> dict[int, tuple[str, float
     a row a sample, of which all of a machine say the same. InputError if it cannot be used.
     """
     if path.suffix.lower() == ".toml":
-        stated = _of_toml(path)
+        content = read_toml(path)
+        if not content or any(kind not in KINDS or not isinstance(of, dict) for kind, of in content.items()):
+            raise InputError(f"{path} should have tables [rho] or [epsilon] of machines' names and numbers")
+        stated = [(kind, name, value) for kind, of in content.items() for name, value in of.items()]
     else:
-        there = _names(path)
-        kinds = [kind for kind in KINDS if kind in there]
-        if OWNERS not in there or len(kinds) != 1:
-            raise InputError(f"{path} needs a column {OWNERS}, and one that is called {' or '.join(KINDS)}")
-        kind = kinds[0]
-        rows = _columns(path, {OWNERS: "names", kind: "numbers"})
-        pairs = zip(_texts(rows[OWNERS]), rows[kind].tolist(), strict=True)
+        columns = _columns(path, KINDS)
+        kind = next(kind for kind in KINDS if kind in columns)
+        pairs = zip(_texts(columns[OWNERS]), columns[kind].tolist(), strict=True)
         stated = [(kind, *pair) for pair in dict.fromkeys(pairs)]
     places = {name: i for i, name in enumerate(names)}
     found: dict[int, tuple[str, float]] = {}
@@ -69,43 +66,34 @@ def combined_digest(digests: Iterable[str]) -> str:
     return hashlib.sha256(found).hexdigest() if found else ""
 
 
-def _of_toml(path: Path) -> list[tuple[str, str, Any]]:
-    content = read_toml(path)
-    if not content or any(kind not in KINDS or not isinstance(of, dict) for kind, of in content.items()):
-        raise InputError(f"{path} should have tables [rho] or [epsilon] of machines' names and numbers")
-    return [(kind, name, value) for kind, of in content.items() for name, value in of.items()]
-
-
 def read_trace(path: Path, names: Sequence[str]) -> NDArray[np.bool_]:
     """Return who was there when, shape (rounds, machines).
 
     The file has columns ``round``, from 1, and ``machine``, and a row for each machine in each round.
     InputError if it cannot be used.
     """
-    if not {ROUND, OWNERS} <= set(_names(path)):
-        raise InputError(f"{path} needs columns {ROUND} and {OWNERS}: a row for each machine in each round")
-    rows = _columns(path, {ROUND: "numbers", OWNERS: "names"})
-    rounds = rows[ROUND].astype(np.float64)
+    columns = _columns(path, ("round",))
+    rounds, machines = columns["round"].astype(np.float64), _texts(columns[OWNERS])
     most = MOST_ROUNDS // len(names)
     if not np.all((rounds >= 1) & (rounds <= most) & (rounds == np.floor(rounds))):
-        raise InputError(f"{path}: {ROUND} should be whole numbers in 1 .. {most}")
+        raise InputError(f"{path}: round should be whole numbers in 1 .. {most}")
     places = {name: i for i, name in enumerate(names)}
-    machines = [places.get(name, -1) for name in _texts(rows[OWNERS])]
-    if -1 in machines:
-        unknown = _texts(rows[OWNERS])[machines.index(-1)]
-        raise InputError(f"{path} speaks of {shown(unknown)}, and there is no such machine")
+    if unknown := [name for name in machines if name not in places]:
+        raise InputError(f"{path} speaks of {shown(unknown[0])}, and there is no such machine")
     seen = np.zeros((int(rounds.max()), len(names)), bool)
-    seen[rounds.astype(np.int64) - 1, machines] = True
+    seen[rounds.astype(np.int64) - 1, [places[name] for name in machines]] = True
     return seen
 
 
-def _names(path: Path) -> list[str]:
-    """Return the names of columns; none of what is no table."""
-    return column_names(path, beside=True) if is_file(str(path)) else []
-
-
-def _columns(path: Path, wanted: dict[str, Kind]) -> dict[str, NDArray[Any]]:
-    columns = open_columns(path, wanted, verify=True, beside=True)
+def _columns(path: Path, numbers: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Columns of owners and of numbers, the latter of one of these names, perhaps beside features."""
+    file = open_file(path) if is_file(str(path)) else None
+    there = [] if file is None else file.names if OWNERS in file.names else file.column_names
+    found = [name for name in numbers if name in there]
+    if file is None or OWNERS not in there or len(found) != 1:
+        raise InputError(f"{path} needs a column {OWNERS}, and one that is called {' or '.join(numbers)}")
+    wanted: dict[str, Kind] = {OWNERS: "names", found[0]: "numbers"}
+    columns = file.columns(wanted)
     return columns.read(list(wanted), np.arange(columns.samples))
 
 

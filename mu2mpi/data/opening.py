@@ -16,16 +16,32 @@ if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.data.sources.user_file import UserFile
 
-SHOWN = 20  # names of classes that a description lists
+SHOWN = 20
+"""Names of classes that a description lists."""
+
+HELP = """\
+# What each column holds, in terms that are public: fill in the types from what you know of the table without
+# looking at its values. A range or a list of categories that is taken from the data tells of people.
+#
+#   type = "numeric"        and low = 18, high = 100; values beyond are clamped, missing ones are the middle
+#   type = "categorical"    and categories = ["a", "b"]; what is none of them sets no indicator
+#   type = "ordinal"        and categories = ["low", "middle", "high"], in their order
+#   type = "boolean"        and perhaps true = "ja", false = "nein"; usual words and 1, 0 need no more
+#   type = "ignored"        is not read
+#   type = "owner"          says whose sample it is; one column at most
+#   type = "label"          and classes = ["no", "yes"], or low = 0, high = 10; exactly one column
+#
+# test is the share of the rows that is for testing, or another file, from the folder of this one.
+
+"""
 
 
 def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: bool = True) -> Source:
     """Open the data of an experiment; nothing is downloaded.
 
-    Any number of processes may call this at once, but it is kinder to let one of a node do it first, with
-    `verify`, and the others after it without: checksums are then compared, and damage is looked for that
-    could hang a process. The folder `data_dir` holds one for each data set; by default it is
-    ``MU2MPI_DATA_DIR``, or else the user's cache. InputError if data are missing or damaged.
+    With `verify`, checksums of MNIST are compared, which one process of a node should do before the others.
+    The folder `data_dir` holds one for each data set; by default it is ``MU2MPI_DATA_DIR``, or else the
+    user's cache. InputError if data are missing or damaged.
     """
     source = _source_class(experiment.data).open(experiment, data_dir, verify)
     problem: Problem = find("problems", experiment.loss)
@@ -70,22 +86,24 @@ def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> s
     if source.class_names is not None:
         names = ", ".join(source.class_names[:SHOWN]) + (", ..." if source.classes > SHOWN else "")
         lines.append(f"  in the order of the model: {names}")
-    if source.has_owners and source.columns is not None and not experiment.data_is_public:
-        lines.append(f"  {len(source.owner_sizes)} owners")
-    elif source.has_owners:
+    if source.has_owners:
         sizes = source.owner_sizes
-        lines.append(f"  {len(sizes)} owners of {sizes.min()} to {sizes.max()} training samples")
+        of = f" of {sizes.min()} to {sizes.max()} training samples"
+        told = source.columns is None or experiment.data_is_public
+        lines.append(f"  {len(sizes)} owners{of if told else ''}")
     return "\n".join(lines + [f"  {path}" for path in paths])
 
 
 def schema_template(data: str) -> str:
     """Return the TOML of a schema for a file, with blanks to fill in: no value is looked at."""
-    from mu2mpi.data.formats.by_suffix import column_names
-    from mu2mpi.data.template import template
+    import tomli_w
+
+    from mu2mpi.data.formats.by_suffix import open_file
 
     if not is_file(data):
         raise InputError(f"a schema is for a file of your own, and {data} is none")
-    return template(column_names(Path(data).expanduser()))
+    names = open_file(Path(data).expanduser()).column_names
+    return HELP + tomli_w.dumps({"test": 0.2, "columns": {name: {"type": ""} for name in names}})
 
 
 def _told_columns(source: "UserFile", columns: str) -> list[str]:
@@ -103,7 +121,5 @@ def _told_columns(source: "UserFile", columns: str) -> list[str]:
         if name in flaws:
             line += "; {} values missing, {} outside".format(*flaws[name])
         lines.append(line)
-    norm = (
-        f"no norm of features is over {math.sqrt(schema.square):.4g}, the root of {schema.square:g} columns"
-    )
-    return [*lines, norm]
+    root = f"{math.sqrt(schema.square):.4g}, the root of {schema.square:g} columns"
+    return [*lines, f"no norm of features is over {root}"]

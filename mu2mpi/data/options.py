@@ -3,7 +3,7 @@
 import math
 import re
 import warnings
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -15,12 +15,12 @@ SUFFIXES = (
     *(".csv", ".csv.gz", ".svm", ".svm.gz", ".libsvm", ".libsvm.gz"),
 )
 
+FILES = f"a file whose name ends in {', '.join(SUFFIXES)}"
+
 LEAST, MOST = 1e-100, 1e100
 """Of what is multiplied and squared later on, which must not leave the range of floating-point numbers."""
 
 PARTITION = re.compile(r"iid|contiguous|sorted|owner|dirichlet:(\d*\.?\d+(?:e-?\d\d?)?)|labels:[1-9]\d{0,8}")
-DEALINGS = "iid", "contiguous", "sorted", "owner", "dirichlet:A", "labels:N"
-"""Ways to deal samples to machines."""
 
 
 def check_partition(text: str) -> str:
@@ -30,17 +30,14 @@ def check_partition(text: str) -> str:
         raise ValueError(
             "should be iid, contiguous, sorted, owner, dirichlet:A with a positive number A such as "
             "dirichlet:0.3, or labels:N with a number of classes such as labels:2"
-            + did_you_mean(text, DEALINGS)
+            + did_you_mean(text, ("iid", "contiguous", "sorted", "owner", "dirichlet:A", "labels:N"))
         )
     return text
 
 
 PARTICIPATION = re.compile(r"by-size|uniform:[1-9]\d{0,8}|bernoulli:(\d*\.?\d+(?:e-?\d)?)|trace:.+")
-ATTENDANCES = "all", "by-size", "uniform:m", "bernoulli:p", "trace:FILE"
-"""Ways to decide which machines take part when; the pattern is without all in every round."""
-
 RAREST = 1e-4
-"""The smallest probability with which a machine is there: with less, it would take long to see any round."""
+"""Smallest probability with which a machine takes part: with less, it would take long to see any round."""
 
 
 def check_participation(text: str) -> str | None:
@@ -52,10 +49,9 @@ def check_participation(text: str) -> str | None:
         raise ValueError(
             "should be all, uniform:m with a number of machines such as uniform:20, bernoulli:p with a "
             f"probability of {RAREST:g} to 1 such as bernoulli:0.2, by-size, or trace:FILE"
-            + did_you_mean(text, ATTENDANCES)
+            + did_you_mean(text, ("all", "by-size", "uniform:m", "bernoulli:p", "trace:FILE"))
         )
-    check_file_name(text)
-    return text
+    return check_file_name(text)
 
 
 def is_file(data: str) -> bool:
@@ -63,12 +59,13 @@ def is_file(data: str) -> bool:
     return data.lower().endswith(SUFFIXES)
 
 
-def check_file_name(name: str) -> None:
-    """Raise ValueError for the name of a file that no result could hold."""
+def check_file_name(name: str) -> str:
+    """Return the name of a file, or raise ValueError if no result could hold it."""
     try:
         name.encode()
     except UnicodeEncodeError:
         raise ValueError("should be text in UTF-8; rename the file, or link to it") from None
+    return name
 
 
 class SourceOptions(BaseModel):
@@ -81,10 +78,7 @@ class SyntheticOptions(SourceOptions):
     """What is made up."""
 
     samples: int = Field(
-        10_000,
-        ge=2,
-        lt=2**32,
-        description="number of training samples; a population has more for --rounds",
+        10_000, ge=2, lt=2**32, description="number of training samples; a population has more for --rounds"
     )
     features: int = Field(20, ge=1, le=10_000_000, description="how many features a sample has")
     classes: int = Field(3, ge=2, le=1_000_000, description="number of classes")
@@ -97,11 +91,7 @@ class PopulationOptions(SyntheticOptions):
     margin: float = Field(0.5, ge=0, le=1, description="how far apart classes are, 1 for a point each")
     label_noise: float = Field(0.1, ge=0, le=1, description="share of labels that are drawn at random")
     heterogeneity: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="how far random labels lean to a model of the machine's own; the average over machines "
-        "stays the same",
+        0.0, ge=0, le=1, description="how far random labels lean to a model of each machine's own"
     )
 
 
@@ -112,55 +102,43 @@ with warnings.catch_warnings():
     class _Declared(SourceOptions):
         schema: str | None = Field(  # type: ignore[assignment]
             None,
-            description="file that declares the columns of a table in public terms, such as their ranges "
-            "(docs/guides/data.md)",
+            description="file that declares the columns of a table in public terms (docs/guides/data.md)",
         )
+
+
+def _text(description: str) -> Any:
+    return Field(None, min_length=1, coerce_numbers_to_str=True, description=description)
 
 
 class FileOptions(_Declared):
     """What of a file is what."""
 
-    features: str | None = Field(
-        None,
-        min_length=1,
-        coerce_numbers_to_str=True,
-        description="the name of the dataset or the names of the columns that hold them [default: features, "
-        "X, x, images or data; in CSV all other columns]",
+    features: str | None = _text(
+        "name of the dataset, or names of the columns, that hold them [default: features, X, x, images or "
+        "data; in CSV all other columns]"
     )
-    labels: str | None = Field(
-        None,
-        min_length=1,
-        coerce_numbers_to_str=True,
-        description="name of the dataset or column that holds the labels [default: labels, label, y, target "
-        "or class]",
+    labels: str | None = _text(
+        "name of the dataset or column that holds the labels [default: labels, label, y, target or class]"
     )
     test: float | str | None = Field(
-        None,
-        description="which share of it, chosen at random, is for testing, or another file that is "
-        "[default: 0.2]",
+        None, description="share of it, chosen at random, that is for testing, or another file [default: 0.2]"
     )
     missing_labels: Literal["keep"] | None = Field(
         None,
-        description="keep takes texts such as NA, none or ? for names of classes and owners like any other "
-        "[default: they say that one is missing, and are refused]",
+        description="keep takes texts such as NA for names of classes and owners [default: they are refused]",
     )
     feature_bound: float | None = Field(
         None,
         ge=1e-100,
         le=1e100,
-        description="with normalize = box: public bound on the absolute value of every feature, by which "
-        "they are divided",
+        description="with normalize = box: public bound on every feature, by which they are divided",
     )
     data_seed: int = Field(0, ge=0, lt=2**63, description="seed of the test split")
     label_range: str | None = Field(
-        None,
-        description="without a schema, for numbers as labels: their public range LOW:HIGH, such as 0:100 or, "
-        "as one word, --label-range=-1:1; what is beyond it is clamped",
+        None, description="public range LOW:HIGH of numbers as labels, such as 0:100; others are clamped"
     )
     strict: bool | None = Field(
-        None,
-        description="refuse values that are missing or outside what is declared, which else take the middle "
-        "or are clamped: for data that are public",
+        None, description="refuse values that are missing or outside what is declared: for public data"
     )
     data_is_public: bool | None = Field(
         None, description="let messages name rows and values of the data, and say how many are clamped"
@@ -179,8 +157,7 @@ class FileOptions(_Declared):
     @field_validator("schema")
     @classmethod
     def _check_schema(cls, value: str | None) -> str | None:
-        check_file_name(value or "")
-        return value
+        return value and check_file_name(value)
 
     @field_validator("strict", "data_is_public")
     @classmethod
@@ -190,14 +167,11 @@ class FileOptions(_Declared):
     @field_validator("label_range")
     @classmethod
     def _check_range(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        low, _, high = value.partition(":")
         try:
-            bounds = float(low), float(high)
+            low, high = map(float, value.split(":")) if value is not None else (0.0, 1.0)
         except ValueError:
-            bounds = math.nan, math.nan
-        if not (max(map(abs, bounds)) <= MOST and bounds[1] - bounds[0] >= LEAST):
+            low = high = math.nan
+        if not (max(abs(low), abs(high)) <= MOST and high - low >= LEAST):
             raise ValueError("should be LOW:HIGH, such as 0:100, with a low below its high")
         return value
 
@@ -205,13 +179,11 @@ class FileOptions(_Declared):
     @classmethod
     def _read_test(cls, value: object) -> object:
         if value is None or is_file(str(value)):
-            check_file_name(str(value))
-            return value
+            return value and check_file_name(str(value))
         try:
             share = float(str(value))
         except ValueError:
-            words = f"should be a share such as 0.2, or a file whose name ends in {', '.join(SUFFIXES)}"
-            raise ValueError(words) from None
+            raise ValueError(f"should be a share such as 0.2, or {FILES}") from None
         if not 0 < share < 1:
             raise ValueError("should be greater than 0 and less than 1")
         return share
@@ -232,7 +204,5 @@ OPTIONS: dict[str, type[SourceOptions]] = {**BUILT_IN, FILE: FileOptions}
 def check_data(name: str) -> str:
     """Return the name of a data set or of a file, or raise ValueError if it is none."""
     if name not in BUILT_IN and not is_file(name):
-        files = f"a file whose name ends in {', '.join(SUFFIXES)}"
-        raise ValueError(f"should be {', '.join(BUILT_IN)}, or {files}{did_you_mean(name, BUILT_IN)}")
-    check_file_name(name)
-    return name
+        raise ValueError(f"should be {', '.join(BUILT_IN)}, or {FILES}{did_you_mean(name, BUILT_IN)}")
+    return check_file_name(name)

@@ -41,10 +41,9 @@ def check_rounds(most: int, machines: int, rounds: int, needed: int) -> None:
 
 
 def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: range) -> NDArray[np.int64]:
-    """Return the training rows that a block of machines uses, dealt at random by 32 bytes.
+    """Training rows that a block of machines uses, dealt at random by 32 bytes: shape (rounds, len(block)).
 
-    Row t, column i of shape (rounds, len(block)) is what machine ``block[i]`` uses in round t + 1. All rows
-    differ, ``samples % machines`` of the set are left out, and none depends on which machines are asked for.
+    All differ, ``samples % machines`` are left out, and none depends on which machines are asked for.
     """
     each = samples_per_machine(samples, machines)
     check_rounds(each, machines, rounds, rounds)
@@ -87,10 +86,8 @@ def partition_rows(
 ) -> Rows:
     """Decide which training rows the hosted of M machines have, which need so many each, and in which order.
 
-    A partition is ``iid``: at random; ``contiguous``: an equal stretch each, in the order of the data;
-    ``sorted``, ``dirichlet:A`` or ``labels:N``: by class, in the shares below, and then in random order; or
-    ``owner``: to each owner its own, in random order. The key of 32 bytes determines it, and a machine's rows
-    do not depend on which others are hosted.
+    A partition is ``iid``, ``contiguous``, ``sorted``, ``dirichlet:A``, ``labels:N`` or ``owner``. The key of
+    32 bytes determines it, and a machine's rows do not depend on which others are hosted.
     """
     if partition == "contiguous":
         starts = samples_per_machine(source.training_samples, machines) * np.asarray(hosted, np.int64)
@@ -150,12 +147,11 @@ def _order(samples: int, key: bytes, use: str = "dealing of samples") -> NDArray
 def dirichlet_shares(
     sizes: NDArray[np.int64], machines: int, each: int, concentration: float, random: np.random.RandomState
 ) -> NDArray[np.int64]:
-    """Return how many samples each machine gets (row) of each class (column), in proportions of its own.
+    """Numbers of samples that each machine (row) gets of each class (column), in proportions of its own.
 
-    These are those of the classes in all data, each times a Gamma(A) variable of the machine's own: A = 0.1
-    leaves most machines one or two classes, and A = 100 is nearly iid. Machines draw one after the other from
-    what is left, so that the last ones take what the others did not want. See Hsu, Qi and Brown, "Measuring
-    the effects of non-identical data distribution for federated visual classification", 2019.
+    These are those of the classes in all data, each times a Gamma(A) variable. Machines draw one after the
+    other from what is left. See Hsu, Qi and Brown, "Measuring the effects of non-identical data distribution
+    for federated visual classification", 2019.
     """
     left, shares = sizes.copy(), np.zeros((machines, len(sizes)), np.int64)
     for share in shares:

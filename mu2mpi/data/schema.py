@@ -3,22 +3,14 @@
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import tomli_w
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator, model_validator
 
-from mu2mpi.data.formats.table import MOST_FEATURES, MOST_NAMES, shown
-from mu2mpi.data.labels import MOST_CLASSES, TENTHS, UNFIT
-from mu2mpi.data.options import LEAST, MOST, SUFFIXES, is_file
+from mu2mpi.data.formats.table import MOST_FEATURES, listed, shown
+from mu2mpi.data.labels import MOST_CLASSES, UNFIT
+from mu2mpi.data.options import FILES, LEAST, MOST, is_file
 from mu2mpi.errors import InputError
 from mu2mpi.suggestions import did_you_mean
 from mu2mpi.toml import read_toml
@@ -26,167 +18,107 @@ from mu2mpi.toml import read_toml
 TRUE, FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 """Usual words of a boolean column, in small or capital letters."""
 
+TENTHS = 10
+"""Parts of the range of a number as label, which stand for classes where samples are dealt and counted."""
 
-def _is_value(value: object) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool)
+FORMS: dict[str, tuple[set[str], ...]] = {
+    "numeric": ({"low", "high"},),
+    "categorical": ({"categories"},),
+    "ordinal": ({"categories"},),
+    "boolean": (set(), {"true", "false"}),
+    "ignored": (set(),),
+    "label": ({"classes"}, {"low", "high"}),
+    "owner": (set(),),
+}
+"""The keys that may go with each type of a column."""
+
+TYPES = {
+    "numeric": "low = 0, high = 100",
+    "categorical": 'categories = ["a", "b"]',
+    "ordinal": 'categories = ["low", "middle", "high"], two or more in their order',
+    "boolean": 'nothing more, or true = "ja", false = "nein"',
+    "ignored": "nothing more",
+    "label": 'classes = ["no", "yes"], or low = 0, high = 100',
+    "owner": "nothing more",
+}
+"""What goes with each type, as messages say it."""
 
 
-def _checked_value(value: object) -> object:
-    if not _is_value(value):
-        raise ValueError("should be a text or a whole number")
-    return value
-
-
-def _checked_list(values: object) -> object:
-    if not isinstance(values, list | tuple) or not all(map(_is_value, values)):
+def _checked_values(values: object) -> tuple[str | int, ...]:
+    """Values as they are fit to be names, which differ."""
+    if not isinstance(values, list | tuple) or not values or any(type(v) not in (str, int) for v in values):
         raise ValueError("should be a list of texts or whole numbers")
+    texts = [*map(str, values)]
+    if len(set(texts)) < len(texts):
+        raise ValueError("should have no value twice")
+    if bad := [text for text in texts if not text or text != text.strip() or UNFIT.search(text)]:
+        raise ValueError(f"'{shown(bad[0])}' is empty, or has spaces around it or control characters")
     return tuple(values)
 
 
-Value = Annotated[str | int, BeforeValidator(_checked_value)]
-Values = Annotated[tuple[str | int, ...], BeforeValidator(_checked_list)]
+Value = Annotated[str | int, BeforeValidator(lambda value: _checked_values([value])[0])]
+Values = Annotated[tuple[str | int, ...], BeforeValidator(_checked_values)]
 
 
 class Column(BaseModel):
-    """What every column has: a type, and how many features come from it."""
+    """What a schema declares of a column: its type, and the keys that go with it.
+
+    `numeric` is a number of a range, which becomes [-1, 1]. `categorical` has an indicator of each category.
+    `ordinal` has categories in an order, which are evenly spaced numbers of [-1, 1]. `boolean` is 1 or -1.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    needs: ClassVar[str] = ""  # how the rest of a declaration looks
-    is_feature: ClassVar[bool] = False
-    type: str
-
-    def feature_names(self, name: str) -> list[str]:
-        """Return the names of the features of a column of this name."""
-        return [name] if self.is_feature else []
-
-    @property
-    def told(self) -> str:
-        """What is declared, in words that follow the type."""
-        declared = self.model_dump(exclude={"type"}, exclude_none=True)
-        return "".join(f", {name} {_listed(_texts(value))}" for name, value in declared.items())
-
-
-class Numeric(Column):
-    """A number of a range, which becomes [-1, 1]; what is missing becomes its middle."""
-
-    type: Literal["numeric"]
-    low: float
-    high: float
-    needs = "low = 0, high = 100"
-    is_feature = True
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """The bounds."""
-        return self.low, self.high
-
-    @model_validator(mode="after")
-    def _check_range(self) -> Self:
-        check_range(self.low, self.high)
-        return self
-
-
-class _Values(Column):
-    categories: Values
-
-    @field_validator("categories")
-    @classmethod
-    def _check_categories(cls, values: Values) -> Values:
-        check_values(values)
-        return values
-
-
-class Categorical(_Values):
-    """One of some categories: an indicator of each, and none of them for what is missing or not declared."""
-
-    type: Literal["categorical"]
-    needs = 'categories = ["a", "b"]'
-    is_feature = True
-
-    def feature_names(self, name: str) -> list[str]:
-        """Return the name of the indicator of each category."""
-        return [f"{name} = {category}" for category in self.categories]
-
-
-class Ordinal(_Values):
-    """One of some categories in an order: evenly spaced numbers of [-1, 1], and 0 for what is missing."""
-
-    type: Literal["ordinal"]
-    needs = 'categories = ["low", "middle", "high"]'
-    is_feature = True
-
-    @field_validator("categories")
-    @classmethod
-    def _check_two(cls, values: Values) -> Values:
-        if len(values) < 2:
-            raise ValueError("should be two at least, in their order")
-        return values
-
-
-class Boolean(Column):
-    """Yes or no: 1 or -1, and 0 for what is missing."""
-
-    type: Literal["boolean"]
+    type: Literal["numeric", "categorical", "ordinal", "boolean", "ignored", "label", "owner"]
+    categories: Values | None = None
+    classes: Values | None = None
     true: Value | None = None
     false: Value | None = None
-    needs = 'nothing more, or true = "ja", false = "nein"'
-    is_feature = True
-
-    @model_validator(mode="after")
-    def _check_both(self) -> Self:
-        if (self.true is None) != (self.false is None):
-            raise ValueError("needs both true and false, or neither")
-        if self.true is not None and self.false is not None:
-            check_values((self.true, self.false))
-        return self
-
-
-class Ignored(Column):
-    """A column that is not read."""
-
-    type: Literal["ignored"]
-    needs = "nothing more"
-
-
-class Owner(Column):
-    """Whose sample it is: text or whole numbers."""
-
-    type: Literal["owner"]
-    needs = "nothing more"
-
-
-class Label(Column):
-    """What is learned: one of some classes, or a number of a range."""
-
-    type: Literal["label"]
-    classes: Values | None = None
     low: float | None = None
     high: float | None = None
-    needs = 'classes = ["no", "yes"], or low = 0, high = 100'
 
     @model_validator(mode="after")
-    def _check_one(self) -> Self:
-        if (self.low is None) != (self.high is None) or (self.classes is None) == (self.low is None):
-            raise ValueError("needs either classes, or both low and high")
+    def _check(self) -> Self:
+        if self.model_fields_set - {"type"} not in FORMS[self.type]:
+            raise ValueError("lacks a key, or has one of another type")
         if self.range is not None:
-            check_range(*self.range)
-        if self.classes is not None:
-            check_values(self.classes)
-            if not 2 <= len(self.classes) <= MOST_CLASSES:
-                raise ValueError(f"needs two classes at least, and {MOST_CLASSES} at most")
+            low, high = self.range
+            if not (abs(low) <= MOST and abs(high) <= MOST and high - low >= LEAST):
+                raise ValueError(f"needs a low below its high, both of at most {MOST:g} in absolute value")
+        if self.true is not None:
+            _checked_values((self.true, self.false))
+        if self.type == "ordinal" and len(self.categories or ()) < 2:
+            raise ValueError("needs two categories at least")
+        if self.classes is not None and not 2 <= len(self.classes) <= MOST_CLASSES:
+            raise ValueError(f"needs two classes at least, and {MOST_CLASSES} at most")
         return self
+
+    @property
+    def is_feature(self) -> bool:
+        """Whether features come from the column."""
+        return self.type not in ("ignored", "label", "owner")
 
     @property
     def range(self) -> tuple[float, float] | None:
         """The bounds of a number."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
+    @property
+    def count(self) -> int:
+        """Of a label, the number of classes, or of tenths of the range of a number."""
+        return TENTHS if self.classes is None else len(self.classes)
 
-Declared = Numeric | Categorical | Ordinal | Boolean | Ignored | Owner | Label
-TYPES: dict[str, type[Column]] = {
-    kind.__name__.lower(): kind for kind in (Numeric, Categorical, Ordinal, Boolean, Ignored, Label, Owner)
-}
+    def feature_names(self, name: str) -> list[str]:
+        """Names of the features of a column of this name: of a category, its indicator."""
+        if self.type == "categorical":
+            return [f"{name} = {category}" for category in self.categories or ()]
+        return [name] if self.is_feature else []
+
+    @property
+    def told(self) -> str:
+        """What is declared, in words that follow the type."""
+        declared = self.model_dump(exclude={"type"}, exclude_none=True)
+        return "".join(f", {name} {_text(value)}" for name, value in declared.items())
 
 
 class Schema(BaseModel):
@@ -194,7 +126,7 @@ class Schema(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    columns: dict[str, Annotated[Declared, Field(discriminator="type")]]
+    columns: dict[str, Column]
     test: float | str | None = None
 
     @field_validator("test", mode="before")
@@ -202,37 +134,35 @@ class Schema(BaseModel):
     def _check_test(cls, value: object) -> object:
         fits = is_file(value) if isinstance(value, str) else isinstance(value, float) and 0 < value < 1
         if not fits:
-            files = f"a file whose name ends in {', '.join(SUFFIXES)}"
-            raise ValueError(f"should be a share such as 0.2, or {files}")
+            raise ValueError(f"should be a share such as 0.2, or {FILES}")
         return value
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
-        labels, owners = ([*self._having(kind)] for kind in (Label, Owner))
+        labels, owners = ([*self._having(kind)] for kind in ("label", "owner"))
         if len(labels) != 1:
-            said = "needs a column of the type label" if not labels else f"has {_listed(labels)} as labels"
-            raise ValueError(f"{said}; declare exactly one")
+            raise ValueError(f"has {len(labels)} columns of the type label; declare exactly one")
         if len(owners) > 1:
-            raise ValueError(f"has {_listed(owners)} as owners; declare one at most")
+            raise ValueError(f"has {listed(owners)} as owners; declare one at most")
         if unfit := [name for name in self.columns if UNFIT.search(name)]:
-            raise ValueError(f"has {_listed(unfit)}, with a character that no name may have; rename it")
+            raise ValueError(f"has {listed(unfit)}, with a character that no name may have; rename it")
         if not 1 <= (count := len(self.feature_names)) <= MOST_FEATURES:
             some = f"declare 1 to {MOST_FEATURES} with numeric, categorical, ordinal or boolean columns"
             raise ValueError(f"has {count} features; {some}")
         return self
 
-    def _having(self, kind: type[Column]) -> dict[str, Any]:
-        return {name: column for name, column in self.columns.items() if isinstance(column, kind)}
+    def _having(self, kind: str) -> dict[str, Column]:
+        return {name: column for name, column in self.columns.items() if column.type == kind}
 
     @property
-    def label(self) -> tuple[str, Label]:
+    def label(self) -> tuple[str, Column]:
         """The name and the declaration of the column of labels."""
-        return next(iter(self._having(Label).items()))
+        return next(iter(self._having("label").items()))
 
     @property
     def owner(self) -> str | None:
         """The name of the column of owners, if there is one."""
-        return next(iter(self._having(Owner)), None)
+        return next(iter(self._having("owner")), None)
 
     @property
     def features(self) -> dict[str, Column]:
@@ -246,7 +176,7 @@ class Schema(BaseModel):
 
     @property
     def square(self) -> float:
-        """The most that the squared norm of all features can be: one a column, as of a group one is set."""
+        """Bound on the squared norm of all features: one a column, as of a group of indicators one is set."""
         return float(len(self.features))
 
     @property
@@ -258,7 +188,7 @@ class Schema(BaseModel):
     @property
     def classes(self) -> int:
         """The number of classes, or of tenths of the range of a number."""
-        return len(self.class_names or range(TENTHS))
+        return self.label[1].count
 
     @property
     def toml(self) -> str:
@@ -269,30 +199,14 @@ class Schema(BaseModel):
         """Raise InputError unless these are the columns."""
         lines = []
         if extra := [name for name in names if name not in self.columns]:
-            lines.append(f"has the columns {_listed(extra)}, which the schema does not declare")
+            lines.append(f"has the columns {listed(extra)}, which the schema does not declare")
         if gone := [name for name in self.columns if name not in names]:
-            lines.append(f"lacks {_listed(gone)}, which the schema declares")
+            lines.append(f"lacks {listed(gone)}, which the schema declares")
         if lines:
             raise InputError(
                 f"{path} {', and '.join(lines)}; is it the schema of another table, or is a name misspelt? "
                 "Columns that are not to be used are declared as ignored"
             )
-
-
-def check_range(low: float, high: float) -> None:
-    """Raise ValueError unless these are the bounds of a range."""
-    if not (abs(low) <= MOST and abs(high) <= MOST and high - low >= LEAST):
-        raise ValueError(f"needs a low below its high, both of at most {MOST:g} in absolute value")
-
-
-def check_values(values: Sequence[str | int]) -> None:
-    """Raise ValueError unless values are fit to be names, and differ."""
-    texts = [str(value) for value in values]
-    if not texts or len(set(texts)) < len(texts):
-        raise ValueError("should be one value at least, and none twice")
-    for text in texts:
-        if not text or text != text.strip() or UNFIT.search(text):
-            raise ValueError(f"'{shown(text)}' is empty, or has spaces around it or control characters")
 
 
 def read_schema(path: Path) -> Schema:
@@ -316,36 +230,26 @@ def _checked(content: dict[str, Any], where: str) -> Schema:
 
 
 def _explained(problem: Any) -> str:
-    """Say in a line what is wrong with a column of a schema, or with all of it, and what would be right."""
+    """One line on what is wrong with a schema, or with a column of it, and what would be right."""
     location, message = problem["loc"], str(problem["msg"]).removeprefix("Value error, ")
-    if problem["type"] == "missing":
-        message = "is missing"
-    if location[:1] == ("columns",) and len(location) == 1:
-        return "a schema needs a table [columns.NAME] for each column"
-    if location[:1] != ("columns",):
-        if problem["type"] == "extra_forbidden":
-            return f"{shown(location[0])} is no key of a schema; give [columns.NAME] tables, and perhaps test"
-        return f"{' '.join(map(str, location))} {message}".strip()
+    if location[:1] != ("columns",) or len(location) == 1:
+        where = "".join(f"{shown(part)}: " for part in location)
+        return f"{where}{message}; a schema has a table [columns.NAME] for each column, and perhaps test"
     column = f"column {shown(location[1]) or 'without a name'}"
-    given = problem["input"].get("type") if isinstance(problem["input"], dict) else None
-    if len(location) == 2 and given not in list(TYPES):
-        has = "needs a type" if given in (None, "") else f"has the type {shown(given)}"
-        meant = did_you_mean(str(given or ""), TYPES)
-        return f"{column} {has}; the types are {', '.join(TYPES)}{meant}"
-    kind = str(location[2])
-    if problem["type"] == "extra_forbidden":
-        message = "is no key of this type"
-    field = f"{shown(location[3])} " if len(location) > 3 else ""
-    message = message.removeprefix("Input ")
-    return f"{column}: {field}{message}; a column of type {kind} has {TYPES[kind].needs}"
+    given = problem["input"].get("type") if isinstance(problem["input"], dict) else problem["input"]
+    if location[2:] == ("type",) or (len(location) == 2 and given not in [*TYPES]):
+        has = f"has the type {shown(given)}" if given and problem["type"] != "missing" else "needs a type"
+        return f"{column} {has}; the types are {', '.join(TYPES)}{did_you_mean(str(given or ''), TYPES)}"
+    field = "".join(f"{shown(part)}: " for part in location[2:])
+    needs = f"; a column of type {given} has {TYPES[str(given)]}" if len(location) == 2 else ""
+    return f"{column}: {field}{message}{needs}"
 
 
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, float):
-        return [f"{value:g}"]
-    return [str(one) for one in value] if isinstance(value, tuple) else [str(value)]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(shown(name) or "'' (without a name)" for name in list(names)[:MOST_NAMES]) + more
+def _text(value: Any) -> str:
+    return (
+        f"{value:g}"
+        if isinstance(value, float)
+        else listed(value)
+        if isinstance(value, tuple)
+        else str(value)
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,14 +55,11 @@ class Source(ABC):
     training_samples: int
     test_samples: int
     scale: float  # takes a stored feature into [-1, 1], such as 1/255 for pixels
-    # What no stored feature may pass in absolute value, where samples are scaled to norm 1 and features need
-    # not lie in [-1, 1]; and what a message advises where one does.
-    limit: float | None = None
+    limit: float | None = None  # bound on stored features where samples are scaled to norm 1
     remedy: str = "remove the sample or rescale the features by a public factor"
     square: float | None = None  # a public bound on ||z||^2 without the bias, where it is below `dimension`
     class_names: tuple[str, ...] | None = None  # where classes are not called by their numbers
-    # Where labels are numbers, between which they lie by their declaration, in their own units.
-    label_range: tuple[float, float] | None = None
+    label_range: tuple[float, float] | None = None  # of labels that are numbers, in their own units
     feature_names: tuple[str, ...] | None = None  # where features are not called by their numbers
     columns: str | None = None  # the TOML that says what the columns of a table are
     files: tuple[Path, ...] = ()  # that hold the samples
@@ -78,10 +75,7 @@ class Source(ABC):
 
     @classmethod
     def fetch(cls, data_dir: Path | None) -> list[Path]:
-        """Get the files that come from the network, check them and return them; by default, none do.
-
-        No run calls this, only who wants to have a data set.
-        """
+        """Get the files that come from the network, check them and return them; no run calls this."""
         return []
 
     @property
@@ -95,7 +89,7 @@ class Source(ABC):
         return self.dimension * self.feature_type.itemsize + 20
 
     def at_once(self, samples: int) -> int:
-        """Return how many samples to read at once where so many are needed: all, or as many as are a part."""
+        """Return the number of samples to read at once where so many are needed: all, or those of a part."""
         each = self.sample_bytes
         return samples if samples * each <= WHOLE_BYTES else max(1, PART_BYTES // each)
 
@@ -158,10 +152,9 @@ class Source(ABC):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the training data and of what is declared of them; its first use reads and checks all.
+        """SHA-256 of the training data and of what is declared of them, as confidential as they are.
 
-        What the settings determine is not read at all. Whoever knows the digest of private data can test a
-        guess at them, so that it is as confidential as they are.
+        Its first use reads and checks all samples, but for those that the settings determine.
         """
         sizes = self.training_samples, self.dimension, self.classes
         facts = (*map(int, sizes), self.scale, self.limit, self.has_owners, self.class_names)
@@ -215,31 +208,29 @@ class Source(ABC):
     def _check_bound(
         self, which: Which, rows: NDArray[np.int64], features: NDArray[np.generic], limit: float
     ) -> None:
-        # The comparison is false for NaN, so one pass finds values that are NaN, infinite or too large.
-        at_once = max(1, CHECKED_AT_ONCE // self.dimension)
-        stored: Any = features.dtype
+        at_once, stored = max(1, CHECKED_AT_ONCE // self.dimension), cast(Any, features.dtype)
         highest = limit * (1 + FEATURE_SLACK)
         if stored.kind == "f":
             # Numbers of the stored type are compared in it: their bound is the largest that is low enough.
             near = stored.type(min(highest, float(np.finfo(stored).max)))
             highest = np.nextafter(near, stored.type(0)) if float(near) > highest else near
         for start in range(0, len(features), at_once):
+            # The comparison is false for NaN, so one pass finds values that are NaN, infinite or too large.
             good = np.abs(features[start : start + at_once]) <= highest
             if good.all():
                 continue
             row, column = np.argwhere(~good)[0]
             place, value = self._place(which, rows[start + row]), features[start + row, column]
-            needs = f"only finite numbers of at most {limit:g} can be scaled to norm 1"
-            if self.limit is None:
-                needs = f"the sensitivity bound needs |x_j| <= 1 (here: stored values of at most {limit:g})"
-            names = self.feature_names
+            names, finite = self.feature_names, np.isfinite(value)
             where = f"feature {column}" if names is None else f"column {shown(names[column])}"
-            kind, remedy = "too large", self.remedy
-            if not np.isfinite(value):
-                kind, remedy = "not finite", "remove the sample"
+            needs = (
+                f"features must be finite and at most {limit:g} in absolute value, so "
+                f"{self.remedy if finite else 'remove the sample'}"
+            )
             raise DataError(
-                f"{self.name} has a value in {where} that is {kind}; {needs}, so {remedy}",
-                f"{place} has the value {value} in {where}; {needs}, so {remedy}",
+                f"{self.name} has a value in {where} that is {'too large' if finite else 'not finite'}; "
+                f"{needs}",
+                f"{place} has the value {value} in {where}; {needs}",
             )
 
     def _place(self, which: Which, number: int) -> str:
@@ -262,10 +253,9 @@ def row_blocks(samples: int, at_once: int) -> Iterator[NDArray[np.int64]]:
 
 
 def digest_of(facts: str, parts: Iterable[tuple[NDArray[np.generic], ...]]) -> bytes:
-    """Return the SHA-256 of some facts and of columns, numbers or texts as objects, that come in parts.
+    """SHA-256 of some facts and of columns, numbers or texts as objects, wherever the parts end.
 
-    It depends on every bit, on types and on the order of the rows, but not on where parts end. Processors
-    with instructions for SHA-256 compute it twice as fast as BLAKE2b.
+    Processors with instructions for it compute it twice as fast as BLAKE2b.
     """
     columns: list[hashlib._Hash] = []
     for part in parts:

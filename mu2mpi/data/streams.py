@@ -13,19 +13,17 @@ WORDS_A_COUNT = 4  # that Philox makes for each value of its counter
 
 
 def philox_key(key: bytes, use: str) -> int:
-    """Return Philox's key for one use of a key of 32 bytes."""
+    """Philox's key for one use of a key of 32 bytes."""
     if len(key) != 32:
         raise ValueError(f"the key has {len(key)} bytes instead of 32")
     return int.from_bytes(hashlib.sha256(f"mu2mpi: {use}".encode() + key).digest()[:16], "little")
 
 
 class SeedStream:
-    """The words of a stream of a seed in ``0 .. 2**63 - 1``, in numbered parts.
-
-    One generator is moved about, which takes an eighth of the time that another start would.
-    """
+    """The words of a stream of a seed in ``0 .. 2**63 - 1``, in numbered parts."""
 
     def __init__(self, seed: int, stream: int) -> None:
+        # One generator that is moved about takes an eighth of the time that another start would.
         self._philox = np.random.Philox(key=seed | stream << 64)
         self._state: Any = self._philox.state
 
@@ -37,17 +35,11 @@ class SeedStream:
         return self._philox.random_raw(rest + count)[rest:]
 
 
-def seed_words(seed: int, stream: int, number: int, count: int) -> NDArray[np.uint64]:
-    """Return the first words of one of the numbered parts of a stream of a seed in ``0 .. 2**63 - 1``."""
-    return SeedStream(seed, stream).words(number, count)
-
-
 def machine_words(key: bytes, use: str, machine: int, skipped: int, count: int) -> NDArray[np.uint64]:
     """Return some words of a machine, after some are skipped."""
     blocks, rest = divmod(skipped, WORDS_A_COUNT)
     generator = np.random.Philox(key=philox_key(key, use), counter=machine << 128 | blocks)
-    generator.random_raw(rest)
-    return generator.random_raw(count)
+    return generator.random_raw(rest + count)[rest:]
 
 
 def unit_uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.schema import Boolean, Categorical, Column, Numeric, Ordinal, Schema
+from mu2mpi.data.schema import Column, Schema
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.privacy.correlation import Filter
 from mu2mpi.problem.base import Problem
@@ -119,20 +119,20 @@ def _own_units(schema: Schema) -> tuple[list[str], Floats, Floats]:
 
 
 def _units(column: Column) -> tuple[float, float]:
-    if isinstance(column, Numeric):
+    if column.range is not None:
         low, high = column.range
         return low / 2 + high / 2, high / 2 - low / 2
-    if isinstance(column, Categorical):
+    if column.type == "categorical":
         return 0.0, 1.0
-    steps = len(column.categories) - 1 if isinstance(column, Ordinal) else 1
+    steps = len(column.categories or (False, True)) - 1
     return steps / 2, steps / 2
 
 
 def _step(column: Column) -> str:
     """Say what a unit of a column is that holds no numbers."""
-    if isinstance(column, Boolean):
+    if column.type == "boolean":
         return f" = {'true' if column.true is None else column.true}"
-    return " (a step)" if isinstance(column, Ordinal) else ""
+    return " (a step)" if column.type == "ordinal" else ""
 
 
 def _meaning(result: Result, problem: Problem, scaled: bool) -> str:

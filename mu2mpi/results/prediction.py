@@ -8,15 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.encoding import Encoded, kinds
-from mu2mpi.data.formats.by_suffix import column_names, open_columns, suffix_of
-from mu2mpi.data.formats.columns import Apart
-from mu2mpi.data.formats.table import OWNERS, USUAL, find_name, reading, shown
-from mu2mpi.data.formats.whole import csv_columns, csv_names, read_svm
+from mu2mpi.data.formats.by_suffix import open_file
+from mu2mpi.data.formats.columns import Columns
+from mu2mpi.data.formats.table import OWNERS, USUAL, find_name, shown
 from mu2mpi.data.schema import Schema
 from mu2mpi.data.source import row_blocks
 from mu2mpi.data.telling import telling
 from mu2mpi.errors import InputError
-from mu2mpi.hdf5 import open_to_read
 from mu2mpi.problem.linear import all_margins
 from mu2mpi.problem.scaling import FEATURE_SLACK
 from mu2mpi.results.repetition import task_of_result
@@ -69,11 +67,12 @@ def _encoded(schema: Schema, given: Any) -> NDArray[np.float32]:
     wanted = {name: kind for name, kind in kinds(schema).items() if name in schema.features}
     if isinstance(given, str | Path):
         path = Path(given).expanduser()
-        _check_there(path, wanted, column_names(path, wanted))
-        columns = open_columns(path, wanted, verify=True)
+        file = open_file(path, max((int(name) for name in wanted if name.isdecimal()), default=0))
+        _check_there(path, wanted, file.column_names)
+        columns = file.columns(wanted)
     elif isinstance(given, Mapping) or hasattr(given, "columns"):
         _check_there(HERE, wanted, list(given.keys()))
-        columns = Apart(HERE, {name: np.atleast_1d(np.asarray(given[name])) for name in wanted})
+        columns = Columns(HERE, {name: np.atleast_1d(np.asarray(given[name])) for name in wanted})
     else:
         raise InputError(
             "this model was trained on named columns; give it a data frame, a mapping of names to values, or "
@@ -89,26 +88,19 @@ def _check_there(path: Path, wanted: Mapping[str, object], there: list[str]) -> 
 
 def _stored(result: Result, path: Path) -> NDArray[Any]:
     """Return the features of a file as a run reads them; it need not have labels."""
-    path, options = path.expanduser(), result.experiment
-    suffix = suffix_of(path)
-    with reading(path):
-        match suffix:
-            case ".csv":
-                names, chosen = csv_names(path), list(result.feature_names or ())
-                _check_there(path, dict.fromkeys(chosen), names)
-                chosen = chosen or _features(names, options.labels, result.x.shape[1] - 1)
-                columns = csv_columns(path, dict.fromkeys(chosen, "numbers"))
-                return np.column_stack([*columns.read(chosen, np.arange(columns.samples)).values()])
-            case ".npz":
-                with np.load(path) as archive:
-                    return np.asarray(archive[find_name(path, archive.files, options.features, "features")])
-            case ".svm" | ".libsvm":
-                table = read_svm(path, result.x.shape[1] - 1)
-                return table.features(np.arange(table.samples))
-            case ".h5" | ".hdf5":
-                with open_to_read(path) as file:
-                    return np.asarray(file[find_name(path, file, options.features, "features")])
-        raise InputError(f"{path} is of no format that features without a schema are read from")
+    width, label = result.x.shape[1] - 1, result.experiment.labels
+    file = open_file(path.expanduser(), width)
+    if file.has_header or file.is_table:
+        chosen = list(result.feature_names or ())
+        _check_there(path, dict.fromkeys(chosen), file.names)
+        chosen = chosen or _features(file.names, label, width)
+    else:
+        chosen = [find_name(path, file.names, result.experiment.features, "features")]
+    arrays = [
+        array[np.arange(array.shape[0])] for array in file.arrays(dict.fromkeys(chosen, "numbers")).values()
+    ]
+    dense = [array if isinstance(array, np.ndarray) else array.toarray() for array in arrays]
+    return np.column_stack(dense)
 
 
 def _features(names: list[str], label: str | None, count: int) -> list[str]:

@@ -4,7 +4,6 @@ import hashlib
 import importlib.util
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -57,16 +56,6 @@ def test_the_split_is_random_within_a_class():
     assert 15 < np.sum(np.diff(test) == 1) < 65
 
 
-def test_rows_in_the_order_asked_for():
-    source = Digits()
-    features, labels = everything(source)
-    rows = np.array([1436, 0, 5, 5])
-    samples = source.training(rows)
-    np.testing.assert_array_equal(samples.features, features[rows])
-    np.testing.assert_array_equal(samples.labels, labels[rows])
-    np.testing.assert_array_equal(source.test(np.array([3])).features, features[[1440]])
-
-
 def test_scikit_learn_is_not_imported():
     code = (
         "import sys; from mu2mpi.data.sources.digits import Digits\n"
@@ -77,19 +66,8 @@ def test_scikit_learn_is_not_imported():
 
 def test_without_scikit_learn(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r'pip install "mu2mpi\[digits\]"'):
+    with pytest.raises(InputError):
         Digits()
-
-
-def test_a_scikit_learn_that_keeps_the_file_elsewhere(monkeypatch, tmp_path):
-    expected = everything(Digits())
-    elsewhere = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *more: elsewhere if name == "sklearn" else real(name, *more)
-    )
-    for ours, theirs in zip(everything(Digits()), expected, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("change", ["shape", "bound", "sign"])
@@ -100,5 +78,5 @@ def test_other_images_are_refused(monkeypatch, change):
     else:
         table[5, 5] = 17 if change == "bound" else -1
     monkeypatch.setattr(digits, "_read_table", lambda: table)
-    with pytest.raises(InputError, match="not the known 1797 images"):
+    with pytest.raises(InputError):
         Digits()

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from mu2mpi import files
-from mu2mpi.data.formats import idx
 from mu2mpi.data.formats.idx import IdxFile, open_idx
 from mu2mpi.errors import InputError
 
@@ -18,7 +17,6 @@ ARRAY = np.random.default_rng(1).integers(0, 256, (30, 5, 4), dtype=np.uint8)
 CONTENT = IdxFile("", ARRAY.shape, "").header + ARRAY.tobytes()
 EXPECTED = IdxFile("some-idx3-ubyte", ARRAY.shape, hashlib.sha256(CONTENT).hexdigest())
 TRANSPOSED = IdxFile("", (30, 4, 5), "").header + ARRAY.tobytes()
-TWO_AXES = IdxFile("", (30, 20), "").header + ARRAY.tobytes()
 
 
 def flip(content: bytes, position: int) -> bytes:
@@ -64,31 +62,20 @@ def test_a_good_file(tmp_path, packed, verify):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty"),
-        (CONTENT[:3], "is truncated: 3 bytes"),
-        (CONTENT[:10], "is truncated: 10 bytes"),
-        (CONTENT[:-1], "is truncated: 615 bytes .* expected 616"),
-        (CONTENT + b"x", "too long|holds more than the 616 bytes"),
-        (flip(CONTENT, 2), "magic number 0x00000903, expected 0x00000803"),
-        (TWO_AXES, "magic number 0x00000802"),
-        (b"<html>Please log in</html>", "magic number"),
-        (TRANSPOSED, r"array of shape \(30, 4, 5\), expected \(30, 5, 4\)"),
-    ],
+    "content",
+    [b"", CONTENT[:10], CONTENT[:-1], CONTENT + b"x", flip(CONTENT, 2), b"<html>Log in</html>", TRANSPOSED],
 )
-def test_wrong_content(tmp_path, packed, verify, content, message):
+def test_wrong_content(tmp_path, packed, verify, content):
     path = write(tmp_path, content, packed)
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=EXPECTED.name):
         open_idx(path, EXPECTED, verify)
-    assert str(path) in str(caught.value)
     assert unpacked() == []
 
 
-@pytest.mark.parametrize("position", [16, 300, len(CONTENT) - 1])
+@pytest.mark.parametrize("position", [16, len(CONTENT) - 1])
 def test_a_wrong_pixel_is_seen_by_the_checksum_alone(tmp_path, packed, position):
     path = write(tmp_path, flip(CONTENT, position), packed)
-    with pytest.raises(InputError, match=rf"checksum.*expected {EXPECTED.sha256}"):
+    with pytest.raises(InputError, match="checksum"):
         open_idx(path, EXPECTED, verify=True)
     assert unpacked() == []
     assert (open_idx(path, EXPECTED, verify=False) != ARRAY).sum() == 1
@@ -96,40 +83,26 @@ def test_a_wrong_pixel_is_seen_by_the_checksum_alone(tmp_path, packed, position)
         open_idx(path, EXPECTED, verify=True)
 
 
-@pytest.mark.parametrize("end", [5, 12, 100, -8, -1])
-def test_a_truncated_archive(tmp_path, verify, end):
-    path = tmp_path / "some.gz"
-    path.write_bytes(gzip.compress(CONTENT)[:end])
-    with pytest.raises(InputError, match=r"some.gz is a truncated gzip file"):
-        open_idx(path, EXPECTED, verify)
-    assert unpacked() == []
-
-
-def test_any_damaged_byte_of_an_archive_is_seen(tmp_path):
+def test_any_damaged_byte_or_end_of_an_archive_is_seen(tmp_path):
     archive = gzip.compress(CONTENT, mtime=0)
     path = tmp_path / "some.gz"
     # Bytes 3 to 9 hold a flag for text, a date, a level and a system, which mean nothing for the content.
-    for position in [*range(3), *range(10, len(archive), 7), *range(len(archive) - 8, len(archive))]:
-        path.write_bytes(flip(archive, position))
-        with pytest.raises(InputError, match=r"some\.gz (is|has|holds) "):
+    places = [*range(3), *range(10, len(archive), 7), *range(len(archive) - 8, len(archive))]
+    cut = [archive[:end] for end in (5, 12, 100, -8, -1)]
+    for damaged in [*(flip(archive, place) for place in places), *cut]:
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"some\.gz"):
             open_idx(path, EXPECTED, verify=True)
     assert unpacked() == []
 
 
 def test_the_name_does_not_tell_whether_a_file_is_compressed(tmp_path, verify):
-    misnamed = tmp_path / "plain.gz"
-    misnamed.write_bytes(CONTENT)
-    np.testing.assert_array_equal(open_idx(misnamed, EXPECTED, verify), ARRAY)
-    misnamed = tmp_path / "packed"
-    misnamed.write_bytes(gzip.compress(CONTENT))
-    np.testing.assert_array_equal(open_idx(misnamed, EXPECTED, verify), ARRAY)
-
-
-def test_a_file_that_cannot_be_read(tmp_path, verify):
-    with pytest.raises(InputError, match=r"cannot read .*absent: No such file"):
-        open_idx(tmp_path / "absent", EXPECTED, verify)
-    with pytest.raises(InputError, match="cannot read"):
-        open_idx(tmp_path, EXPECTED, verify)
+    for name, content in (("plain.gz", CONTENT), ("packed", gzip.compress(CONTENT))):
+        (tmp_path / name).write_bytes(content)
+        np.testing.assert_array_equal(open_idx(tmp_path / name, EXPECTED, verify), ARRAY)
+    for path in (tmp_path / "absent", tmp_path):
+        with pytest.raises(InputError):
+            open_idx(path, EXPECTED, verify)
 
 
 def test_a_damaged_copy_in_the_cache_is_made_again(tmp_path):
@@ -148,15 +121,8 @@ def test_a_good_copy_in_the_cache_does_not_hide_a_damaged_archive(tmp_path, veri
     path = write(tmp_path, CONTENT, packed=True)
     open_idx(path, EXPECTED, verify)
     path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(InputError, match="truncated"):
+    with pytest.raises(InputError):
         open_idx(path, EXPECTED, verify)
-
-
-def test_an_archive_is_unpacked_once(tmp_path, monkeypatch):
-    path = write(tmp_path, CONTENT, packed=True)
-    open_idx(path, EXPECTED, verify=True)
-    monkeypatch.setattr(idx, "write_whole", lambda *_: pytest.fail("unpacked again"))
-    open_idx(path, EXPECTED, verify=True)
 
 
 def fail(*_: object) -> None:
@@ -175,9 +141,9 @@ def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch, verify, cause):
     np.testing.assert_array_equal(array, ARRAY)
     assert not array.flags.writeable
     assert cause == "no folder" or unpacked() == []
-    for content, message in [(CONTENT[:-1], "is truncated"), (CONTENT + b"x", "holds more")]:
+    for content in (CONTENT[:-1], CONTENT + b"x"):
         path.write_bytes(gzip.compress(content))
-        with pytest.raises(InputError, match=rf"some-idx3-ubyte\.gz {message}"):
+        with pytest.raises(InputError):
             open_idx(path, EXPECTED, verify)
 
 

@@ -1,11 +1,7 @@
 """MNIST from folders, from the cache and from mirrors; small files stand in for most of it."""
 
-import contextlib
 import gzip
-import hashlib
 import os
-import socket
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -14,8 +10,6 @@ import pytest
 from stand_ins import SHAPES, put
 
 from mu2mpi.cli import main
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.opening import describe_source
 from mu2mpi.data.sources import mnist
 from mu2mpi.data.sources.mnist import Mnist
 from mu2mpi.errors import InputError
@@ -66,7 +60,7 @@ def test_where_the_files_are_looked_for(small, tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("MU2MPI_DATA_DIR", str(good))
     assert Mnist().training_samples == 60
-    with pytest.raises(InputError, match="missing"):
+    with pytest.raises(InputError, match=IMAGES):
         Mnist(tmp_path / "empty")
     monkeypatch.setenv("MU2MPI_DATA_DIR", str(tmp_path / "empty"))
     assert Mnist(good).training_samples == 60
@@ -77,30 +71,22 @@ def test_where_the_files_are_looked_for(small, tmp_path, monkeypatch):
     assert Mnist().training_samples == 60
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_a_missing_file_is_named(small, tmp_path, packed, name):
-    folder = put(tmp_path, {other: content for other, content in small.items() if other != name}, packed)
+def test_a_missing_file_is_named(small, tmp_path, packed):
+    folder = put(tmp_path, {name: small[name] for name in small if name != LABELS}, packed)
     with pytest.raises(InputError) as caught:
         Mnist(folder)
-    lines = str(caught.value).splitlines()
-    assert lines[1].strip().startswith(str(folder / "mnist" / name))
-    assert "missing" in lines[1]
-    assert sum("[.gz] is missing" in line for line in lines) == 1
+    assert str(caught.value).count("[.gz]") == 1
+    assert f"{folder / 'mnist' / LABELS}[.gz]" in str(caught.value)
     assert f"`mu2mpi data mnist --data-dir {folder}`" in str(caught.value)
 
 
-def test_swapped_files_are_seen(small, tmp_path, packed):
-    small[IMAGES], small[TEST_IMAGES] = small[TEST_IMAGES], small[IMAGES]
-    small[LABELS], small[TEST_LABELS] = small[TEST_LABELS], small[LABELS]
-    with pytest.raises(InputError) as caught:
-        Mnist(put(tmp_path, small, packed), verify=False)
-    assert str(caught.value).count("holds an array of shape") == 4
-
-
-def test_labels_of_other_data_are_seen_by_the_checksum(small, tmp_path, packed):
+def test_swapped_files_are_seen_and_labels_of_other_data_by_the_checksum(small, tmp_path, packed):
+    swapped = {**small, IMAGES: small[TEST_IMAGES], TEST_IMAGES: small[IMAGES]}
+    with pytest.raises(InputError, match=IMAGES):
+        Mnist(put(tmp_path / "a", swapped, packed), verify=False)
     small[LABELS] = small[LABELS][:8] + small[LABELS][8:][::-1]
-    folder = put(tmp_path, small, packed)
-    with pytest.raises(InputError, match=r"train-labels-idx1-ubyte.* has the wrong checksum"):
+    folder = put(tmp_path / "b", small, packed)
+    with pytest.raises(InputError, match="checksum"):
         Mnist(folder)
     assert Mnist(folder, verify=False).training_samples == 60
 
@@ -113,15 +99,12 @@ def test_a_label_out_of_range_is_seen_without_the_checksum(small, tmp_path, pack
 
 
 def test_offline_without_a_copy(small):
-    for get, tried in ((Mnist, 0), (Mnist.fetch, 1)):
+    for get in (Mnist, Mnist.fetch):
         with pytest.raises(InputError) as caught:
             get()
         message = str(caught.value)
-        for name in SHAPES:
-            assert f"  {name}.gz\n" in message
-        for word in (str(cache_folder() / "mnist"), "--data-dir", "MU2MPI_DATA_DIR", "`mu2mpi data mnist`"):
+        for word in (*SHAPES, str(cache_folder() / "mnist"), "--data-dir", "`mu2mpi data mnist`"):
             assert word in message
-        assert message.count("http://127.0.0.1:9/: cannot connect") == tried
         assert len(message) < 2000
 
 
@@ -132,51 +115,17 @@ def test_no_run_downloads(small, tmp_path, serve, monkeypatch, capsys, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.toml").write_text('data = "mnist"\nseed = [1, 2]\n')
     assert main([*command, "--machines", "1", "--output", "a"]) == 2
-    assert "mnist/train-images-idx3-ubyte[.gz] is missing" in capsys.readouterr().err
+    assert IMAGES in capsys.readouterr().err
     assert main(["data", "mnist"]) == 0
-    assert f"downloading {server.url}{IMAGES}.gz into {cache_folder() / 'mnist'}\n" in capsys.readouterr().err
+    assert f"{server.url}{IMAGES}.gz" in capsys.readouterr().err
     assert server.asked == [f"{name}.gz" for name in SHAPES]
-
-
-@pytest.mark.slow
-def test_a_network_that_drops_packets_is_given_up_soon(small, monkeypatch, capsys):
-    """Once its queue is full, Linux answers nothing to who wants to connect."""
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf:
-        address = deaf.getsockname()
-        with contextlib.ExitStack() as waiting:
-            for _ in range(3):
-                other = waiting.enter_context(socket.socket())
-                other.setblocking(False)
-                other.connect_ex(address)
-            url = f"http://127.0.0.1:{address[1]}/"
-            monkeypatch.setattr(mnist, "MIRRORS", (url,))
-            began = time.monotonic()
-            with pytest.raises(InputError, match=f"{url}: no answer in time"):
-                Mnist.fetch()
-    assert time.monotonic() - began < 10
-    assert capsys.readouterr().err == f"downloading {url}{IMAGES}.gz into {cache_folder() / 'mnist'}\n"
 
 
 def test_a_pipe_among_the_files_is_not_opened(small, tmp_path):
     folder = put(tmp_path, {name: content for name, content in small.items() if name != LABELS}, packed=False)
     os.mkfifo(folder / "mnist" / LABELS)
-    with pytest.raises(InputError, match=f"cannot read .*{LABELS}: it is no ordinary file"):
+    with pytest.raises(InputError, match=LABELS):
         Mnist(folder)
-
-
-def test_an_archive_that_is_far_too_large_is_not_read(small, tmp_path):
-    folder = put(tmp_path, small, packed=True)
-    with open(folder / "mnist" / f"{LABELS}.gz", "r+b") as file:
-        file.truncate(1 << 40)
-    with pytest.raises(InputError, match=f"{LABELS}.gz is larger than what it should hold: 68 bytes"):
-        Mnist(folder)
-
-
-def test_files_put_by_hand_where_the_message_says_are_used(small, packed):
-    put(cache_folder(), small, packed)
-    assert Mnist().training_samples == 60
-    expected = [cache_folder() / "mnist" / f"{name}{'.gz' if packed else ''}" for name in SHAPES]
-    assert Mnist.fetch() == expected
 
 
 def test_download(small, tmp_path, serve, monkeypatch):
@@ -193,42 +142,28 @@ def test_download(small, tmp_path, serve, monkeypatch):
 
 
 DAMAGES = {
-    "absent": None,
     "login page": lambda content: b"<html>Please log in</html>",
     "wrong pixel": lambda content: gzip.compress(content[:-1] + bytes([content[-1] ^ 1])),
     "truncated": lambda content: gzip.compress(content)[:-10],
-    "empty": lambda content: b"",
 }
 
 
-def damage(folder: Path, name: str, content: bytes, how: str) -> None:
-    if DAMAGES[how] is None:
-        (folder / f"{name}.gz").unlink()
-    else:
-        (folder / f"{name}.gz").write_bytes(DAMAGES[how](content))
-
-
-@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("how", [None, *DAMAGES])
 def test_a_bad_mirror_and_then_a_good_one(small, tmp_path, serve, monkeypatch, how):
+    """Nothing of what is bad is left behind."""
     bad = serve_files(serve, tmp_path / "bad", small)
     good = serve_files(serve, tmp_path / "good", small)
-    damage(tmp_path / "bad", LABELS, small[LABELS], how)
+    damaged = tmp_path / "bad" / f"{LABELS}.gz"
+    damaged.unlink() if how is None else damaged.write_bytes(DAMAGES[how](small[LABELS]))
+    monkeypatch.setattr(mnist, "MIRRORS", (bad.url,))
+    with pytest.raises(InputError, match=bad.url):
+        Mnist.fetch()
+    assert cached() == {IMAGES: small[IMAGES]}
     monkeypatch.setattr(mnist, "MIRRORS", ("http://127.0.0.1:9/", bad.url, good.url))
     Mnist.fetch()
     assert cached() == small
-    assert bad.asked == [f"{IMAGES}.gz", f"{LABELS}.gz"]
+    assert bad.asked == [f"{IMAGES}.gz", f"{LABELS}.gz", f"{LABELS}.gz"]
     assert good.asked == [f"{LABELS}.gz", f"{TEST_IMAGES}.gz", f"{TEST_LABELS}.gz"]
-
-
-@pytest.mark.parametrize("how", DAMAGES)
-def test_a_bad_download_is_not_left_behind(small, tmp_path, serve, monkeypatch, how):
-    bad = serve_files(serve, tmp_path / "bad", small)
-    damage(tmp_path / "bad", TEST_LABELS, small[TEST_LABELS], how)
-    monkeypatch.setattr(mnist, "MIRRORS", (bad.url,))
-    with pytest.raises(InputError, match=TEST_LABELS) as caught:
-        Mnist.fetch()
-    assert f"{bad.url}: " in str(caught.value)
-    assert cached() == {name: small[name] for name in (IMAGES, LABELS, TEST_IMAGES)}
 
 
 def test_a_wrong_file_in_the_cache_is_replaced(small, tmp_path, serve, monkeypatch):
@@ -243,21 +178,11 @@ def test_a_wrong_file_in_the_cache_is_replaced(small, tmp_path, serve, monkeypat
     assert cached() == small
 
 
-def test_a_wrong_archive_in_the_cache_is_replaced(small, tmp_path, serve, monkeypatch):
-    server = serve_files(serve, tmp_path / "mirror", small)
-    monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
-    put(cache_folder(), small, packed=True)
-    (cache_folder() / "mnist" / f"{LABELS}.gz").write_bytes(b"")
-    Mnist.fetch()
-    assert server.asked == [f"{LABELS}.gz"]
-    assert cached()[LABELS] == small[LABELS]
-
-
 def test_download_into_a_folder_of_the_user(small, tmp_path, serve, monkeypatch):
     server = serve_files(serve, tmp_path / "mirror", small)
     monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
     folder = put(tmp_path / "data", {IMAGES: small[IMAGES]}, packed=True)
-    with pytest.raises(InputError, match=f"{LABELS}.*missing"):
+    with pytest.raises(InputError, match=LABELS):
         Mnist(folder)
     assert server.asked == []
     paths = Mnist.fetch(folder)
@@ -266,24 +191,11 @@ def test_download_into_a_folder_of_the_user(small, tmp_path, serve, monkeypatch)
     assert Mnist(folder).training_samples == 60
 
 
-def test_the_command_downloads_into_a_folder_of_the_user(small, tmp_path, serve, monkeypatch):
-    server = serve_files(serve, tmp_path / "mirror", small)
-    monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
-    lines = describe_source(Experiment(data="mnist"), tmp_path / "data").splitlines()
-    assert "60 training and 20 test samples, 16 features" in lines[0]
-    assert [line.strip() for line in lines[1:]] == [
-        str(tmp_path / "data" / "mnist" / name) for name in SHAPES
-    ]
-    (tmp_path / "data" / "mnist" / LABELS).write_bytes(small[LABELS][:-1] + b"?")
-    with pytest.raises(InputError, match="checksum"):
-        describe_source(Experiment(data="mnist"), tmp_path / "data")
-
-
 def test_fetch_does_not_replace_a_damaged_file_of_the_user(small, tmp_path, serve, monkeypatch):
     server = serve_files(serve, tmp_path / "mirror", small)
     monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
     folder = put(tmp_path / "data", small | {LABELS: b"mine"}, packed=False)
-    with pytest.raises(InputError, match=f"{LABELS} is not the file.*\n(.*\n)*.*Remove what is damaged"):
+    with pytest.raises(InputError, match=LABELS):
         Mnist.fetch(folder)
     assert (folder / "mnist" / LABELS).read_bytes() == b"mine"
     assert server.asked == []
@@ -294,9 +206,9 @@ def test_a_cache_that_cannot_be_written(small, tmp_path, serve, monkeypatch):
     monkeypatch.setattr(mnist, "MIRRORS", (server.url, server.url))
     (tmp_path / "file").touch()
     monkeypatch.setenv("MU2MPI_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.raises(InputError, match=r"cannot write in .*file/mnist") as caught:
+    with pytest.raises(InputError, match="file/mnist"):
         Mnist.fetch()
-    assert str(caught.value).count("cannot write") == 1
+    assert server.asked == []
 
 
 def test_the_waiting_for_a_mirror_is_bounded(small, monkeypatch):
@@ -309,11 +221,10 @@ def test_the_waiting_for_a_mirror_is_bounded(small, monkeypatch):
         raise requests.ConnectTimeout("slow")
 
     monkeypatch.setattr("requests.get", get)
-    with pytest.raises(InputError, match="no answer in time"):
+    with pytest.raises(InputError, match="in time"):
         Mnist.fetch()
-    assert seen == [mnist.TIMEOUT], "one file of one mirror is asked for, once"
-    assert mnist.TIMEOUT[0] <= 5
-    assert mnist.TIMEOUT[1] <= 15
+    # One file of one mirror is asked for, once.
+    assert seen == [mnist.TIMEOUT]
 
 
 def test_real_rows(mnist_dir):
@@ -347,29 +258,11 @@ def test_real_files_are_never_held_in_memory_whole(mnist_dir):
     assert read < 3e6, "600 rows of 784 bytes"
 
 
-def test_one_wrong_byte_in_a_real_file(mnist_dir, tmp_path):
-    for path in (mnist_dir / "mnist").iterdir():
-        data = path.read_bytes()
-        content = gzip.decompress(data) if path.suffix == ".gz" else data
-        put(tmp_path, {path.name.removesuffix(".gz"): content}, packed=False)
-    assert Mnist(tmp_path).training_samples == 60_000
-    with open(tmp_path / "mnist" / IMAGES, "r+b") as file:
-        file.seek(40_000_000)
-        file.write(b"\x01")
-    with pytest.raises(InputError, match="wrong checksum"):
-        Mnist(tmp_path)
-
-
 def test_real_download(mnist_dir, serve, monkeypatch):
     server = serve(mnist_dir / "mnist")
     monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
     Mnist.fetch()
     source = Mnist()
     labels = source.training(np.arange(60_000)).labels
-    assert (
-        hashlib.sha256(labels.astype(np.uint8)).hexdigest()[:8]
-        == hashlib.sha256(Mnist(mnist_dir).training(np.arange(60_000)).labels.astype(np.uint8)).hexdigest()[
-            :8
-        ]
-    )
+    np.testing.assert_array_equal(labels, Mnist(mnist_dir).training(np.arange(60_000)).labels)
     assert len(server.asked) == 4

@@ -62,12 +62,9 @@ def test_the_bits_are_the_same_for_ever():
 
 def test_types_and_sizes():
     source = Synthetic(10_000, 20, 3, data_seed=0)
-    assert (source.training_samples, source.test_samples, source.dimension) == (10_000, 2000, 20)
-    assert (source.classes, source.scale) == (3, 1.0)
-    assert Synthetic(10, 20, 3, data_seed=0).test_samples == 1000
+    assert (source.test_samples, Synthetic(10, 20, 3, data_seed=0).test_samples) == (2000, 1000)
     samples = source.training(np.arange(5))
-    assert samples.features.dtype == np.float32
-    assert samples.labels.dtype == np.int32
+    assert (samples.features.dtype, samples.labels.dtype) == (np.float32, np.int32)
     assert samples.features.flags.c_contiguous
     assert len(source.training(np.arange(0))) == 0
 
@@ -119,7 +116,7 @@ def test_labels_are_drawn_with_their_probabilities(features, classes):
     assert statistic < 2 * chi2.isf(FALSE_ALARM, cells)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("classes", [2, 3, 10, 100, 1000])
 def test_the_best_accuracy_is_far_above_chance_and_below_one(classes, seed):
     source = Synthetic(2000, 50, classes, seed)
@@ -127,16 +124,6 @@ def test_the_best_accuracy_is_far_above_chance_and_below_one(classes, seed):
     best = np.mean(probabilities_of(source, samples.features).argmax(axis=1) == samples.labels)
     assert 0.55 < best < 0.92
     assert np.bincount(samples.labels).max() < (0.75 if classes == 2 else 0.6) * 2000
-
-
-def test_a_model_learns_it():
-    from sklearn.linear_model import LogisticRegression
-
-    source = Synthetic(10_000, 20, 3, data_seed=0)
-    training, test = source.training(np.arange(10_000)), source.test(np.arange(2000))
-    model = LogisticRegression().fit(training.features, training.labels)
-    best = np.mean(probabilities_of(source, test.features).argmax(axis=1) == test.labels)
-    assert model.score(test.features, test.labels) > best - 0.02
 
 
 @pytest.mark.parametrize(("features", "classes"), [(20, 3), (1, 2), (300, 1000), (10, 1_000_000)])

@@ -1,92 +1,56 @@
-"""Open a user's file by the suffix of its name."""
+"""User's files, opened by the suffix of their name."""
 
-from collections.abc import Collection, Mapping
+import os
 from pathlib import Path
 
-from mu2mpi.data.formats.columns import Columns, Kind, Numbered
-from mu2mpi.data.formats.table import Table
-from mu2mpi.data.formats.whole import (
-    csv_columns,
-    csv_names,
-    npz_columns,
-    npz_names,
-    read_csv,
-    read_npz,
-    read_svm,
-)
+from mu2mpi.data.formats.columns import File
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
+from mu2mpi.memory import check_room
+
+SURELY_LARGE, MOST_FOLD = 16 << 20, 250
+"""A packed file that says it unpacks to more bytes than this, and more times its size, is refused."""
 
 
-def suffix_of(path: Path) -> str:
-    """Return the suffix that tells the format of a file, which can be read, be it packed or not."""
+def open_file(path: Path, dimension: int = 0) -> File:
+    """Open a file; one of LIBSVM has at least so many features. A run imports no other format's module."""
     check_readable(path)
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+    match Path(path.name.lower().removesuffix(".gz")).suffix:
+        case ".h5" | ".hdf5":
+            from mu2mpi.data.formats.hdf5 import Hdf5
 
-
-def open_table(
-    path: Path, features: str | None, labels: str | None, verify: bool, dimension: int | None
-) -> Table:
-    """Open features and labels, by their names if they have any; a sparse file may lack the last features."""
-    match suffix_of(path):
-        case ".csv":
-            return read_csv(path, features, labels)
-        case ".npz":
-            return read_npz(path, features, labels)
-        case ".svm" | ".libsvm" if features is None and labels is None:
-            return read_svm(path, dimension)
-        case ".svm" | ".libsvm":
-            raise InputError(f"{path} has no names of features and labels; leave out --features and --labels")
+            return Hdf5(path)
         case ".parquet":
+            from mu2mpi.data.formats.parquet import Parquet
+
+            return Parquet(path)
+        case ".npz":
+            from mu2mpi.data.formats.npz import Npz
+
+            return Npz(path)
+        case ".svm" | ".libsvm":
+            from mu2mpi.data.formats.svm import Svm
+
+            _check_size(path)
+            return Svm(path, dimension)
+        case ".csv":
+            from mu2mpi.data.formats.csv import Csv
+
+            _check_size(path)
+            return Csv(path)
+    raise InputError(f"{path} is no file of samples by its suffix")
+
+
+def _check_size(path: Path) -> None:
+    """Raise InputError if a text, or by its own account what a packed one holds, is too large to be read."""
+    size = os.path.getsize(path)
+    if path.suffix.lower() == ".gz" and size > 4:
+        with open(path, "rb") as file:
+            file.seek(-4, os.SEEK_END)
+            unpacked = int.from_bytes(file.read(4), "little")
+        if unpacked > max(SURELY_LARGE, MOST_FOLD * size):
             raise InputError(
-                f"{path} has columns, which --schema declares: fill in what is printed by mu2mpi data {path} "
-                "--schema-template"
+                f"{path} unpacks to over {MOST_FOLD} times its size; if that is meant, unpack it first"
             )
-    from mu2mpi.data.formats.hdf5 import read_hdf5
-
-    return read_hdf5(path, features, labels, verify)
-
-
-def column_names(path: Path, declared: Collection[str] = (), beside: bool = False) -> list[str]:
-    """Return the names of all columns of a file; a sparse one may lack the last that are declared.
-
-    Where features have no names, these are their numbers; or what stands `beside` them by its own name.
-    """
-    match suffix_of(path):
-        case ".csv":
-            return csv_names(path)
-        case ".npz":
-            return npz_names(path, beside)
-        case ".svm" | ".libsvm":
-            return _sparse(path, declared).names
-        case ".parquet":
-            from mu2mpi.data.formats.parquet import parquet_names
-
-            return parquet_names(path)
-    from mu2mpi.data.formats.hdf5_columns import hdf5_names
-
-    return hdf5_names(path, beside)
-
-
-def open_columns(path: Path, wanted: Mapping[str, Kind], verify: bool, beside: bool = False) -> Columns:
-    """Open columns of a file, which it must have, by names as of `column_names`."""
-    match suffix_of(path):
-        case ".csv":
-            return csv_columns(path, wanted)
-        case ".npz":
-            return npz_columns(path, wanted, beside)
-        case ".svm" | ".libsvm":
-            return _sparse(path, wanted)
-        case ".parquet":
-            from mu2mpi.data.formats.parquet import ParquetColumns
-
-            return ParquetColumns(path, wanted)
-    from mu2mpi.data.formats.hdf5_columns import hdf5_columns
-
-    return hdf5_columns(path, wanted, verify, beside)
-
-
-def _sparse(path: Path, names: Collection[str]) -> Numbered:
-    table = read_svm(path, None)
-    most = max((int(name) for name in names if name.isascii() and name.isdigit()), default=0)
-    return Numbered(table if table.dimension >= most else read_svm(path, most), 1)
+        size = unpacked
+    check_room(path, size)

@@ -18,7 +18,6 @@ from mu2mpi.errors import InputError
 from mu2mpi.files import cache_folder, check_readable, write_whole
 
 CHUNK = 1 << 20
-GZIP_MAGIC, UNSIGNED_BYTES = b"\x1f\x8b", 8
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,8 @@ class IdxFile:
 
     @property
     def header(self) -> bytes:
-        """The bytes before the array: type, number of axes, and the length of each."""
-        return struct.pack(f">HBB{len(self.shape)}I", 0, UNSIGNED_BYTES, len(self.shape), *self.shape)
+        """The bytes before the array: type 8, number of axes, and the length of each."""
+        return struct.pack(f">HBB{len(self.shape)}I", 0, 8, len(self.shape), *self.shape)
 
     @property
     def size(self) -> int:
@@ -55,11 +54,10 @@ def open_idx(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
 
 def _open_plain(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
     with open(path, "rb") as file:
-        _check_header(file.read(len(expected.header)), expected, str(path))
-        _check_size(os.fstat(file.fileno()).st_size, expected, str(path))
-    if verify:
-        for _ in check_content(path, expected, verify, str(path)):
-            pass
+        _check_start(file.read(len(expected.header)), expected, str(path))
+    _check_size(os.path.getsize(path), expected, str(path))
+    for _ in check_content(path, expected, verify, str(path)) if verify else ():
+        pass
     # A plain array over the mapping: rows taken from it are then plain arrays too.
     return np.asarray(np.memmap(path, np.uint8, "r", len(expected.header), expected.shape))
 
@@ -93,17 +91,15 @@ def check_content(path: Path, expected: IdxFile, verify: bool, label: str) -> It
         with gzip.open(path, "rb") if _is_gzip(path) else open(path, "rb") as file:
             while chunk := file.read(CHUNK):
                 if size == 0:
-                    _check_header(chunk, expected, label)
+                    _check_start(chunk, expected, label)
                 size += len(chunk)
                 if size > expected.size:
                     raise InputError(f"{label} holds more than the {expected.size} bytes that it should")
                 if verify:
                     digest.update(chunk)
                 yield chunk
-    except EOFError:
-        raise InputError(f"{label} is a truncated gzip file") from None
-    except (zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{label} is a damaged gzip file: {error}") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{label} is a truncated or damaged gzip file: {error}") from None
     _check_size(size, expected, label)
     if verify and digest.hexdigest() != expected.sha256:
         raise InputError(
@@ -114,22 +110,18 @@ def check_content(path: Path, expected: IdxFile, verify: bool, label: str) -> It
 
 def _is_gzip(path: Path) -> bool:
     with open(path, "rb") as file:
-        return file.read(2) == GZIP_MAGIC
+        return file.read(2) == b"\x1f\x8b"
 
 
-def _check_header(start: bytes, expected: IdxFile, label: str) -> None:
+def _check_start(start: bytes, expected: IdxFile, label: str) -> None:
     header = expected.header
-    if start[:4] != header[:4][: len(start)]:
+    if start[: len(header)] != header[: len(start)]:
         raise InputError(
-            f"{label} is not the file that it should be: it starts with the magic number "
-            f"0x{start[:4].hex()}, expected 0x{header[:4].hex()} (IDX, bytes, {len(expected.shape)} axes)"
+            f"{label} is not the file that it should be: it begins with 0x{start[: len(header)].hex()}, "
+            f"expected 0x{header.hex()} (IDX, bytes, an array of shape {expected.shape})"
         )
-    if len(start) >= len(header) and start[: len(header)] != header:
-        shape = struct.unpack_from(f">{len(expected.shape)}I", start, 4)
-        raise InputError(f"{label} holds an array of shape {shape}, expected {expected.shape}")
 
 
 def _check_size(size: int, expected: IdxFile, label: str) -> None:
     if size != expected.size:
-        what = "is empty" if size == 0 else "is truncated" if size < expected.size else "is too long"
-        raise InputError(f"{label} {what}: {size} bytes when decompressed, expected {expected.size}")
+        raise InputError(f"{label} has {size} bytes when decompressed, expected {expected.size}")

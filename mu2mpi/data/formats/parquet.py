@@ -7,50 +7,66 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.columns import Columns, Kind
-from mu2mpi.data.formats.table import reading, shown
+from mu2mpi.data.formats.columns import Columns, File, Kind
+from mu2mpi.data.formats.table import Table, reading, shown
 from mu2mpi.errors import InputError
 from mu2mpi.files import identity
 from mu2mpi.memory import check_room
 
-BYTES_A_NUMBER, BYTES_A_TEXT = 8, 64
+BYTES = {"numbers": 8, "texts": 64, "names": 64}
+"""Memory of a value of each kind."""
 
 
-def parquet_names(path: Path) -> list[str]:
-    """Return the names of all columns."""
-    with reading(path), _opened(path) as file:
-        return list(file.schema_arrow.names)
+class Parquet(File):
+    """A Parquet file, whose columns a schema declares."""
+
+    is_table = True
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        with reading(path), _opened(path) as file:
+            self.names = list(file.schema_arrow.names)
+        if len(set(self.names)) < len(self.names):
+            raise InputError(f"{path}: two columns have the same name")
+
+    def table(self, features: str | None, labels: str | None) -> Table:
+        """Raise InputError: no array holds the features."""
+        raise InputError(
+            f"{self.path} has columns, which --schema declares: fill in what is printed by mu2mpi data "
+            f"{self.path} --schema-template"
+        )
+
+    def columns(self, wanted: Mapping[str, Kind]) -> Columns:
+        """Columns by name."""
+        return _Groups(self.path, wanted)
 
 
-class ParquetColumns(Columns):
+class _Groups(Columns):
     """Columns of a Parquet file; the last group of rows that was read stays in memory."""
 
     def __init__(self, path: Path, wanted: Mapping[str, Kind]) -> None:
         with reading(path), _opened(path) as file:
             facts, schema = file.metadata, file.schema_arrow
-            if len(set(schema.names)) < len(schema.names):
-                raise InputError(f"{path}: two columns have the same name")
             sizes = [facts.row_group(k).num_rows for k in range(facts.num_row_groups)]
             for name in wanted:
                 _check_type(path, name, schema.field(name).type)
-        self._starts = np.cumsum([0, *sizes])
-        self._wanted, self._state = list(wanted), identity(path)
-        self._group, self._held = -1, {name: np.empty(0) for name in wanted}
-        width = sum(BYTES_A_NUMBER if kind == "numbers" else BYTES_A_TEXT for kind in wanted.values())
-        check_room(path, max(sizes, default=0) * width)
-        super().__init__(path, int(self._starts[-1]))
+        self.path, self.has_header, self._starts = path, False, np.cumsum([0, *sizes])
+        self._wanted, self._state, self._group = list(wanted), identity(path), -1
+        self._held: dict[str, NDArray[Any]] = {name: np.empty(0) for name in wanted}
+        check_room(path, max(sizes, default=0) * sum(BYTES[kind] for kind in wanted.values()))
+        self._set_samples({int(self._starts[-1])})
 
     def read(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Return some rows of each, from one group after the other."""
+        """Return some rows, ascending, of columns, from one group after the other."""
         bounds = np.searchsorted(rows, self._starts)
-        groups = np.flatnonzero(np.diff(bounds)).tolist() or [0]
-        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
-        for group in groups:
-            held = self._of_group(group)
-            places = rows[bounds[group] : bounds[group + 1]] - self._starts[group]
-            for name in names:
-                parts[name].append(held[name][places])
-        return {name: np.concatenate(pieces) for name, pieces in parts.items()}
+        parts = []
+        for group in np.flatnonzero(np.diff(bounds)).tolist() or [0]:
+            held, places = (
+                self._of_group(group),
+                rows[bounds[group] : bounds[group + 1]] - self._starts[group],
+            )
+            parts.append({name: held[name][places] for name in names})
+        return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
     def _of_group(self, group: int) -> dict[str, NDArray[Any]]:
         if identity(self.path) != self._state:
@@ -60,8 +76,6 @@ class ParquetColumns(Columns):
         if group != self._group:
             with reading(self.path), _opened(self.path) as file:
                 table = file.read_row_group(group, columns=self._wanted, use_threads=False)
-                if table.num_rows != self._starts[group + 1] - self._starts[group]:
-                    raise InputError(f"{self.path} is damaged: a group has fewer rows than it says, or more")
                 self._held = {name: _array(table.column(name)) for name in self._wanted}
                 self._group = group
         return self._held
@@ -77,17 +91,12 @@ def _opened(path: Path) -> Any:
     return ParquetFile(path, memory_map=False)
 
 
-def _value_type(kind: Any) -> Any:
-    """Return the type of what a column holds, be it by way of a dictionary or not."""
-    return getattr(kind, "value_type", kind) if str(kind).startswith("dictionary") else kind
-
-
 def _check_type(path: Path, name: str, kind: Any) -> None:
     import pyarrow.types as types
 
-    kinds = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
-    texts = types.is_string, types.is_large_string
-    if not any(fits(_value_type(kind)) for fits in (*kinds, *texts)):
+    value = kind.value_type if types.is_dictionary(kind) else kind
+    numbers = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
+    if not any(fits(value) for fits in (*numbers, types.is_string, types.is_large_string)):
         raise InputError(
             f"{path}: column {shown(name)} has the type {kind}; declare it as ignored, or write it as "
             "numbers or text"
@@ -98,11 +107,8 @@ def _array(column: Any) -> NDArray[Any]:
     """Return a column as numbers, NaN where there is none, or as objects: texts, or None."""
     import pyarrow as pa
 
-    kind = _value_type(column.type)
-    if pa.types.is_decimal(kind):
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_decimal(kind) or (pa.types.is_boolean(kind) and column.null_count):
         kind = pa.float64()
-    if pa.types.is_boolean(kind) and column.null_count:
-        kind = pa.float64()
-        column = column.cast(pa.int8())
     values: NDArray[Any] = column.cast(kind).to_numpy(zero_copy_only=False)
     return values

@@ -39,7 +39,7 @@ class Digits(Source):
 
 
 def split(labels: NDArray[np.int32], test_samples: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return rows for training and testing, ascending, at random but always alike, classes in proportion."""
+    """Rows for training and testing, ascending, at random but always alike, classes in proportion."""
     # Raw bits of a bit generator, unlike numpy's shuffling, are promised to stay the same for ever.
     order = np.argsort(np.random.Philox(key=0).random_raw(len(labels)), kind="stable")
     shuffled = order[np.argsort(labels[order], kind="stable")]
@@ -51,14 +51,10 @@ def split(labels: NDArray[np.int32], test_samples: int) -> tuple[NDArray[np.int6
 
 
 def _read_table() -> NDArray[np.int64]:
-    """Return one row per image: 64 pixels and the class."""
+    """One row per image: 64 pixels and the class."""
     specification = importlib.util.find_spec("sklearn")
     if specification is None or not specification.submodule_search_locations:
         raise InputError('the digits come with scikit-learn, which is missing: pip install "mu2mpi[digits]"')
     # Read as a file: importing sklearn.datasets takes seconds, and every rank would pay.
     path = Path(specification.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
-    if path.is_file():
-        return np.loadtxt(path, delimiter=",").astype(np.int64)
-    from sklearn.datasets import load_digits
-
-    return np.column_stack(load_digits(return_X_y=True)).astype(np.int64)
+    return np.loadtxt(path, delimiter=",").astype(np.int64)

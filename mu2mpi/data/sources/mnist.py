@@ -27,7 +27,8 @@ MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
-TIMEOUT = (5.0, 15.0)  # seconds to wait for a connection, and for the next piece of an answer
+TIMEOUT = (5.0, 15.0)
+"""Seconds to wait for a connection, and for the next piece of an answer."""
 
 
 class Mnist(Source):
@@ -75,13 +76,13 @@ class Mnist(Source):
 
 
 def _folder(data_dir: Path | None) -> Path:
-    """Return the folder of the four files."""
+    """Folder of the four files."""
     named = data_dir or os.environ.get("MU2MPI_DATA_DIR")
     return (Path(named).expanduser() if named else cache_folder()) / "mnist"
 
 
 def _is_ours(data_dir: Path | None) -> bool:
-    """Return whether that folder is our own cache, and none that the user names."""
+    """Whether that folder is our own cache, and none that the user names."""
     return not (data_dir or os.environ.get("MU2MPI_DATA_DIR"))
 
 
@@ -111,59 +112,56 @@ def _load(folder: Path, verify: bool) -> tuple[list[NDArray[np.uint8]], dict[Idx
 
 def _download(files: list[IdxFile], folder: Path) -> list[str]:
     """Download files from the first mirrors that have good ones; return what went wrong on the way."""
+    import pooch
     from requests import RequestException
 
     failures, wanted = [], list(files)
     for mirror in MIRRORS:
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             while wanted:
-                print(f"downloading {mirror}{wanted[0].name}.gz into {folder}", file=sys.stderr, flush=True)
-                _download_one(wanted[0], mirror, folder)
+                name = f"{wanted[0].name}.gz"
+                print(f"downloading {mirror}{name} into {folder}", file=sys.stderr, flush=True)
+                with tempfile.NamedTemporaryFile(dir=folder, prefix=".download.") as archive:
+                    # pooch itself would compare checksums of what is sent, not of the content.
+                    pooch.HTTPDownloader(chunk_size=1 << 16, timeout=TIMEOUT)(
+                        f"{mirror}{name}", archive, None
+                    )
+                    archive.flush()
+                    content = check_content(Path(archive.name), wanted[0], verify=True, label=name)
+                    write_whole(folder / wanted[0].name, content)
                 del wanted[0]
         except (RequestException, InputError) as error:
             failures.append(f"{mirror}: {_reason(error)}")
         except OSError as error:
-            failures.append(f"cannot write in {folder}: {error.strerror or error}")
-            break
+            return [*failures, f"cannot write in {folder}: {error.strerror or error}"]
     return failures
 
 
-def _download_one(file: IdxFile, mirror: str, folder: Path) -> None:
-    """Download one file and keep it, decompressed, only if its content is right."""
-    import pooch
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".download.") as archive:
-        # The rest of pooch compares checksums of what is sent, which are not those of the content.
-        pooch.HTTPDownloader(chunk_size=1 << 16, timeout=TIMEOUT)(f"{mirror}{file.name}.gz", archive, None)
-        archive.flush()
-        content = check_content(Path(archive.name), file, verify=True, label=f"{file.name}.gz")
-        write_whole(folder / file.name, content)
-
-
 def _reason(error: Exception) -> str:
-    """Say in a few words why a download failed; those of the HTTP library fill several lines."""
-    from requests import ConnectionError, HTTPError, Timeout
+    """Why a download failed, in a few words; those of the HTTP library fill several lines."""
+    from requests import ConnectionError, Timeout
 
-    if isinstance(error, HTTPError) and error.response is not None:
-        return f"HTTP status {error.response.status_code} for {error.response.url}"
     if isinstance(error, Timeout):
         return "no answer in time"
     return "cannot connect" if isinstance(error, ConnectionError) else str(error)
 
 
 def _advice(data_dir: Path | None, problems: dict[IdxFile, str], failures: Sequence[str] = ()) -> str:
-    """Return the message that says what is wrong with the files and how to get good ones."""
+    """Message that says what is wrong with the files and how to get good ones."""
     folder = _folder(data_dir)
-    lines = ["MNIST cannot be used:", *(f"  {problem}" for problem in problems.values())]
-    if failures:
-        lines += ["it could not be downloaded:", *(f"  {failure}" for failure in failures)]
     command, first = "mu2mpi data mnist", ""
     if not _is_ours(data_dir):
         command, first = f"{command} --data-dir {folder.parent}", "Remove what is damaged. "
-    lines += [
-        f"{first}Where there is a network, `{command}` downloads what is missing; a run never does.",
-        f"By hand: put these four files, with or without .gz, into {folder}, or into the folder mnist/ of a "
-        "folder that --data-dir or MU2MPI_DATA_DIR names:",
-    ]
-    return "\n".join([*lines, *(f"  {file.name}.gz" for file in FILES), f"Sources: {' '.join(MIRRORS)}"])
+    return "\n".join(
+        [
+            "MNIST cannot be used:",
+            *(f"  {problem}" for problem in problems.values()),
+            *(f"  not downloaded from {failure}" for failure in failures),
+            f"{first}Where there is a network, `{command}` downloads what is missing; a run never does.",
+            f"By hand: put these four files, with or without .gz, into {folder}, or into the folder mnist/ "
+            "of one that --data-dir or MU2MPI_DATA_DIR names:",
+            *(f"  {file.name}.gz" for file in FILES),
+            f"Sources: {' '.join(MIRRORS)}",
+        ]
+    )

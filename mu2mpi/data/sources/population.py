@@ -7,18 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source, Which
-from mu2mpi.data.streams import machine_words, seed_words, unit_uniforms
+from mu2mpi.data.streams import SeedStream, machine_words, unit_uniforms
 from mu2mpi.errors import InputError
 
 POINTS = 1024  # a power of two: then a uniform number names a point without rounding
-MOST_FEATURES = MOST_CLASSES = 1 << 14  # so that points, and their probabilities, take 128 MB at most
+MOST = 1 << 14  # features, or classes: points, and their probabilities, take 128 MB at most
 CORNERS, SPREAD, LEANING = range(3)  # streams of the seed
 
 
 class Population(Source):
     """Points in the cube [-1, 1]^features, each of a class, with labels that are sometimes drawn at random.
-
-    Samples are made when they are asked for and never stored.
 
     A point of class c is ``margin * v_c + (1 - margin) * u``: v_c is a corner of the cube, opposite to that
     of the next class, and u is uniform in the cube. Points are equally probable for every machine. A label
@@ -30,10 +28,9 @@ class Population(Source):
     rest. The twins lean to opposite sides, and a last machine without a twin not at all. So the average over
     machines, and with it f and the minimum over K, is the same for any heterogeneity and number of machines.
 
-    With a margin of 0 the classes are not apart at all, and with 1 each is a single corner. `samples` counts
-    those of a run that asks for no number of rounds. The seed, in ``0 .. 2**63 - 1``, is that of the points
-    and of the machines' own models. `points`, float64 of shape (POINTS, features), are multiples of 2^-12, so
-    that sums of them are exact in any order; `point_classes`, int32 of shape (POINTS,), are their classes.
+    `samples` counts those of a run that asks for no number of rounds. `points`, float64 of shape (POINTS,
+    features), are multiples of 2^-12, so that sums of them are exact in any order; `point_classes`, int32 of
+    shape (POINTS,), are their classes.
     """
 
     name = "population"
@@ -50,14 +47,9 @@ class Population(Source):
         samples: int,
         data_seed: int,
     ) -> None:
-        if features > MOST_FEATURES:
+        if max(features, classes) > MOST:
             raise InputError(
-                f"a population has at most {MOST_FEATURES} features, not {features}; "
-                "--data synthetic may have more"
-            )
-        if classes > MOST_CLASSES:
-            raise InputError(
-                f"a population has at most {MOST_CLASSES} classes, not {classes}; "
+                f"a population has at most {MOST} --features and --classes, got {features} and {classes}; "
                 "--data synthetic may have more"
             )
         self.dimension, self.classes = features, classes
@@ -68,7 +60,7 @@ class Population(Source):
         pairs = (min(classes, POINTS) + 1) // 2
         corners = np.repeat(_signs(data_seed, CORNERS, 0, (pairs, features)), 2, axis=0)
         corners[1::2] *= -1
-        spread = 2 * unit_uniforms(seed_words(data_seed, SPREAD, 0, POINTS * features)) - 1
+        spread = 2 * unit_uniforms(SeedStream(data_seed, SPREAD).words(0, POINTS * features)) - 1
         exact = margin * corners[self.point_classes] + (1 - margin) * spread.reshape(POINTS, features)
         self.points = np.rint(exact * 2.0**12) * 2.0**-12
 
@@ -141,5 +133,5 @@ class Population(Source):
 
 
 def _signs(seed: int, stream: int, number: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    bits = seed_words(seed, stream, number, int(np.prod(shape))) >> np.uint64(63)
+    bits = SeedStream(seed, stream).words(number, int(np.prod(shape))) >> np.uint64(63)
     return 1 - 2 * bits.reshape(shape).astype(np.float64)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source, Which
-from mu2mpi.data.streams import SeedStream, seed_words, unit_uniforms
+from mu2mpi.data.streams import SeedStream, unit_uniforms
 
 TRUTH, STREAMS = 0, {"training": 1, "test": 2}  # streams of one seed
 # Values in a block of rows, which share a part of the stream. Up to so many rows of a block are generated one
@@ -98,7 +98,7 @@ def _draw_truth(seed: int, classes: int, informative: int) -> tuple[NDArray[np.f
     Features are multiples of 2**-23, so that every sum in W z + b is exact in float64: a label does not
     depend on the order in which a library of linear algebra sums, nor on its number of threads.
     """
-    raw = seed_words(seed, TRUTH, 0, classes * (informative + 1)).reshape(classes, informative + 1)
+    raw = SeedStream(seed, TRUTH).words(0, classes * (informative + 1)).reshape(classes, informative + 1)
     uniform = 2 * unit_uniforms(raw) - 1
     spread = 2 * math.sqrt(2 * math.log(classes))
     # The variance of a product of two numbers uniform on [-1, 1] is 1/9.

@@ -10,19 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.cells import MISSING
-from mu2mpi.data.encoding import Declared, Encoded, kinds
-from mu2mpi.data.formats.by_suffix import column_names, open_columns, open_table
-from mu2mpi.data.formats.table import Table, reading, row_text
-from mu2mpi.data.labels import UNFIT, FoundClasses, Numbers, plain
-from mu2mpi.data.schema import read_schema
+from mu2mpi.data.encoding import Declared, Encoded, Numbers, kinds
+from mu2mpi.data.formats.by_suffix import open_file
+from mu2mpi.data.formats.table import Table, row_text
+from mu2mpi.data.labels import UNFIT, FoundClasses, plain
+from mu2mpi.data.schema import Schema, read_schema
 from mu2mpi.data.source import COLUMN_AT_ONCE, Labels, Samples, Source, Which, classes_of, row_blocks
 from mu2mpi.data.telling import telling
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 
-LARGEST = 1e150  # squares of larger numbers, and sums of them, may leave the range of floating-point numbers
-READ_BYTES = 4 << 20  # of features at once
-MOST_LISTED = 1_000_000  # rows that a result names
+LARGEST = 1e150
+"""Squares of larger features, and sums of them, may leave the range of floating-point numbers."""
+
+READ_BYTES = 4 << 20
+"""Features that are read at once."""
+
+MOST_LISTED = 1_000_000
+"""Test rows that a result lists."""
 
 
 class UserFile(Source):
@@ -37,74 +42,68 @@ class UserFile(Source):
         "or give --normalize unit"
     )
 
-    def __init__(
-        self,
-        training: Table,
-        test: Table | float,
-        seed: int,
-        bound: float | None,
-        labels: FoundClasses | Numbers | Declared,
-        missing: frozenset[str],
-        public: bool,
-    ) -> None:
-        self.name, self.has_owners = str(training.path), training.has_owners
-        self.files = (training.path,) if isinstance(test, float) else (training.path, test.path)
-        self.dimension = training.dimension
+    def __init__(self, experiment: Any) -> None:
+        self.public, strict = bool(experiment.data_is_public), bool(experiment.strict)
+        self._missing = MISSING if experiment.missing_labels is None else frozenset[str]()
+        self._labels: FoundClasses | Numbers | Declared
         self._sets: dict[str, tuple[Table, Callable[[NDArray[np.int64]], NDArray[np.int64]]]] = {}
-        if isinstance(test, float):
-            split = Split(training.samples, test, seed, self.name)
-            self._sets["training"], self._sets["test"] = (training, split.training), (training, split.test)
-            self.training_samples, self.test_samples = split.training_rows, split.test_rows
+        schema = None if experiment.schema is None else read_schema(Path(experiment.schema).expanduser())
+        with telling(self.public):
+            training = _open_table(experiment, schema, Path(experiment.data).expanduser())
+            self.name, self.has_owners, self.dimension = (
+                str(training.path),
+                training.has_owners,
+                training.dimension,
+            )
+            self._open_test(experiment, schema, training)
+            if schema is not None:
+                self._labels = Declared(schema)
+            elif experiment.label_range is not None:
+                self._labels = Numbers(experiment.label_range, strict)
+            else:
+                self._labels = FoundClasses(training, self._missing)
+        self.class_names, self.classes = self._labels.names, self._labels.classes
+        self.label_range = self._labels.range
+        # What a preset chooses here does not depend on the number of machines, which is not known yet.
+        if experiment.scaling == "unit":
+            self.scale, self.limit, self.remedy = 1.0, LARGEST, "remove the sample"
         else:
-            if test.dimension != training.dimension:
-                sizes = f"{test.dimension} features a sample, and {training.path} has {training.dimension}"
-                raise InputError(f"{test.path} has {sizes}")
-            self._sets["training"], self._sets["test"] = (training, _same), (test, _same)
-            self.training_samples, self.test_samples = training.samples, test.samples
-        self.scale = 1.0 if bound is None else 1 / bound
-        if bound is None:
-            self.limit, self.remedy = LARGEST, "remove the sample"
-        self._missing, self.public, self._is_split = missing, public, isinstance(test, float)
-        self._labels = labels
-        self.class_names, self.classes, self.label_range = labels.names, labels.classes, labels.range
+            self.scale = 1 / (experiment.feature_bound or 1.0)
+        self._at_once = max(1, READ_BYTES // (training.feature_type.itemsize * training.dimension))
         names = training.feature_names
         # A result could not hold others.
         self.feature_names = names if names and not any(map(UNFIT.search, names)) else None
-        self._at_once = max(1, READ_BYTES // (training.feature_type.itemsize * training.dimension))
-        if isinstance(training, Encoded):
-            schema = training.schema
+        if schema is not None:
             self.square, self.feature_names, self.columns = schema.square, schema.feature_names, schema.toml
 
     @classmethod
     def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
         """Open the file, or the two files, that an experiment names."""
-        public, strict = bool(experiment.data_is_public), bool(experiment.strict)
-        schema = None if experiment.schema is None else read_schema(Path(experiment.schema).expanduser())
+        return cls(experiment)
 
-        def opened(path: Path, dimension: int | None = None) -> Table:
-            if schema is None:
-                return open_table(path, experiment.features, experiment.labels, verify, dimension)
-            schema.check_names(path, column_names(path, schema.columns))
-            return Encoded(open_columns(path, kinds(schema), verify), schema, strict)
-
-        with telling(public):
-            training = opened(Path(experiment.data).expanduser())
-            test = experiment.test or (schema and schema.test) or 0.2
-            if isinstance(test, str):
-                path = Path(test).expanduser()
-                _check_other(path, training.path)
-                test = opened(path, training.dimension)
-            missing = MISSING if experiment.missing_labels is None else frozenset[str]()
-            labels: FoundClasses | Numbers | Declared
-            if schema is not None:
-                labels = Declared(schema)
-            elif experiment.label_range is not None:
-                labels = Numbers(experiment.label_range, strict)
-            else:
-                labels = FoundClasses(training, missing)
-            # What a preset chooses here does not depend on the number of machines, which is not known yet.
-            bound = None if experiment.scaling == "unit" else experiment.feature_bound or 1.0
-            return cls(training, test, experiment.data_seed, bound, labels, missing, public)
+    def _open_test(self, experiment: Any, schema: Schema | None, training: Table) -> None:
+        """Set what is for training and what for testing: a share of the training file, or another file."""
+        test = experiment.test or (schema and schema.test) or 0.2
+        if not isinstance(test, str):
+            split = Split(training.samples, test, experiment.data_seed, self.name)
+            self.training_samples, self.test_samples = split.training_rows, split.test_rows
+            self._sets = {"training": (training, split.training), "test": (training, split.test)}
+            self.files, self._is_split = (training.path,), True
+            return
+        path = Path(test).expanduser()
+        check_readable(path)
+        if os.path.samefile(path, training.path):
+            raise InputError(
+                f"the test file {path} is the training file itself, and what is measured on it has no noise; "
+                "give --test another file, or a share of this one, such as 0.2"
+            )
+        other = _open_table(experiment, schema, path, training.dimension)
+        if other.dimension != self.dimension:
+            sizes = f"{other.dimension} features a sample, and {training.path} has {self.dimension}"
+            raise InputError(f"{path} has {sizes}")
+        self.training_samples, self.test_samples = training.samples, other.samples
+        self._sets = {"training": (training, _same), "test": (other, _same)}
+        self.files, self._is_split = (training.path, path), False
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         """Read rows in the order of the file, a few at a time, and put them where they are wanted."""
@@ -150,13 +149,20 @@ class UserFile(Source):
         counts: dict[str, NDArray[np.int64]] = {}
         for which, size in (("training", self.training_samples), ("test", self.test_samples)):
             table, rows_of = self._sets[which]
-            if not isinstance(table, Encoded):
-                continue
-            for numbers in row_blocks(size, self._at_once):
+            for numbers in row_blocks(size, self._at_once) if isinstance(table, Encoded) else ():
                 with telling(self.public):
-                    for name, found in table.flaws(rows_of(numbers)).items():
+                    for name, found in table.flaws(rows_of(numbers)).items():  # type: ignore[attr-defined]
                         counts[name] = counts.get(name, 0) + found
         return counts
+
+
+def _open_table(experiment: Any, schema: Schema | None, path: Path, dimension: int = 0) -> Table:
+    if schema is None:
+        return open_file(path, dimension).table(experiment.features, experiment.labels)
+    # What a sparse file lacks at the end is 0.
+    file = open_file(path, max((int(name) for name in schema.columns if name.isdecimal()), default=0))
+    schema.check_names(path, file.column_names)
+    return Encoded(file.columns(kinds(schema)), schema, bool(experiment.strict))
 
 
 class Split:
@@ -208,15 +214,3 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def _same(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return rows
-
-
-def _check_other(test: Path, training: Path) -> None:
-    """Raise InputError if a file for testing is the training file."""
-    check_readable(test)
-    with reading(test):
-        same = os.path.samefile(test, training)
-    if same:
-        raise InputError(
-            f"the test file {test} is the training file itself: a test file is taken to be public, and what "
-            "is measured on it has no noise; give --test another file, or a share of this one, such as 0.2"
-        )

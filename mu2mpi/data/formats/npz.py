@@ -1,0 +1,31 @@
+"""Archives of numpy's, whose arrays are read whole."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.data.formats.columns import File, Kind
+from mu2mpi.data.formats.table import reading
+from mu2mpi.memory import check_room
+
+
+class Npz(File):
+    """An archive, of which each array is read at its first use."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._read: dict[str, NDArray[Any]] = {}
+        with reading(path), open(path, "rb") as file:
+            self.names = list(np.load(file).files)
+
+    def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
+        """Return arrays by name; no more is unpacked than the archive says that they take."""
+        new = [name for name in wanted if name not in self._read]
+        with reading(self.path), open(self.path, "rb") as file:
+            archive: Any = np.load(file)
+            check_room(self.path, sum(archive.zip.getinfo(f"{name}.npy").file_size for name in new))
+            self._read |= {name: archive[name] for name in new}
+        return {name: self._read[name] for name in wanted}
