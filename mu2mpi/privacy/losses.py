@@ -18,7 +18,7 @@ from mu2mpi.privacy.mechanisms.base import Subsampled
 _ENOUGH, _DIGITS = 1e-4, 6
 # Below this delta, what dp-accounting cuts off and its rounding errors count beside it. With less noise,
 # in units of C, losses would be too many to be listed, and hardly anything private.
-_LEAST_DELTA, _LEAST = 1e-12, 2.0**-4
+_LEAST_DELTA, LEAST = 1e-12, 2.0**-4
 _LARGEST = 2.0**100  # of noise in units of C: with more, squares leave the range of floating-point numbers
 MOST_ROUNDS = 10**6  # with noise: to account for more would take gigabytes
 
@@ -89,9 +89,9 @@ def _bracket(first: float, suffices: Callable[[float], bool]) -> tuple[float, fl
     high = first
     while not suffices(high):
         high *= 2
-    while high > _LEAST and suffices(high / 2):
+    while high > LEAST and suffices(high / 2):
         high /= 2
-    low = high / 2 if high > _LEAST else high
+    low = high / 2 if high > LEAST else high
     while high > low * (1 + _ENOUGH):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if suffices(middle) else (middle, high)
@@ -143,7 +143,7 @@ class ByLosses(Subsampled):
     def out_of_range(self) -> list[str]:
         """Say with which of its numbers nothing can be computed, or no losses can be listed."""
         found = super().out_of_range()
-        if self.sigma != 0 and not _LEAST * self.clip_norm <= self.sigma <= _LARGEST * self.clip_norm:
+        if self.sigma != 0 and not LEAST * self.clip_norm <= self.sigma <= _LARGEST * self.clip_norm:
             found.append(f"no epsilon is computed for sigma = {self.sigma!r} beside {self.clip_norm!r}")
         return found
 

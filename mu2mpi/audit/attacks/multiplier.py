@@ -17,8 +17,8 @@ from mu2mpi.errors import InputError
 from mu2mpi.federation.sampling import Sampling
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.privacy.losses import LEAST
-from mu2mpi.privacy.mechanisms.poisson import poisson_epsilon
-from mu2mpi.privacy.mechanisms.replacement_exact import replacement_epsilon
+from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
+from mu2mpi.privacy.mechanisms.replacement_exact import ExactReplacement
 from mu2mpi.privacy.noise import derive_key
 from mu2mpi.problem.base import Array
 
@@ -75,10 +75,11 @@ class Multiplier(Attack):
 
 def _epsilon(sampling: Sampling, multiplier: float, rounds: int, delta: float) -> float:
     """Epsilon of secret draws, or 0 if there is no account of them, or dp-accounting is not installed."""
-    accounts = {"poisson": poisson_epsilon, "replacement": replacement_epsilon}
+    accounts = {"poisson": PoissonReleases, "replacement": ExactReplacement}
     try:
         account = accounts[sampling.chance]
-        epsilon = account(1.0, sampling.owned, sampling.size(1), rounds, max(multiplier, LEAST), delta)
+        samples, drawn = sampling.owned, sampling.size(1)
+        epsilon = account.epsilon_by(1.0, samples, drawn, rounds, max(multiplier, LEAST), delta)
     except (KeyError, InputError):
         return 0.0
     return epsilon if math.isfinite(epsilon) else 0.0
