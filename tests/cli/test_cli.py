@@ -110,8 +110,8 @@ def test_plot_and_report_overwrite_nothing(capsys, mixed_folder, tmp_path, monke
     [
         (["plot", "history"], ["mu2mpi plot history runs/"]),
         (["plot", "histroy", "."], ["histroy is neither a figure nor a file", "did you mean history?"]),
-        (["plot", "tables", "."], ["the figures are history, tradeoff"]),
-        (["plot", "history", ".", "-o", "a.gif"], ["png, svg, pdf, pgf"]),
+        (["plot", "tables", "."], ["the figures are coefficients, comparison"]),
+        (["plot", "history", ".", "-o", "a.gif"], ["png, svg, pdf"]),
         (["plot", "noise", ".", "--against", "rho"], ["noise"]),
         (["table", ".", "--rows", "roh"], ["'roh'", "rho"]),
         (["table", ".", "--where", "rho"], ["no results"]),
