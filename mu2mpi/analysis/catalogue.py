@@ -1,4 +1,4 @@
-"""Names of the figures, each a module of `mu2mpi.analysis.figures`; imports little, as the help lists them."""
+"""Names of the figures, each a module of `mu2mpi.analysis.figures`; imports little, as help needs them."""
 
 import importlib
 from pathlib import Path

@@ -288,7 +288,7 @@ def test_scaling_has_medians_and_efficiencies_of_strong_and_weak_series():
         on_ranks(p, 8, elapsed=(1.0 + luck) / p + 0.02 * p) for luck in (0.3, 0, -0.1) for p in (1, 2, 4, 8)
     ]
     figure = draw("scaling", repeats + [on_ranks(p, 2 * p, elapsed=0.3 + 0.02 * p) for p in (1, 2, 8)])
-    strong, weak, strong_efficiency, weak_efficiency, stack, _ = figure.axes
+    strong, _, strong_efficiency, weak_efficiency, stack, _ = figure.axes
     assert {"M = 8", "M = 2 per rank", "ideal", "hollow: more ranks than cores"} <= {*legend(figure)}
     ranks, times = np.array([1, 2, 4, 8]), np.array([10.2, 5.4, 3.3, 2.85])
     measured, ideal = lines(strong)
@@ -367,8 +367,7 @@ def test_losses_against_shares_and_machines_have_fitted_exponents():
     assert found["untrusted server"] == "−0.50"
     assert found["aggregated server, c = 3M/4"] == found["trusted server"] == "−1.00"
     with pytest.raises(InputError):
-        draw("trust", [rate_run(1.0, 1, server="trusted", diameter=D, machines=M) for D in (1.0, 2.0, 3.0, 4.0)
-                       for M in (4, 8)])  # fmt: skip
+        draw("trust", [rate_run(1.0, 1, diameter=D, machines=M) for D in (1.0, 2.0, 3.0, 4.0) for M in (4, 8)])
 
 
 def test_runs_are_chosen_by_their_settings(runs):

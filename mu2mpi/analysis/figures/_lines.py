@@ -230,7 +230,7 @@ def _by_title(
         panels.setdefault(title, []).append((group, look))
     if len(panels) > MAX_PANELS:
         raise InputError(
-            f"these runs make {len(panels)} panels ({'; '.join(panels)}), too many for a figure; choose some, "
+            f"these runs make {len(panels)} panels ({'; '.join(panels)}), too many; choose some, "
             "for example with --where rho=..."
         )
     return panels

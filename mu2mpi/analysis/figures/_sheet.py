@@ -13,7 +13,6 @@ from matplotlib import colormaps, rcParams
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
 from matplotlib.ticker import (
     FixedLocator,
     FuncFormatter,
@@ -209,14 +208,13 @@ class Sheet:
 
     def _fit(self) -> None:
         """Wrap labels, leave out those of ticks that cover others, and give panels their heights."""
-        for panel in self.panels.flat:
+        rows, columns = self._grid.shape
+        for (i, j), panel in np.ndenumerate(self._grid):
             # The layout counts the middle of a title, which is far outside for one that is not wrapped.
-            title = wrapped(panel.get_title("left"), self.page.width / self._grid.shape[1] - 0.6)
-            panel.set_title(title, loc="left")
-            place = panel.get_subplotspec()
-            if self._shares[0] and not place.is_last_row():
+            panel.set_title(wrapped(panel.get_title("left"), self.page.width / columns - 0.6), loc="left")
+            if self._shares[0] and i + 1 < rows and self._grid[i + 1, j].axison:
                 panel.set_xlabel("")
-            if self._shares[1] and not place.is_first_col():
+            if self._shares[1] and j > 0:
                 panel.set_ylabel("")
         if self.is_stacked:
             self._heights = np.where([row[0].axison for row in self._grid], self._heights, 1e-3)
@@ -232,23 +230,12 @@ class Sheet:
                 missing += high - box.height * whole
                 for panel in row:
                     if step == 0:
-                        _wrap(panel.xaxis.label, width * self.figure.dpi)
-                        _wrap(panel.yaxis.label, high * self.figure.dpi)
+                        panel.set_xlabel(wrapped(panel.get_xlabel(), width))
+                        panel.set_ylabel(wrapped(panel.get_ylabel(), high))
                     else:
                         _thin(panel.xaxis)
                         _thin(panel.yaxis)
             self.figure.set_figheight(whole + missing)
-
-
-def _wrap(text: Text, room: float) -> None:
-    """Break a text into lines no longer than so many pixels."""
-    box = text.get_window_extent()
-    length = max(box.width, box.height)
-    if length > room and text.get_text():
-        letters = max(map(len, text.get_text().split("\n")))
-        text.set_text(
-            wrapped(text.get_text(), 0.95 * letters * room / length * 0.6 * rcParams["font.size"] / 72)
-        )
 
 
 def _number_logarithms(axis: Axis) -> None:

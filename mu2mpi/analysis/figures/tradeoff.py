@@ -24,7 +24,7 @@ NOISELESS: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
 """Level of runs without noise, which have no place on an axis of privacy."""
 
 SPREAD = 0.4
-"""Part of the place of a name that points share."""
+"""Part of the place of a name that lines share."""
 
 FOLLOWING = ("rounds", "machines", "samples", "batch")
 """Settings that often change with another, and part no lines then."""
@@ -78,25 +78,17 @@ def draw(runs: Sequence[Summary], page: Page, against: str = "") -> Sheet:
         for entry in encoding.legend:
             entry.set_linestyle("" if entry.get_marker() else entry.get_linestyle())
     is_noiseless = False
-    for group, column, look in encoding.groups:
+    for k, (group, column, look) in enumerate(encoding.groups):
         noisy = [run for run in group.runs if math.isfinite(axis.place(run))]
-        levels = [run for run in group.runs if run not in noisy]
-        beside = [of for of, at, _ in encoding.groups if at == column]
+        levels = [run.row for run in group.runs if math.isinf(axis.place(run))]
+        is_noiseless |= bool(levels)
+        beside = 0.0 if axis.names is None else SPREAD * ((k + 0.5) / len(encoding.groups) - 0.5)
         for panel, (name, _, factor) in zip(panels[:, column], measures(runs), strict=True):
             if noisy:
-                places = [axis.place(run) for run in noisy]
-                if axis.names is not None:
-                    sharing = [
-                        [g for g in beside if any(axis.place(run) == x for run in g.runs)] for x in places
-                    ]
-                    places = [
-                        x + SPREAD * ((here.index(group) + 0.5) / len(here) - 0.5)
-                        for x, here in zip(places, sharing, strict=True)
-                    ]
+                places = [axis.place(run) + beside for run in noisy]
                 sheet.draw_means(panel, places, [factor * run.row[name] for run in noisy], **look)
             if levels:
-                is_noiseless = True
-                level = sum(factor * run.row[name] for run in levels) / len(levels)
+                level = factor * sum(row[name] for row in levels) / len(levels)
                 panel.axhline(level, color=look["color"], **NOISELESS)
     for row, (_, label, _) in zip(panels, measures(runs), strict=True):
         for panel in row:

@@ -21,8 +21,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_runs(parser, "[FIGURE] PATH")
     add_output(parser, "PNG, SVG or PDF by its suffix [default: FIGURE.png]")
     across = (
-        "horizontal axis: round, samples or gradient_evaluations for history [default: round]; any setting, such "
-        "as machines, for tradeoff [default: rho or epsilon, as it was set]"
+        "horizontal axis: round, samples or gradient_evaluations for history [default: round]; any setting, "
+        "such as machines, for tradeoff [default: rho or epsilon, as it was set]"
     )
     parser.add_argument("--against", metavar="NAME", help=across)
     width = "inches, or a paper's column (3.3) or page (7), at which all text has 8 points [default: page]"
