@@ -362,12 +362,14 @@ def test_losses_against_shares_and_machines_have_fitted_exponents():
     shared = draw("participation", [*shared_runs(0.5), *shared_runs(0.2, noise_correlation=0.0)])
     assert {text.rpartition(": ")[2] for text in legend(shared)} >= {"0.50", "0.20"}
     trust = draw("trust", trust_runs(epsilon=2.0))
-    assert trust.axes[0].get_title("left") == "population\nε = 2"
+    assert trust.axes[0].get_title("left") == "population, ε = 2"
     found = dict(text.rsplit(": ", 1) for text in legend(trust)[:7])
     assert found["untrusted server"] == "−0.50"
     assert found["aggregated server, c = 3M/4"] == found["trusted server"] == "−1.00"
     with pytest.raises(InputError):
-        draw("trust", [rate_run(1.0, 1, diameter=D, machines=M) for D in (1.0, 2.0, 3.0, 4.0) for M in (4, 8)])
+        draw(
+            "trust", [rate_run(1.0, 1, diameter=D, machines=M) for D in (1.0, 2.0, 3.0, 4.0) for M in (4, 8)]
+        )
 
 
 def test_runs_are_chosen_by_their_settings(runs):

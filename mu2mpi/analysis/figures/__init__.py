@@ -15,27 +15,10 @@ __all__ = ["draw", "image", "page_of"]
 
 
 def draw(kind: str, runs: Sequence[Summary], against: str | None = None, page: Page = PAGE) -> Any:
-    """Draw a figure of `catalogue.KINDS`, independent of pyplot, so that nothing has to be closed.
+    """Return a matplotlib figure of `catalogue.KINDS`, independent of pyplot, with nothing to close.
 
-    Parameters
-    ----------
-    kind : str
-        Name of the figure.
-    runs : sequence of Summary
-        A run that is there twice counts once.
-    against : str, optional
-        Horizontal axis, where the figure leaves a choice.
-    page : Page, optional
-        Width, labels and so on.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    InputError
-        If there is no such figure or axis, or the runs do not suit it.
+    A run that is there twice counts once, and `against` is the horizontal axis, where the figure leaves a
+    choice. Raises an InputError if there is no such figure or axis, or the runs do not suit it.
     """
     check_kind(kind, against)
     module = find_figure(kind)
@@ -51,7 +34,7 @@ def draw(kind: str, runs: Sequence[Summary], against: str | None = None, page: P
             f"{without[0]}; choose others"
         )
     with styled(page):
-        return module.draw(kept, page, *([] if against is None else [against])).finish()
+        return module.draw(kept, page, *filter(None, [against])).finish()
 
 
 def image(figure: Any, suffix: str, page: Page = PAGE) -> bytes:

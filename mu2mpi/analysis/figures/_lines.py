@@ -15,7 +15,7 @@ from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import DASHES, Sheet, colours, handle, log_ticks, look_of
 from mu2mpi.analysis.groups import Group, grouped, in_nats
 from mu2mpi.analysis.settings import varying
-from mu2mpi.analysis.words import PRIVACY, told_privacy
+from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.errors import InputError
 from mu2mpi.results.collection import shown
 from mu2mpi.results.reader import Summary
@@ -23,8 +23,8 @@ from mu2mpi.results.reader import Summary
 LIMITS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}
 """How many of each a figure tells apart."""
 
-MAX_PANELS, MIN_POINTS = 3, 3
-"""Panels of losses with exponents, and points that make an exponent."""
+MIN_POINTS = 3
+"""Points that make an exponent."""
 
 SCORES = {"classes": ("test_accuracy", "test accuracy (%)", 100.0), "numbers": ("test_r2", "test R²", 1.0)}
 """Measurement, axis label and factor to its unit, by what is learned."""
@@ -159,11 +159,7 @@ def draw_exponents(
     runs: Sequence[Summary],
     page: Page,
     row_of: Callable[[Summary], dict[str, Any]],
-    *,
-    colour: Names = (),
-    dash: Names = (),
-    titles: Names,
-    always: Names = (),
+    parts: tuple[Names, Names, Names],
     x: Callable[[Summary], float],
     xlabel: str,
     symbol: str,
@@ -171,66 +167,44 @@ def draw_exponents(
 ) -> Sheet:
     """Draw excess losses with fitted exponents where they are known, and else test losses.
 
-    Parameters
-    ----------
-    row_of : callable
-        Settings of a run, of which `colour` and `dash` part lines and `titles` part panels; `always` are in
-        the titles also where they do not differ.
-    x : callable
-        Horizontal axis, with its label, and its `symbol` for the legend.
-    words : callable
-        What a line is called.
+    Of the settings that `row_of` returns, `parts` are those that make panels, colours and dashes. The legend
+    calls the horizontal axis by its `symbol`, and a line as `words` do for its first run.
     """
-    own = (*colour, *dash)
-    names = [*own, *(name for name in titles if name not in own)]
+    panels, colour, dash = parts
+    names = [*dict.fromkeys(["data", *panels, *colour, *dash])]
     groups = [Group(dict(zip(names, k, strict=True)), of) for k, of in by_rows(runs, names, row_of).items()]
-    encoding = encode_groups(groups, page, (), colour, dash)
-    panels = _by_title(encoding, titles, always, page)
-    exponents: dict[str, list[str]] = {words(group.runs[0]): ["–"] * len(panels) for group in groups}
+    encoding = encode_groups(groups, page, [*dict.fromkeys(["data", *panels])], colour, dash)
+    if len(encoding.titles) > LIMITS["panels"]:
+        raise InputError(
+            f"these runs make {len(encoding.titles)} panels ({'; '.join(encoding.titles)}), too many for a "
+            "figure; choose some, for example with --where rho=..."
+        )
+    sheet = Sheet(page, 1, len(encoding.titles), 2.6, encoding.titles)
+    exponents: dict[str, list[str]] = {}
     looks: dict[str, dict[str, Any]] = {}
-    sheet = Sheet(page, 1, len(panels), 2.6, list(panels))
-    has_exponents = False
-    for k, (panel, members) in enumerate(zip(sheet.panels[0], panels.values(), strict=True)):
-        here = [run for group, _ in members for run in group.runs]
+    for group, k, look in encoding.groups:
+        panel, line = sheet.panels[0, k], words(group.runs[0])
+        here = [run for other, at, _ in encoding.groups if at == k for run in other.runs]
         is_known = all(math.isfinite(run.figures.get("excess_loss", math.nan)) for run in here)
         name = "excess_loss" if is_known else "test_loss"
-        for group, look in members:
-            line = words(group.runs[0])
-            looks.setdefault(line, look)
-            places = [x(run) for run in group.runs]
-            losses = pandas.Series([run.row[name] for run in group.runs]).groupby(places).mean()
-            sheet.draw_means(panel, places, [run.row[name] for run in group.runs], **look)
-            if is_known and len(losses) >= MIN_POINTS and losses.min() > 0:
-                slope = np.polyfit(np.log(losses.index), np.log(losses), 1)[0]
-                exponents[line][k], has_exponents = f"{slope:z.2f}".replace("-", "−"), True
-                panel.set_yscale("log")
-        panel.set(xlabel=xlabel, ylabel=loss_label(here, "excess loss" if is_known else "test loss"))
+        places, losses = [x(run) for run in group.runs], [run.row[name] for run in group.runs]
+        means = pandas.Series(losses).groupby(places).mean()
+        # Lines become narrower, so that one that lies on another covers it not.
+        width = {"linewidth": max(1.0, 2.6 - 0.3 * len(looks))}
+        width = {"linewidth": looks.setdefault(line, look | width)["linewidth"]}
+        sheet.draw_means(panel, places, losses, **look | width)
+        found = exponents.setdefault(line, ["–"] * len(encoding.titles))
+        if is_known and len(means) >= MIN_POINTS and means.min() > 0:
+            slope = np.polyfit(np.log(means.index), np.log(means), 1)[0]
+            found[k] = f"{slope:z.2f}".replace("-", "−")
+            panel.set_yscale("log")
+        panel.set(xlabel=xlabel, ylabel=loss_label(here, name.replace("_", " ")))
         log_ticks(panel.xaxis, map(x, here))
-    sheet.legend = [
-        handle(f"{line}: {' | '.join(exponents[line])}" if has_exponents else line, **{**look, "label": None})
-        for line, look in looks.items()
-    ]
+    has_exponents = {text for texts in exponents.values() for text in texts} != {"–"}
+    for line, look in looks.items():
+        label = f"{line}: {' | '.join(exponents[line])}" if has_exponents else line
+        sheet.legend.append(handle(label, **look))
     if has_exponents:
-        where = ", panel by panel" * (len(panels) > 1)
+        where = ", panel by panel" * (len(encoding.titles) > 1)
         sheet.legend.append(handle(f"numbers: fitted exponents of {symbol}{where}", linestyle=""))
     return sheet
-
-
-def _by_title(
-    encoding: Encoding, titles: Names, always: Names, page: Page
-) -> dict[str, list[tuple[Group, dict[str, Any]]]]:
-    """Return the groups of each panel by its title: the data, and in what else panels of these differ."""
-    panels: dict[str, list[tuple[Group, dict[str, Any]]]] = {}
-    for group, _, look in encoding.groups:
-        data = group.runs[0].experiment.data
-        alike = [other for other, _, _ in encoding.groups if other.runs[0].experiment.data == data]
-        differ = [name for name in titles if len({other.settings[name] for other in alike}) > 1]
-        told = told_privacy({"data": data, **{name: group.settings[name] for name in (*always, *differ)}})
-        title = "\n".join(page.words.of({name: value}) for name, value in told.items())
-        panels.setdefault(title, []).append((group, look))
-    if len(panels) > MAX_PANELS:
-        raise InputError(
-            f"these runs make {len(panels)} panels ({'; '.join(panels)}), too many; choose some, "
-            "for example with --where rho=..."
-        )
-    return panels

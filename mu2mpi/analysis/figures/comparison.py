@@ -46,7 +46,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
             bars = {"yerr": deviations if is_barred else None, "capsize": 1.5, "elinewidth": 0.6}
             panel.errorbar(line.gradients, means, **bars, **look).lines[0].set_label(line.name)
         exponent = "" if math.isnan(line.exponent) else f": {line.exponent:.2f}"
-        sheet.legend.append(handle(f"{line.name}{exponent}", **{**look, "label": ""}))
+        sheet.legend.append(handle(f"{line.name}{exponent}", **look))
         if grows:
             sheet.panels[0, 2].plot(line.sizes, line.gradients, **look)
     for panel, (_, label, _) in zip(sheet.panels[0], measures(runs), strict=False):

@@ -31,17 +31,9 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
             "such as those of jobs/participation.toml"
         )
     names = [name for name in varying(runs) if name not in FOLLOWING]
-    return draw_exponents(
-        runs,
-        page,
-        own_settings,
-        colour=[name for name in names if name in OWN],
-        titles=[name for name in names if name not in OWN],
-        x=_share,
-        xlabel="share of machines there",
-        symbol="the share",
-        words=_words,
-    )
+    parts = [name for name in names if name not in OWN], [name for name in names if name in OWN], ()
+    label = "share of machines there"
+    return draw_exponents(runs, page, own_settings, parts, _share, label, "the share", _words)
 
 
 def _share(run: Summary) -> float:

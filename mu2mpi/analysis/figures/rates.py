@@ -66,7 +66,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     told = ["server", *differ] if len({rate.settings["server"] for rate in rates}) > 1 else differ
     for rate, look in looks.values():
         words = page.words.of({name: rate.settings[name] for name in told}) if told else "measured"
-        sheet.legend.append(handle(words, **{**look, "label": ""}))
+        sheet.legend.append(handle(words, **look))
     sheet.legend.append(handle("the theorem's bound", **BOUND))
     sheet.legend += [handle("single problems", **PROBLEMS)] * any(len(rate.means) > 1 for rate in rates)
     sheet.legend.append(handle("fitted exponent [95 %] (theorem's)", linestyle="", marker="o", color=INK))

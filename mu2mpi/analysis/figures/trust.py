@@ -50,16 +50,9 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
                 f"runs of {words(point[0])}, and M = {point[0].experiment.machines} differ in "
                 f"{', '.join(differ)}; choose some with --where {differ[0]}=..."
             )
-    return draw_exponents(
-        runs,
-        page,
-        row_of,
-        colour=["server"],
-        dash=["share"],
-        titles=titles,
-        always=privacy,
-        x=lambda run: run.experiment.machines or 1,
-        xlabel="machines M",
-        symbol="M",
-        words=words,
-    )
+    parts = titles, ["server"], ["share"]
+    return draw_exponents(runs, page, row_of, parts, _machines, "machines M", "M", words)
+
+
+def _machines(run: Summary) -> float:
+    return run.experiment.machines or 1
