@@ -67,7 +67,7 @@ def short(name: str) -> str:
 def wrapped(text: str, inches: float) -> str:
     """Return a text in lines of about so many inches; formulas and settings with their values stay whole."""
     joined = re.sub(r" = |\$[^$]*\$", lambda found: found[0].replace(" ", "\0"), text)
-    letters = max(8, int(inches * 72 / (0.6 * rcParams["font.size"])))
+    letters = max(8, int(inches * 72 / (0.57 * rcParams["font.size"])))
     return "\n".join(textwrap.fill(line, letters) for line in joined.split("\n")).replace("\0", " ")
 
 

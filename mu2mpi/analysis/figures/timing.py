@@ -53,12 +53,10 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
 
 def _by_rank(runs: Sequence[Summary]) -> pandas.DataFrame:
     """Return the seconds of each rank by phase, as means over runs; of blocks of ranks if there are many."""
-    timings = [pandas.DataFrame(read_result(run.path).timing) for run in runs]
-    phases = [*dict.fromkeys(phase for timing in timings for phase in timing)]
-    full = [timing.reindex(columns=phases).fillna(0.0) for timing in timings]
-    ranks = sum(full) / len(full)
+    timings = pandas.concat([pandas.DataFrame(read_result(run.path).timing) for run in runs])
+    ranks = timings.fillna(0.0).groupby(level=0).mean()
     size = -(-len(ranks) // MAX_BARS) or 1
     blocks = ranks.groupby(ranks.index // size).mean()
-    names = (f"rank {k * size}" if size == 1 else f"ranks {k * size} to {min(len(ranks), (k + 1) * size) - 1}"
-             for k in blocks.index)  # fmt: skip
+    ends = [(k * size, min(len(ranks), (k + 1) * size) - 1) for k in blocks.index]
+    names = [f"rank {first}" if size == 1 else f"ranks {first} to {last}" for first, last in ends]
     return blocks.set_axis(names, axis=0)
