@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas
 from matplotlib import colormaps, rcParams
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import (
@@ -71,7 +70,7 @@ def wrapped(text: str, inches: float) -> str:
     return "\n".join(textwrap.fill(line, letters) for line in joined.split("\n")).replace("\0", " ")
 
 
-def log_ticks(axis: Axis, values: Iterable[float]) -> None:
+def log_ticks(axis: Any, values: Iterable[float]) -> None:
     """Make a logarithmic axis with ticks at these values, written as plain numbers."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(FixedLocator(sorted({*values})))
@@ -127,13 +126,9 @@ class Sheet:
         size = (page.width, self._heights.sum() + 0.4 * len(self._heights) + 2)
         self.figure = NotebookFigure(figsize=size, layout="constrained")
         self._shares = sharex, False if is_stacked else sharey
-        shared: dict[str, Any] = dict(zip(("sharex", "sharey"), self._shares, strict=True))
+        options: dict[str, Any] = {"squeeze": False, "sharex": sharex, "sharey": self._shares[1]}
         self._grid = self.figure.subplots(
-            len(self._heights),
-            1 if is_stacked else columns,
-            squeeze=False,
-            height_ratios=self._heights,
-            **shared,
+            len(self._heights), 1 if is_stacked else columns, height_ratios=self._heights.tolist(), **options
         )
         self.panels = self._grid.reshape(columns, rows).T if is_stacked else self._grid
         if is_stacked and sharey:
@@ -238,7 +233,7 @@ class Sheet:
             self.figure.set_figheight(whole + missing)
 
 
-def _number_logarithms(axis: Axis) -> None:
+def _number_logarithms(axis: Any) -> None:
     """Label a logarithmic axis at round numbers, unless its ticks were chosen."""
     if axis.get_scale() != "log" or not isinstance(axis.get_major_locator(), LogLocator):
         return
@@ -253,7 +248,7 @@ def _number_logarithms(axis: Axis) -> None:
         axis.set_major_formatter(PLAIN)
 
 
-def _thin(axis: Axis) -> None:
+def _thin(axis: Any) -> None:
     """Leave out the numbers that would cover the one before; names are written upright instead."""
     low, high = sorted(axis.get_view_interval())
     near, is_x = 1e-9 * (high - low), axis.axis_name == "x"

@@ -8,6 +8,7 @@ from mu2mpi.analysis.cells import Key
 from mu2mpi.analysis.figures._lines import encode_groups, loss_label
 from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.analysis.figures._sheet import DASHES, Sheet, handle, log_ticks
+from mu2mpi.analysis.groups import Group
 from mu2mpi.analysis.rates import AXES, MIN_POINTS, Rate, find_rates
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -43,7 +44,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
             f"these runs differ in too much for one figure; choose some, as --where {differ[0]}=..."
         )
     # In the legend, lines are told apart; in the data, all settings are told.
-    looks: dict[Key, tuple[Rate, dict[str, Any]]] = {}
+    looks: dict[Key, tuple[Group, dict[str, Any]]] = {}
     for rate, _, look in encode_groups(rates, page, (), ("server",), differ).groups:
         looks.setdefault(_key(rate), (rate, look))
     sheet = Sheet(page, len(regimes), len(axes), 2.4, sharey="row")
@@ -76,7 +77,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     return sheet
 
 
-def _key(rate: Rate) -> Key:
+def _key(rate: Group) -> Key:
     """Return what tells a line from another in its panel."""
     return tuple(value for name, value in rate.settings.items() if name not in ACROSS)
 

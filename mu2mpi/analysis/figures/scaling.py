@@ -73,7 +73,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
             _draw_points(column, points, look | {"label": label}, is_weak=title.startswith("weak"))
             _draw_phases(panel, points, fills)
             panel.set_title(label)
-            panel.set(ylabel="share of time (%)", ylim=(0, 100))
+            panel.set(ylabel="time share (%)", ylim=(0, 100))
         column[0].set(yscale="log", ylabel="time per round (ms)")
         column[1].set(ylim=(0, None), ylabel="efficiency (%)")
         last = column[1 + len(series)]

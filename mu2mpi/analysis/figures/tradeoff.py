@@ -109,21 +109,20 @@ def _usual(runs: Sequence[Summary]) -> str:
 
 def _axis(runs: Sequence[Summary], against: str, page: Page) -> Axis:
     name = page.words.name(against)
-    if against == "rho":
-        ticks = {run.experiment.rho for run in runs if math.isfinite(run.experiment.rho)}
-        label = f"privacy {name}  (less private →)"
-        return Axis(lambda run: run.experiment.rho, label, sorted(ticks), (*PRIVACY, "delta"))
-    if against == "epsilon":
+    if against in PRIVACY:
 
         def place(run: Summary) -> float:
+            if against == "rho":
+                return run.experiment.rho
             return run.figures["epsilon_exact"] if run.experiment.epsilon is None else run.experiment.epsilon
 
-        exact = "exact " * any(run.experiment.epsilon is None for run in runs)
-        deltas = ", ".join(f"{delta:g}" for delta in sorted({run.experiment.delta for run in runs}))
-        label = f"{exact}{name} at δ = {deltas}  (less private →)"
-        return Axis(
-            place, label, sorted({p for run in runs if math.isfinite(p := place(run))}), (*PRIVACY, "delta")
-        )
+        label = f"privacy {name}"
+        if against == "epsilon":
+            exact = "exact " * any(run.experiment.epsilon is None for run in runs)
+            deltas = ", ".join(f"{delta:g}" for delta in sorted({run.experiment.delta for run in runs}))
+            label = f"{exact}{name} at δ = {deltas}"
+        known = sorted({p for run in runs if math.isfinite(p := place(run))})
+        return Axis(place, f"{label}  (less private →)", known, (*PRIVACY, "delta"))
     values, rows = _values(runs, against), [settings_of(run) for run in runs]
     others = [other for other in varying(runs) if other != against]
     apart = [against]
