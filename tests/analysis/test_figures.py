@@ -367,9 +367,7 @@ def test_losses_against_shares_and_machines_have_fitted_exponents():
     assert found["untrusted server"] == "−0.50"
     assert found["aggregated server, c = 3M/4"] == found["trusted server"] == "−1.00"
     with pytest.raises(InputError):
-        draw(
-            "trust", [rate_run(1.0, 1, diameter=D, machines=M) for D in (1.0, 2.0, 3.0, 4.0) for M in (4, 8)]
-        )
+        draw("trust", [rate_run(1.0, 1, diameter=D, machines=M) for D in range(1, 6) for M in (4, 8)])
 
 
 def test_runs_are_chosen_by_their_settings(runs):
