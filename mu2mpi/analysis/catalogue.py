@@ -1,122 +1,52 @@
-"""Which figures there are, each drawn by the module of its name; imports little, as the help names them."""
+"""Names of the figures, each a module of `mu2mpi.analysis.figures`; imports little, as help needs them."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import importlib
 from pathlib import Path
 from typing import Any
 
-from mu2mpi.config.together import machines_differ
 from mu2mpi.errors import InputError
+from mu2mpi.extra import needed
 from mu2mpi.suggestions import or_else
 
-LOSSES, TIMES = ("test_loss", "test loss"), ("elapsed_seconds", "times")
-"""What a published file may be without, by its name in a summary and in words."""
-
-FORMATS: dict[str, dict[str, None]] = {
-    "png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}, "pgf": {},
-}  # fmt: skip
-"""Of files, by their suffix, with what keeps the date out of each."""
+FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+"""File formats by suffix, with the metadata that leaves the date out."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What there is to know of a figure beside how it is drawn."""
-
-    meaning: str
-    against: tuple[str, ...] = ()
-    """What may be on the horizontal axis, the default first; empty where there is no such choice."""
-    takes_settings: bool = False
-    """Whether any setting may be there; by itself, privacy is."""
-    needs: tuple[str, str] | None = None
-    """What it cannot do without: `LOSSES` or `TIMES`."""
-    scored: bool = False
-    """Whether panels of losses, the first of two rows or else of all panels, will do without the others."""
-    reported: Callable[[Sequence[Any]], bool] = lambda runs: True
-    """Whether it is on a report of these summaries, which is made to be shown around."""
+def _summary(path: Path) -> str:
+    """First line of a module's docstring, without importing it."""
+    with path.open(encoding="utf-8") as file:
+        return file.readline().strip('".\n')
 
 
-def _differ(*names: str) -> Callable[[Sequence[Any]], bool]:
-    """Return what finds out whether runs differ in one of these settings."""
-    return lambda runs: len({tuple(getattr(run.experiment, name) for name in names) for run in runs}) > 1
+KINDS = {path.stem: _summary(path) for path in sorted((Path(__file__).parent / "figures").glob("[!_]*.py"))}
+"""Summary of each figure by name."""
 
 
-FIGURES = {
-    "history": Kind(
-        "loss and accuracy (or R^2) along a run, with a band over seeds",
-        against=("round", "samples", "gradient_evaluations"),
-        scored=True,
-        needs=LOSSES,
-    ),
-    "tradeoff": Kind(
-        "loss and accuracy (or R^2) against privacy or any setting, a line for each of the others",
-        takes_settings=True,
-        scored=True,
-        needs=LOSSES,
-        reported=_differ("rho"),
-    ),
-    "weights": Kind("the rows of x_T as images"),
-    "coefficients": Kind(
-        "the coefficients of features in [-1, 1], with the standard error that the noise alone would give",
-        reported=lambda runs: any(run.experiment.schema for run in runs),
-    ),
-    "errors": Kind(
-        "error of the estimates d_t of the gradient along a run, before noise",
-        reported=lambda runs: any(run.experiment.data == "population" for run in runs),
-    ),
-    "noise": Kind("norms of signal and noise in what is released"),
-    "machines": Kind(
-        "samples, rounds and privacy of each machine, where machines differ or are away",
-        reported=lambda runs: any(machines_differ(run.experiment) for run in runs),
-    ),
-    "timing": Kind("where the time goes, by phase and rank", needs=TIMES),
-    "scaling": Kind("time per round, efficiency and phases against the number of ranks", needs=TIMES),
-    # A diagnostic, which the guarantee does not cover.
-    "partition": Kind("which share of each class each machine got", reported=lambda runs: False),
-    "comparison": Kind(
-        "methods at equal privacy: loss and score against gradients computed, and these against the "
-        "number of samples, with fitted exponents",
-        scored=True,
-        needs=LOSSES,
-        reported=_differ("method", "estimator", "query"),
-    ),
-    "rates": Kind("excess loss against n, M, d and rho, with exponents beside the theorem's"),
-    "participation": Kind(
-        "loss against the share of machines that takes part, for each method and its noise",
-        needs=LOSSES,
-        reported=_differ("participation"),
-    ),
-    "trust": Kind(
-        "loss against M, for each trust mode and share of machines that may work together with the server",
-        needs=LOSSES,
-        reported=lambda runs: (
-            _differ("machines")(runs) and any(run.experiment.colluders is not None for run in runs)
-        ),
-    ),
-}
-"""By name, in the order in which the help and a report have them."""
+def find_figure(kind: str) -> Any:
+    """Return the module that draws a figure, or raise an InputError if there is none.
 
-KINDS = {name: kind.meaning for name, kind in FIGURES.items()}
-AXES = {name: kind.against for name, kind in FIGURES.items() if kind.against}
+    It has a function `draw`, and may have `AGAINST`, the choices for the horizontal axis, the default first;
+    `NEEDS`, a column of a run's row without which it cannot be drawn; and `is_reported`, whether a report of
+    some runs has it.
+    """
+    if kind not in KINDS:
+        raise InputError(f"there is no figure {kind!r}{or_else(kind, KINDS, 'figures')}")
+    for package in ("matplotlib", "pandas"):
+        needed(package)
+    return importlib.import_module(f"mu2mpi.analysis.figures.{kind}")
+
+
+def choices(kind: str) -> tuple[str, ...]:
+    """Return what may be on the horizontal axis of a figure; empty if there is no choice."""
+    return tuple(getattr(find_figure(kind), "AGAINST", ()))
 
 
 def check_kind(kind: str, against: str | None) -> None:
     """Raise an InputError unless there is such a figure, with such a horizontal axis."""
-    if kind not in FIGURES:
-        raise InputError(f"there is no figure {kind!r}{or_else(kind, FIGURES, 'figures')}")
-    facts = FIGURES[kind]
-    axes = facts.against
-    if against is None or against in axes:
-        return
-    if not facts.takes_settings:
-        choice = f"is drawn against {' or '.join(axes)}" if axes else "leaves no choice of what is across"
-        raise InputError(f"the figure {kind} {choice}, not {against}")
-    from mu2mpi.config.options import option_fields
-
-    if against not in option_fields():
-        raise InputError(
-            f"the figure {kind} is drawn against a setting, and {against} is none"
-            f"{or_else(against, option_fields(), 'settings')}"
-        )
+    known = choices(kind)
+    if against is not None and against not in known:
+        meant = or_else(against, known, "choices") if known else "; it leaves no choice"
+        raise InputError(f"the figure {kind} is not drawn against {against}{meant}")
 
 
 def suffix_of(path: Path) -> str:

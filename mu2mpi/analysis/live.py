@@ -1,20 +1,18 @@
 """A figure in a notebook that grows while a run goes on."""
 
-import importlib
 import io
 import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from mu2mpi.analysis.figures.curves import SCORES
 from mu2mpi.extra import needed
 from mu2mpi.results.observer import Evaluation, Observer, Start
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LEAST_SECONDS, SHARE = 1.0, 0.05
-"""From one drawing to the next, and which share of the time they may take: a run may be short."""
+MIN_SECONDS, MAX_SHARE = 1.0, 0.05
+"""Seconds between drawings, and the share of the time that they may take."""
 
 
 class LiveFigure(Observer):
@@ -39,13 +37,14 @@ class LiveFigure(Observer):
         """Begin a figure."""
         from matplotlib.figure import Figure
 
-        self._rounds = start.schedule.rounds
         self._done: list[Evaluation] = []
         self._handle: Any = None
         self._next = monotonic()
         self.figure = Figure(figsize=(7, 2.8), layout="constrained")
-        title = f"{start.name}: {start.experiment.data}, {start.experiment.server} server"
-        self.figure.suptitle(title, fontsize=10)
+        self.figure.suptitle(f"{start.name}: {start.experiment.data}, {start.experiment.server} server")
+        for panel in self.figure.subplots(1, 2):
+            panel.set(xscale="log", xlim=(0.9, 1.1 * start.schedule.rounds), xlabel="round t")
+            panel.plot([], [], marker=".")
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Draw the figure again, unless that is too soon."""
@@ -59,26 +58,22 @@ class LiveFigure(Observer):
             self._draw()
 
     def _draw(self) -> None:
-        began, labels = monotonic(), self._done[-1].labels
-        axes = self.figure.axes or self.figure.subplots(1, 2).tolist()
-        rounds = [done.round for done in self._done]
-        _, label, factor = SCORES[labels]
-        shown = (
-            ("test loss", [done.loss for done in self._done]),
-            (label, [factor * done.score for done in self._done]),
-        )
-        for panel, (label, values) in zip(axes, shown, strict=True):
-            panel.clear()
-            panel.plot(rounds, values, marker=".")
-            panel.set(xscale="log", xlim=(0.9, 1.1 * self._rounds), xlabel="round t", ylabel=label)
+        began, done = monotonic(), self._done
+        score, factor = ("accuracy (%)", 100.0) if done[-1].labels == "classes" else ("R²", 1.0)
+        values = {"loss": [one.loss for one in done], score: [factor * one.score for one in done]}
+        for panel, (label, measured) in zip(self.figure.axes, values.items(), strict=True):
+            panel.lines[0].set_data([one.round for one in done], measured)
+            panel.set_ylabel(f"test {label}")
+            panel.relim()
+            panel.autoscale_view(scalex=False)
         self._show()
-        self._next = began + max(LEAST_SECONDS, (monotonic() - began) / SHARE)
+        self._next = began + max(MIN_SECONDS, (monotonic() - began) / MAX_SHARE)
 
     def _show(self) -> None:
-        """Put the figure in the place of the one before it, where there is something to show it."""
+        """Put the figure in the place of the one before it, where a notebook shows it."""
         if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
             return
-        shown = importlib.import_module("IPython.display")
+        shown = needed("IPython.display")
         picture = io.BytesIO()
         self.figure.savefig(picture, format="png", dpi=150)
         image = shown.Image(picture.getvalue(), width=672)

@@ -25,7 +25,7 @@ from mu2mpi.results.reader import Summary
 PROBLEM = ("margin", "label_noise")
 """Settings that choose a problem, of which the worst counts."""
 
-FEWEST = 3
+MIN_POINTS = 3
 """Values along an axis that make a rate."""
 
 RESAMPLES = 2000
@@ -107,7 +107,7 @@ def find_rates(runs: Sequence[Summary]) -> list[Rate]:
             for run in group.runs:
                 lines.setdefault(colluders(run), []).append(run)
             for share, line in lines.items():
-                if len({axis.of(run) for run in line}) >= FEWEST:
+                if len({axis.of(run) for run in line}) >= MIN_POINTS:
                     said = None if share is None else share_text(share)
                     rates.append(_fit(axis, Group({**group.settings, "colluders": said}, line)))
     return rates

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up import rate_run, rate_runs
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from made_up import rate_run, rate_runs, trust_runs
 from schedules import make_schedule
 
 from mu2mpi.analysis.figures import draw
@@ -173,22 +172,18 @@ def test_no_measured_mean_is_above_its_bound(measured):
 
 def test_the_figure_shows_lines_bounds_and_exponents():
     runs = rate_runs()
-    rates = find_rates(runs)
     figure = draw("rates", runs)
-    visible = [panel for panel in figure.axes if panel.axison]
-    texts = [text for panel in visible for text in panel.texts]
-    assert len(texts) == len(rates)
-    for rate in rates:
+    figure.draw_without_rendering()
+    panels = [panel for panel in figure.axes if panel.axison]
+    assert sum(len(panel.texts) for panel in panels) == len(find_rates(runs))
+    for rate in find_rates(runs):
         wanted = f"{rate.exponent:.2f} [{rate.low:.2f}, {rate.high:.2f}]".replace("-", "−")
-        assert any(wanted in text.get_text() for text in texts)
-        drawn = [line for panel in visible for line in panel.get_lines()]
+        assert any(wanted in text.get_text() for panel in panels for text in panel.texts)
+        drawn = [line for panel in panels for line in panel.get_lines()]
         for values in (rate.worst, rate.bounds):
             assert any(np.array_equal(line.get_ydata(), values) for line in drawn)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    for panel in visible:
-        for text in panel.texts:
-            box = text.get_window_extent(canvas.get_renderer())
+    for panel in panels:
+        for box in [text.get_window_extent() for text in panel.texts]:
             assert panel.bbox.x0 <= box.x0
             assert box.x1 <= panel.bbox.x1 + 4
             for line in panel.get_lines():
@@ -196,8 +191,28 @@ def test_the_figure_shows_lines_bounds_and_exponents():
                 assert not any(box.contains(x, y) for x, y in inside)
 
 
+def test_rates_of_shares_of_machines_that_may_collude_and_runs_without_lines():
+    runs = trust_runs()
+    lines = {rate.settings["colluders"] for rate in find_rates(runs) if rate.axis.symbol == "M"}
+    assert {"0", "M/10", "3M/4"} <= lines
+    assert sum(len(rate.runs) for rate in find_rates(runs)) == len(runs)
+    alone = rate_run(1.0, 1, server="trusted", machines=20, rounds=77)
+    (legend,) = draw("rates", [*runs, alone]).legends
+    said = [text.get_text() for text in legend.get_texts()]
+    assert any(f"1 of {len(runs) + 1} runs" in text for text in said)
+
+
+def test_rates_of_runs_by_epsilon():
+    runs = [rate_run(1 / epsilon, 1, epsilon=epsilon) for epsilon in (1.0, 2.0, 4.0)]
+    (rate,) = find_rates(runs)
+    assert (rate.axis.symbol, rate.is_private) == ("ρ", True)
+    (across,) = find_rates([rate_run(1 / M, 1, epsilon=2.0, machines=M) for M in (4, 8, 16)])
+    assert across.is_private
+    assert across.theorem == -0.5
+
+
 def test_runs_without_rates_say_what_is_needed():
-    with pytest.raises(InputError, match=r"at least three values of it, such as those of jobs/rates\.toml"):
+    with pytest.raises(InputError, match=r"jobs/rates\.toml"):
         draw("rates", power_law(-1.0)[:4])
-    with pytest.raises(InputError, match=r"lines against n differ in machines alone.*--where machines="):
+    with pytest.raises(InputError, match="--where machines="):
         draw("rates", power_law(-1.0) + power_law(-1.0, machines=16))

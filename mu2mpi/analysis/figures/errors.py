@@ -1,34 +1,36 @@
-"""How far d_t is from the gradient at the query point, before noise: the mean over seeds of its square.
+"""Error of the estimates d_t of the gradient along a run, before noise.
 
-It is known for populations, whose gradient is exact. That of corrected momentum at averages falls like 1 / t,
-and that of plain gradients stays where it is; both slopes are drawn thin behind them.
+It is known for populations, whose gradient is exact. The mean square with corrected momentum at averages
+falls like 1 / t, and with plain gradients it stays level; both slopes are drawn thin.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from mu2mpi.analysis.figures.curves import along_rounds, encode, histories_of, read_histories
-from mu2mpi.analysis.figures.style import Figure, Page, handle, with_legend
+from mu2mpi.analysis.figures._lines import encode, mean_history, read_histories
+from mu2mpi.analysis.figures._page import INK, Page
+from mu2mpi.analysis.figures._sheet import Sheet, handle
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-SLOPE: dict[str, Any] = {"linewidth": 0.8, "alpha": 0.5}
+SLOPE: dict[str, Any] = {"color": INK, "linewidth": 0.8, "alpha": 0.5}
 
 
-def draw(runs: Sequence[Summary], page: Page) -> Figure:
-    """Draw the mean squared error against t, of those runs that are on a population."""
+def draw(runs: Sequence[Summary], page: Page) -> Sheet:
+    """Draw the mean over seeds of the squared error against t, of the runs on a population."""
     runs = [run for run in runs if run.experiment.data == "population"]
     if not runs:
         raise InputError("the error of d_t is known for data = population only")
     encoding = encode(runs, page, colour=("method", "rho", "machines"))
-    figure, panels = along_rounds(encoding, "mean of ‖d$_t$ - ∇f(x$_t$)‖² (no unit)", page)
+    sheet = Sheet(page, 1, len(encoding.titles), 2.4, encoding.titles, sharex=True, sharey=True)
     read_histories(runs)
-    for group, place, look in encoding.groups:
-        t, squares = histories_of(group, "round", "estimate_error")
-        panel, mean = panels[place], squares.mean(axis=0)
-        panel.plot(t, mean, **look)
+    for group, column, look in encoding.groups:
+        found, panel = mean_history(group.runs, "round", "estimate_error"), sheet.panels[0, column]
+        panel.plot(found.x, found.y, **look)
         falls = group.runs[0].experiment.estimator == "corrected-momentum"
-        panel.plot(t, mean[0] / (t if falls else np.ones(len(t))), color=page.theme.ink, **SLOPE)
-    return with_legend(figure, [*encoding.legend, handle("slopes -1 and 0", color=page.theme.ink, **SLOPE)])
+        panel.plot(found.x, found.y.iloc[0] / (found.x if falls else 1.0 + 0 * found.x), **SLOPE)
+    for panel in sheet.panels.flat:
+        label = "mean of ‖d$_t$ - ∇f(x$_t$)‖² (no unit)"
+        panel.set(xscale="log", yscale="log", xlabel="round t", ylabel=label)
+    sheet.legend = [*encoding.legend, handle("slopes -1 and 0", **SLOPE)]
+    return sheet

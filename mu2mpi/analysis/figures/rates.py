@@ -1,72 +1,89 @@
-"""Excess loss against n, M, d and rho, with fitted exponents beside those of the theorems."""
+"""Excess loss against n, M, d and rho, with exponents beside the theorem's."""
 
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mu2mpi.analysis.figures.curves import encoded, loss_words
-from mu2mpi.analysis.figures.style import DASHES, Axes, Figure, Page, canvas, handle, with_legend
-from mu2mpi.analysis.figures.ticks import plain_log_ticks
+from mu2mpi.analysis.cells import Key
+from mu2mpi.analysis.figures._lines import encode_groups, loss_label
+from mu2mpi.analysis.figures._page import INK, Page
+from mu2mpi.analysis.figures._sheet import DASHES, Sheet, handle, log_ticks
 from mu2mpi.analysis.groups import Group
-from mu2mpi.analysis.rates import AXES, FEWEST, Rate, find_rates
+from mu2mpi.analysis.rates import AXES, MIN_POINTS, Rate, find_rates
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
 REGIMES = {False: "without noise, where both servers are one algorithm", True: "private"}
 
 SHAPES = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼"}
-"""Markers, and the letters that look like them."""
+"""Letters that look like markers."""
 
 LINE = 0.07
 """Height of a line of text, as a share of a panel."""
 
 BOUND: dict[str, Any] = {"linestyle": ":", "linewidth": 1.0}
+PROBLEMS: dict[str, Any] = {"linewidth": 0.5, "alpha": 0.4}
 
-Key = tuple[tuple[str, Any], ...]
-Looks = dict[Key, dict[str, Any]]
+ACROSS = ("epsilon", *(axis.setting for axis in AXES))
 
 
-def draw(runs: Sequence[Summary], page: Page) -> Figure:
+def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     """Draw a row of panels for each regime, a column for each axis."""
     rates = find_rates(runs)
     if not rates:
         raise InputError(
             "rates need measured excess losses of runs that differ in rounds, machines, classes or rho alone "
-            "and have at least three values of it, such as those of jobs/rates.toml"
+            f"and have at least {MIN_POINTS} values of it, such as those of jobs/rates.toml"
         )
     regimes = sorted({rate.is_private for rate in rates})
     axes = [axis for axis in AXES if any(rate.axis == axis for rate in rates)]
-    figure, panels = canvas(page, len(regimes), len(axes), 0.8 + 2.6 * len(regimes), sharey="row")
-    names = [name for name, _ in _key(rates[0]) if name != "server"]
-    if len({tuple(rate.settings[name] for name in names) for rate in rates}) > len(DASHES):
-        raise InputError("these runs differ in too much for one figure; choose some with --where")
-    encoding = encoded(rates, page, panels=(), colours=("server",), styles=names)
-    looks = {_key(rate): look for rate, _, look in encoding.groups}
-    for row, regime in zip(panels, regimes, strict=True):
-        of_axes = [[r for r in rates if r.is_private == regime and r.axis == axis] for axis in axes]
-        for panel, here in zip(row, of_axes, strict=True):
+    names = [name for name in rates[0].settings if name not in (*ACROSS, "server")]
+    differ = [name for name in names if len({rate.settings[name] for rate in rates}) > 1]
+    if len({tuple(rate.settings[name] for name in differ) for rate in rates}) > len(DASHES):
+        raise InputError(
+            f"these runs differ in too much for one figure; choose some, as --where {differ[0]}=..."
+        )
+    # In the legend, lines are told apart; in the data, all settings are told.
+    looks: dict[Key, tuple[Group, dict[str, Any]]] = {}
+    for rate, _, look in encode_groups(rates, page, (), ("server",), differ).groups:
+        looks.setdefault(_key(rate), (rate, look))
+    sheet = Sheet(page, len(regimes), len(axes), 2.4, sharey="row")
+    for row, regime in zip(sheet.panels, regimes, strict=True):
+        by_axis = [[r for r in rates if r.is_private == regime and r.axis == axis] for axis in axes]
+        values = [v for of in by_axis for r in of for curve in (r.bounds, *r.means) for v in curve if v > 0]
+        low, high = min(values) / 1.3, max(values) * 1.3
+        room = LINE * (1 + max(map(len, by_axis)))
+        for panel, axis, here in zip(row, axes, by_axis, strict=True):
+            if not here:
+                panel.set_axis_off()
+                continue
+            if sheet.is_stacked or axis == axes[0]:
+                panel.set_title(REGIMES[regime])
             _check_told_apart(here)
-            _draw_panel(panel, here, looks)
-        row[0].set_title(REGIMES[regime], loc="left")
-        row[0].set_ylabel(loss_words(runs, "excess loss"))
-        lines = max(len(here) for here in of_axes)
-        row[0].set_ylim(*_limits([rate for here in of_axes for rate in here], room=LINE * (lines + 1)))
-    for panel, axis in zip(panels[-1], axes, strict=True):
-        panel.set_xlabel(f"{axis.symbol}  ({axis.words})")
-    drawn = {id(run) for rate in rates for run in rate.runs}
-    left = len(runs) - len(drawn)
-    remark = [handle(f"{left:,} of {len(runs):,} runs make no line of {FEWEST} points", linestyle="")]
-    return with_legend(figure, _legend(rates, looks, page) + remark * (left > 0))
+            _draw_panel(panel, here, {key: look for key, (_, look) in looks.items()})
+            # The text below the lines has a share of the height.
+            panel.set_ylim(low * (low / high) ** (room / (1 - room)), high)
+            panel.set(xlabel=f"{axis.symbol}  ({axis.words})", ylabel=loss_label(runs, "excess loss"))
+    told = ["server", *differ] if len({rate.settings["server"] for rate in rates}) > 1 else differ
+    for rate, look in looks.values():
+        words = page.words.of({name: rate.settings[name] for name in told}) if told else "measured"
+        sheet.legend.append(handle(words, **look))
+    sheet.legend.append(handle("the theorem's bound", **BOUND))
+    sheet.legend += [handle("single problems", **PROBLEMS)] * any(len(rate.means) > 1 for rate in rates)
+    sheet.legend.append(handle("fitted exponent [95 %] (theorem's)", linestyle="", marker="o", color=INK))
+    left = len(runs) - len({id(run) for rate in rates for run in rate.runs})
+    remark = f"{left:,} of {len(runs):,} runs make no line of {MIN_POINTS} points"
+    sheet.legend += [handle(remark, linestyle="")] * (left > 0)
+    return sheet
 
 
 def _key(rate: Group) -> Key:
     """Return what tells a line from another in its panel."""
-    across = ["epsilon", *(axis.setting for axis in AXES)]
-    return tuple((name, value) for name, value in rate.settings.items() if name not in across)
+    return tuple(value for name, value in rate.settings.items() if name not in ACROSS)
 
 
 def _check_told_apart(rates: Sequence[Rate]) -> None:
-    """Make sure that no two lines of a panel differ only in what other panels have across."""
+    """Raise an InputError if two lines of a panel differ only in what other panels have across."""
     lines: dict[Key, Rate] = {}
     for rate in rates:
         other = lines.setdefault(_key(rate), rate)
@@ -78,43 +95,16 @@ def _check_told_apart(rates: Sequence[Rate]) -> None:
             )
 
 
-def _draw_panel(panel: Axes, rates: Sequence[Rate], looks: Looks) -> None:
+def _draw_panel(panel: Any, rates: Sequence[Rate], looks: dict[Key, dict[str, Any]]) -> None:
     """Draw the worst mean at each point, the theorem's bound, each problem by itself, and exponents."""
-    if not rates:
-        panel.set_axis_off()
-        return
-    panel.set(xscale="log", yscale="log")
-    for k, rate in enumerate(rates):
+    for k, rate in enumerate(reversed(rates)):
         look = looks[_key(rate)]
-        colour = look["color"]
         panel.plot(rate.values, rate.worst, **look)
-        panel.plot(rate.values, rate.bounds, color=colour, **BOUND)
+        panel.plot(rate.values, rate.bounds, color=look["color"], **BOUND)
         if len(rate.means) > 1:
-            panel.plot(rate.values, rate.means.T, color=colour, linewidth=0.5, alpha=0.3)
+            panel.plot(rate.values, rate.means.T, color=look["color"], **PROBLEMS)
         exponent = f"{rate.exponent:.2f} [{rate.low:.2f}, {rate.high:.2f}] ({Fraction(rate.theorem)})"
-        place = 0.02, 0.02 + LINE * (len(rates) - 1 - k)
-        text = f"{SHAPES[look['marker']]} {exponent}".replace("-", "−")
-        panel.annotate(text, place, xycoords="axes fraction", color=colour, fontsize=5.6)
-    plain_log_ticks(panel.xaxis, sorted({value for rate in rates for value in rate.values}))
-
-
-def _limits(rates: Sequence[Rate], room: float) -> tuple[float, float]:
-    """Return the limits of a logarithmic axis that leaves a share of its height free below all lines."""
-    drawn = [value for rate in rates for row in (rate.bounds, *rate.means) for value in row if value > 0]
-    low, high = min(drawn) / 1.3, max(drawn) * 1.3
-    return float(low * (low / high) ** (room / (1 - room))), float(high)
-
-
-def _legend(rates: Sequence[Rate], looks: Looks, page: Page) -> list[Any]:
-    differ = {name for name, _ in next(iter(looks)) if len({dict(key)[name] for key in looks}) > 1}
-    handles = [
-        handle(page.words.of({name: value for name, value in key if name in differ}) or "measured", **look)
-        for key, look in looks.items()
-    ]
-    handles.append(handle("the theorem's bound", color=page.theme.ink, **BOUND))
-    if any(len(rate.means) > 1 for rate in rates):
-        handles.append(handle("single problems", color=page.theme.ink, linewidth=0.5, alpha=0.5))
-    handles.append(
-        handle("fitted exponent [95 %] (theorem's)", color=page.theme.ink, linestyle="", marker="o")
-    )
-    return handles
+        text, place = f"{SHAPES[look['marker']]} {exponent}".replace("-", "−"), 0.02 + LINE * k
+        panel.text(0.02, place, text, transform=panel.transAxes, color=look["color"], fontsize=5.6)
+    panel.set_yscale("log")
+    log_ticks(panel.xaxis, (value for rate in rates for value in rate.values))

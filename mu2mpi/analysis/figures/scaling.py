@@ -1,25 +1,24 @@
-"""Time per round against the number of ranks, its efficiency and its phases: strong beside weak scaling."""
+"""Time per round, efficiency and phases against the number of ranks."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas
+from matplotlib.patches import Patch
 
 from mu2mpi.analysis.cells import sort_key
-from mu2mpi.analysis.figures.style import HATCHES, Axes, Figure, Page, canvas, dashed, handle, with_legend
-from mu2mpi.analysis.figures.ticks import plain_log_ticks
+from mu2mpi.analysis.figures._page import INK, PAPER, Page
+from mu2mpi.analysis.figures._sheet import HATCHES, Sheet, colours, handle, log_ticks, look_of
 from mu2mpi.analysis.settings import own_settings, varying
 from mu2mpi.errors import InputError
-from mu2mpi.extra import needed
 from mu2mpi.results.reader import Summary
 
-IDEAL: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
-MOST_SERIES = 5
-HEIGHT, STACK_HEIGHT = 5.0, 1.5
-"""Inches of the panels of times and efficiencies, with the legend, and of a panel of phases."""
+NEEDS = "elapsed_seconds"
+
+IDEAL: dict[str, Any] = {"color": INK, "linestyle": ":", "linewidth": 0.9}
+HOLLOW: dict[str, Any] = {"linestyle": "", "markerfacecolor": PAPER}
+MAX_SERIES = 5
 
 
 def seconds_per_round(run: Summary) -> float:
@@ -28,163 +27,131 @@ def seconds_per_round(run: Summary) -> float:
     return seconds / (run.experiment.rounds or 1)
 
 
-def shares(run: Summary) -> dict[str, float]:
-    """Return the share of each phase in the time of the rounds, as a mean over ranks.
-
-    Of a run that went on from a checkpoint, the phases are known of the rounds since.
-    """
-    spent = {phase: seconds for phase, seconds in run.phases.items() if phase != "evaluation"}
-    total = sum(spent.values()) or 1.0
-    return {phase: seconds / total for phase, seconds in spent.items()}
-
-
-@dataclass(frozen=True)
-class Series:
-    """Repeats of runs that differ in the number of ranks, and in machines as far as these go with ranks."""
-
-    label: str
-    points: dict[int, list[Summary]]
-    growth: int
-    """Power of the number of ranks that the work grows with: 0 for strong scaling, 1 for weak."""
-
-    @property
-    def ranks(self) -> NDArray[np.float64]:
-        """The numbers of ranks in order."""
-        return np.array([*self.points], float)
-
-    @property
-    def times(self) -> NDArray[np.float64]:
-        """Median, least and most milliseconds per round, shape (3, numbers of ranks)."""
-        runs = [[1e3 * seconds_per_round(run) for run in of] for of in self.points.values()]
-        return np.array([[f(times) for times in runs] for f in (np.median, np.min, np.max)])
-
-    @property
-    def ideal(self) -> NDArray[np.float64]:
-        """What a round would take if all ranks worked as well as the fewest."""
-        times: NDArray[np.float64] = self.times[0, 0] * (self.ranks / self.ranks[0]) ** (self.growth - 1)
-        return times
-
-    @property
-    def crowded(self) -> NDArray[np.bool_]:
-        """Whether there were more ranks than cores, where it is known."""
-        unlimited = {"cores": np.inf}
-        limits = [min({**unlimited, **run.figures}["cores"] for run in of) for of in self.points.values()]
-        return self.ranks > np.array(limits)
-
-
-def draw(runs: Sequence[Summary], page: Page) -> Figure:
+def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     """Draw runs of equal M on the left, of equal M per rank on the right: times, efficiencies and phases.
 
     The same experiment on the same ranks is a repeat; points are medians.
     """
     names = [name for name in varying(runs) if name not in ("machines", "rounds")]
-    titles = {
+    columns = {
         "strong: the same machines on more ranks": _series(
-            runs, names, page, 0, lambda run: run.experiment.machines or 0
+            runs, names, page, "M = {:,}", lambda run: run.experiment.machines or 0
         ),
         "weak: more machines on more ranks": _series(
-            runs, names, page, 1, lambda run: (run.experiment.machines or 0) / run.figures["ranks"]
+            runs,
+            names,
+            page,
+            "M = {:g} per rank",
+            lambda run: (run.experiment.machines or 0) / run.figures["ranks"],
         ),
     }
-    columns = {title: series for title, series in titles.items() if series}
+    columns = {title: series for title, series in columns.items() if series}
     if not columns:
         raise InputError(
             "scaling needs runs of the same machines, or of the same machines per rank, on different numbers "
             "of ranks, such as those of jobs/scaling.sbatch"
         )
     stacks = max(map(len, columns.values()))
-    if stacks > MOST_SERIES:
+    if stacks > MAX_SERIES:
         raise InputError(f"{stacks} series are too many for a figure; choose some runs with --where")
-    figure, axes = canvas(
-        page, 2 + stacks, len(columns), HEIGHT + STACK_HEIGHT * stacks, [*columns],
-        sharex="col", sharey="row", height_ratios=[2, 1.6] + [1] * stacks,
-    )  # fmt: skip
-    colours = page.theme.colours(sum(map(len, columns.values())))
-    fills = _fills(runs, page)
-    legend: list[Any] = []
-    for column, of_column in zip(axes.T, columns.values(), strict=True):
-        for series, stack in zip_longest(of_column, column[2:]):
-            if series is None:
-                stack.set_axis_off()
-                continue
-            look = {"color": colours[len(legend)], **dashed(len(legend), len(legend)), "label": series.label}
-            legend.append(handle(series.label, **look))
-            _draw_series(column[0], column[1], series, look, page)
-            _draw_phases(stack, series, fills)
-        column[1 + len(of_column)].set_xlabel("MPI ranks")
-        column[1 + len(of_column)].tick_params(labelbottom=True)
-        column[0].set(xscale="log", yscale="log")
-        plain_log_ticks(column[0].xaxis, sorted({n for series in of_column for n in series.points}))
-    for row, label in enumerate(["time per round (ms)", "efficiency (%)", *["share of time (%)"] * stacks]):
-        axes[row, 0].set_ylabel(label)
-    axes[1, 0].set_ylim(bottom=0)
-    legend.append(handle("ideal", color=page.theme.ink, **IDEAL))
-    everything = [series for of_column in columns.values() for series in of_column]
-    if any(np.ptp(series.times, axis=0).any() for series in everything):
-        legend.append(
-            handle("bars: least to most", color=page.theme.ink, linestyle="", marker="|", markersize=9)
-        )
-    if any(series.crowded.any() for series in everything):
-        legend.append(handle("hollow: more ranks than cores", color=page.theme.ink, **_hollow(page)))
-    patch = needed("matplotlib.patches").Patch
-    return with_legend(figure, [*legend, *(patch(label=phase, **fill) for phase, fill in fills.items())])
+    heights = [2.1, 1.7, *[1.0] * stacks]
+    sheet = Sheet(page, len(heights), len(columns), heights, [*columns], sharex="col", sharey="row")
+    everything = [points for series in columns.values() for points in series.values()]
+    palette = colours(len(everything))
+    phases = dict.fromkeys(phase for run in runs for phase, share in _shares(run).items() if share > 0.001)
+    fills = {
+        phase: {"facecolor": colour, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0.6}
+        for phase, colour, hatch in zip(phases, colours(len(phases)), HATCHES, strict=False)
+    }
+    for column, (title, series) in zip(sheet.panels.T, columns.items(), strict=True):
+        for panel in column[2 + len(series) :]:
+            panel.set_axis_off()
+        for (label, points), panel in zip(series.items(), column[2:], strict=False):
+            k = len(sheet.legend)
+            look = look_of(palette[k], k, k)
+            sheet.legend.append(handle(label, **look))
+            _draw_points(column, points, look | {"label": label}, is_weak=title.startswith("weak"))
+            _draw_phases(panel, points, fills)
+            panel.set_title(label)
+            panel.set(ylabel="time share (%)", ylim=(0, 100))
+        column[0].set(yscale="log", ylabel="time per round (ms)")
+        column[1].set(ylim=(0, None), ylabel="efficiency (%)")
+        last = column[1 + len(series)]
+        last.set_xlabel("MPI ranks")
+        last.tick_params(labelbottom=True)
+        log_ticks(column[0].xaxis, (ranks for points in series.values() for ranks in points.index))
+    sheet.legend.append(handle("ideal", **IDEAL))
+    if any((points.high > points.low).any() for points in everything):
+        sheet.legend.append(handle("bars: least to most", linestyle="", marker="|", markersize=9))
+    if any(points.crowded.any() for points in everything):
+        sheet.legend.append(handle("hollow: more ranks than cores", marker="o", **HOLLOW))
+    sheet.legend += [Patch(label=phase, **fill) for phase, fill in fills.items()]
+    return sheet
+
+
+def _shares(run: Summary) -> dict[str, float]:
+    """Return the share of each phase in the time of the rounds, as a mean over ranks."""
+    spent = {phase: seconds for phase, seconds in run.phases.items() if phase != "evaluation"}
+    total = sum(spent.values()) or 1.0
+    return {phase: seconds / total for phase, seconds in spent.items()}
 
 
 def _series(
-    runs: Sequence[Summary], names: Sequence[str], page: Page, growth: int, shared: Callable[[Summary], Any]
-) -> list[Series]:
-    """Return the runs with the same value of `shared` and of the settings, where numbers of ranks differ."""
-    found: dict[tuple[Any, ...], dict[int, list[Summary]]] = {}
+    runs: Sequence[Summary], names: Sequence[str], page: Page, word: str, fixed: Callable[[Summary], Any]
+) -> dict[str, pandas.DataFrame]:
+    """Return times by label and number of ranks, of runs with the same `fixed` value and settings.
+
+    There are the median, `low` and `high` milliseconds of a round, whether the ranks are more than the cores,
+    and the shares of the phases.
+    """
+    found: dict[tuple[Any, ...], list[Summary]] = {}
     for run in runs:
         own = own_settings(run)
-        points = found.setdefault((shared(run), *(own[name] for name in names)), {})
-        points.setdefault(int(run.figures["ranks"]), []).append(run)
-    word, series = ("M = {:g} per rank" if growth else "M = {:,}"), []
-    for key in sorted((key for key, points in found.items() if len(points) > 1), key=sort_key):
-        others = page.words.of(dict(zip(names, key[1:], strict=True)))
-        label = ", ".join(filter(None, [word.format(key[0]), others]))
-        series.append(Series(label, dict(sorted(found[key].items())), growth))
+        found.setdefault((fixed(run), *(own[name] for name in names)), []).append(run)
+    series = {}
+    for key in sorted(found, key=sort_key):
+        rows = [
+            {
+                "ranks": int(run.figures["ranks"]),
+                "time": 1e3 * seconds_per_round(run),
+                "crowded": run.figures["ranks"] > run.figures.get("cores", np.inf),
+                **_shares(run),
+            }
+            for run in found[key]
+        ]
+        by_ranks = pandas.DataFrame(rows).fillna(0.0).groupby("ranks")
+        if len(by_ranks) > 1:
+            times = by_ranks["time"].agg(time="median", low="min", high="max")
+            others = page.words.of(dict(zip(names, key[1:], strict=True)))
+            label = ", ".join(filter(None, [word.format(key[0]), others]))
+            series[label] = by_ranks.mean().drop(columns=["time", "crowded"]).join(times)
+            series[label]["crowded"] = by_ranks["crowded"].any()
     return series
 
 
-def _hollow(page: Page) -> dict[str, Any]:
-    return {"linestyle": "", "marker": "o", "markerfacecolor": page.theme.paper}
-
-
-def _fills(runs: Sequence[Summary], page: Page) -> dict[str, dict[str, Any]]:
-    """Return how the bars of each phase look that took any time to speak of."""
-    phases = dict.fromkeys(phase for run in runs for phase, share in shares(run).items() if share > 0.001)
-    return {
-        phase: {"facecolor": colour, "hatch": hatch, "edgecolor": page.theme.paper, "linewidth": 0.6}
-        for phase, colour, hatch in zip(phases, page.theme.colours(len(phases)), HATCHES, strict=False)
-    }
-
-
-def _draw_series(times: Axes, efficiencies: Axes, series: Series, look: dict[str, Any], page: Page) -> None:
+def _draw_points(column: Any, points: pandas.DataFrame, look: dict[str, Any], is_weak: bool) -> None:
     """Draw medians with bars from the least to the most, and what is ideal as far as there are cores."""
-    ranks, ideal, fair = series.ranks, series.ideal, ~series.crowded
+    ranks = points.index.to_numpy(float)
+    ideal = points.time.iloc[0] * (ranks / ranks[0]) ** (0.0 if is_weak else -1.0)
+    crowded = points.crowded.to_numpy(bool)
+    times = points[["time", "low", "high"]].to_numpy().T
     for panel, (middle, low, high), aim in (
-        (times, series.times, ideal),
-        (efficiencies, (100 * ideal / series.times)[[0, 2, 1]], np.full(len(ranks), 100.0)),
+        (column[0], times, ideal),
+        (column[1], (100 * ideal / times)[[0, 2, 1]], np.full(len(ranks), 100.0)),
     ):
-        spread = [middle - low, high - middle]
-        panel.errorbar(ranks, middle, spread, capsize=2.5, elinewidth=0.9, **look)
-        hollow = {**look, **_hollow(page), "marker": look["marker"]}
-        panel.plot(ranks[~fair], middle[~fair], zorder=3, **hollow)
-        panel.plot(ranks[fair], aim[fair], color=page.theme.ink, **IDEAL)
+        panel.errorbar(ranks, middle, [middle - low, high - middle], capsize=2.5, elinewidth=0.9, **look)
+        panel.plot(ranks[crowded], middle[crowded], zorder=3, **{**look, **HOLLOW})
+        panel.plot(ranks[~crowded], aim[~crowded], **IDEAL)
 
 
-def _draw_phases(panel: Axes, series: Series, fills: dict[str, dict[str, Any]]) -> None:
-    """Draw a bar for each number of ranks, of the shares of the phases; pale with more ranks than cores."""
-    gap = np.diff(np.log(series.ranks)).min()
-    left, right = series.ranks * np.exp(-0.35 * gap), series.ranks * np.exp(0.35 * gap)
-    below = np.zeros(len(left))
+def _draw_phases(panel: Any, points: pandas.DataFrame, fills: dict[str, dict[str, Any]]) -> None:
+    """Draw a bar of phases for each number of ranks; pale with more ranks than cores."""
+    ranks = points.index.to_numpy(float)
+    gap = np.exp(0.35 * np.diff(np.log(ranks)).min())
+    below = 0 * ranks
     for phase, fill in fills.items():
-        means = [np.mean([shares(run).get(phase, 0.0) for run in of]) for of in series.points.values()]
-        heights = 100 * np.array(means)
-        bars = panel.bar(left, heights, right - left, below, align="edge", **fill)
-        for bar, crowded in zip(bars, series.crowded, strict=True):
+        heights = 100 * points.get(phase, 0 * points.time).to_numpy()
+        bars = panel.bar(ranks / gap, heights, ranks * gap - ranks / gap, below, align="edge", **fill)
+        for bar, crowded in zip(bars, points.crowded, strict=True):
             bar.set_alpha(0.5 if crowded else None)
-        below += heights
-    panel.set_title(series.label, loc="left")
-    panel.set_ylim(0, 100)
+        below = below + heights

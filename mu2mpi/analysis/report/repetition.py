@@ -7,7 +7,6 @@ from typing import Any
 
 import tomli_w
 
-from mu2mpi.analysis.report.markup import code, paragraph
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import filled, following
 from mu2mpi.config.options import method_options
@@ -18,29 +17,23 @@ from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.schema import Result
 
-MOST_EXPERIMENTS = 10
 
-
-def repeat(runs: Sequence[Summary]) -> str:
-    """Return the configuration that repeats all runs: one sweep if they are one."""
+def repetition(runs: Sequence[Summary]) -> dict[str, Any]:
+    """Return the configuration that repeats all runs, as one sweep if they are one, and its command."""
     experiments = {run.experiment: run for run in runs}
     # What is chosen may be so otherwise by a later version: it is left out only where it has to be.
     sweep = as_sweep([*experiments]) or as_sweep([asked(run) for run in experiments.values()])
-    unseeded = any(experiment.seed is None for experiment in experiments)
-    remark = " Runs without a seed draw new noise." if unseeded else ""
-    if sweep is not None:
-        name, command = "sweep.toml", "mpirun -n 2 mu2mpi sweep sweep.toml --output runs/again"
-        if len(experiments) == 1:
-            name, command = "experiment.toml", "mu2mpi run --config experiment.toml --output runs/again.h5"
-        text = f"Save these lines as {name}, and run the command below, on any number of ranks.{remark}"
-        return "\n".join([paragraph(text), code(sweep.strip()), code(command)])
-    text = "The runs are no single sweep. Save the lines of each as experiment.toml, and run: "
-    text += "mu2mpi run --config experiment.toml."
-    if len(experiments) > MOST_EXPERIMENTS:
-        text += f" The first {MOST_EXPERIMENTS} of {len(experiments):,} are below; "
-        text += "mu2mpi show prints those of any file."
-    shown = [code(experiment.to_toml().strip()) for experiment in [*experiments][:MOST_EXPERIMENTS]]
-    return "\n".join([paragraph(text + remark), *shown])
+    is_unseeded = any(experiment.seed is None for experiment in experiments)
+    file, command = "sweep.toml", "mpirun -n 2 mu2mpi sweep sweep.toml --output runs/again"
+    if len(experiments) == 1:
+        file, command = "experiment.toml", "mu2mpi run --config experiment.toml --output runs/again.h5"
+    return {
+        "sweep": sweep and sweep.strip(),
+        "file": file,
+        "command": command,
+        "reseeded": " Runs without a seed draw new noise." if is_unseeded else "",
+        "experiments": [] if sweep else [experiment.to_toml().strip() for experiment in experiments],
+    }
 
 
 def asked(run: Summary) -> Experiment:

@@ -5,7 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.analysis.catalogue import AXES, KINDS, check_kind, suffix_of
+from mu2mpi.analysis.catalogue import KINDS, check_kind, choices, suffix_of
 from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
 from mu2mpi.suggestions import or_else
 
@@ -19,11 +19,12 @@ MORE = (
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the figure and the results, the output, and what is across."""
     add_runs(parser, "[FIGURE] PATH")
-    add_output(parser, "PNG, SVG, PDF or PGF by its suffix [default: FIGURE.png]")
-    across = (f"{' or '.join(axes)} for {kind} [default: {axes[0]}]" for kind, axes in AXES.items())
-    settings = "any setting, such as machines, for tradeoff [default: rho or epsilon, as it was set]"
-    what = f"what is across: {'; '.join(across)}; {settings}"
-    parser.add_argument("--against", metavar="NAME", help=what)
+    add_output(parser, "PNG, SVG or PDF by its suffix [default: FIGURE.png]")
+    across = (
+        "horizontal axis: round, samples or gradient_evaluations for history [default: round]; any setting, "
+        "such as machines, for tradeoff [default: rho or epsilon, as it was set]"
+    )
+    parser.add_argument("--against", metavar="NAME", help=across)
     width = "inches, or a paper's column (3.3) or page (7), at which all text has 8 points [default: page]"
     parser.add_argument("--width", metavar="INCHES|column|page", default="page", help=width)
     parser.add_argument("--title", metavar="TEXT", help="what stands above the figure")
@@ -53,7 +54,7 @@ def execute(arguments: Namespace) -> None:
         meant = or_else(str(first), KINDS, "figures")
         arguments.parser.error(f"{first} is neither a figure nor a file or folder{meant}")
     elif arguments.against is not None:
-        kind = "history" if arguments.against in AXES["history"] else "tradeoff"
+        kind = "history" if arguments.against in choices("history") else "tradeoff"
     if kind is not None:
         check_kind(kind, arguments.against)
     if arguments.output is not None:

@@ -1,0 +1,163 @@
+"""No text of a figure covers another, and none is cut off, whatever is drawn at whatever width."""
+
+import io
+from itertools import combinations
+
+import numpy as np
+import pytest
+from awkward import FOLDERS
+from matplotlib import image as pictures
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+from slowly import slow
+
+import mu2mpi
+from mu2mpi.analysis.figures import draw, image, page_of
+from mu2mpi.analysis.figures._sheet import colours as palette
+from mu2mpi.analysis.labels import unmatched
+from mu2mpi.errors import InputError
+
+WIDTHS = ("column", "page")
+EACH = [(name, kind, width) for name, of in FOLDERS.items() for kind in of.kinds for width in WIDTHS]
+LARGE = ("rates", "ranks", "forty bars", "colluders")
+SOME = [(name, FOLDERS[name].kinds[0], WIDTHS[k % 2]) for k, name in enumerate(FOLDERS) if name not in LARGE]
+
+
+def texts_of(figure):
+    """Return all texts that are drawn."""
+    found = [figure._suptitle, *(text for legend in figure.legends for text in legend.get_texts())]
+    for panel in figure.axes:
+        found += [*panel.texts, panel.title, panel._left_title]
+        if not panel.axison:
+            continue
+        found += [panel.xaxis.label, panel.yaxis.label]
+        for axis in (panel.xaxis, panel.yaxis):
+            found += [axis.get_offset_text(), *(tick.label1 for tick in axis._update_ticks())]
+    return [text for text in found if text is not None and text.get_visible() and text.get_text().strip()]
+
+
+def box_of(text, figure):
+    box = text.get_window_extent(figure._get_renderer())
+    # A text has some air above its letters.
+    return Bbox.from_extents(box.x0 + 0.5, box.y0 + 0.1 * box.height, box.x1 - 0.5, box.y1 - 0.1 * box.height)
+
+
+def faults(figure):
+    """Return which texts cover others or leave the figure, and which legends lie on panels."""
+    figure.draw_without_rendering()
+    page = figure.bbox
+    boxes = [(text.get_text(), box_of(text, figure)) for text in texts_of(figure)]
+    found = [
+        f"{text!r} leaves the figure: {box} not in {page.size}" for text, box in boxes
+        if box.x0 < page.x0 or box.x1 > page.x1 or box.y0 < page.y0 or box.y1 > page.y1
+    ]  # fmt: skip
+    found += [f"{a!r} covers {b!r}" for (a, one), (b, two) in combinations(boxes, 2) if one.overlaps(two)]
+    for legend in figure.legends:
+        box = legend.get_window_extent(figure._get_renderer())
+        found += [
+            "the legend covers a panel"
+            for p in figure.axes
+            if box.overlaps(p.get_tightbbox(figure._get_renderer()))
+        ]
+    return found
+
+
+@pytest.mark.parametrize(("name", "kind", "width"), [*SOME, *slow(*(one for one in EACH if one not in SOME))])
+def test_all_texts_have_room(name, kind, width):
+    folder = FOLDERS[name]
+    figure = draw(kind, folder.runs(), folder.against, page_of(width, **folder.page))
+    assert not faults(figure)
+
+
+def study():
+    return FOLDERS["epsilon"].runs()
+
+
+def test_a_figure_has_the_width_and_the_type_size_that_are_asked_for():
+    for width, inches in (("column", 3.3), (5.5, 5.5)):
+        figure = draw("tradeoff", study(), page=page_of(width))
+        assert {text.get_fontsize() for text in texts_of(figure)} == {8.0}
+        picture = pictures.imread(io.BytesIO(image(figure, "png")))
+        assert picture.shape[1] == round(200 * inches)
+    for wrong in ("coloumn", "0.5", "nan"):
+        with pytest.raises(InputError):
+            page_of(wrong)
+
+
+def test_panels_of_a_narrow_figure_are_in_one_column_with_equal_heights():
+    runs = FOLDERS["all trust modes"].runs()[:4]
+    narrow, wide = (draw("history", runs, page=page_of(width)) for width in WIDTHS)
+    for figure, columns in ((narrow, 1), (wide, 2)):
+        figure.draw_without_rendering()
+        assert len({round(panel.get_position().x0, 6) for panel in figure.axes}) == columns
+    assert all(panel.get_ylabel() for panel in narrow.axes)
+    heights = [panel.bbox.height / narrow.dpi for panel in narrow.axes]
+    assert heights == pytest.approx([1.6] * 4, abs=0.05)
+
+
+def test_own_labels_take_the_place_of_symbols(tmp_path):
+    file = tmp_path / "labels.toml"
+    file.write_text('server = "seen by"\n[epsilon]\n"2.0" = "weak"\n')
+    page = page_of(labels=["epsilon=1:strong", str(file)])
+    (legend,) = draw("tradeoff", study(), page=page, against="machines").legends
+    assert {"strong", "weak"} <= {text.get_text() for text in legend.get_texts()}
+    for wrong in ("strong", "eps=1:strong", str(tmp_path / "none.toml")):
+        with pytest.raises(InputError):
+            page_of(labels=[wrong])
+    assert unmatched(["epsilon=2.0:weak", "rho:privacy", "none.toml"], study()) == []
+    assert len(unmatched(["epsilon=7:foo", "server=trsted:foo"], study())) == 2
+
+
+def test_linear_figures_have_no_logarithms():
+    figure = draw("tradeoff", study(), page=page_of(linear=True))
+    assert {(p.get_xscale(), p.get_yscale()) for p in figure.axes} == {("linear", "linear")}
+    assert draw("tradeoff", study()).axes[0].get_xscale() == "log"
+
+
+def test_a_style_sheet_has_the_last_word_but_for_the_width(tmp_path):
+    sheet = tmp_path / "own.mplstyle"
+    sheet.write_text("font.size: 6\nsavefig.bbox: tight\nsavefig.facecolor: ff0000\n")
+    page = page_of("column", style=sheet)
+    figure = draw("tradeoff", study(), page=page)
+    assert {text.get_fontsize() for text in texts_of(figure)} == {6.0}
+    picture = pictures.imread(io.BytesIO(image(figure, "png", page)))
+    assert picture.shape[1] == 660
+    assert picture[0, 0, :3].tolist() == [1, 0, 0]
+    sheet.write_text("font.size: large and more\n")
+    for wrong in (sheet, tmp_path / "none.mplstyle"):
+        with pytest.raises(InputError):
+            page_of(style=wrong)
+
+
+def test_own_axes_are_drawn_into_and_nothing_else(folder):
+    runs = mu2mpi.load(folder)
+    figure = Figure(figsize=(5, 2))
+    one, other = figure.subplots(1, 2)
+    other.plot([1, 2], [3, 4])
+    assert runs.plot("tradeoff", ax=one) is one
+    assert one.get_legend() is not None
+    assert (figure.get_size_inches().tolist(), figure.legends, figure.get_suptitle()) == ([5, 2], [], "")
+    assert len(other.lines) == 1
+    both = runs.plot("history", ax=Figure().subplots(1, 2), title="all")
+    assert both[0].get_ylabel() == both[1].get_ylabel() == one.get_ylabel() == "test loss (nats)"
+    assert "untrusted server, M = 10, ρ = 4" in {line.get_label() for line in both[0].get_lines()}
+    four = Figure().subplots(2, 2)
+    runs.plot("history", ax=four)
+    assert four[1, 0].get_ylabel() == "test accuracy (%)"
+    ten = Figure().subplots(2, 5)
+    runs.plot("weights", ax=ten)
+    assert len(ten[0, 0].figure.axes) == 11
+    with pytest.raises(InputError):
+        runs.plot("history", ax=[*four.flat][:3])
+
+
+def test_a_notebook_shows_a_figure_by_itself():
+    assert draw("tradeoff", study())._repr_png_().startswith(b"\x89PNG")
+
+
+def test_colours_tell_apart_by_lightness_alone():
+    # So they do in grey, and to whoever does not see red, green or blue.
+    for count in range(2, 11):
+        grey = np.array(palette(count))[:, :3] @ [0.2126, 0.7152, 0.0722]
+        assert np.all(np.diff(grey) > 0.4 / count)
+        assert grey.max() < 0.85
