@@ -133,14 +133,14 @@ class RecordedRank(Communicator):
         self.received.append(deepcopy(self._exchange(thing, "allgather")))
         return deepcopy(self.received[-1])
 
-    def wait_for_all(self, meanwhile: Callable[[], object] = bool) -> None:
+    def wait_for_all(self) -> None:
         """Return when all ranks have called this."""
         self._exchange(None, "barrier")
 
     def _refuse(self, *_: object) -> NoReturn:
         raise RuntimeError("the audit does not record what leaves a rank this way")
 
-    split = call = _refuse  # type: ignore[assignment]
+    part = _refuse  # type: ignore[assignment]
 
     def _exchange(self, thing: Any, collective: str) -> list[Any]:
         if thing is not None:

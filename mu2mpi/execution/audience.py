@@ -17,8 +17,8 @@ class Audience:
     Once one of them has failed, nobody hears anything but `on_close` until the ranks agree to end the run.
     """
 
-    def __init__(self, observers: Sequence[Observer] = (), name: str = "run", given: int = 1) -> None:
-        self._observers, self._name, self._given = observers, name, given
+    def __init__(self, observers: Sequence[Observer] = (), name: str = "run") -> None:
+        self._observers, self._name = observers, name
         # Rounds may be short: only those are told who listen.
         self._counting = [each for each in observers if type(each).on_round is not Observer.on_round]
         self._started: list[Observer] = []
@@ -41,7 +41,7 @@ class Audience:
 
     def start(self, start: Start) -> None:
         """Tell what is about to run."""
-        named = replace(start, name=self._name, given=self._given)
+        named = replace(start, name=self._name)
 
         def begin(each: Observer) -> None:
             each.on_start(named)

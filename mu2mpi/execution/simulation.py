@@ -98,8 +98,7 @@ class Simulation:
         communicator, schedule, iterates = self.communicator, self.schedule, self.server.iterates
         heard = audience if audience is not None and communicator.rank == 0 else Audience()
         try:
-            size = communicator.size
-            heard.start(Start("", self.experiment, schedule, self.rounds_done, size, size))
+            heard.start(Start("", self.experiment, schedule, self.rounds_done, communicator.size))
             heard.check(communicator)
             self._take_rounds(heard, keeper or Keeper())
         finally:
@@ -130,7 +129,7 @@ class Simulation:
             unit=schedule.problem.unit,
             accounts=None if schedule.members is None else schedule.members.accounts(self.experiment.delta),
             timing=self.clock.by_rank(communicator),
-            environment=environment.describe(communicator) | {"ranks_at_work": communicator.size},
+            environment=environment.describe(communicator),
         )
         return share_result(result, communicator)
 

@@ -23,8 +23,8 @@ class Start:
         ``schedule.rho_spent(t)`` is the rho of everything released until round t.
     rounds_done : int
         Rounds of earlier starts: more than 0 where the run goes on from a checkpoint.
-    ranks, given : int
-        How many ranks take part, and how many there are.
+    ranks : int
+        How many ranks there are.
     """
 
     name: str
@@ -32,7 +32,6 @@ class Start:
     schedule: Schedule
     rounds_done: int
     ranks: int
-    given: int
 
     @property
     def warns_of_tests(self) -> bool:

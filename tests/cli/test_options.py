@@ -171,7 +171,7 @@ def test_an_unknown_option_is_answered_with_those_there_are():
     first, listed, see = str(caught.value).splitlines()
     assert first == "unrecognized arguments: --quux 1"
     assert listed.removeprefix("the options are ").split(", ") == [
-        *("--help", "--data-dir", "--checkpoint-every", "--all-ranks"),
+        *("--help", "--data-dir", "--checkpoint-every"),
         *(f"--{name.replace('_', '-')}" for name in FIELDS),
     ]
     assert see == "See: program --help"
