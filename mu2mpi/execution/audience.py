@@ -12,10 +12,7 @@ from mu2mpi.results.schema import Result
 
 
 class Audience:
-    """Those who hear of a run, on its rank 0 alone; every rank must `check` now and then.
-
-    Once one of them has failed, nobody hears anything but `on_close` until the ranks agree to end the run.
-    """
+    """Observers of a run, on rank 0 alone; once one has failed, they hear no more than `on_close`."""
 
     def __init__(self, observers: Sequence[Observer] = (), name: str = "run") -> None:
         self._observers, self._name = observers, name
@@ -51,8 +48,7 @@ class Audience:
 
     def round(self, t: int) -> None:
         """Tell that a round is over."""
-        if self._counting:
-            self._tell(lambda each: each.on_round(t), self._counting)
+        self._tell(lambda each: each.on_round(t), self._counting)
 
     def evaluation(self, evaluation: Evaluation) -> None:
         """Tell what was measured."""

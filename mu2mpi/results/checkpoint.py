@@ -35,8 +35,7 @@ SCALARS: dict[str, type[np.generic]] = {
 def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:
     """Write a checkpoint whole or not at all, readable by its owner alone; raises like `write_whole`.
 
-    The one that it replaces is kept beside it. One that replaces none is the first of its run, and removes
-    what killed writers of earlier runs left.
+    The one that it replaces is kept beside it. One that replaces none removes what killed writers left.
     """
     image = file_image(lambda file: _fill(file, checkpoint))
     try:
@@ -90,8 +89,7 @@ def remove_checkpoint(path: Path) -> None:
 def read_last_whole_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint, or if it cannot be read the one before, which takes its place.
 
-    What killed writers left beside it is removed. Raises like `read_checkpoint`, of the last one, if neither
-    can be read.
+    What killed writers left is removed. If neither can be read, raises like `read_checkpoint` of the last.
     """
     try:
         checkpoint = read_checkpoint(path)

@@ -32,8 +32,6 @@ from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.practical import Facts
 from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Result, Theory
 
-OWN_ATTRIBUTES = ("schema", "created", "status", "experiment")
-
 OF_PRIVACY = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma"}
 OF_THEORY = ("excess_loss", "excess_loss_bound", "minimum_loss", "first_slope", "last_slope")
 """Attributes that a summary holds; the epsilon of /privacy under another name, as `epsilon` is a setting."""
@@ -48,23 +46,19 @@ class Summary:
 
     Attributes
     ----------
-    path, created : Path, str
-        The file, and when it was written: ISO 8601, UTC.
+    path, created, version : Path, str, str
+        The file, when it was written (ISO 8601, UTC), and by which version of the package.
     experiment : Experiment
         What was run, with machines and rounds filled in.
     test_loss, test_accuracy, test_r2 : float
         Of the output x_T on the test set; accuracy as a share in [0, 1], NaN for numbers, as R^2 for classes.
     figures : dict of str to float
         Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
-        ``cores`` (of all hosts; not in every file), ``parameters`` (d), ``samples_used`` and
-        ``gradient_evaluations`` (of all machines, one as often as it was used), ``elapsed_seconds``, and
-        seconds by phase as the mean over ranks, such as ``noise_seconds``. None but the times depends on
-        private data but through what is released. Where they were measured, ``accuracy``,
-        ``balanced_accuracy`` and ``auc``, or ``rmse``, ``mae`` and ``r2``, of the output.
+        ``cores`` (not in every file), ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` of
+        all machines, ``elapsed_seconds``, seconds by phase as the mean over ranks, such as ``noise_seconds``,
+        and the `metrics` of a `Result`. None but the times depends on private data but through what is released.
     facts : Facts or None
         What a preset could use of the data.
-    version : str
-        Of the package that made the file.
     """
 
     path: Path
@@ -111,21 +105,10 @@ class Summary:
 def read_result(path: Path | str) -> Result:
     """Read a result file in full.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-
-    Returns
-    -------
-    Result
-        What it holds.
-
     Raises
     ------
     InputError
-        If there is no such file, or it is not HDF5, not a result, damaged, incomplete or of another
-        schema. The message names the file.
+        If there is no such file, or it is not HDF5, not a result, damaged, incomplete or of another schema.
 
     Examples
     --------
@@ -135,7 +118,8 @@ def read_result(path: Path | str) -> Result:
     """
     path = Path(path)
     with _open(path, "model", "history", "privacy") as file:
-        others = {name: value for name, value in attributes_of(file).items() if name not in OWN_ATTRIBUTES}
+        own = ("schema", "created", "status", "experiment")
+        others = {name: value for name, value in attributes_of(file).items() if name not in own}
         return Result(
             experiment=stored_experiment(file, path),
             x=_matrix(file, "x"),

@@ -64,13 +64,13 @@ def test_no_entry_of_a_cache_is_filled_by_two_ranks(communicator: Communicator, 
 @pytest.mark.several_ranks
 def test_parts_have_ranks_of_their_own_and_are_given_back(communicator: Communicator):
     """MPI has a few thousand communicators, and a sweep may have as many waves."""
-    for number in range(5000):
-        with communicator.part(communicator.rank % 2 if number % 2 else None) as part:
+    for number in range(2500):
+        with communicator.part(communicator.rank % 2 if number else None) as part:
             if number == 1:
                 assert part is not None
                 assert part.size == len(range(communicator.rank % 2, communicator.size, 2))
                 assert part.allgather(communicator.rank)[part.rank] == communicator.rank
-            assert (part is None) == (number % 2 == 0)
+            assert (part is None) == (number == 0)
 
 
 def test_blocks_are_a_partition(communicator: Communicator):
