@@ -56,7 +56,7 @@ class Summary:
         Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
         ``cores`` (not in every file), ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` of
         all machines, ``elapsed_seconds``, seconds by phase as the mean over ranks, such as ``noise_seconds``,
-        and the `metrics` of a `Result`. None but the times depends on private data but through what is released.
+        and the `metrics` of a `Result`. Times alone depend on private data beyond what is released.
     facts : Facts or None
         What a preset could use of the data.
     """

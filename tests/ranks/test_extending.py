@@ -13,8 +13,6 @@ from slowly import slow
 from test_checkpoints import signalled
 
 from mu2mpi.cli import main
-from mu2mpi.errors import InputError
-from mu2mpi.registry import find, names, register
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -145,17 +143,6 @@ def test_the_help_and_a_sweep_know_it(extras, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["loss", "method", "server"])
-def test_an_audit_finds_nothing(case, extras):
-    """Nor does it of the mechanism, which the page has audited."""
-    audit = ["audit", *CASES[case], "--rounds", "3", "--trials", "72", "--seed", "5"]
-    done = mu2mpi(*audit, **extras)
-    assert done.returncode == 0, done.stdout + done.stderr
-    servers = 1 if case == "server" else 2
-    assert done.stdout.count("Nothing is refuted, and there is no alarm.") == servers
-
-
-@pytest.mark.slow
 def test_a_mechanism_that_claims_or_spends_too_much_is_found_out(extras, tmp_path):
     """Half of the noise that it takes, said to be enough, or not."""
     installed = Path(extras["PYTHONPATH"].split(os.pathsep)[0])
@@ -179,11 +166,3 @@ def test_without_the_package_a_result_says_what_is_not_known(case, results, caps
     said = capsys.readouterr().err
     assert case in said
     assert CASES[case][1] in said
-
-
-def test_what_cannot_be_registered_is_refused():
-    with pytest.raises(ValueError, match="has no kind among"):
-        register(object())
-    with pytest.raises(InputError, match="there is no 'x' among the methods, which are accelerated-srgd"):
-        find("methods", "x")
-    assert "mu2-sgd" in names("methods")

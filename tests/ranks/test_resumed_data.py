@@ -19,7 +19,6 @@ from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.federation.machine import Machines
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.observer import Observer
-from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import checkpoint_path
 from mu2mpi.toml import read_toml
 
@@ -177,20 +176,6 @@ def test_a_run_refuses_to_go_on_with_other_data(change, suffix, tmp_path, sent, 
     assert sent == []
 
 
-def test_a_row_deleted_after_a_signal(tmp_path, sent, capsys):
-    path, output = tmp_path / "a.npz", tmp_path / "result.h5"
-    write(path)
-    broken_off(path, output, 5, signal.SIGUSR1, seed=3)
-    done = read_checkpoint(checkpoint_path(output)).rounds_done
-    assert done > 5
-    sent.clear()
-    write(path, np.delete(X, 7, axis=0), np.delete(Y, 7), np.delete(OWNERS, 7))
-    said = refused(path, output, capsys, "--seed", "3")
-    assert f"{done} of 60 rounds had been sent (rho = {np.sqrt(done / 60):.4g}, " in said
-    assert "start afresh with another --seed" in said
-    assert sent == []
-
-
 def test_methods_that_are_not_accounted_for_by_rho_say_epsilon(tmp_path):
     path, output = tmp_path / "a.npz", tmp_path / "result.h5"
     write(path)
@@ -255,22 +240,6 @@ def test_a_file_that_is_replaced_while_it_is_read(tmp_path, sent, in_parts):
     run(experiment, output=output)
     assert sent[len(first) :][: len(first)] == first
     assert len(sent) == len(first) + 80
-
-
-@pytest.mark.mpi
-@pytest.mark.slow
-def test_the_same_data_go_on_to_the_same_bits_on_any_number_of_ranks(tmp_path):
-    path, found = tmp_path / "a.npz", set()
-    write(path)
-    broken_off(path, tmp_path / "first.h5")
-    for ranks in (1, 2, 3):
-        output = tmp_path / f"{ranks}.h5"
-        shutil.copy(checkpoint_path(tmp_path / "first.h5"), checkpoint_path(output))
-        job = mpirun(ranks, "-m", "mu2mpi", "run", "--data", path, *ARGUMENTS, "-o", output)
-        assert job.returncode == 0, job.stderr
-        assert not checkpoint_path(output).exists()
-        found.add(read_result(output).x.tobytes())
-    assert len(found) == 1
 
 
 ON_TWO_NODES = """

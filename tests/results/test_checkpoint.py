@@ -131,16 +131,6 @@ def test_one_that_cannot_be_read_gives_way_to_the_one_before(checkpoint, tmp_pat
     assert [read_checkpoint(p).rounds_done for p in (previous_path(path), path)] == [4, 5]
 
 
-def test_if_none_can_be_read_it_is_said_of_the_last(checkpoint, tmp_path):
-    path = checkpoint_path(tmp_path / "a.h5")
-    for _ in range(2):
-        write_checkpoint(checkpoint, path)
-    for each in (path, previous_path(path)):
-        damage(each, "cut")
-    with pytest.raises(InputError, match=f"{path} "):
-        read_last_whole_checkpoint(path)
-
-
 def test_the_first_of_a_run_has_none_before_it(checkpoint, tmp_path):
     path = checkpoint_path(tmp_path / "a.h5")
     for _ in range(2):
