@@ -1,13 +1,14 @@
-"""How HDF5 files are opened to be read, also where no file can be locked, and numbers and texts in them."""
+"""HDF5 files: written with checksums, opened with or without locks, and the numbers and texts in them."""
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+from h5py import h5f, h5p
 from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
@@ -16,6 +17,9 @@ NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 """What network file systems that have no locks say when they are asked for one."""
 
 VARIABLE = "HDF5_USE_FILE_LOCKING"
+
+MAX_ATTRIBUTES = 1 << 15
+"""Attributes of an object that stay in its header."""
 
 
 def open_to_read(path: Path | str, locking: bool | None = None) -> h5py.File:
@@ -43,23 +47,67 @@ def open_to_read(path: Path | str, locking: bool | None = None) -> h5py.File:
         raise
 
 
+def file_image(fill: Callable[[h5py.File], object]) -> bytes:
+    """Bytes of a new HDF5 file, in which HDF5 guards its structures and all attributes by checksums.
+
+    HDF5 writes to memory, and plain Python to the disk: when a disk fills up, HDF5 cannot close its file and
+    may end the process.
+    """
+    access, creation = h5p.create(h5p.FILE_ACCESS), h5p.create(h5p.FILE_CREATE)
+    access.set_fapl_core(backing_store=False)
+    # Checksums of structures come with this version.
+    access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
+    for track in (creation.set_attr_creation_order, creation.set_link_creation_order):
+        track(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
+    # Long attributes outside of the header would have none.
+    creation.set_attr_phase_change(MAX_ATTRIBUTES, 0)
+    with h5py.File(h5f.create(b"image", h5f.ACC_TRUNC, creation, access)) as file:
+        fill(file)
+        file.flush()
+        image: bytes = file.id.get_file_image()
+    return image
+
+
+def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str, Any]) -> None:
+    """Write attributes; texts with a fixed length, as no checksum guards those of a variable one."""
+    for name, value in attributes.items():
+        if isinstance(value, str):
+            # Some MPI libraries end their version in a zero byte.
+            text = value.replace("\0", "").encode()
+            target.attrs.create(name, text, dtype=h5py.string_dtype("utf-8", max(1, len(text))))
+        else:
+            target.attrs[name] = int(value) if isinstance(value, bool | np.bool_) else value
+
+
+def attributes_of(target: h5py.Group | h5py.Dataset) -> dict[str, Any]:
+    """Attributes by name, with texts of fixed or variable length as str."""
+    return {k: v.decode() if isinstance(v, bytes) else v for k, v in target.attrs.items()}
+
+
+def write_array(group: h5py.Group, name: str, values: NDArray[Any], **filters: Any) -> h5py.Dataset:
+    """Write an array with a checksum, and perhaps compressed."""
+    # HDF5 cannot filter an array without elements.
+    filters = {"fletcher32": True, **filters} if values.size else {}
+    return group.create_dataset(name, data=values, **filters)
+
+
 # h5py's own objects take several times as long as the calls below, which matters for a thousand files.
 
 
 def open_group(file: h5py.File, name: str) -> Any:
-    """Return the id of a group, which knows whether it holds a name: ``b"x" in group``."""
+    """Id of a group, with ``b"x" in group``."""
     return h5py.h5g.open(file.id, name.encode())
 
 
 def number_in(group: Any, name: str) -> float:
-    """Return an attribute that is a number."""
+    """Attribute that is a number."""
     value = np.empty(())
     h5py.h5a.open(group, name.encode()).read(value)
     return float(value)
 
 
 def text_in(group: Any, name: str) -> str:
-    """Return an attribute that is text, or raise a TypeError."""
+    """Attribute that is text, or a TypeError."""
     attribute = h5py.h5a.open(group, name.encode())
     value = np.empty((), attribute.dtype)
     if value.dtype.kind not in "SO":
@@ -69,13 +117,13 @@ def text_in(group: Any, name: str) -> str:
 
 
 def shape_in(group: Any, name: str) -> tuple[int, ...]:
-    """Return the shape of an array."""
+    """Shape of an array."""
     shape: tuple[int, ...] = h5py.h5d.open(group, name.encode()).shape
     return shape
 
 
 def array_in(group: Any, name: str) -> NDArray[Any]:
-    """Return an array of numbers."""
+    """Array of numbers."""
     dataset = h5py.h5d.open(group, name.encode())
     values = np.empty(dataset.shape, dataset.dtype)
     if values.size:
@@ -84,7 +132,7 @@ def array_in(group: Any, name: str) -> NDArray[Any]:
 
 
 def columns_in(group: Any, length: int, names: Iterable[str]) -> Iterator[NDArray[np.float64]]:
-    """Yield columns of numbers of one length; HDF5 raises an error if one has another."""
+    """Columns of numbers of one length; HDF5 raises an error if one has another."""
     space = h5py.h5s.create_simple((length,))
     for name in names:
         values = np.empty(length)

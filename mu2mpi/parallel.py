@@ -24,9 +24,6 @@ RANK_COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_
 
 TURNS = 3
 
-CALL = 1
-"""Tag of the messages that do not belong to a collective."""
-
 POLL_SECONDS, ABORT_SECONDS = 0.002, 0.5
 
 Thing = TypeVar("Thing")
@@ -74,8 +71,8 @@ class Communicator:
         """Return the list of all ranks' objects on every rank."""
         return [thing]
 
-    def wait_for_all(self, meanwhile: Callable[[], object] = bool) -> None:
-        """Return when all ranks have called this, leaving the processor to others but for `meanwhile`."""
+    def wait_for_all(self) -> None:
+        """Return when all ranks have called this, leaving the processor to others."""
 
     def fill_cache(self, actions: Sequence[Callable[[], object]]) -> None:
         """Run actions of which each fills an entry of a shared cache, so that none is filled by two ranks.
@@ -99,22 +96,10 @@ class Communicator:
                     done = action()
         return done
 
-    def split(self, part: int | None) -> "Communicator | None":
-        """Return a communicator of the ranks that name the same part, or None to a rank that names none."""
-        return None if part is None else self
-
-    def free(self) -> None:
-        """Give back a communicator that came from `split`: MPI has only so many."""
-
-    def call(self) -> None:
-        """Leave word for all other ranks, whatever they are doing, that they will find by `called`."""
-
-    def called(self) -> bool:
-        """Return whether another rank has called."""
-        return False
-
-    def forget_calls(self) -> None:
-        """Take back all calls; every rank must do so, when none will call any more."""
+    @contextmanager
+    def part(self, number: int | None) -> "Iterator[Communicator | None]":
+        """Communicator of the ranks that name the same number, inside the block; None for a rank without."""
+        yield None if number is None else self
 
     def library(self) -> str:
         """Return the name and version of the MPI library."""
@@ -125,12 +110,11 @@ class Communicator:
         sys.exit(code)
 
     @contextmanager
-    def together(self, meanwhile: Callable[[], object] = bool) -> Iterator[None]:
+    def together(self) -> Iterator[None]:
         """Make an `InputError` or `OSError` that any rank meets inside the block an error of all ranks.
 
         Every rank must enter and leave the block; nothing in it may wait for other ranks. Every rank raises
-        SharedInputError or SharedOSError, with the message of the first rank that met one. A rank that is
-        through does something now and then while it waits for the others.
+        SharedInputError or SharedOSError, with the message of the first rank that met one.
         """
         failure: tuple[type[Exception], str] | None = None
         try:
@@ -141,7 +125,7 @@ class Communicator:
             failure = SharedOSError, str(error)
         except MemoryError as error:
             failure = SharedOSError, f"not enough memory: {error}; use fewer samples or features"
-        self.wait_for_all(meanwhile)
+        self.wait_for_all()
         for kind, message in filter(None, self.allgather(failure)):
             raise kind(message)
 
@@ -156,7 +140,6 @@ class MpiCommunicator(Communicator):
         # With rank 0 as the root, these of mpi4py do just what those of a single process promise.
         self.bcast, self.share = comm.Bcast, comm.bcast  # type: ignore[method-assign]
         self.gather, self.allgather = comm.gather, comm.allgather  # type: ignore[method-assign]
-        self._calls: list[Any] = []
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         node = comm.Split_type(MPI.COMM_TYPE_SHARED)
         self.turn = 0 if self.rank == 0 else 1 if node.Get_rank() == 0 else 2
@@ -187,37 +170,22 @@ class MpiCommunicator(Communicator):
         self._comm.Reduce(send.view(np.uint64), into, self._mpi.SUM, root=0)
         return receive if self.rank == 0 else None
 
-    def wait_for_all(self, meanwhile: Callable[[], object] = bool) -> None:
+    def wait_for_all(self) -> None:
         """Return when all ranks have called this; a sleep between looks leaves the processor to others."""
         request = self._comm.Ibarrier()
         while not request.Test():
-            meanwhile()
             time.sleep(POLL_SECONDS)
 
-    def split(self, part: int | None) -> Communicator | None:
-        """Return a communicator of the ranks that name the same part, or None to a rank that names none."""
-        comm = self._comm.Split(self._mpi.UNDEFINED if part is None else part, self.rank)
-        return None if comm == self._mpi.COMM_NULL else MpiCommunicator(comm)
-
-    def free(self) -> None:
-        """Give back a communicator that came from `split`: MPI has only so many."""
-        self._comm.Free()
-
-    def call(self) -> None:
-        """Leave word for all other ranks, whatever they are doing, that they will find by `called`."""
-        others = [rank for rank in range(self.size) if rank != self.rank]
-        self._calls += [self._comm.isend(None, rank, tag=CALL) for rank in others]
-
-    def called(self) -> bool:
-        """Return whether another rank has called."""
-        return bool(self._comm.Iprobe(tag=CALL))
-
-    def forget_calls(self) -> None:
-        """Take back all calls; every rank must do so, when none will call any more."""
-        for _ in range(sum(self.allgather(bool(self._calls))) - bool(self._calls)):
-            self._comm.recv(tag=CALL)
-        self._mpi.Request.waitall(self._calls)
-        self._calls.clear()
+    @contextmanager
+    def part(self, number: int | None) -> Iterator[Communicator | None]:
+        """Communicator of the ranks that name the same number, inside the block; None for a rank without."""
+        comm = self._comm.Split(self._mpi.UNDEFINED if number is None else number, self.rank)
+        if comm == self._mpi.COMM_NULL:
+            yield None
+            return
+        yield MpiCommunicator(comm)
+        # MPI has only so many. All of them must do this, so not if one has failed.
+        comm.Free()
 
     def library(self) -> str:
         """Return the name and version of the MPI library."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launch import restore_interrupts
 from missing import missing
 
 pytest_plugins = ["leftovers", "hosting"]
@@ -74,6 +75,7 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    restore_interrupts()
     # Processes that run tests side by side inherit it.
     os.environ.setdefault(SEED, str(secrets.randbelow(10**9)))
     os.environ.setdefault(FUZZ_SEED, datetime.now(UTC).date().isoformat())

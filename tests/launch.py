@@ -1,6 +1,7 @@
 """Start ranks with the mpirun that belongs to a Python environment."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,12 @@ SETTINGS = {
     "PRTE_MCA_hwloc_default_binding_policy": "none",
     "NUMBA_NUM_THREADS": "1",
 }
+
+
+def restore_interrupts() -> None:
+    """Let children die of Ctrl-C, or handle it, also where whoever started the tests ignores it (nohup)."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def mpirun(

@@ -115,14 +115,14 @@ class RecordedRank(Communicator):
         self.received.append(deepcopy(self._exchange(thing, "allgather")))
         return deepcopy(self.received[-1])
 
-    def wait_for_all(self, meanwhile: Callable[[], object] = bool) -> None:
+    def wait_for_all(self) -> None:
         """Return when all ranks have called this."""
         self._exchange(None, "barrier")
 
     def _refuse(self, *_: object) -> NoReturn:
         raise RuntimeError("the audit does not record what leaves a rank this way")
 
-    split = call = _refuse  # type: ignore[assignment]
+    part = _refuse  # type: ignore[assignment]
 
     def _of_first(self, thing: Any, collective: str) -> Any:
         message = self._exchange(thing if self.rank == 0 else None, collective)[0]

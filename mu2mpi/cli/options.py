@@ -7,14 +7,14 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from mu2mpi.cli.shared import add_data_dir, add_flag
+from mu2mpi.cli.shared import add_data_dir
 from mu2mpi.config.options import choices, option_fields, takes_boolean
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
 from mu2mpi.registry import find, names
 from mu2mpi.toml import read_toml
 
-RUNNING = ("data_dir", "overwrite", "checkpoint_every", "all_ranks")
+RUNNING = ("data_dir", "overwrite", "checkpoint_every")
 """Options of `run` and `sweep` that are none of an experiment."""
 
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
@@ -32,8 +32,6 @@ def add_running_options(parser: ArgumentParser) -> None:
         f"[default: {CHECKPOINT_SECONDS:g}]; Ctrl-C, SIGTERM, SIGUSR1 or SIGUSR2 makes one at once and ends "
         f"the run with code {EXIT_INTERRUPTED}",
     )
-    ranks = "take all ranks, even if fewer are faster; the bits of a result are the same on any"
-    add_flag(parser, "--all-ranks", ranks)
     group = parser.add_argument_group("the experiment (also the keys of a configuration file)")
     for name in option_fields():
         add_field(group, name)

@@ -19,7 +19,7 @@ from mu2mpi.cluster.slurm import most_tasks, submit, task_states
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
-from mu2mpi.execution.sweep import Run, open_all, resolve_all, unfinished
+from mu2mpi.execution.sweep import Run, open_all, resolve_sweep, unfinished
 from mu2mpi.files import write_whole
 from mu2mpi.parallel import Communicator
 from mu2mpi.results.collection import names_of
@@ -47,8 +47,10 @@ class SweepJob:
     @cached_property
     def runs(self) -> list[Run]:
         """All runs, with nothing open; InputError if the data are not here, or do not suit one of them."""
-        plans = resolve_all(self.sweep.experiments, self._data, Communicator(), self.request.ranks)
-        return [Run(plan, path) for plan, path in zip(plans, self.paths, strict=True)]
+        experiments, ranks = self.sweep.experiments, self.request.ranks
+        plans = resolve_sweep(self.sweep, experiments, self._data, Communicator(), ranks)
+        paths = dict(zip(experiments, self.paths, strict=True))
+        return [Run(plan, paths[experiment]) for experiment, plan in plans.items()]
 
     @cached_property
     def why_unknown(self) -> str | None:

@@ -23,10 +23,9 @@ from mu2mpi.suggestions import did_you_mean
 class Experiment(BaseModel):
     """One run of a method: by default of Algorithm 1 (untrusted) or Algorithm 2 (trusted) of the paper.
 
-    The options of every experiment are defined here, and those of a method or a source beside these; the
-    command line, the keys of a configuration file, the messages for bad values and the help all come from
-    these definitions. To the user they are one flat list, and so are the attributes of an experiment: an
-    option of another method, server or source is None. An experiment cannot be changed.
+    Command line, configuration files, messages and help follow from these definitions, and from those of a
+    method, server or source beside these. To the user, all are one flat list; an option of another method,
+    server or source is None. An experiment cannot be changed.
 
     Parameters
     ----------

@@ -12,8 +12,7 @@ from mu2mpi.registry import find
 def sent(experiment: Experiment) -> Experiment:
     """Return an experiment without what changes nothing in what a completed run sends.
 
-    With the same seed, runs that agree in this draw the same noise, and on the same data send the same
-    messages. Where noise is scaled to rho, that speaks for itself, and without a preset what it chose.
+    With the same seed, runs that agree in this draw the same noise.
     """
     presets = find("methods", experiment.method).presets
     unsent = "seed", "evaluations", "strict", "data_is_public", *presets, *experiment.trust.unsent
@@ -38,10 +37,7 @@ def following(experiment: Experiment, facts: Facts | None) -> dict[str, Any]:
 
 
 def filled(experiment: Experiment, facts: Facts | None = None, **sizes: Any) -> Experiment:
-    """Return an experiment with sizes, and with what its preset chooses but for what was set explicitly.
-
-    All is explicit then: the result repeats the run even where a later version chooses differently.
-    """
+    """Return an experiment with sizes, and with what its preset chooses but for what was set explicitly."""
     sized = experiment.having(**sizes)
     return sized.having(**{k: v for k, v in sized.by_preset(facts).items() if k not in sized.given})
 

@@ -23,18 +23,16 @@ def cohort_of(
     owners: tuple[str, ...] | None,
     known: Accounts | None = None,
 ) -> Cohort:
-    """Return the machines of an experiment that differ, or are away at times.
+    """Return the machines of an experiment that differ, or are away at times, with so many samples each.
 
-    They have so many samples each, and are called as their owners are, or by their numbers from 0. Files of
-    budgets and presence are read, unless what they say is known. Raises InputError if one cannot be used.
+    Files of budgets and presence are read unless what they say is `known`; InputError if one cannot be used.
     """
     names = owners or tuple(map(str, range(len(samples))))
     objective = experiment.objective or ("samples" if experiment.participation == "by-size" else "machines")
     budgets: dict[int, tuple[str, float]] = {}
     if experiment.budgets is not None:
-        budgets = (
-            read_budgets(Path(experiment.budgets).expanduser(), names) if known is None else known.budgets
-        )
+        path = Path(experiment.budgets).expanduser()
+        budgets = read_budgets(path, names) if known is None else known.budgets
     return Cohort(
         participation=_participation(experiment, samples, names, known),
         samples=samples,
@@ -45,11 +43,7 @@ def cohort_of(
 
 
 def input_files(experiment: Experiment) -> dict[str, str]:
-    """Return digests of the files that decide what an experiment sends, beside the data, by their names.
-
-    These are the budgets and the trace that it names, and the modules of its loss, method, mechanism and
-    trust mode where they are extensions.
-    """
+    """Return digests, by name, of the budgets and the trace, and of the modules of extensions."""
     trace = (experiment.participation or "").removeprefix("trace:")
     named = [experiment.budgets, trace if trace != experiment.participation else None]
     extensions = extension_files(

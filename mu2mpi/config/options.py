@@ -18,7 +18,7 @@ from mu2mpi.suggestions import did_you_mean, or_else
 def option_fields() -> dict[str, FieldInfo]:
     """Return all options by name, those of methods and so on behind the option that chooses these."""
     owners = _owners()
-    return _option_fields(tuple((*owners["method"].items(), *owners["server"].items())))
+    return _option_fields((*owners["method"].items(), *owners["server"].items()))
 
 
 @cache
@@ -50,10 +50,7 @@ def _options_of(models: Mapping[str, type[BaseModel]]) -> dict[str, dict[str, Fi
 
 
 def owners_of(option: str) -> tuple[str, dict[str, FieldInfo]]:
-    """Return by what it is chosen who has an option, such as ``method``, and the option as each has it.
-
-    The name is empty where every experiment has it.
-    """
+    """Return what chooses an option, such as ``method``, or "", and the option as each owner has it."""
     for kind, models in _owners().items():
         if option in (of_kind := _options_of(models)):
             return kind, of_kind[option]
@@ -84,10 +81,7 @@ def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:
 
 
 def preset_method(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the method that a preset takes if none is named, if it has all options that are given.
-
-    Which one is best was found on data that are not those of users: docs/guides/practical.md.
-    """
+    """Return the method that a preset takes if none is named, if it has all options that are given."""
     given = {name for name, value in settings.items() if value is not None}
     # Which method is best where machines differ is another question.
     if "preset" not in given or given & {"method", "mechanism", *OF_MACHINES}:
@@ -98,10 +92,7 @@ def preset_method(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, BaseModel]:
-    """Return the options of the source and so on that were chosen, from settings that only some have.
-
-    Values of None are not set. Raises InputError for options of others, for unknown ones and for bad values.
-    """
+    """Return the options of the source and so on that were chosen, from settings that only some have."""
     lines = []
     models = _owners()
     known = {kind: _options_of(of_kind) for kind, of_kind in models.items()}
@@ -131,10 +122,7 @@ def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
 
 
 def values_in(*parts: BaseModel) -> dict[str, Any]:
-    """Return by name the options that have a value in an experiment or its parts, in the order of all.
-
-    To ask for one after the other takes ten times as long, which matters for a thousand results.
-    """
+    """Return by name the options that have a value in an experiment or its parts, in the order of all."""
     values = {name: value for part in parts for name, value in part.__dict__.items()}
     return {name: values[name] for name in option_fields() if values.get(name) is not None}
 

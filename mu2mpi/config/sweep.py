@@ -15,14 +15,8 @@ from mu2mpi.suggestions import did_you_mean
 
 MOST_RUNS = 100_000
 
-ALL = "all"
-"""Of a sweep of methods: every method that is installed."""
-
-LONGEST_NAME = 160
-"""Bytes of a name that are kept: file systems take 255, with what checkpoints and unfinished files add."""
-
-LONGEST_VALUE = 40
-"""Letters of a text that are."""
+LONGEST_NAME, LONGEST_VALUE = 160, 40
+"""Bytes of a name that are kept, of the 255 that file systems take, and letters of a text in it."""
 
 SPEAKING = "data", "partition", "loss", "method", "estimator", "query", "server", "participation"
 """Settings whose values, all of them different, say what they are."""
@@ -31,18 +25,14 @@ SPEAKING = "data", "partition", "loss", "method", "estimator", "query", "server"
 class Sweep:
     """Every combination of settings of which some are lists.
 
-    In the settings, values by option name, a list stands for one run for each of its values. Under the name
-    ``part`` there may be several such mappings: each is a sweep of its own, with what it does not name from
-    outside. Overrides replace settings in every part, and messages name `where` all these come from. An
-    InputError tells of a combination that is no valid experiment, of a list that is empty or repeats a
-    value, or of two results that would have one name.
+    Under the name ``part`` there may be several mappings: each is a sweep of its own, with what it does not
+    name from outside. Overrides replace settings in every part, and messages name `where` these come from.
+    Under ``methods`` there may be methods to compare, or ``all``: each with its own preset, and by default a
+    trusted server. What a method cannot do is left out, and `left_out` says why.
 
-    Under the name ``methods`` there may be methods to compare, in a list, between commas, or ``all`` of
-    them: each with its own preset, and with a trusted server, where all can run, unless the settings name
-    others. What a method cannot do is left out, and `left_out` says why, a line for each.
-
-    `swept` are the options that were given as lists or in parts, in their order, and `experiments` all
-    combinations of one part after the other, none twice; the last list varies fastest.
+    `swept` are the options that were given as lists or in parts, and `experiments` all combinations of one
+    part after the other, none twice; the last list varies fastest. Raises InputError for what is no valid
+    experiment or list, and for two results that would have one name.
     """
 
     def __init__(
@@ -70,10 +60,7 @@ class Sweep:
         self._check_names(where)
 
     def choose(self, index: int | None, part: tuple[int, int] = (0, 1)) -> list[tuple[int, Experiment]]:
-        """Return the experiments with their indices: all, or the one with this index, which has to exist.
-
-        Of part (k, n) these are every n-th experiment from the k-th, so that n parts are the whole sweep.
-        """
+        """Return experiments with their indices: the one with this index, or every n-th from the k-th."""
         numbered, count = list(enumerate(self.experiments)), len(self.experiments)
         if index is None:
             first, step = part
@@ -144,11 +131,11 @@ def _named(methods: Any, where: str) -> list[str]:
     """Return the names of methods that are to be compared."""
     known = names("methods")
     wanted = methods.split(",") if isinstance(methods, str) else methods
-    wanted = known if wanted == [ALL] else wanted
+    wanted = known if wanted == ["all"] else wanted
     if not (isinstance(wanted, list) and wanted and set(wanted) <= set(known)):
         unknown = [name for name in wanted or () if name not in known] if isinstance(wanted, list) else []
         guess = did_you_mean(str(unknown[0]), known) if unknown else ""
-        some = guess or f"; it should be {ALL}, or some of {', '.join(known)} between commas"
+        some = guess or f"; it should be all, or some of {', '.join(known)} between commas"
         raise InputError(f"{_at(where)}methods = {methods!r} has what is no method{some}")
     return list(dict.fromkeys(wanted))
 
@@ -174,8 +161,7 @@ def _combinations(settings: Mapping[str, Any], where: str) -> Iterator[dict[str,
 def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
     """Return a file name such as ``trusted_rho-4_machines-100_seed-1.h5`` made of some settings.
 
-    By default they are all that were given, with a hash where the name alone does not tell their values. The
-    name is visible, and the end of one that is too long is a hash of it.
+    By default they are all that were given. A hash stands for what the name alone does not tell.
     """
     settings = [
         (name, value)

@@ -22,9 +22,8 @@ def task_of(
 ) -> Task:
     """Return what the method of an experiment is to do, once a preset, if any, is filled in.
 
-    Each of the M machines has as many samples, of K classes and F features (with the bias), and can use at
-    `most` so many of them if there is a limit. No squared norm of features, without the bias, passes the
-    `square`: by default F - 1. The `cohort` says in what machines differ, if they do.
+    Features count with the bias; machines can use at `most` so many samples each, if there is a limit. The
+    squared norm of features, without the bias, is at most `square`, by default F - 1.
     """
     problem: Problem = find("problems", experiment.loss)
     parts = experiment.trust.parts(experiment.server_options, machines)

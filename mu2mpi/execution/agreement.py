@@ -18,14 +18,9 @@ from mu2mpi.parallel import TURNS, Communicator
 
 
 def check_agreement(values: Mapping[str, object], communicator: Communicator) -> None:
-    """Raise SharedInputError on every rank if a value is not the same on all of them.
+    """Raise SharedInputError on every rank if a value, by its `repr`, is not the same on all of them.
 
-    Parameters
-    ----------
-    values : dict of str to object
-        What decides the messages, by the name that the error gives it; compared by digests of its `repr`.
-    communicator : Communicator
-        All ranks that read these values must call this.
+    Values have the names by which the error calls them. All ranks that read them must call this.
     """
     digests = {name: hashlib.sha256(repr(value).encode()).digest() for name, value in values.items()}
     everyones = communicator.allgather((communicator.host, digests))

@@ -12,13 +12,10 @@ from mu2mpi.results.schema import Result
 
 
 class Audience:
-    """Those who hear of a run, on its rank 0 alone; every rank must `check` now and then.
+    """Observers of a run, on rank 0 alone; once one has failed, they hear no more than `on_close`."""
 
-    Once one of them has failed, nobody hears anything but `on_close` until the ranks agree to end the run.
-    """
-
-    def __init__(self, observers: Sequence[Observer] = (), name: str = "run", given: int = 1) -> None:
-        self._observers, self._name, self._given = observers, name, given
+    def __init__(self, observers: Sequence[Observer] = (), name: str = "run") -> None:
+        self._observers, self._name = observers, name
         # Rounds may be short: only those are told who listen.
         self._counting = [each for each in observers if type(each).on_round is not Observer.on_round]
         self._started: list[Observer] = []
@@ -41,7 +38,7 @@ class Audience:
 
     def start(self, start: Start) -> None:
         """Tell what is about to run."""
-        named = replace(start, name=self._name, given=self._given)
+        named = replace(start, name=self._name)
 
         def begin(each: Observer) -> None:
             each.on_start(named)
@@ -51,8 +48,7 @@ class Audience:
 
     def round(self, t: int) -> None:
         """Tell that a round is over."""
-        if self._counting:
-            self._tell(lambda each: each.on_round(t), self._counting)
+        self._tell(lambda each: each.on_round(t), self._counting)
 
     def evaluation(self, evaluation: Evaluation) -> None:
         """Tell what was measured."""

@@ -32,11 +32,6 @@ def processor() -> str:
     return f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
 
 
-POINTS, SCALAR_POINTS = 1 << 13, 1 << 11
-"""Arguments of each NumPy function in `_values_digest`, and of each of the C library's, which take longer.
-Variants of a C library differ at about one argument in 2,000."""
-
-
 @cache
 def _values_digest() -> str:
     """Digest of values of the transcendental functions that messages depend on.
@@ -46,10 +41,10 @@ def _values_digest() -> str:
     """
     import numpy as np
 
-    u = np.arange(1, POINTS + 1) * 0.6180339887498949 % 1.0
+    # Variants of a C library, whose functions take longer to call, differ at about one argument in 2,000.
+    u, few = np.arange(1, (1 << 13) + 1) * 0.6180339887498949 % 1.0, slice(1 << 11)
     arguments = {"exp": 40 * u - 35, "expm1": -20 * u, "log": u, "log1p": u}
     values = [u**0.3, *(getattr(np, name)(x) for name, x in arguments.items())]
-    few = slice(SCALAR_POINTS)
     values += [np.array([*map(getattr(math, name), x[few].tolist())]) for name, x in arguments.items()]
     return hashlib.sha256(b"".join(column.tobytes() for column in values)).hexdigest()[:8]
 

@@ -19,8 +19,7 @@ from mu2mpi.problem.minimum import TOLERANCE
 from mu2mpi.problem.scaling import Scaling, with_bias
 
 PIECE = 250
-"""Test samples whose losses are summed by one rank in one go. Sums of pieces are combined exactly, so
-the pieces, and not the ranks, determine the bits of the result."""
+"""Test samples whose losses one rank sums in one go: the pieces, and not the ranks, determine the bits."""
 
 FREE_PASSES = 1_500_000_000
 """Nanoseconds that a run of any size may spend on gradients on the test set."""
@@ -37,24 +36,19 @@ PER_GRADIENT_PASS = 4.0
 """What a pass that computes gradients takes, in evaluations."""
 
 GRID = 2.0**-32
-"""Spacing of the integers as which gradients of pieces are summed, exactly in any order; it is wider where
-they would not be of 64 bits."""
+"""Spacing of the integers as which gradients of pieces are summed; wider where 64 bits would not do."""
 
 
 def affordable_passes(schedule: Schedule, test_samples: int) -> int:
-    """Return how many gradients on the test set take under about a tenth of a run's time, but at least 5.
-
-    A run of any size may spend 1.5 seconds on them, which is 20 on MNIST. More than 1,000 are never useful.
-    """
+    """Return how many gradients on the test set, 5 to 1,000, take about 1.5 s or a tenth of a run's time."""
     one = PER_GRADIENT_PASS * evaluation_cost(schedule, test_samples)
     return int(max(5, min(1000, max(0.1 * run_cost(schedule), FREE_PASSES) / one)))
 
 
 def spread_rows(places: range, share: int, whole: int) -> NDArray[np.int64]:
-    """Return the rows at some places of a fixed share of a test set; each place has its part of the rows.
+    """Return the rows at some places of a fixed share of a test set: one is drawn of each place's part.
 
-    One row of each is drawn: neither sorted nor repeating labels are represented badly, and nothing but the
-    two sizes decides. A share that is the whole has every row in its order.
+    Nothing but the two sizes decides, and a share that is the whole has every row in its order.
     """
     edges = np.arange(places.start, places.stop + 1) * whole // share
     # The bits of this generator are the same in every version of numpy.
@@ -64,10 +58,7 @@ def spread_rows(places: range, share: int, whole: int) -> NDArray[np.int64]:
 
 
 class Pieces:
-    """The part of a share of the test set that a rank has, in pieces of `PIECE` samples.
-
-    It is read once, or where that is large, in chunks whenever all of it is gone through.
-    """
+    """The part of a share of the test set that a rank has, read once or, where it is large, in chunks."""
 
     def __init__(self, source: Source, communicator: Communicator, scaling: Scaling, share: int) -> None:
         self.size, self._source, self._scaling = share, source, scaling
@@ -137,26 +128,17 @@ class Evaluator:
         mean, mean_square = (math.fsum(of) / size for of in of_labels)
         return loss, explained_share(math.fsum(scores) / size, mean_square - mean**2)
 
-    def _gather_outputs(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], Labels] | None:
-        """Return on rank 0 the margins of all test samples, shape (n, rows), and their labels."""
-        found = [
-            (all_margins(x, with_bias(features, scales, self._scaling.bias)), labels)
-            for features, labels, scales in self.whole
-        ]
-        gathered = self._communicator.gather(found)
-        if gathered is None:
-            return None
-        margins, labels = zip(*itertools.chain(*gathered), strict=True)
-        return np.concatenate(margins), np.concatenate(labels)
-
     def metrics(self, x: NDArray[np.float64]) -> Measures:
         """Return what else is worth knowing of the output x; the same on every rank."""
         found: Measures = {}, None
         if self._size * len(x) <= MOST_OUTPUTS:
-            outputs = self._gather_outputs(x)
-            if outputs is not None:
-                confusion = confusion_of(self._problem, self._source.classes, *outputs)
-                found = metrics_of(self._problem, self._source, *outputs), confusion
+            mine = [(all_margins(x, with_bias(z, s, self._scaling.bias)), y) for z, y, s in self.whole]
+            gathered = self._communicator.gather(mine)
+            if gathered is not None:
+                outputs = map(np.concatenate, zip(*itertools.chain(*gathered), strict=True))
+                margins, labels = outputs
+                confusion = confusion_of(self._problem, self._source.classes, margins, labels)
+                found = metrics_of(self._problem, self._source, margins, labels), confusion
         shared: Measures = self._communicator.share(found)
         return shared
 
@@ -177,10 +159,7 @@ class Evaluator:
 
 
 class ExactEvaluator:
-    """Expected loss and score on a population, as sums over all of its points.
-
-    Rank 0 alone computes them; that takes less than a few rounds.
-    """
+    """Expected loss and score on a population, as sums over all of its points; on rank 0 alone."""
 
     tolerance = 1e-12
     """Rounding leaves no more."""

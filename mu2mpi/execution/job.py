@@ -15,12 +15,11 @@ from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution import environment
 from mu2mpi.execution.agreement import check_data, check_inputs, check_settings, shared_source
 from mu2mpi.execution.audience import Audience
-from mu2mpi.execution.crew import fastest_ranks, on_a_part, part_of
 from mu2mpi.execution.plan import Plan, resolve
 from mu2mpi.execution.progress import for_standard_error
 from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoint
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
-from mu2mpi.execution.simulation import Keeper, Simulation, share_result
+from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.watch import Verdict, Watch
 from mu2mpi.files import Identity, identity
 from mu2mpi.parallel import Communicator, world
@@ -37,9 +36,8 @@ def run(
     observers: Sequence[Observer] = (),
     progress: bool = False,
     checkpoint_every: float = CHECKPOINT_SECONDS,
-    all_ranks: bool = False,
 ) -> Result:
-    """Run an experiment on the ranks of the job, or as many of them as make it faster.
+    """Run an experiment on all ranks of the job.
 
     Parameters
     ----------
@@ -57,8 +55,6 @@ def run(
         Say so on standard error: with a bar on a terminal or in a notebook, and else in lines.
     checkpoint_every : float, optional
         Seconds between two checkpoints.
-    all_ranks : bool, optional
-        Take all ranks, even if fewer are faster.
 
     Returns
     -------
@@ -90,11 +86,10 @@ def run(
     folder = None if data_dir is None else Path(data_dir)
     if output is None:
         # Without a file to go on from, signals do what they do to any program.
-        job = Job(communicator, lambda: False, overwrite, checkpoint_every, all_ranks=all_ranks)
-        source = shared_source(experiment, folder, communicator)
-        audience = Audience(heard, given=communicator.size)
-        result = job.run(_resolved(experiment, source, communicator), audience)
-        return audience.finish(result, communicator)
+        source, audience = shared_source(experiment, folder, communicator), Audience(heard)
+        plan = _resolved(experiment, source, communicator)
+        job = Job(communicator, lambda: False, overwrite, checkpoint_every)
+        return audience.finish(job.run(plan, audience), communicator)
     path, before = Path(output), {}
     with stop_requests() as requests:
         with communicator.together():
@@ -104,7 +99,7 @@ def run(
                 # First what is there, so that what another job writes from here on is seen as another's.
                 before[path] = identity(path)
                 check_output(path, overwrite)
-        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before, all_ranks)
+        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
         return job.run_to_file(experiment, shared_source(experiment, folder, communicator), path, heard)
 
 
@@ -122,43 +117,21 @@ class Job:
     overwrite: bool
     checkpoint_every: float
     before: Mapping[Path, Identity | None] = field(default_factory=dict)  # the outputs that were there
-    all_ranks: bool = False  # whether a run takes them all, even if fewer are faster
-
-    def on(self, part: Communicator) -> "Job":
-        """Return the job on a part of its ranks, which is asked to stop if any of them is."""
-        everyone = self.communicator
-        return replace(self, communicator=part, is_asked=lambda: self.is_asked() or everyone.called())
 
     def run(
         self,
         plan: Plan,
         audience: Audience | None = None,
         checkpoint: Checkpoint | None = None,
-        make_keeper: "Callable[[Job, Simulation], Keeper]" = lambda *_: Keeper(),
+        make_keeper: "Callable[[Simulation], Keeper] | None" = None,
     ) -> Result:
-        """Run what is settled, from the checkpoint that rank 0 may have, on the fastest ranks.
+        """Run a plan, from the checkpoint that rank 0 may have.
 
         A keeper is made before the first message leaves, once it is known that the run can begin.
         """
-        everyone = self.communicator
-
-        def simulate(job: Job) -> Result:
-            simulation = Simulation(plan, job.communicator, checkpoint)
-            return simulation.run(audience, make_keeper(job, simulation))
-
-        # Also on nodes that take no part: the next start may be on them.
-        check_inputs(plan, everyone)
-        ranks = range(everyone.size) if self.all_ranks else fastest_ranks(plan, everyone)
-        if len(ranks) == everyone.size:
-            return simulate(self)
-        with part_of(everyone, 0 if everyone.rank in ranks else None) as crew:
-            result = on_a_part(everyone, crew, self.is_asked, lambda part: simulate(self.on(part)))
-        facts = environment.describe(everyone) | {"ranks_at_work": len(ranks)}
-        if result is not None:
-            idle = np.zeros(everyone.size - len(ranks))
-            timing = {phase: np.append(seconds, idle) for phase, seconds in result.timing.items()}
-            result = replace(result, environment=facts, timing=timing)
-        return share_result(result, everyone)
+        check_inputs(plan, self.communicator)
+        simulation = Simulation(plan, self.communicator, checkpoint)
+        return simulation.run(audience, make_keeper(simulation) if make_keeper else None)
 
     def run_to_file(
         self,
@@ -169,9 +142,8 @@ class Job:
         plan: Plan | None = None,
     ) -> Result:
         """Run an experiment, or its settled plan, from its checkpoint, if any; raises like `run`."""
-        communicator = self.communicator
+        communicator, audience = self.communicator, Audience(observers, str(path))
         checkpoint: Checkpoint | None = None
-        audience = Audience(observers, str(path), communicator.size)
         builds = environment.builds(communicator)
         with communicator.together():
             if communicator.rank == 0:
@@ -189,8 +161,8 @@ class Job:
             if checkpoint is not None:
                 check_state(checkpoint, plan, path)
 
-        def make_keeper(job: Job, simulation: Simulation) -> Keeper:
-            keeper = FileKeeper(job, path, audience)
+        def make_keeper(simulation: Simulation) -> Keeper:
+            keeper = FileKeeper(self, path, audience)
             if not goes_on:
                 keeper.begin(simulation.state())
             return keeper

@@ -25,10 +25,7 @@ FREE = 20_000_000
 
 @dataclass(frozen=True)
 class Measurements:
-    """The rounds at which a run measures, of which the last is T, and the number of test samples.
-
-    At the last round these are the `whole` test set, and at the others a `share`, which may be all of it.
-    """
+    """The rounds at which a run measures: in the last on the `whole` test set, before on a `share` of it."""
 
     rounds: NDArray[np.int64]
     share: int
@@ -55,8 +52,7 @@ def planned_measurements(plan: Plan) -> Measurements:
 def affordable_measurements(schedule: Schedule, whole: int) -> tuple[int, int]:
     """Return how many evaluations, and on how many samples, take under about a tenth of a run's time.
 
-    They are 20 of the whole test set, or down to 12. Where even these take too long, all but the last are on
-    a share of it, which is no smaller than `FEWEST_SAMPLES`.
+    They are 20 to 12 of the whole test set, or else on a share of at least `FEWEST_SAMPLES` but for the last.
     """
     # The run's size alone decides, so that the same experiment always has the same history.
     affordable, one = max(0.1 * run_cost(schedule), FREE), evaluation_cost(schedule, whole)
@@ -75,10 +71,7 @@ def default_rounds(rounds: int, count: int) -> NDArray[np.int64]:
 
 
 def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
-    """Return up to `count` different rounds from 1 to `rounds`, logarithmically spaced, the last included.
-
-    InputError says that they, or what is measured at them, would take too much memory.
-    """
+    """Return up to `count` different rounds from 1 to `rounds`, logarithmically spaced, the last included."""
     first = 1 if count > 1 else rounds
     # So many take in every round.
     count = min(count, math.ceil(rounds * math.log(rounds)) + 2)

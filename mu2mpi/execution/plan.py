@@ -54,10 +54,8 @@ def digest_with(source: Source, input_files: Mapping[str, str]) -> bytes:
 def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     """Settle what an experiment leaves open, from its data and the number of ranks.
 
-    By default there is one machine an owner or a rank, samples are dealt to their owners, if they have any,
-    or else at random, and a run takes as many rounds as its method says. Raises InputError if the loss
-    does not take the range of the labels, the machines cannot be given samples, there are too few, no noise
-    keeps to what is asked for, or no grid of messages can hold the sum of all of them.
+    By default there is one machine an owner or a rank, samples are dealt to their owners, if any, or else at
+    random, and a run takes as many rounds as its method says. Raises InputError for what cannot be run.
     """
     if source.label_range is not None:
         find("problems", experiment.loss).check_range(*source.label_range)

@@ -1,13 +1,13 @@
 """How a run tells of itself on standard error: a bar on a terminal or in a notebook, plain lines in a log."""
 
-import importlib.util
 import sys
 from datetime import timedelta
 from time import monotonic
-from typing import Any, TextIO
+from typing import TextIO
 
 from mu2mpi.registry import default
 from mu2mpi.results.observer import Evaluation, Observer, Start
+from mu2mpi.results.schema import Result
 
 REFRESH_SECONDS = 0.2
 """How often a bar is drawn again at most."""
@@ -30,9 +30,6 @@ def headline(start: Start) -> str:
         f"{experiment.data}, {schedule.server} server, {noise}: M = {schedule.machines} machines{who}, "
         f"T = {schedule.rounds} rounds, d = {schedule.d}{method}"
     )
-    if start.ranks < start.given:
-        told += f", on {start.ranks} of {start.given} ranks, as more would not be faster"
-        told += " (--all-ranks takes them all)"
     return told + (f"; going on after round {start.rounds_done}" if start.rounds_done else "")
 
 
@@ -100,7 +97,9 @@ class BarProgress(_Printed):
         super().on_start(start)
         self._spent, self._last, self._shown = start.schedule.rho_spent, "", 0.0
         self._end: Evaluation | None = None
-        self._bar: Any = bar_class()(
+        from tqdm.auto import tqdm
+
+        self._bar = tqdm(
             total=start.schedule.rounds,
             initial=start.rounds_done,
             unit="round",
@@ -132,21 +131,26 @@ class BarProgress(_Printed):
             self._print_measured(self._end)
 
 
-def in_notebook() -> bool:
-    """Return whether a notebook shows what is displayed."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return shell is not None and hasattr(shell, "kernel")
+def advice_on_ranks(result: Result) -> str | None:
+    """Return which number of ranks to try for a run that communicated and waited for most of its time.
 
-
-def bar_class() -> Any:
-    """Return the class of bars that suits where this process shows them."""
-    has_widgets = in_notebook() and importlib.util.find_spec("ipywidgets") is not None
-    return importlib.import_module("tqdm.notebook" if has_widgets else "tqdm").tqdm
+    That is as many as were busy on average. A run of less than a second has no advice.
+    """
+    seconds = {phase: float(of_ranks.sum()) for phase, of_ranks in result.timing.items()}
+    total, idle = sum(seconds.values()), seconds.get("moving", 0.0) + seconds.get("waiting", 0.0)
+    ranks = len(next(iter(result.timing.values()), ()))
+    if ranks < 2 or total < ranks or idle <= total / 2:
+        return None
+    busy = max(1, int(ranks * (1 - idle / total)))
+    return (
+        f"{idle / total:.0%} of the time was communication and waiting: try mpirun -n {busy} for such runs; "
+        "the model has the same bits"
+    )
 
 
 def for_standard_error(label: str = "", interval: float = LOG_SECONDS) -> Observer:
     """Return the kind of progress that suits what standard error is; `interval` is that of a log."""
     stream = sys.stderr
-    has_bars = stream.isatty() or in_notebook()
+    # In a notebook, which shows bars, standard error is no terminal.
+    has_bars = stream.isatty() or "ipykernel" in sys.modules
     return BarProgress(stream, label) if has_bars else LogProgress(stream, label, interval)

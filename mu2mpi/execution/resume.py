@@ -25,7 +25,7 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
     """Return the checkpoint beside an output, if there is one, for the experiment to go on from here.
 
     Raises InputError if it is damaged or of another experiment, or, without a seed, was written where
-    messages may differ in their last bits. Whether the data are the same is for `check_same_data` to say.
+    messages may differ in their last bits.
     """
     place = checkpoint_path(output)
     if not place.exists():
@@ -56,8 +56,8 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
     where = f"the checkpoint {place} was written with {then}, not with {now} on all ranks"
     if checkpoint.experiment.seed is None:
         raise InputError(
-            f"{where}; the rounds since would be sent again with the same noise but slightly other content, "
-            "which costs privacy: go on where it was written, on such processors and with these packages"
+            f"{where}; rounds would be sent again with the same noise but slightly other content, which "
+            "costs privacy: go on where it was written"
         )
     print(f"mu2mpi: warning: {where}; the result will differ in its last bits", file=sys.stderr, flush=True)
     return checkpoint
@@ -73,16 +73,13 @@ def check_same_data(
     """
     if digest_with(source, input_files) == checkpoint.data:
         return
-    place = checkpoint_path(output)
     another_seed = "" if checkpoint.experiment.seed is None else " with another --seed"
     raise InputError(
-        f"the training data of {source.name} are not those with which the run of {output} began: a sample, "
-        "a label, an owner, a type, their number or their order has changed, or a file about machines "
-        "or of an extension. To go on would send rounds again under the same noise with other content, which "
-        "tells what was changed.\n"
-        f"Put the data back as they were and repeat the command. Or remove {place} to start "
-        f"afresh{another_seed} with the data as they are; what that spends is added to what was spent "
-        f"already. {_spent(checkpoint)}"
+        f"the training data of {source.name}, a file about machines or an extension are not those with which "
+        f"the run of {output} began. To go on would send rounds again under the same noise with other "
+        "content, which tells what was changed.\n"
+        f"Put them back as they were and repeat the command. Or remove {checkpoint_path(output)} to start "
+        f"afresh{another_seed}; what that spends is added to what was spent already. {_spent(checkpoint)}"
     )
 
 

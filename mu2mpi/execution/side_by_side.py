@@ -25,14 +25,11 @@ class Wave:
 
 
 def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[Wave]:
-    """Arrange runs so that every rank is busy to the end, with as few messages as that allows.
+    """Arrange runs, by their times on one core, so that every rank is busy to the end with few messages.
 
-    A rank that works on a run alone waits for nobody, so runs are done one a rank. Two kinds of runs get
-    more ranks, if they have the machines for it: those that are more than a rank's fair share of all the
-    work, and the shortest ones, if too few are left to give every rank its own.
-
-    Runs of the same width make a wave. In each, the longest run that is left goes to the lane that will
-    be free first; the wave with the longest run goes first. The costs are times on one core, in any unit.
+    Runs are done one a rank. More ranks, if there are machines for them, get those that are more than a
+    rank's fair share of all the work, and the shortest ones if too few are left for one a rank. Runs of the
+    same width make a wave; in each, the longest run that is left goes to the lane that is free first.
     """
     order = sorted(range(len(machines)), key=lambda run: (-costs[run], run))
     fair = sum(costs) / ranks

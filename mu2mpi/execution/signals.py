@@ -45,8 +45,7 @@ class StopRequests:
 def stop_requests() -> Iterator[StopRequests]:
     """Take note of `SIGNALS` inside the block instead of dying of them.
 
-    A block inside of another has the same requests: one that came while modules were imported, say,
-    still counts when the run begins.
+    A block inside of another has the same requests, so that an early one still counts when the run begins.
     """
     outer = signal.getsignal(SIGNALS[0])
     if isinstance(outer, StopRequests):

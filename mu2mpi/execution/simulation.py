@@ -41,18 +41,18 @@ class Keeper:
 
 
 class Simulation:
-    """A run on the ranks of a communicator, ready for its first round or for the one after a checkpoint.
+    """A run on the ranks of a communicator, ready for its first round or for that after rank 0's checkpoint.
 
-    Rank 0 alone has the checkpoint. Every rank raises InputError if the noise cannot be drawn well enough, or
-    samples cannot be used.
+    Every rank raises InputError if the noise cannot be drawn well enough, or samples cannot be used.
     """
 
     def __init__(self, plan: Plan, communicator: Communicator, checkpoint: Checkpoint | None = None) -> None:
         self.plan, self.communicator = plan, communicator
         self.experiment, self.source, self.schedule = plan.experiment, plan.source, plan.schedule
         experiment, source, schedule = self.experiment, self.source, self.schedule
-        root = checkpoint.key if checkpoint else None
-        keys = self.keys = Keys.draw(experiment, communicator, root, plan.context)
+        keys = self.keys = Keys.draw(
+            experiment, communicator, checkpoint.key if checkpoint else None, plan.context
+        )
         with communicator.together():
             self.privacy = self._statement(schedule.mechanism)
             for mechanism, epsilon in schedule.promised(experiment.promised_epsilon):
@@ -66,8 +66,9 @@ class Simulation:
                 schedule, hosted, supply, communicator, keys.noise
             )
             self.measurements = planned_measurements(plan)
-            share = self.measurements.share
-            self.evaluator = evaluation.make_evaluator(source, schedule, communicator, share)
+            self.evaluator = evaluation.make_evaluator(
+                source, schedule, communicator, self.measurements.share
+            )
         self.clock = Stopwatch(schedule.rounds)
         self.rounds_done = 0
         self._rows: list[tuple[float, ...]] = []
@@ -90,16 +91,11 @@ class Simulation:
         )
 
     def run(self, audience: Audience | None = None, keeper: Keeper | None = None) -> Result:
-        """Take all rounds that are left and return the result, on every rank as of `share_result`.
-
-        Rank 0 tells its audience how the run goes; the keeper is asked between rounds whether to keep the
-        state, or to stop.
-        """
+        """Take all rounds that are left and return the result, on every rank as of `share_result`."""
         communicator, schedule, iterates = self.communicator, self.schedule, self.server.iterates
         heard = audience if audience is not None and communicator.rank == 0 else Audience()
         try:
-            size = communicator.size
-            heard.start(Start("", self.experiment, schedule, self.rounds_done, size, size))
+            heard.start(Start("", self.experiment, schedule, self.rounds_done, communicator.size))
             heard.check(communicator)
             self._take_rounds(heard, keeper or Keeper())
         finally:
@@ -130,7 +126,7 @@ class Simulation:
             unit=schedule.problem.unit,
             accounts=None if schedule.members is None else schedule.members.accounts(self.experiment.delta),
             timing=self.clock.by_rank(communicator),
-            environment=environment.describe(communicator) | {"ranks_at_work": communicator.size},
+            environment=environment.describe(communicator),
         )
         return share_result(result, communicator)
 

@@ -3,7 +3,7 @@
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,9 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.source import Source
-from mu2mpi.errors import InputError
-from mu2mpi.execution.agreement import check_data, check_settings, shared_source
+from mu2mpi.errors import InputError, Interrupted
+from mu2mpi.execution.agreement import check_agreement, check_data, check_settings, shared_source
 from mu2mpi.execution.cost import run_cost
-from mu2mpi.execution.crew import on_a_part, part_of
 from mu2mpi.execution.job import Job, holds
 from mu2mpi.execution.plan import Plan, resolve
 from mu2mpi.execution.progress import LogProgress, for_standard_error
@@ -43,7 +42,6 @@ def sweep(
     observers: Sequence[Observer] = (),
     progress: bool = True,
     checkpoint_every: float = CHECKPOINT_SECONDS,
-    all_ranks: bool = False,
 ) -> "Runs":
     """Run every combination of the lists among some settings, but for what is finished, and load the results.
 
@@ -53,7 +51,7 @@ def sweep(
         Settings by name, of which any may be a list; or the TOML file that holds them.
     output : path
         The folder of the results. The same call goes on from what is there.
-    data_dir, checkpoint_every, all_ranks
+    data_dir, checkpoint_every
         As for `run`.
     overwrite : bool, optional
         Run again what is finished.
@@ -84,7 +82,7 @@ def sweep(
     """
     from mu2mpi.analysis.runs import Runs
 
-    communicator, folder = world(), Path(output)
+    communicator = world()
     with communicator.together():
         if isinstance(settings, Path | str):
             found = Sweep(read_toml(Path(settings)), str(settings))
@@ -93,11 +91,10 @@ def sweep(
     paths = run_sweep(
         found,
         found.choose(None),
-        folder,
+        Path(output),
         data_dir=None if data_dir is None else Path(data_dir),
         overwrite=overwrite,
         checkpoint_every=checkpoint_every,
-        all_ranks=all_ranks,
         observers=observers,
         progress=progress,
     )
@@ -114,16 +111,13 @@ def run_sweep(
     data_dir: Path | None = None,
     overwrite: bool = False,
     checkpoint_every: float = CHECKPOINT_SECONDS,
-    all_ranks: bool = False,
     observers: Sequence[Observer] = (),
     progress: bool = True,
 ) -> list[Path]:
     """Run experiments of a sweep on all ranks, side by side (`waves`), and write a file for each to a folder.
 
-    Returns the files of all that it holds, also of what was finished, but for methods that were left out.
-    Every rank raises InputError before anything is run if an experiment does not fit its data, or a file in
-    the folder holds another experiment than the sweep would write there; and Interrupted if a signal stopped
-    the sweep: the runs that it was at have checkpoints.
+    Returns the files of all that it holds, also of what was finished, but for methods that were left out;
+    raises like `sweep`. Runs that a signal interrupts leave checkpoints.
     """
     with stop_requests() as requests:
         communicator = world()
@@ -139,8 +133,9 @@ def run_sweep(
             before = {path: identity(path) for path in paths} if communicator.rank == 0 else {}
             todo = unfinished(runs, overwrite) if communicator.rank == 0 else []
         runs = [runs[number] for number in communicator.share(todo)]
-        before = communicator.share(before)
-        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before, all_ranks)
+        job = Job(
+            communicator, lambda: requests.pending, overwrite, checkpoint_every, communicator.share(before)
+        )
         for source in dict.fromkeys(run.plan.source for run in runs):
             check_data(source, communicator)
         done = f"{len(plans) - len(runs)} of {len(plans)} runs are finished; {len(runs)} to go"
@@ -177,30 +172,25 @@ class Teller:
 
 
 def resolve_sweep(
-    sweep: Sweep, experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator
+    sweep: Sweep,
+    experiments: Sequence[Experiment],
+    data_dir: Path | None,
+    communicator: Communicator,
+    ranks: int | None = None,
 ) -> dict[Experiment, Plan]:
-    """Settle what experiments leave open, but for those of methods that turn out not to suit their data."""
-    if not sweep.compares:
-        plans = resolve_all(experiments, data_dir, communicator, communicator.size)
-        return dict(zip(experiments, plans, strict=True))
+    """Return plans of experiments, but for methods under comparison that do not suit their data."""
     sources, found = open_all(experiments, data_dir, communicator), {}
-    for experiment in experiments:
-        try:
-            with communicator.together():
-                found[experiment] = resolve(experiment, sources[experiment.data_key], communicator.size)
-        except InputError as error:
-            sweep.leave_out(experiment.settings(), error)
-    sweep.check_left(len(found))
-    return found
-
-
-def resolve_all(
-    experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator, ranks: int
-) -> list[Plan]:
-    """Settle what experiments leave open, and open each data set once; raises InputError like `resolve`."""
-    sources = open_all(experiments, data_dir, communicator)
     with communicator.together():
-        return [resolve(e, sources[e.data_key], ranks) for e in experiments]
+        for experiment in experiments:
+            try:
+                found[experiment] = resolve(
+                    experiment, sources[experiment.data_key], ranks or communicator.size
+                )
+            except InputError as error:
+                sweep.leave_out(experiment.settings(), error)
+        sweep.check_left(len(found))
+    check_agreement({"the list of methods that are left out": sweep.left_out}, communicator)
+    return found
 
 
 def open_all(
@@ -220,7 +210,10 @@ class Run:
 
 
 def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str], teller: Teller) -> None:
-    """Take the runs of a wave, each lane on its own ranks; if one is interrupted, so is every rank."""
+    """Take the runs of a wave, each lane on its own ranks; every rank ends like those that fail or stop.
+
+    Launchers pass a signal on to all ranks, so that all lanes stop.
+    """
     everyone, side_by_side = job.communicator, len(wave.lanes) > 1
 
     def take_lane(job: Job, lane: int) -> None:
@@ -230,9 +223,17 @@ def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str], tel
     if not side_by_side:
         take_lane(job, 0)
         return
-    lane = wave.lane_of(everyone.rank)
-    with part_of(everyone, lane) as group:
-        on_a_part(everyone, group, job.is_asked, lambda part: take_lane(job.on(part), lane or 0))
+    stopped_after, lane = None, wave.lane_of(everyone.rank)
+    with everyone.part(lane) as group:
+        with everyone.together():
+            if group is not None and lane is not None:
+                try:
+                    take_lane(replace(job, communicator=group), lane)
+                except Interrupted as stop:
+                    stopped_after = stop.rounds_done
+        stops = [rounds for rounds in everyone.allgather(stopped_after) if rounds is not None]
+    if stops:
+        raise Interrupted(max(stops))
 
 
 def _take(job: Job, run: Run, label: str, teller: Teller, side_by_side: bool) -> None:

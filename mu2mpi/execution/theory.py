@@ -29,13 +29,11 @@ def assess(
     loss: float,
     communicator: Communicator,
 ) -> Theory:
-    """Compare a finished run with theory; all ranks must call this, and each gets the same.
+    """Compare a finished run, of which all ranks hold the output x and its loss, with theory.
 
-    The smallest evaluation loss over K, with that of the regulariser, depends on the data, their scale and K
-    alone, so it is found once for all runs of a sweep. It takes a few passes over the test set where K is
-    small, and never more than `affordable_passes`. Of a model of more than `MOST_PARAMETERS` there is only
-    the bound: the search needs more memory than the run. All ranks hold the output x, and `loss` is its
-    evaluation loss.
+    The smallest loss over K, with the regulariser, depends on data, scale and K alone, so it is found once
+    for all runs of a sweep, in at most `affordable_passes`. A model of more than `MOST_PARAMETERS` has only
+    the bound. All ranks must call this, and each gets the same.
     """
     bound = schedule.loss_bound
     if schedule.d > MOST_PARAMETERS:

@@ -21,17 +21,15 @@ from mu2mpi.problem.linear import sum_losses
 
 
 def start_compiler() -> None:
-    """Let numba set itself up, which takes longer than to load kernels, and touches no cache."""
+    """Let numba set itself up, which touches no cache."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
 
 
 def start_compiler_without_scipy() -> None:
-    """Do the same, but keep numba from importing SciPy, which it looks for when it sets itself up.
+    """Do the same, but keep numba from importing SciPy, which takes as long as all the rest.
 
-    No kernel here uses linear algebra, and SciPy takes as long to import as all the rest: on each of
-    many ranks, from a file system that they share. Other code in the same process that wants numba's
-    linear algebra will not find it, so this is for processes that are the package's own.
+    Numba's linear algebra, which no kernel here uses, will not work in this process.
     """
     sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]
     try:

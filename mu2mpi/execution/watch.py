@@ -9,16 +9,13 @@ import numpy as np
 from mu2mpi.parallel import Communicator
 
 LOOK_SECONDS = 0.2
-"""About how often the ranks ask each other: often enough for a signal, rarely enough to cost nothing."""
+"""About how often the ranks ask each other whether to save or to stop."""
 
 FASTER = 4
-"""The number of rounds between two looks grows by at most this factor: rounds may become slower."""
+"""Largest growth of the number of rounds between two looks, as rounds may become slower."""
 
 FIRST_SECONDS = 5.0
-"""When the first checkpoint is due, and the others after twice the time of the one before, up to `every`.
-
-What dies young then has something to show for it, on which a job may be put back into the queue.
-"""
+"""When the first checkpoint is due; the wait doubles up to `every`, so that what dies young is not lost."""
 
 
 class Verdict(enum.Enum):
@@ -32,8 +29,7 @@ class Verdict(enum.Enum):
 class Watch:
     """Decides together with the other ranks, every so many rounds, whether to save or to stop.
 
-    `is_asked` tells whether this rank is to stop, and `every` is in seconds by the clock of rank 0: the time
-    between two checkpoints, but for the first few (`FIRST_SECONDS`).
+    `is_asked` tells whether this rank is to stop; `every` is in seconds by the clock of rank 0.
     """
 
     def __init__(self, communicator: Communicator, is_asked: Callable[[], bool], every: float) -> None:

@@ -5,7 +5,6 @@ a digest of the data and perhaps the noise key, so only its owner may read it.
 """
 
 import errno
-import io
 import math
 import os
 import sys
@@ -18,10 +17,9 @@ import numpy as np
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import remove_stale_temporaries, second_name, write_whole
-from mu2mpi.results.reader import open_sealed, stored_experiment, stored_history, stored_privacy
+from mu2mpi.hdf5 import attributes_of, file_image, write_array, write_attributes
+from mu2mpi.results.reader import open_own, stored_experiment, stored_history, stored_privacy
 from mu2mpi.results.schema import COUNTS, OF_CHECKPOINT, Checkpoint, History, previous_path
-from mu2mpi.results.seal import seal_of
-from mu2mpi.results.writer import plain
 
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-6"
 
@@ -37,45 +35,45 @@ SCALARS: dict[str, type[np.generic]] = {
 def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:
     """Write a checkpoint whole or not at all, readable by its owner alone; raises like `write_whole`.
 
-    The one that it replaces is kept beside it. One that replaces none is the first of its run, and removes
-    what killed writers of earlier runs left.
+    The one that it replaces is kept beside it. One that replaces none removes what killed writers left.
     """
-    buffer = io.BytesIO()
-    with h5py.File(buffer, "w", libver=("v110", "v110")) as file:
-        file.attrs["schema"] = CHECKPOINT_SCHEMA
-        file.attrs["mu2mpi_version"] = __version__
-        file.attrs["experiment"] = checkpoint.experiment.to_toml()
-        for name in SCALARS:
-            file.attrs[name] = getattr(checkpoint, name)
-        file.attrs["builds"] = "\n".join(checkpoint.builds)
-        file.attrs["data"] = checkpoint.data.hex()
-        if checkpoint.key is not None:
-            file.attrs["key"] = checkpoint.key.hex()
-        for name in ARRAYS:
-            file.create_dataset(name, data=getattr(checkpoint, name), fletcher32=True)
-        for name, array in checkpoint.iterates.items():
-            file.create_dataset(f"iterates/{name}", data=array, fletcher32=True)
-        file.create_group("privacy").attrs.update(plain(checkpoint.privacy.attributes()))
-        for name in History.columns():
-            file.create_dataset(f"history/{name}", data=getattr(checkpoint.history, name))
-    image = buffer.getbuffer()
-    content = image, seal_of(image)
+    image = file_image(lambda file: _fill(file, checkpoint))
     try:
-        _write(path, content, replace)
+        _write(path, image, replace)
     except OSError as error:
         # A job that starts or finishes the same run removes all temporary files, also those in use.
         if error.errno not in (errno.ENOENT, errno.ESTALE):
             raise
-        _write(path, content, replace)
+        _write(path, image, replace)
     if not replace:
         previous_path(path).unlink(missing_ok=True)
         remove_stale_temporaries(path)
 
 
-def _write(path: Path, content: tuple[memoryview, bytes], replace: bool) -> None:
+def _fill(file: h5py.File, checkpoint: Checkpoint) -> None:
+    key = {} if checkpoint.key is None else {"key": checkpoint.key.hex()}
+    attributes = {
+        "schema": CHECKPOINT_SCHEMA,
+        "mu2mpi_version": __version__,
+        "experiment": checkpoint.experiment.to_toml(),
+        **{name: kind(getattr(checkpoint, name)) for name, kind in SCALARS.items()},
+        "builds": "\n".join(checkpoint.builds),
+        "data": checkpoint.data.hex(),
+        **key,
+    }
+    write_attributes(file, attributes)
+    write_attributes(file.create_group("privacy"), checkpoint.privacy.attributes())
+    arrays = {name: getattr(checkpoint, name) for name in ARRAYS}
+    arrays |= {f"iterates/{name}": array for name, array in checkpoint.iterates.items()}
+    arrays |= {f"history/{name}": getattr(checkpoint.history, name) for name in History.columns()}
+    for name, array in arrays.items():
+        write_array(file, name, array)
+
+
+def _write(path: Path, image: bytes, replace: bool) -> None:
     if replace and path.exists():
         second_name(path, previous_path(path))
-    write_whole(path, content, mode=0o600, replace=replace)
+    write_whole(path, (image,), mode=0o600, replace=replace)
 
 
 def remove_checkpoint(path: Path) -> None:
@@ -91,8 +89,7 @@ def remove_checkpoint(path: Path) -> None:
 def read_last_whole_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint, or if it cannot be read the one before, which takes its place.
 
-    What killed writers left beside it is removed. Raises like `read_checkpoint`, of the last one, if neither
-    can be read.
+    What killed writers left is removed. If neither can be read, raises like `read_checkpoint` of the last.
     """
     try:
         checkpoint = read_checkpoint(path)
@@ -116,20 +113,21 @@ def read_last_whole_checkpoint(path: Path) -> Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint; InputError if it is not as it was written, or of another schema or version.
+    """Read a checkpoint; InputError if it is damaged, or of another schema or version.
 
     Whether its arrays fit the run is for `mu2mpi.execution.resume.check_state` to say.
     """
-    with open_sealed(path, required=True, way_out=OF_CHECKPOINT) as file:
+    with open_own(path, way_out=OF_CHECKPOINT) as file:
+        attributes = attributes_of(file)
         for name, ours in (("schema", CHECKPOINT_SCHEMA), ("mu2mpi_version", __version__)):
-            theirs = file.attrs.get(name, "absent")
+            theirs = attributes.get(name, "absent")
             if theirs != ours:
                 raise InputError(
                     f"the checkpoint {path} cannot be used: its {name} is {theirs!r}, and this is {ours!r}; "
                     "finish the run with what wrote it, or remove the checkpoint to start again"
                 )
-        key = file.attrs.get("key")
-        state: dict[str, Any] = {name: _number(file, name, kind) for name, kind in SCALARS.items()}
+        key = attributes.get("key")
+        state: dict[str, Any] = {name: _number(attributes, name, kind) for name, kind in SCALARS.items()}
         state |= {name: file[name][()] for name in ARRAYS}
         checkpoint = Checkpoint(
             experiment=stored_experiment(file, path),
@@ -137,16 +135,16 @@ def read_checkpoint(path: Path) -> Checkpoint:
             iterates={name: array[()] for name, array in file["iterates"].items()},
             privacy=stored_privacy(file, path),
             history=stored_history(file),
-            builds=tuple(file.attrs["builds"].splitlines()),
-            data=bytes.fromhex(file.attrs["data"]),
+            builds=tuple(attributes["builds"].splitlines()),
+            data=bytes.fromhex(attributes["data"]),
             **state,
         )
         _check(checkpoint)
         return checkpoint
 
 
-def _number(file: h5py.File, name: str, kind: type[np.generic]) -> int | float:
-    value: Any = file.attrs[name]
+def _number(attributes: dict[str, Any], name: str, kind: type[np.generic]) -> int | float:
+    value = attributes[name]
     number: int | float = value.item()
     if type(value) is not kind or not 0 <= number < math.inf:
         raise ValueError(f"{name} = {number!r} should be a {kind.__name__}, finite and not below 0")

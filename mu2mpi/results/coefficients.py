@@ -81,9 +81,8 @@ def coefficients_of(result: Result, scaled: bool = False) -> Coefficients:
 def noise_of_output(schedule: Schedule) -> float:
     """Return the standard deviation that each coordinate of the output has from noise alone.
 
-    It is measured: the method's own steps are taken with noise alone, in so many coordinates that it is known
-    to a hundredth or two, and in a ball as much larger as the root of their number. For models of a few
-    parameters, whose norms fluctuate, that is an approximation where the ball matters.
+    It is measured: the method's own steps are taken with noise alone, in `PROBES` coordinates and a ball that
+    is scaled with the root of their number, an approximation for models of a few parameters.
     """
     mechanism, rounds = schedule.mechanism, schedule.rounds
     radius = schedule.radius * math.sqrt(PROBES / schedule.d)

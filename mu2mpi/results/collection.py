@@ -16,10 +16,9 @@ MANY = 100
 
 
 def find_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Summary], list[str]]:
-    """Read the summaries of all results that `find_files` finds, with a progress bar where it takes long.
+    """Read the summaries of all results that `find_files` finds, and a warning for each that was skipped.
 
-    Returned with them is a warning for each file or folder that was skipped because it cannot be used. Raises
-    InputError if one of `paths` does not exist; with `strict`, if anything would be skipped.
+    Raises InputError if one of `paths` does not exist; with `strict`, if anything would be skipped.
     """
     files, warnings = find_files(paths)
     summaries = []
@@ -34,23 +33,23 @@ def find_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Su
 
 
 def shown(files: Sequence[Any], action: str) -> Iterable[Any]:
-    """Return an iterator over files that says on standard error how far it is, where there are many."""
-    bar: Iterable[Any] = files
-    if len(files) >= MANY and sys.stderr.isatty():
-        from tqdm import tqdm
-
-        bar = tqdm(files, desc=action, unit="file", leave=False, delay=0.5)
-    elif len(files) >= MANY:
+    """Return an iterator over files with a bar on a terminal, or a line in a log, where there are many."""
+    if len(files) < MANY:
+        return files
+    if not sys.stderr.isatty():
         print(f"mu2mpi: {action} {len(files):,} files", file=sys.stderr, flush=True)
+        return files
+    from tqdm import tqdm
+
+    bar: Iterable[Any] = tqdm(files, desc=action, unit="file", leave=False, delay=0.5)
     return bar
 
 
 def find_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
     """List the files that may be results, each once, and a warning for each folder that cannot be listed.
 
-    A file counts whatever its suffix. A folder stands for every ``*.h5`` in it and below, in sorted order;
-    names that begin with a dot, such as those of files that are still being written, are left out. A path
-    that does not exist raises InputError.
+    A folder stands for every ``*.h5`` in it and below, in sorted order, without hidden ones. A path that does
+    not exist raises InputError.
     """
     files: dict[str, Path] = {}
     warnings: list[str] = []

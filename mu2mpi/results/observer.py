@@ -23,8 +23,8 @@ class Start:
         ``schedule.rho_spent(t)`` is the rho of everything released until round t.
     rounds_done : int
         Rounds of earlier starts: more than 0 where the run goes on from a checkpoint.
-    ranks, given : int
-        How many ranks take part, and how many there are.
+    ranks : int
+        How many ranks there are.
     """
 
     name: str
@@ -32,7 +32,6 @@ class Start:
     schedule: Schedule
     rounds_done: int
     ranks: int
-    given: int
 
     @property
     def warns_of_tests(self) -> bool:
@@ -70,9 +69,9 @@ class Observer:
     """Hears on rank 0 how a run goes on; override what you want to hear, as all of this does nothing.
 
     Nothing that it hears depends on private data but through what is released, except for elapsed times, and
-    for test results where the test set is a share of a file of one's own (`Start.warns_of_tests`). An
-    exception in it ends the run on every rank with an `InputError` whose cause it is. What was kept of the
-    run stays, so that the same call goes on from there.
+    for test results where the test set is a share of one's own file (`Start.warns_of_tests`). An exception
+    in it ends the run on every rank with an `InputError` whose cause it is; the same call goes on from the
+    last checkpoint.
 
     Examples
     --------

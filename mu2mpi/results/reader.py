@@ -17,14 +17,20 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
-from mu2mpi.hdf5 import array_in, columns_in, number_in, open_group, open_to_read, shape_in, text_in
+from mu2mpi.hdf5 import (
+    array_in,
+    attributes_of,
+    columns_in,
+    number_in,
+    open_group,
+    open_to_read,
+    shape_in,
+    text_in,
+)
 from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.practical import Facts
 from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Result, Theory
-from mu2mpi.results.seal import seal_is_broken
-
-OWN_ATTRIBUTES = ("schema", "created", "status", "experiment")
 
 OF_PRIVACY = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma"}
 OF_THEORY = ("excess_loss", "excess_loss_bound", "minimum_loss", "first_slope", "last_slope")
@@ -40,23 +46,19 @@ class Summary:
 
     Attributes
     ----------
-    path, created : Path, str
-        The file, and when it was written: ISO 8601, UTC.
+    path, created, version : Path, str, str
+        The file, when it was written (ISO 8601, UTC), and by which version of the package.
     experiment : Experiment
         What was run, with machines and rounds filled in.
     test_loss, test_accuracy, test_r2 : float
         Of the output x_T on the test set; accuracy as a share in [0, 1], NaN for numbers, as R^2 for classes.
     figures : dict of str to float
         Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
-        ``cores`` (of all hosts; not in every file), ``parameters`` (d), ``samples_used`` and
-        ``gradient_evaluations`` (of all machines, one as often as it was used), ``elapsed_seconds``, and
-        seconds by phase as the mean over ranks, such as ``noise_seconds``. None but the times depends on
-        private data but through what is released. Where they were measured, ``accuracy``,
-        ``balanced_accuracy`` and ``auc``, or ``rmse``, ``mae`` and ``r2``, of the output.
+        ``cores`` (not in every file), ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` of
+        all machines, ``elapsed_seconds``, seconds by phase as the mean over ranks, such as ``noise_seconds``,
+        and the `metrics` of a `Result`. Times alone depend on private data beyond what is released.
     facts : Facts or None
         What a preset could use of the data.
-    version : str
-        Of the package that made the file.
     """
 
     path: Path
@@ -87,8 +89,8 @@ class Summary:
 
     @cached_property
     def history(self) -> History:
-        """The history in full, read when it is first asked for; the seal is not compared again."""
-        with _open(self.path, compare=False) as file:
+        """The history in full, read when it is first asked for."""
+        with _open(self.path) as file:
             return stored_history(file)
 
     @cached_property
@@ -103,21 +105,10 @@ class Summary:
 def read_result(path: Path | str) -> Result:
     """Read a result file in full.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-
-    Returns
-    -------
-    Result
-        What it holds.
-
     Raises
     ------
     InputError
-        If there is no such file, or it is not HDF5, not a result, damaged, incomplete or of another
-        schema. The message names the file.
+        If there is no such file, or it is not HDF5, not a result, damaged, incomplete or of another schema.
 
     Examples
     --------
@@ -127,7 +118,8 @@ def read_result(path: Path | str) -> Result:
     """
     path = Path(path)
     with _open(path, "model", "history", "privacy") as file:
-        others = {name: value for name, value in file.attrs.items() if name not in OWN_ATTRIBUTES}
+        own = ("schema", "created", "status", "experiment")
+        others = {name: value for name, value in attributes_of(file).items() if name not in own}
         return Result(
             experiment=stored_experiment(file, path),
             x=_matrix(file, "x"),
@@ -144,10 +136,10 @@ def read_result(path: Path | str) -> Result:
             test_rows=_optional(file, "metrics/test_row"),
             label_range=_pair(file, "label_range"),
             feature_names=None if (names := _names(file, "model/feature_name")) is None else names[:-1],
-            columns=file["model"].attrs.get("columns"),
+            columns=attributes_of(file["model"]).get("columns"),
             scale=number_in(open_group(file, "model"), "scale"),
             facts=_facts(file),
-            unit=file["history/test_loss"].attrs.get("units", "1"),
+            unit=attributes_of(file["history/test_loss"]).get("units", "1"),
             timing=_timing(file),
             # Python's own integers rather than numpy's.
             environment={k: v if isinstance(v, str) else v.item() for k, v in others.items()},
@@ -201,17 +193,13 @@ def read_summary(path: Path) -> Summary:
 
 
 @contextmanager
-def open_sealed(
-    path: Path, compare: bool = True, required: bool = False, way_out: str = "copy it again or repeat the run"
-) -> Iterator[h5py.File]:
+def open_own(path: Path, way_out: str = "copy it again or repeat the run") -> Iterator[h5py.File]:
     """Open an HDF5 file of ours, and turn whatever goes wrong, also in the block, into an InputError.
 
-    Its seal is compared, if it has one, or may be required. The message names a way out.
+    HDF5 compares its checksums when it reads. The message names a way out.
     """
     check_readable(path)
     try:
-        if compare and seal_is_broken(path, required):
-            raise ValueError("its checksum does not match")
         # Our files are replaced and never changed in place, so that no lock of another program matters.
         with open_to_read(path, locking=False) as file:
             yield file
@@ -227,9 +215,9 @@ def open_sealed(
 
 
 @contextmanager
-def _open(path: Path, *groups: str, compare: bool = True) -> Iterator[h5py.File]:
+def _open(path: Path, *groups: str) -> Iterator[h5py.File]:
     """Open a finished result of this schema, in which these groups are needed."""
-    with open_sealed(path, compare) as file:
+    with open_own(path) as file:
         if not h5py.h5a.exists(file.id, b"schema"):
             raise InputError(
                 f"{path} is an HDF5 file but not a result of mu2mpi: it has no attribute 'schema'"
@@ -258,7 +246,7 @@ def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
     if "privacy" not in file:
         raise InputError(f"{path} is incomplete: it has no group /privacy")
     try:
-        return PrivacyStatement.from_attributes(dict(file["privacy"].attrs))
+        return PrivacyStatement.from_attributes(attributes_of(file["privacy"]))
     except InputError as error:
         raise InputError(f"{path} cannot be used: {error}") from None
 

@@ -53,9 +53,8 @@ def score_text(score: float, labels: str) -> str:
 class History:
     """What was measured at the rounds of evaluation; all columns have one entry for each.
 
-    Row ``k`` describes the query point x_t of round ``t = round[k]`` and what had been spent once the
-    messages of round t were sent; the last row is that of the output x_T. Where a method puts out the mean
-    of its query points, that of the first t stands for x_t.
+    Row ``k`` describes the query point x_t of round ``t = round[k]``, or the mean of the first t where a
+    method puts that out, and what had been spent by then. The last row is that of the output x_T.
     """
 
     round: Integers = field(metadata=described("round t"))
@@ -127,17 +126,14 @@ class Theory:
     Attributes
     ----------
     excess_loss_bound : float
-        What the expected excess loss is at most by Theorem 5.2 (untrusted) or 6.2 (trusted), with G and
-        S for the constants that are not known; NaN if increments are clipped to less than S, the learning
-        rate is not the theorem's, or the method is not the paper's.
+        What the expected excess loss is at most by Theorem 5.2 (untrusted) or 6.2 (trusted), with G and S
+        for unknown constants; NaN where the theorem does not hold for the run.
     minimum_loss, minimum_gap : float
-        The smallest mean loss on the test set that was found in the ball K; no point of K has a smaller loss
-        than ``minimum_loss - minimum_gap``.
+        The smallest mean loss on the test set in the ball K is between their difference and the former.
     excess_loss : float
         Test loss of the output x_T minus `minimum_loss`.
     first_slope, last_slope : float
-        Norm of the gradient of the test loss at x_1 and at x_T. Times t, it is the norm that q_t has on
-        average, the signal in what is released.
+        Norm of the gradient of the test loss at x_1 and at x_T.
     """
 
     excess_loss_bound: float
@@ -178,16 +174,14 @@ class Result:
         ROC; or ``rmse`` and ``mae`` in the label's own units, and ``r2``. Empty where a private test set
         would be told of.
     confusion : ndarray of int64, shape (classes, classes), or None
-        How many test samples of each class the output takes for each; None like the metrics, and where labels
-        are numbers, the test set is a population, or classes are many.
+        How many test samples of each class the output takes for each; None like the metrics, and where there
+        are no counts, or classes are many.
     test_rows : ndarray of int64 or None
-        Where the test set is a share of a file, the rows that it is, from 0 on, as messages count them. Who
-        knows the file and its ``data_seed`` knows them.
+        Where the test set is a share of a file, its rows, from 0 on.
     label_range : tuple of float or None
-        Where labels are numbers, the range in which they lie by their declaration, in their own units.
+        Where labels are numbers, the declared range in which they lie, in their own units.
     feature_names, columns : tuple of str or None, str or None
-        What the features are called, where it is not by their numbers; and the TOML that says what the
-        columns of the table are of which they were made.
+        Names of the features, if any, and the TOML schema of the columns that they were made of.
     scale : float
         What takes a stored feature into [-1, 1].
     facts : Facts or None
@@ -268,10 +262,9 @@ class Result:
     def predict(self, X: Any) -> NDArray[Any]:
         """Return what the model predicts, shape (n,): names of classes, or numbers in the label's own units.
 
-        X is a data frame, a mapping of the columns' names to values, or the path of a file. Columns that are
-        no features, such as the label, may be there or not. Where the model was trained without a schema, it
-        is an array of features as they are stored, shape (n, features - 1), or the path of a file of such.
-        All is scaled as training samples were. Raises InputError if X does not fit the model.
+        X is a data frame, a mapping of the columns' names to values, or the path of a file; without a schema,
+        it is an array of features as they are stored, shape (n, features - 1), or the path of a file of such.
+        Other columns do no harm. Raises InputError if X does not fit the model.
         """
         from mu2mpi.results.prediction import margins_of, predictions
 
@@ -298,9 +291,7 @@ class Result:
     def to_xarray(self) -> "xarray.Dataset":
         """Return history, model, confusion matrix and times with names, coordinates and units.
 
-        The history lies along ``round``, models along ``row`` and ``feature``, the confusion matrix along
-        ``class`` and ``predicted``, and seconds by phase, such as ``noise_seconds``, along ``rank``. Settings
-        are attributes. What is private, such as the diagnostics, is left out.
+        Settings are attributes. What is private, such as the diagnostics, is left out.
         """
         from mu2mpi.results.labelled import labelled
 

@@ -1,11 +1,11 @@
 """Writes a result file whole or not at all."""
 
-import io
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -14,15 +14,13 @@ from numpy.typing import ArrayLike
 from mu2mpi._version import __version__
 from mu2mpi.errors import InputError
 from mu2mpi.files import unfinished, write_whole
+from mu2mpi.hdf5 import file_image, write_array, write_attributes
 from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.results.schema import CONFUSION, OF_CONFUSION, SCHEMA, History, Result
-from mu2mpi.results.seal import seal_of
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
 
 EXISTS = "the output {} exists; give --overwrite to replace it, or another --output"
-
-Plain = str | int | float | bool
 
 
 def check_output(path: Path, overwrite: bool) -> None:
@@ -54,17 +52,18 @@ def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
     `check_output` does, or for such a file, and OSError if the file system fails, such as one that is full.
     """
     check_output(path, overwrite)
-    # HDF5 writes to memory and plain Python writes to the disk: when a disk fills up, HDF5 cannot
-    # close its file and may end the process.
-    image = file_image(result)
     try:
-        write_whole(path, (image, seal_of(image)), replace=overwrite)
+        write_whole(path, (result_image(result),), replace=overwrite)
     except FileExistsError:
         raise InputError(EXISTS.format(path)) from None
 
 
-def file_image(result: Result) -> memoryview:
-    """Return the bytes of the HDF5 file that holds a result."""
+def result_image(result: Result) -> bytes:
+    """Bytes of the HDF5 file that holds a result."""
+    return file_image(lambda file: _fill(file, result))
+
+
+def _fill(file: h5py.File, result: Result) -> None:
     ours = {
         "schema": SCHEMA,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -73,41 +72,37 @@ def file_image(result: Result) -> memoryview:
     }
     # The version that ran the experiment counts, should another one copy its result.
     software = {"mu2mpi_version": __version__, **result.environment}
-    buffer = io.BytesIO()
-    # From version 1.10 on, HDF5 keeps checksums of its own structures.
-    with h5py.File(buffer, "w", libver=("v110", "v110"), track_order=True) as file:
-        file.attrs.update(plain({**ours, **software, **ours}))
-        _write_model(_group(file, "model"), result)
-        history = _group(file, "history")
-        (rounds, said_of_rounds), *others = History.described(result.labels, result.unit).items()
-        scales = [_put(history, rounds, result.history.round, **said_of_rounds)]
-        for name, said in others:
-            _put(history, name, getattr(result.history, name), **said, scales=scales)
-        privacy = _group(file, "privacy", result.privacy.attributes())
-        if result.accounts is not None:
-            _write_accounts(privacy, result.accounts)
-        if result.theory is not None:
-            _group(file, "theory", {**asdict(result.theory), "units": result.unit})
-        if result.metrics or result.test_rows is not None:
-            _write_metrics(_group(file, "metrics", result.metrics), result)
-        if result.diagnostics is not None:
-            private = _group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
-            if (counts := result.class_counts) is not None:
-                machines = _put(private, "machine", np.arange(len(counts)), "machine")
-                text = "samples of each class that each machine spent"
-                classes = _put(private, "class", np.arange(counts.shape[1]), "class, or part of the range")
-                _put(private, "class_counts", counts, text, scales=[machines, classes])
-        if result.timing:
-            timing, ranks = _group(file, "timing"), len(next(iter(result.timing.values())))
-            scales = [_put(timing, "rank", np.arange(ranks), "MPI rank")]
-            for phase, seconds in result.timing.items():
-                _put(timing, phase, seconds, f"time spent on {phase}", "s", scales)
-    return buffer.getbuffer()
+    write_attributes(file, {**ours, **software, **ours})
+    _write_model(_group(file, "model"), result)
+    history = _group(file, "history")
+    (rounds, said_of_rounds), *others = History.described(result.labels, result.unit).items()
+    scales = [_put(history, rounds, result.history.round, **said_of_rounds)]
+    for name, said in others:
+        _put(history, name, getattr(result.history, name), **said, scales=scales)
+    privacy = _group(file, "privacy", result.privacy.attributes())
+    if result.accounts is not None:
+        _write_accounts(_group(privacy, "machines"), result.accounts)
+    if result.theory is not None:
+        _group(file, "theory", {**asdict(result.theory), "units": result.unit})
+    if result.metrics or result.test_rows is not None:
+        _write_metrics(_group(file, "metrics", result.metrics), result)
+    if result.diagnostics is not None:
+        private = _group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
+        if (counts := result.class_counts) is not None:
+            machines = _put(private, "machine", np.arange(len(counts)), "machine")
+            classes = _put(private, "class", np.arange(counts.shape[1]), "class, or part of the range")
+            text = "samples of each class that each machine spent"
+            _put(private, "class_counts", counts, text, scales=[machines, classes])
+    if result.timing:
+        timing, ranks = _group(file, "timing"), len(next(iter(result.timing.values())))
+        scales = [_put(timing, "rank", np.arange(ranks), "MPI rank")]
+        for phase, seconds in result.timing.items():
+            _put(timing, phase, seconds, f"time spent on {phase}", "s", scales)
 
 
-def _group(file: h5py.File, name: str, attributes: Mapping[str, Plain] | None = None) -> h5py.Group:
+def _group(file: h5py.Group, name: str, attributes: Mapping[str, Any] | None = None) -> h5py.Group:
     group = file.create_group(name, track_order=True)
-    group.attrs.update(plain(attributes or {}))
+    write_attributes(group, attributes or {})
     return group
 
 
@@ -117,13 +112,10 @@ def _write_model(group: h5py.Group, result: Result) -> None:
         _put(group, "row", np.arange(rows), "row of the model: the class, where there is one for each"),
         _put(group, "feature", np.arange(features), "feature; the last is the bias"),
     ]
-    group.attrs["scale"] = result.scale
-    if result.facts is not None:
-        group.attrs.update({k: v for k, v in result.facts._asdict().items() if v is not None})
-    if result.label_range is not None:
-        group.attrs["label_range"] = result.label_range
-    if result.columns is not None:
-        group.attrs["columns"] = result.columns
+    others = {"label_range": result.label_range, "columns": result.columns}
+    facts = {} if result.facts is None else result.facts._asdict()
+    known = {"scale": result.scale, **facts, **others}
+    write_attributes(group, {name: value for name, value in known.items() if value is not None})
     _put(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", scales=scales)
     if result.class_names is not None:
         classes = _put(group, "class", np.arange(len(result.class_names)), "class")
@@ -134,7 +126,7 @@ def _write_model(group: h5py.Group, result: Result) -> None:
 
 
 def _write_metrics(group: h5py.Group, result: Result) -> None:
-    """Write which samples were tested on, if they are rows of a file, and as what each class was taken."""
+    """Write the rows of a file that are test samples, if any, and the confusion matrix."""
     if (rows := result.test_rows) is not None:
         _put(group, "test_row", rows, "row of the data file that is a test sample, from 0 on")
     if (confusion := result.confusion) is not None:
@@ -142,9 +134,8 @@ def _write_metrics(group: h5py.Group, result: Result) -> None:
         _put(group, "confusion", confusion, CONFUSION, scales=classes)
 
 
-def _write_accounts(privacy: h5py.Group, accounts: Accounts) -> None:
+def _write_accounts(group: h5py.Group, accounts: Accounts) -> None:
     """Write what each machine does and spends."""
-    group = privacy.create_group("machines", track_order=True)
     machines = _put(group, "machine", np.arange(len(accounts.samples)), "machine")
     if accounts.owners is not None:
         _put_names(group, "owner", accounts.owners, "owner of the machine", machines)
@@ -159,7 +150,11 @@ def _write_accounts(privacy: h5py.Group, accounts: Accounts) -> None:
 def _put_names(
     group: h5py.Group, name: str, names: Sequence[str], long_name: str, scale: h5py.Dataset
 ) -> None:
-    _put(group, name, np.array([*names, None], dtype=object)[:-1], long_name, scales=[scale])
+    texts = [text.encode() for text in names]
+    # netCDF takes texts of one byte for the characters of longer ones.
+    values = np.array(texts, h5py.string_dtype("utf-8", max([2, *map(len, texts)])))
+    dataset = _put(group, name, values, long_name, scales=[scale])
+    write_attributes(dataset, {"_Encoding": "utf-8"})
 
 
 def _put(
@@ -171,13 +166,8 @@ def _put(
     scales: Sequence[h5py.Dataset] | None = None,
 ) -> h5py.Dataset:
     """Write one array with the coordinates of its dimensions; without, it is those of a dimension itself."""
-    array = np.asarray(values)
-    # HDF5 can filter neither text nor an array without elements; the checksum finds what gzip lets through.
-    filters = {"compression": "gzip", "shuffle": True, "fletcher32": True}
-    filtered = array.size > 0 and array.dtype != object
-    dataset = group.create_dataset(name, data=array, **(filters if filtered else {}))
-    dataset.attrs["long_name"] = long_name
-    dataset.attrs["units"] = units
+    dataset = write_array(group, name, np.asarray(values), compression="gzip", shuffle=True)
+    write_attributes(dataset, {"long_name": long_name, "units": units})
     if scales is None:
         dataset.make_scale(name)
     for dimension, scale in enumerate(scales or ()):
@@ -185,9 +175,6 @@ def _put(
     return dataset
 
 
-def plain(attributes: Mapping[str, Plain]) -> dict[str, str | int | float]:
-    """Return attributes as every reader of HDF5 and netCDF takes them."""
-    # Some MPI libraries end their version in a zero byte, which HDF5 refuses.
-    texts = {name: value.replace("\0", "") for name, value in attributes.items() if isinstance(value, str)}
-    truths = {name: int(value) for name, value in attributes.items() if isinstance(value, bool | np.bool_)}
-    return {**attributes, **texts, **truths}
+def plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes as netCDF takes them, which has no booleans."""
+    return {k: int(v) if isinstance(v, bool | np.bool_) else v for k, v in attributes.items()}

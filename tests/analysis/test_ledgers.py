@@ -130,7 +130,7 @@ def with_experiment(changes):
     """Return what gives a file another experiment; None stands for an option that is left out."""
 
     def action(file):
-        settings = {**tomllib.loads(file.attrs["experiment"]), **changes}
+        settings = {**tomllib.loads(file.attrs["experiment"].decode()), **changes}
         stated = {name: value for name, value in settings.items() if value is not None}
         file.attrs["experiment"] = Experiment.make(stated).to_toml()
 

@@ -64,8 +64,8 @@ def everything(path):
     numbers, texts = set(), []
 
     def note(value):
-        if isinstance(value, str):
-            texts.append(value)
+        if isinstance(value, str | bytes):
+            texts.append(value if isinstance(value, str) else value.decode())
         elif np.asarray(value).dtype.kind in "iuf":
             numbers.update(np.asarray(value, float).ravel().tolist())
 
@@ -103,7 +103,7 @@ def test_not_a_byte_of_what_is_not_covered(source, tmp_path):
     assert hits(tmp_path / "public.h5", numbers, texts) == ([], [])
     with h5py.File(tmp_path / "public.h5") as file:
         assert list(file) == ["model", "history", "privacy"]
-        assert "loss and scores" in file.attrs["published"]
+        assert b"loss and scores" in file.attrs["published"]
 
 
 def test_what_is_covered_is_all_there(source, tmp_path):

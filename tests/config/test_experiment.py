@@ -44,50 +44,44 @@ def test_toml_repeats_the_experiment(experiment):
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "name"),
     [
-        ({"rho": 0}, ["rho", "greater than 0"]),
-        ({"rho": -1}, ["rho", "greater than 0"]),
-        ({"rho": "nan"}, ["rho", "greater than 0"]),
-        ({"rho": "four"}, ["rho", "four", "number"]),
-        ({"rho": 9e-101}, ["rho = 9e-101 should lie in 1e-100 .. 1e+100, or be inf for no noise"]),
-        ({"rho": 10**400}, ["rho", "valid number"]),
-        ({"epsilon": 1.1e100}, ["epsilon = 1.1e+100 should lie in"]),
-        ({"delta": 0}, ["delta", "greater than or equal to 1e-300"]),
-        ({"delta": 5e-324}, ["delta", "greater than or equal to 1e-300"]),
-        ({"delta": 1}, ["delta", "less than 1"]),
-        ({"diameter": 0}, ["diameter"]),
-        ({"diameter": math.inf}, ["diameter"]),
-        ({"machines": 0}, ["machines", "greater than or equal to 1"]),
-        ({"machines": 2.5}, ["machines"]),
-        ({"rounds": 0}, ["rounds"]),
-        ({"seed": -1}, ["seed"]),
-        ({"evaluations": 0}, ["evaluations"]),
-        ({"evaluations": 2**32}, ["evaluations", "less than 4294967296"]),
-        ({"data": "synthetic", "samples": 2**70}, ["samples", "less than 4294967296"]),
-        ({"partition": "labels:1" + 5000 * "0"}, ["partition", "labels:2"]),
-        ({"partition": "dirichlet:" + 400 * "9"}, ["partition", "dirichlet:0.3"]),
-        ({"partition": "dirichlet:0." + 400 * "0" + "1"}, ["partition", "dirichlet:0.3"]),
-        ({"server": "honest"}, ["server", "honest", "aggregated, shuffled, trusted, untrusted"]),
-        ({"data": "cifar"}, ["data", "cifar", "mnist"]),
-        ({"clip_norm": 0}, ["clip_norm"]),
-        ({"normalize": "max"}, ["normalize", "'none', 'unit' or 'box'"]),
-        ({"diameter": 1e200}, ["diameter"]),
-        ({"seed": True}, ["seed", "boolean"]),
-        ({"rho": [4.0, 8.0]}, ["rho", "mu2mpi sweep"]),
-        ({"machnies": 3}, ["unknown option 'machnies'", "did you mean machines?"]),
-        ({"data": "mnist", "classes": 5}, ["classes", "synthetic or population only", "mnist"]),
-        ({"rho": 0, "delta": 2}, ["rho", "delta"]),
-        ({"epsilon": 0}, ["epsilon", "greater than 0"]),
-        ({"epsilon": 2, "rho": 1}, ["rho and epsilon are both given"]),
-        ({"epsilon": 2, "rho": 4.0}, ["rho and epsilon are both given"]),
+        ({"rho": 0}, "rho"),
+        ({"rho": "nan"}, "rho"),
+        ({"rho": "four"}, "rho"),
+        ({"rho": 9e-101}, "rho"),
+        ({"rho": 10**400}, "rho"),
+        ({"epsilon": 1.1e100}, "epsilon"),
+        ({"epsilon": 2, "rho": 4.0}, "rho and epsilon"),
+        ({"delta": 5e-324}, "delta"),
+        ({"delta": 1}, "delta"),
+        ({"diameter": math.inf}, "diameter"),
+        ({"machines": 2.5}, "machines"),
+        ({"seed": -1}, "seed"),
+        ({"seed": True}, "seed"),
+        ({"evaluations": 2**32}, "evaluations"),
+        ({"data": "synthetic", "samples": 2**70}, "samples"),
+        ({"partition": "labels:1" + 5000 * "0"}, "partition"),
+        ({"partition": "dirichlet:0." + 400 * "0" + "1"}, "partition"),
+        ({"server": "honest"}, "aggregated, shuffled, trusted, untrusted"),
+        ({"data": "cifar"}, "mnist"),
+        ({"rho": [4.0, 8.0]}, "mu2mpi sweep"),
+        ({"machnies": 3}, "machines"),
+        ({"quux": 1}, "machines"),
+        ({"data": "mnist", "classes": 5}, "synthetic or population"),
+        ({"batch": 3}, "dp-sgd"),
+        ({"method": "anytime-sgd", "estimator": "gradient"}, "mu2-sgd"),
+        ({"estimator": "momentum"}, "corrected-momentum"),
+        ({"method": "dp-sgd", "server": "trusted", "batch": 0}, "batch"),
+        ({"mechanism": "laplace"}, "gaussian"),
+        ({"method": "dp-sgd"}, "trusted"),
+        ({"query": "iterate"}, "clip_norm"),
     ],
 )
-def test_bad_settings_are_named_with_what_is_allowed(settings, words):
-    with pytest.raises(InputError) as caught:
+def test_bad_settings_are_named_with_what_is_allowed(settings, name):
+    with pytest.raises(InputError, match=name) as caught:
         Experiment.make(settings, "a.toml")
-    for word in [*words, "a.toml"]:
-        assert word in str(caught.value)
+    assert str(caught.value).startswith("a.toml: ")
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-5), (1e-6, 1e-300), (1e4, 1e-12), (0.1, 0.01)])
@@ -188,61 +182,6 @@ def test_options_of_other_methods_are_none():
         Experiment().machnies  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (
-            {"batch": 3},
-            "batch applies to method = accelerated-srgd or dp-gd or dp-sgd or noisy-minibatch-sgd only, and "
-            "method is mu2-sgd",
-        ),
-        ({"method": "anytime-sgd", "estimator": "gradient"}, "estimator applies to method = mu2-sgd only"),
-        (
-            {"method": "dp-sgd", "server": "trusted", "query": "average"},
-            "query applies to method = mu2-sgd only",
-        ),
-    ],
-)
-def test_an_option_of_another_method_is_refused(settings, words):
-    with pytest.raises(InputError, match=words):
-        Experiment(**settings)
-    # What is unset may stand there, as it does in a row of a table.
-    unset = {name: None for name in method_options() if name in settings}
-    Experiment(**{**settings, **unset})
-
-
-def test_all_unknown_options_are_named_with_what_they_may_mean_or_all_there_are():
-    with pytest.raises(InputError) as caught:
-        Experiment(machnies=3, rhoo=1.0)
-    lines = str(caught.value).splitlines()
-    assert [line.split(";")[0] for line in lines] == ["unknown option 'machnies'", "unknown option 'rhoo'"]
-    assert [line.split("; ")[1] for line in lines] == ["did you mean machines?", "did you mean rho?"]
-    with pytest.raises(InputError) as caught:
-        Experiment(quux=1)
-    assert str(caught.value).endswith(f"the options are {', '.join(option_fields())}")
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"estimator": "momentum"}, r"estimator = 'momentum' should be 'corrected-momentum' or 'gradient'"),
-        ({"method": "dp-sgd", "server": "trusted", "batch": 0}, r"batch = 0 should be greater than or equal"),
-        ({"method": "dp-sgd", "server": "trusted", "batch": True}, r"batch = True should be a number"),
-        ({"method": "sgd"}, r"method = 'sgd' should be .*mu2-sgd.*snowball-sgd"),
-        (
-            {"mechanism": "laplace"},
-            r"mechanism = 'laplace' should be binomial, correlated, gaussian, last-iterate, poisson",
-        ),
-        ({"loss": "hinge"}, r"loss = 'hinge' should be .*softmax"),
-        ({"method": "dp-sgd"}, r"dp-sgd has noise for the sum .* give --server trusted or aggregated"),
-        ({"query": "iterate"}, r"needs a clip_norm"),
-    ],
-)
-def test_methods_say_what_they_need(settings, words):
-    with pytest.raises(InputError, match=words):
-        Experiment(**settings)
-
-
 def test_a_change_is_checked():
     experiment = Experiment(machines=3, rho=2.0, seed=1)
     for change in ({"rho": -5}, {"machines": 0}, {"rhoo": 1}, {"batch": 3}, {"method": "dp-sgd"}):
@@ -270,15 +209,11 @@ def test_what_is_given_is_known():
     assert Experiment(mechanism="replacement").chosen_mechanism == "replacement"
 
 
-def test_experiments_cannot_be_changed():
+def test_experiments_cannot_be_changed_and_their_first_difference_is_named():
     with pytest.raises(ValueError, match="frozen"):
         Experiment().rho = 3.0  # type: ignore[misc]
-
-
-def test_first_difference_is_named():
     assert difference(Experiment(rho=4), Experiment(rho=4)) is None
     assert difference(Experiment(rho=4), Experiment(rho=8)) == "rho is 4.0 here and 8.0 there"
-    assert "unset" in str(difference(Experiment(), Experiment(seed=1)))
 
 
 def test_default_name():
@@ -340,15 +275,14 @@ def test_texts_that_a_name_cannot_hold_tell_it_apart_all_the_same():
 
 
 def test_unreadable_configurations(tmp_path):
-    with pytest.raises(InputError, match=r"none\.toml"):
-        read_toml(tmp_path / "none.toml")
-    (tmp_path / "bad.toml").write_text("rho = = 3")
-    with pytest.raises(InputError, match=r"bad\.toml is not valid TOML"):
-        read_toml(tmp_path / "bad.toml")
-    for name, text in {"long": 5000 * "9", "deep": 5000 * "["}.items():
-        (tmp_path / f"{name}.toml").write_text(f"rho = {text}")
-        with pytest.raises(InputError, match=rf"{name}\.toml is not valid TOML"):
+    texts = {
+        "bad": "rho = = 3",
+        "long": f"rho = {5000 * '9'}",
+        "deep": f"rho = {5000 * '['}",
+        "binary": "\udcff",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.toml").write_text(text, errors="surrogateescape")
+    for name in ("absent", *texts):
+        with pytest.raises(InputError, match=rf"{name}\.toml"):
             read_toml(tmp_path / f"{name}.toml")
-    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=r"binary\.toml"):
-        read_toml(tmp_path / "binary.toml")

@@ -42,52 +42,34 @@ def test_what_is_no_way_to_take_part(text):
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "name"),
     [
-        ({"participation_seed": 1}, "participation_seed decides which machines are away; give it with"),
-        ({"participation": "all", "participation_seed": 1}, "give it with --participation"),
-        (
-            {"participation": "by-size", "method": "snowball-sgd", "server": "trusted"},
-            "method = snowball-sgd does",
-        ),
-        (
-            {"budgets": "a.toml", "method": "accelerated-srgd"},
-            r"budgets = a.toml: method = accelerated-srgd does",
-        ),
-        ({"objective": "samples", "noise": "aggregate"}, "objective = samples and noise = aggregate"),
-        (
-            {"participation": "uniform:2", "method": "dp-gd", "preset": "practical"},
-            "preset = practical: the steps",
-        ),
-        (
-            {"budgets": "a.toml", "method": "dp-sgd", "server": "trusted"},
-            "mechanism = poisson has one account",
-        ),
-        ({"budgets": "a.toml", "method": "noisy-minibatch-sgd"}, "mechanism = replacement has one account"),
+        ({"participation_seed": 1}, "participation"),
+        ({"participation": "all", "participation_seed": 1}, "participation"),
+        ({"participation": "by-size", "method": "snowball-sgd", "server": "trusted"}, "snowball-sgd"),
+        ({"budgets": "a.toml", "method": "accelerated-srgd"}, "accelerated-srgd"),
+        ({"objective": "samples", "noise": "aggregate"}, "noise = aggregate"),
+        ({"participation": "uniform:2", "method": "dp-gd", "preset": "practical"}, "preset = practical"),
+        ({"budgets": "a.toml", "method": "dp-sgd", "server": "trusted"}, "poisson"),
+        ({"budgets": "a.toml", "method": "noisy-minibatch-sgd"}, "replacement"),
         ({"objective": "people"}, "objective"),
     ],
 )
-def test_what_does_not_go_together_is_refused(settings, words):
-    with pytest.raises(InputError, match=words):
+def test_what_does_not_go_together_is_refused(settings, name):
+    with pytest.raises(InputError, match=name):
         Experiment(**settings)
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"participation": "uniform:4"}, "uniform:4 is more than the 3 machines"),
-        (
-            {"participation": "uniform:3", "rounds": 5},
-            "machine c takes part 5 times, .* and has 4; .* --rounds 4",
-        ),
+        ({"participation": "uniform:4"}, "3 machines"),
+        ({"participation": "uniform:3", "rounds": 5}, "--rounds 4"),
         ({"participation": "by-size", "rounds": 10}, None),
-        ({"participation": "by-size", "rounds": 2**32 - 1}, "are too many to know who is there when"),
-        ({"participation": "bernoulli:0.0001", "rounds": 1, "seed": 1}, "no machine ever takes part"),
-        ({"budgets": "{}/nobody.toml"}, "has a budget of z, and there is no such machine"),
-        (
-            {"participation": "trace:{}/trace.csv", "rounds": 3},
-            "the trace has 2 rounds; give at most --rounds 2",
-        ),
+        ({"participation": "by-size", "rounds": 2**32 - 1}, "too many"),
+        ({"participation": "bernoulli:0.0001", "rounds": 1, "seed": 1}, "no machine"),
+        ({"budgets": "{}/nobody.toml"}, "budget of z"),
+        ({"participation": "trace:{}/trace.csv", "rounds": 3}, "--rounds 2"),
     ],
 )
 def test_what_the_machines_cannot_do_is_refused_once_they_are_known(settings, words, tmp_path):

@@ -12,9 +12,7 @@ from mu2mpi.execution import job as module
 from mu2mpi.execution.agreement import shared_source
 from mu2mpi.execution.job import Job, holds
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator
-from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.observer import Observer
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import checkpoint_path
@@ -81,22 +79,6 @@ def test_a_result_of_another_experiment_is_refused_unless_it_may_be_replaced(tmp
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("experiment", [SEEDED, SECRET])
-def test_a_result_of_another_experiment_that_comes_meanwhile_stays(experiment, tmp_path, source):
-    """Then that of this run is lost but for its checkpoint."""
-    path, other = tmp_path / "a.h5", experiment.having(rho=2.0)
-    meanwhile = Meanwhile(lambda: job().run_to_file(other, source, tmp_path / "b.h5"))
-
-    def written():
-        meanwhile.on_start(None)
-        (tmp_path / "b.h5").rename(path)
-
-    with pytest.raises(InputError, match="in the meantime, and what this one found is in no file"):
-        job().run_to_file(experiment, source, path, [Meanwhile(written)])
-    assert read_result(path).experiment == other
-    assert checkpoint_path(path).exists()
-
-
 def test_a_file_holds_an_experiment_if_it_is_its_whole_result(tmp_path, source):
     path = tmp_path / "a.h5"
     assert not holds(path, SEEDED)
@@ -119,37 +101,6 @@ def test_the_state_of_a_run_is_no_result(tmp_path, source):
 
     job().run_to_file(SECRET, source, path, [Meanwhile(looks)])
     assert holds(path, SECRET)
-
-
-def test_the_key_of_another_job_is_taken_up_and_not_drawn_anew(tmp_path, source):
-    """Without a seed: the checkpoint has the key, and goes once its result is there."""
-    path = tmp_path / "a.h5"
-
-    def dies():
-        raise MemoryError
-
-    with pytest.raises(InputError, match="MemoryError"):
-        job().run_to_file(SECRET, source, path, [Meanwhile(dies)])
-    kept = read_checkpoint(checkpoint_path(path))
-    assert len(kept.key) == 32
-    first = job().run_to_file(SECRET, source, path)
-    assert list(tmp_path.iterdir()) == [path]
-    expected = Simulation(resolve(SECRET, source, 1), SERIAL, kept).run()
-    assert first.x.tobytes() == expected.x.tobytes()
-    # Another run has a key of its own.
-    other = job().run_to_file(SECRET, source, tmp_path / "b.h5")
-    assert first.x.tobytes() != other.x.tobytes()
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_result_under_the_key_of_another_job_is_not_taken_for_ones_own(overwrite, tmp_path, source):
-    path = tmp_path / "a.h5"
-    other = job().run_to_file(SECRET, source, tmp_path / "b.h5")
-    comes = Meanwhile(lambda: (tmp_path / "b.h5").rename(path))
-    with pytest.raises(InputError, match=r"in the meantime.* is spent.* go on from it"):
-        job(overwrite).run_to_file(SECRET, source, path, [comes])
-    assert read_result(path).x.tobytes() == other.x.tobytes()
-    assert checkpoint_path(path).exists()
 
 
 @pytest.mark.parametrize(

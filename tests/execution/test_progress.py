@@ -2,7 +2,9 @@
 
 import io
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from mu2mpi import Experiment, run
@@ -99,18 +101,30 @@ def test_a_terminal_has_a_bar_with_all_of_it(monkeypatch):
     assert re.search(r"  round 200 of 200: loss 2.*took [\d.]+ s\n$", text)
 
 
-def test_without_noise_nothing_is_spent_in_numbers():
-    assert "no noise" in told(progress.LogProgress, rho=float("inf"))
+@pytest.mark.parametrize(
+    ("ranks", "waiting", "expected"),
+    [(4, 0.4, None), (4, 0.6, 1), (8, 0.6, 3), (8, 0.51, 3), (1, 0.9, None), (8, 0.99, 1)],
+)
+def test_ranks_that_mostly_wait_are_advised_against(ranks, waiting, expected):
+    """By as many as were busy, if the run took at least a second."""
+    result = run(Experiment(machines=2, rounds=3, seed=1))
+    shares = {"compute": 0.9 * (1 - waiting), "noise": 0.1 * (1 - waiting), "moving": waiting / 2}
+    for seconds in (0.5, 30.0):
+        timing = {n: np.full(ranks, s * seconds) for n, s in (shares | {"waiting": waiting / 2}).items()}
+        advice = progress.advice_on_ranks(replace(result, timing=timing))
+        found = None if advice is None else int(re.search(r"-n (\d+)", advice)[1])
+        assert found == (expected if seconds > 1 else None)
 
 
 @pytest.mark.parametrize(
-    ("number", "text"),
-    [(12345.4, "12,345"), (10.0, "10"), (9.87, "9.9"), (0.0123, "0.012"), (2.5e6, "2,500,000")],
+    ("text", "expected"),
+    [
+        (progress.number_text(12345.4), "12,345"),
+        (progress.number_text(9.87), "9.9"),
+        (progress.number_text(0.0123), "0.012"),
+        (progress.duration_text(12.3), "12 s"),
+        (progress.duration_text(125.4), "0:02:05"),
+    ],
 )
-def test_numbers_have_no_exponents(number, text):
-    assert progress.number_text(number) == text
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0.0103, "0.01 s"), (12.3, "12 s"), (125.4, "0:02:05")])
-def test_durations_are_short(seconds, text):
-    assert progress.duration_text(seconds) == text
+def test_numbers_have_no_exponents_and_durations_are_short(text, expected):
+    assert text == expected

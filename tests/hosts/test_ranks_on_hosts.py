@@ -19,8 +19,8 @@ from mu2mpi.results.schema import checkpoint_path
 
 pytestmark = [pytest.mark.mpi, pytest.mark.slow]
 
-SMALL = ["run", "--all-ranks", "--machines", "10", "--seed", "7", "--rounds", "50"]
-LONG = ["run", "--all-ranks", "--data", "synthetic", "--samples", "6000", "--machines", "4", "--seed", "4"]
+SMALL = ["run", "--machines", "10", "--seed", "7", "--rounds", "50"]
+LONG = ["run", "--data", "synthetic", "--samples", "6000", "--machines", "4", "--seed", "4"]
 
 # Runs the command line, but takes some seconds for it.
 SLOWED = """

@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 from arrays import random_samples, random_source
 from schedules import simulation_of
-from slowly import slow
 
 import mu2mpi
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.execution import job
-from mu2mpi.execution.logs import JsonLog
+from mu2mpi.execution.logs import LogFile
 from mu2mpi.parallel import Communicator
 from mu2mpi.results.observer import Observer
 
@@ -58,18 +56,15 @@ class UnsayableError(Exception):
 
 @pytest.mark.parametrize("error", [SystemExit, UnsayableError])
 def test_an_observer_may_not_end_one_rank_alone(communicator, error):
-    with pytest.raises(InputError, match=f"the observer Listener failed: .*{error.__name__}"):
+    with pytest.raises(InputError, match=error.__name__):
         mu2mpi.run(SETTINGS, observers=[Listener("evaluation", error)], progress=False)
 
 
-@pytest.mark.parametrize(
-    ("moment", "count"), [("round", 2), ("evaluation", 1), ("finish", 2), *slow(("start", 1), ("start", 2))]
-)
-def test_an_observer_that_fails_ends_the_run_on_every_rank(communicator, folder, moment, count, monkeypatch):
-    monkeypatch.setattr(job, "fastest_ranks", lambda *_: range(min(count, communicator.size)))
+@pytest.mark.parametrize("moment", ["start", "round", "evaluation", "finish"])
+def test_an_observer_that_fails_ends_the_run_on_every_rank(communicator, folder, moment):
     for output in (None, folder / "a.h5"):
         listener = Listener(moment)
-        with pytest.raises(InputError, match="the observer Listener failed: RuntimeError: enough"):
+        with pytest.raises(InputError, match="enough"):
             mu2mpi.run(SETTINGS, output=output, observers=[listener])
         assert communicator.allgather(listener.rounds)[1:] == [0] * (communicator.size - 1)
     # The ranks are in step, and what was kept is gone on from.
@@ -81,9 +76,13 @@ def test_an_observer_that_fails_ends_the_run_on_every_rank(communicator, folder,
 @pytest.mark.parametrize("fails_at", ["", "evaluation"])
 def test_lanes_of_a_sweep_write_one_log(communicator, folder, fails_at):
     log, settings = folder / "a.jsonl", {**SETTINGS, "seed": list(range(6))}
-    options = {"output": folder / "runs", "observers": [JsonLog(log), Listener(fails_at)], "progress": False}
+    options = {
+        "output": folder / "runs",
+        "observers": [LogFile(log, as_json=True), Listener(fails_at)],
+        "progress": False,
+    }
     if fails_at:
-        with pytest.raises(InputError, match="the observer Listener failed"):
+        with pytest.raises(InputError, match="enough"):
             mu2mpi.sweep(settings, **options)
         assert not list(folder.glob("runs/*.h5"))
         return

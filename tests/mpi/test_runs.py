@@ -1,7 +1,5 @@
 """Runs on all ranks of this job against the same runs on one."""
 
-import importlib
-
 import numpy as np
 import pytest
 from arrays import random_source
@@ -17,48 +15,75 @@ from mu2mpi.execution.job import run
 from mu2mpi.execution.simulation import share_result
 from mu2mpi.parallel import Communicator
 
+POPULATION = {"data": "population", "features": 4, "heterogeneity": 0.5}
+DRAWN = {"rounds": 12, "batch": 20, "epsilon": 0.5, "clip_norm": 1.0}
+OTHERS = [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")]
+PRESETS = [
+    {},
+    {"method": "anytime-dp-mf"},
+    {"noise_correlation": 0.5},
+    {"method": "accelerated-srgd", "noise_correlation": 0.9},
+]
+BOTH = ("untrusted", "trusted")
+CASES = [
+    *(
+        {"server": s, "estimator": e, "query": q, "clip_norm": 2.0, "rounds": 20}
+        for s in BOTH
+        for e, q in OTHERS
+    ),
+    *({"server": s, "preset": "practical", **own} for s in BOTH for own in PRESETS),
+    *({"server": s, "method": "snowball-sgd", "rho": 1.0, "machines": 1} for s in BOTH),
+    *({"server": s, "method": "noisy-minibatch-sgd", **DRAWN} for s in BOTH),
+    *({"server": s, "method": "noisy-minibatch-sgd", **DRAWN, **POPULATION} for s in BOTH),
+    *({"server": s, "rounds": 30, **POPULATION} for s in BOTH),
+    *({"partition": partition} for partition in ("contiguous", "sorted", "dirichlet:0.3", "labels:2")),
+]
 
-@pytest.mark.parametrize("server", ["untrusted", "trusted"])
-@pytest.mark.parametrize("machines", [1, 2, 5, 12])
-@pytest.mark.parametrize(
-    ("dtype", "normalize"),
-    [
-        (np.uint8, "none"),
-        (np.float32, "none"),
-        (np.float64, "none"),
-        (np.uint8, "unit"),
-        (np.float32, "unit"),
-    ],
-)
-def test_bits_equal_those_of_one_process(communicator, server, machines, dtype, normalize):
-    source = random_source(machines, 20 * machines, 13, 5, dtype)
-    experiment = Experiment(server=server, machines=machines, seed=machines, normalize=normalize)
-    ours = simulation_of(experiment, source, communicator).run()
-    # A source of its own, so that nothing found with ours is used again.
-    source = random_source(machines, 20 * machines, 13, 5, dtype)
-    alone = simulation_of(experiment, source, Communicator()).run()
+
+def source_of(experiment):
+    # One of its own each time, so that nothing found with another is used again.
+    return open_source(experiment) if experiment.data == "population" else random_source(1, 600, 13, 5)
+
+
+def assert_as_on_one(communicator, experiment, monkeypatch=None):
+    """Compare a run on all ranks, perhaps of data read in parts, with one in a process."""
+    alone = simulation_of(experiment, source_of(experiment), Communicator()).run()
+    if monkeypatch is not None:
+        for name in ("WHOLE_BYTES", "PART_BYTES"):
+            monkeypatch.setattr(f"mu2mpi.data.source.{name}", 2000)
+    ours = simulation_of(experiment, source_of(experiment), communicator).run()
     assert_same(ours, share_result(alone, communicator))
-    assert ours.privacy == alone.privacy
-    assert ours.theory == alone.theory
+    assert (ours.experiment, ours.privacy) == (alone.experiment, alone.privacy)
+    assert repr(ours.theory) == repr(alone.theory)
     assert ours.timing["compute"].shape == (communicator.size,)
-
-
-@pytest.mark.parametrize("server", ["untrusted", "trusted"])
-@pytest.mark.parametrize("machines", [1, 5])
-@pytest.mark.parametrize(
-    ("estimator", "query"),
-    [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")],
-)
-def test_other_methods_have_the_bits_of_one_process(communicator, server, machines, estimator, query):
-    experiment = Experiment(
-        server=server, machines=machines, rounds=20, seed=3, clip_norm=2.0, estimator=estimator, query=query
-    )
-    source = random_source(machines, 20 * machines, 13, 5)
-    ours, alone = (simulation_of(experiment, source, ranks).run() for ranks in (communicator, Communicator()))
-    assert ours.x.tobytes() == alone.x.tobytes()
-    assert ours.privacy == alone.privacy
-    np.testing.assert_array_equal(ours.history.test_loss, alone.history.test_loss)
     assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
+
+
+@pytest.mark.parametrize("server", BOTH)
+@pytest.mark.parametrize("machines", [1, 2, 12])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+def test_bits_equal_those_of_one_process(communicator, server, machines, dtype):
+    normalize = "unit" if machines == 2 else "none"
+    experiment = Experiment(server=server, machines=machines, seed=machines, normalize=normalize)
+    ours, alone = (
+        simulation_of(experiment, random_source(machines, 20 * machines, 13, 5, dtype), ranks).run()
+        for ranks in (communicator, Communicator())
+    )
+    assert_same(ours, share_result(alone, communicator))
+    assert (ours.privacy, ours.theory) == (alone.privacy, alone.theory)
+
+
+@pytest.mark.parametrize("settings", CASES, ids=lambda settings: "-".join(map(str, settings.values())))
+def test_any_method_and_data_have_the_bits_of_one_process(communicator, settings, monkeypatch):
+    """Where whole arrays are read, and where they are read in parts."""
+    in_parts = None if "preset" in settings else monkeypatch
+    assert_as_on_one(communicator, Experiment(**{"machines": 5, "seed": 3, **settings}), in_parts)
+
+
+@pytest.mark.parametrize("data", ["digits", *slow("population")])
+def test_samples_drawn_by_a_trusted_server_have_the_bits_of_one_process(communicator, data):
+    settings = {"method": "dp-sgd", "server": "trusted", "data": data, **DRAWN}
+    assert_as_on_one(communicator, Experiment(machines=5, seed=3, **settings))
 
 
 @pytest.mark.parametrize("machines", [1, 2, 5])
@@ -66,13 +91,10 @@ def test_other_methods_have_the_bits_of_one_process(communicator, server, machin
 def test_sums_that_nobody_sees_the_parts_of_have_the_bits_of_one_process(communicator, machines, method):
     """Whichever masks are computed."""
     found = []
-    for ranks, masks in (
-        (Communicator(), "crossing"),
-        *((communicator, m) for m in ("crossing", "all", "none")),
-    ):
-        experiment = Experiment(
-            server="aggregated", machines=machines, rounds=9, seed=3, masks=masks, method=method
-        )
+    ways = (Communicator(), "crossing"), *((communicator, masks) for masks in ("crossing", "all", "none"))
+    for ranks, masks in ways:
+        settings = {"server": "aggregated", "rounds": 9, "masks": masks, "method": method}
+        experiment = Experiment(machines=machines, seed=3, **settings)
         result = simulation_of(experiment, random_source(machines, 20 * machines, 13, 5), ranks).run()
         found.append(result.x.tobytes())
         assert result.privacy.noise == ("unmasked" if masks == "none" else "protocol")
@@ -83,121 +105,14 @@ def test_sums_that_nobody_sees_the_parts_of_have_the_bits_of_one_process(communi
 
 @pytest.mark.parametrize(("shuffle", "machines"), [("sums", 1), ("sums", 5), ("messages", 2)])
 def test_shuffled_bits_equal_those_of_one_process(communicator, shuffle, machines):
-    experiment = Experiment(
-        server="shuffled",
-        machines=machines,
-        rounds=4,
-        rho=20.0,
-        seed=3,
-        clip_norm=1.0,
-        loss="logistic",
-        shuffle=shuffle,
-    )
+    settings = {"server": "shuffled", "rounds": 4, "rho": 20.0, "clip_norm": 1.0, "loss": "logistic"}
+    experiment = Experiment(machines=machines, seed=3, shuffle=shuffle, **settings)
     ours, alone = (
         simulation_of(experiment, random_source(1, 60, 1, 2), ranks).run()
         for ranks in (communicator, Communicator())
     )
-    assert ours.x.tobytes() == alone.x.tobytes()
+    assert_same(ours, share_result(alone, communicator))
     assert ours.privacy == alone.privacy
-    assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
-
-
-@pytest.mark.parametrize(("server", "machines"), [("untrusted", 1), ("trusted", 1), ("trusted", 5)])
-def test_growing_batches_have_the_bits_of_one_process(communicator, server, machines):
-    experiment = Experiment(method="snowball-sgd", server=server, machines=machines, rho=1.0, seed=3)
-    source = random_source(machines, 120 * machines, 13, 5)
-    ours, alone = (simulation_of(experiment, source, ranks).run() for ranks in (communicator, Communicator()))
-    assert ours.x.tobytes() == alone.x.tobytes()
-    assert ours.privacy == alone.privacy
-    np.testing.assert_array_equal(ours.class_counts, share_result(alone, communicator).class_counts)
-    assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
-
-
-@pytest.fixture(scope="module")
-def accountant():
-    """Have the library at hand that accounts for dp-sgd: to import it for the first time takes seconds."""
-    return importlib.import_module("dp_accounting.pld.privacy_loss_distribution")
-
-
-@pytest.mark.parametrize(
-    ("method", "server", "data"),
-    [
-        ("noisy-minibatch-sgd", "untrusted", "arrays"),
-        ("noisy-minibatch-sgd", "untrusted", "population"),
-        ("noisy-minibatch-sgd", "trusted", "arrays"),
-        ("noisy-minibatch-sgd", "trusted", "population"),
-        ("dp-sgd", "trusted", "arrays"),
-        *slow(("dp-sgd", "trusted", "population")),
-    ],
-)
-def test_samples_drawn_at_random_have_the_bits_of_one_process(
-    communicator, accountant, monkeypatch, method, server, data
-):
-    experiment = Experiment(
-        data="population" if data == "population" else "digits",
-        method=method, server=server, machines=5, rounds=12, batch=20, epsilon=0.5, seed=3, clip_norm=1.0,
-    )  # fmt: skip
-
-    def result(ranks):
-        source = open_source(experiment) if data == "population" else random_source(5, 104, 13, 5)
-        return simulation_of(experiment, source, ranks).run()
-
-    alone = result(Communicator())
-    for name in ("WHOLE_BYTES", "PART_BYTES"):
-        monkeypatch.setattr(f"mu2mpi.data.source.{name}", 2000)
-    ours = result(communicator)
-    assert ours.x.tobytes() == alone.x.tobytes()
-    assert ours.privacy.epsilon_exact == alone.privacy.epsilon_exact
-    np.testing.assert_array_equal(ours.history.test_loss, alone.history.test_loss)
-    np.testing.assert_array_equal(ours.class_counts, share_result(alone, communicator).class_counts)
-    assert len(set(communicator.allgather(ours.x.tobytes()))) == 1
-
-
-@pytest.mark.parametrize("server", ["untrusted", "trusted"])
-def test_populations_have_the_bits_of_one_process(communicator, server):
-    experiment = Experiment(
-        data="population", server=server, machines=5, rounds=30, seed=1, features=4, heterogeneity=0.5
-    )
-    ours, alone = (
-        simulation_of(experiment, open_source(experiment), ranks).run()
-        for ranks in (communicator, Communicator())
-    )
-    assert ours.x.tobytes() == alone.x.tobytes()
-    assert ours.theory == alone.theory
-    np.testing.assert_array_equal(ours.history.test_loss, alone.history.test_loss)
-
-
-@pytest.mark.parametrize("server", ["untrusted", "trusted"])
-@pytest.mark.parametrize(
-    "own",
-    [
-        {},
-        {"method": "mu2-sgd"},
-        {"method": "anytime-dp-mf"},
-        {"noise_correlation": 0.5},
-        {"method": "accelerated-srgd", "noise_correlation": 0.9},
-    ],
-)
-def test_bits_of_the_preset_equal_those_of_one_process(communicator, server, own):
-    """Of every method that has one, with noise that is correlated or not."""
-    experiment = Experiment(preset="practical", server=server, machines=5, seed=1, **own)
-    source = random_source(5, 100, 13, 5)
-    ours = simulation_of(experiment, source, communicator).run()
-    alone = simulation_of(experiment, source, Communicator()).run()
-    assert ours.experiment == alone.experiment
-    assert ours.x.tobytes() == alone.x.tobytes()
-
-
-@pytest.mark.parametrize("partition", ["contiguous", "sorted", "dirichlet:0.3", "labels:2"])
-def test_any_partition_read_in_parts_gives_the_bits_of_one_process(communicator, monkeypatch, partition):
-    experiment = Experiment(machines=7, seed=3, partition=partition)
-    alone = simulation_of(experiment, random_source(4, 300, 13, 5), Communicator()).run()
-    for name in ("WHOLE_BYTES", "PART_BYTES"):
-        monkeypatch.setattr(f"mu2mpi.data.source.{name}", 500)
-    ours = simulation_of(experiment, random_source(4, 300, 13, 5), communicator).run()
-    assert ours.x.tobytes() == alone.x.tobytes()
-    np.testing.assert_array_equal(ours.class_counts, share_result(alone, communicator).class_counts)
-    assert communicator.rank or np.all(ours.class_counts.sum(axis=1) == ours.experiment.rounds)
 
 
 def test_every_rank_gets_the_same_result_and_holds_only_its_samples(communicator):
@@ -217,16 +132,14 @@ def test_machines_default_to_ranks(communicator):
     assert result.experiment.rounds == 60 // communicator.size
 
 
-def test_without_a_seed_all_ranks_share_what_they_must(communicator):
-    for server in ("untrusted", "trusted"):
-        experiment = Experiment(server=server, machines=2 * communicator.size)
-        simulation = simulation_of(experiment, random_source(1, 200, 4, 3), communicator)
-        result = simulation.run()
-        assert np.isfinite(result.x).all()
-        if server == "untrusted":
-            assert len(set(communicator.allgather(simulation.machines.key.tobytes()))) == 1
-            points = communicator.allgather(simulation.server.iterates.x.tobytes())
-            assert len(set(points)) == 1
+@pytest.mark.parametrize("server", BOTH)
+def test_without_a_seed_all_ranks_share_what_they_must(communicator, server):
+    experiment = Experiment(server=server, machines=2 * communicator.size)
+    simulation = simulation_of(experiment, random_source(1, 200, 4, 3), communicator)
+    assert np.isfinite(simulation.run().x).all()
+    if server == "untrusted":
+        assert len(set(communicator.allgather(simulation.machines.key.tobytes()))) == 1
+        assert len(set(communicator.allgather(simulation.server.iterates.x.tobytes()))) == 1
 
 
 def test_bad_input_is_an_error_on_every_rank(communicator, tmp_path):

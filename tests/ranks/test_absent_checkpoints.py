@@ -1,12 +1,14 @@
 """Machines that are away: runs that stop go on to the same bits, with the same files, and on any ranks."""
 
+import sys
+
 import numpy as np
 import pytest
 from launch import mpirun
 from owned import owned_source, write_budgets
 from same import assert_same
 from slowly import slow
-from test_checkpoints import found_checkpoint, kill_a_rank_of, simulated, stopped_state
+from test_checkpoints import found_checkpoint, signalled, simulated, stopped_state
 
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
@@ -77,8 +79,7 @@ def test_a_run_goes_on_only_with_the_files_about_machines_with_which_it_began(ch
         assert read_result(output).accounts.rho_allowed.tolist() == [1.0, 4.0, 4.0]
         return
     assert code == 2
-    assert "not those with which the run" in said
-    assert "or a file about machines" in said
+    assert "a file about machines" in said
     assert checkpoint_path(output).read_bytes() == before
     assert not output.exists()
 
@@ -94,7 +95,7 @@ from mu2mpi.cli import main
 data, folder = sys.argv[1:]
 for name, words in enumerate({RUNS}):
     output = f"{{folder}}/{{name}}.h5"
-    if main(["run", "--data", data, "--seed", "7", "--all-ranks", *words, "--output", output]):
+    if main(["run", "--data", data, "--seed", "7", *words, "--output", output]):
         sys.exit(1)
 """
 
@@ -111,20 +112,11 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [2, *slow(3, 5)])
-def test_the_same_bits_on_any_number_of_ranks(ranks, alone, tmp_path):
+@pytest.mark.parametrize(("ranks", "library"), [(2, "this"), *slow((3, "this"), (5, "this"), (2, "other"))])
+def test_the_same_bits_on_any_number_of_ranks_with_any_library(ranks, library, alone, tmp_path, request):
     data, expected = alone
-    job = mpirun(ranks, "-c", COMMANDS, data, tmp_path)
-    assert job.returncode == 0, job.stderr
-    for name, result in enumerate(expected):
-        assert_same(read_result(tmp_path / f"{name}.h5"), result)
-
-
-@pytest.mark.mpi
-@pytest.mark.slow
-def test_the_same_bits_with_another_mpi_library(alone, tmp_path, other_python):
-    data, expected = alone
-    job = mpirun(2, "-c", COMMANDS, data, tmp_path, python=other_python)
+    python = sys.executable if library == "this" else request.getfixturevalue("other_python")
+    job = mpirun(ranks, "-c", COMMANDS, data, tmp_path, python=python)
     assert job.returncode == 0, job.stderr
     for name, result in enumerate(expected):
         assert_same(read_result(tmp_path / f"{name}.h5"), result)
@@ -134,12 +126,12 @@ def test_the_same_bits_with_another_mpi_library(alone, tmp_path, other_python):
 @pytest.mark.slow
 @pytest.mark.parametrize("words", RUNS, ids=lambda words: "-".join(words[1::2]))
 def test_of_ranks_of_which_one_is_killed_others_go_on_to_the_same_bits(words, tmp_path, moments):
-    arguments = ["--data", "synthetic", "--samples", "60000", "--machines", "4", "--seed", "7", *words]
+    arguments = ["--data", "synthetic", "--samples", "600", "--machines", "4", "--seed", "7", *words]
     output, unbroken = tmp_path / "a.h5", tmp_path / "unbroken.h5"
     assert main(["run", *arguments, "--output", str(unbroken)]) == 0
-    slow_run = ["run", *arguments, "--checkpoint-every", "0.05", "--all-ranks", "--output", output]
-    kill_a_rank_of(slow_run, output, moments)
-    resumed = mpirun(2, "-m", "mu2mpi", "run", *arguments, "--all-ranks", "--output", output)
+    killed = signalled(3, "SIGKILL", 2, moments.randrange(2, 60), "run", *arguments, "--output", output)
+    assert killed.returncode != 0
+    resumed = mpirun(2, "-m", "mu2mpi", "run", *arguments, "--output", output)
     assert resumed.returncode == 0, resumed.stderr
     assert "going on after round" in resumed.stderr
     assert_same(read_result(output), read_result(unbroken))

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from launch import mpirun
 from relaxed import given
+from test_checkpoints import signalled
 
 from mu2mpi.cli import main
 from mu2mpi.execution.side_by_side import waves
@@ -75,34 +76,34 @@ def test_side_by_side_or_not_the_results_are_the_same(tmp_path):
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_a_signal_to_one_lane_stops_all(tmp_path):
-    """Only the last rank hears of it; each lane leaves a checkpoint, and the same command finishes all."""
+def test_a_signal_stops_all_lanes(tmp_path):
+    """Each lane leaves a checkpoint, and the same command finishes all."""
     config, folder = tmp_path / "sweep.toml", tmp_path / "runs"
-    config.write_text(
-        'data = "synthetic"\nsamples = 400000\nfeatures = 40\n'
-        "machines = [1]\nseed = [1, 2, 3, 4]\nevaluations = 2\n"
-    )
-    script = tmp_path / "run.py"
-    script.write_text(
-        "import os, signal, sys, threading, time\n"
-        "from mu2mpi.federation.machine import Machines\n"
-        "from mu2mpi.cli import main\n"
-        "from mu2mpi.parallel import world\n"
-        "observe = Machines.observe\n"
-        "def signalled(self, t, *points):\n"
-        "    if t == 5000 and world().rank == 2:\n"
-        "        os.kill(os.getpid(), signal.SIGUSR1)\n"
-        "    observe(self, t, *points)\n"
-        "Machines.observe = signalled\n"
-        "sys.exit(main(sys.argv[1:]))\n"
-    )
-    stopped = mpirun(3, script, "sweep", config, "--output", folder)
+    config.write_text('data = "synthetic"\nsamples = 300\nmachines = [1]\nseed = [1, 2, 3, 4]\n')
+    stopped = signalled(3, "SIGUSR1", "all", 50, "sweep", config, "--output", folder)
     assert stopped.returncode == 75, stopped.stderr
     left = sorted(path.name for path in folder.iterdir() if not path.name.endswith(PREVIOUS))
-    # Three lanes had begun their first runs; none may finish one once it has heard of the signal.
+    # Three lanes had begun their first runs.
     assert len(left) == 3, left
     assert all(name.endswith(SUFFIX) for name in left)
     resumed = mpirun(2, "-m", "mu2mpi", "sweep", config, "--output", folder)
     assert resumed.returncode == 0, resumed.stderr
     assert "going on after round" in resumed.stderr
     assert len(list(folder.iterdir())) == 4
+
+
+@pytest.mark.mpi
+def test_an_error_in_one_lane_is_one_of_all_once_the_others_are_through(tmp_path):
+    config, folder = tmp_path / "sweep.toml", tmp_path / "runs"
+    config.write_text('data = "synthetic"\nsamples = 60\nmachines = [1]\nseed = [1, 2]\n')
+    script = (
+        "import sys\nfrom mu2mpi.cli import main\nfrom mu2mpi.execution import job\n"
+        "from mu2mpi.errors import InputError\nwrite = job.Job._write\n"
+        "def failing(self, result, path):\n"
+        "    if 'seed-2' in str(path):\n        raise InputError('bad luck')\n"
+        "    write(self, result, path)\njob.Job._write = failing\nsys.exit(main(sys.argv[1:]))\n"
+    )
+    ended = mpirun(2, "-c", script, "sweep", config, "--output", folder)
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stderr.count("bad luck") == 1
+    assert [path.name for path in folder.glob("*.h5")] == ["machines-1_seed-1.h5"]

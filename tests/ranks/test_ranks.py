@@ -2,12 +2,10 @@
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from launch import mpirun, mu2mpi, run_command
-from limits import stretched
 from slowly import slow
 
 from mu2mpi.cli import main
@@ -15,7 +13,7 @@ from mu2mpi.registry import names
 from mu2mpi.results.reader import read_result
 
 pytestmark = pytest.mark.mpi
-RUN = ["run", "--machines", "10", "--seed", "7", "--all-ranks"]
+RUN = ["run", "--machines", "10", "--seed", "7"]
 PLACES_OF_NOISE = [*(("--server", name) for name in names("servers")), ("--noise", "aggregate")]
 
 # The command line several times in one start.
@@ -58,23 +56,14 @@ def serial(tmp_path_factory):
     return paths
 
 
-@pytest.mark.parametrize("ranks", [2, *slow(3, 10)])
-def test_the_same_bits_on_any_number_of_ranks(ranks, serial, tmp_path):
-    for found, expected in zip(results_on_ranks(ranks, tmp_path), serial, strict=True):
+@pytest.mark.parametrize(("ranks", "library"), [(2, "this"), *slow((3, "this"), (10, "this"), (2, "other"))])
+def test_the_same_bits_on_any_number_of_ranks_with_any_library(ranks, library, serial, tmp_path, request):
+    python = sys.executable if library == "this" else request.getfixturevalue("other_python")
+    for found, expected in zip(results_on_ranks(ranks, tmp_path, python), serial, strict=True):
+        libraries = [read_result(path).environment["mpi_library"] for path in (found, expected)]
+        assert (libraries[0] == libraries[1]) == (library == "this")
         assert read_result(found).environment["ranks"] == ranks
         assert bits(found) == bits(expected)
-
-
-@pytest.mark.slow
-def test_the_same_bits_with_another_mpi_library(tmp_path, other_python):
-    folders = tmp_path / "ours", tmp_path / "others"
-    for folder in folders:
-        folder.mkdir()
-    everything = results_on_ranks(2, folders[0]), results_on_ranks(2, folders[1], other_python)
-    for ours, other in zip(*everything, strict=True):
-        libraries = [read_result(path).environment["mpi_library"] for path in (ours, other)]
-        assert libraries[0] != libraries[1]
-        assert bits(ours) == bits(other)
 
 
 FAILING = """
@@ -91,17 +80,17 @@ def fail_on_one_rank(self, t, *points):
     observe(self, t, *points)
 
 Machines.observe = fail_on_one_rank
-run(Experiment(machines=3, server={server!r}), output=sys.argv[1], all_ranks=True)
+run(Experiment(machines=3, server={server!r}), output=sys.argv[1])
 """
 
 
 @pytest.mark.parametrize(
     ("command", "error", "words", "code"),
     [
-        ("-m mu2mpi run --all-ranks --machines 3 --output", "InputError('bad luck')", "bad luck", 2),
+        ("-m mu2mpi run --machines 3 --output", "InputError('bad luck')", "bad luck", 2),
         *slow(
             ("-c", "OSError('no luck')", "no luck", 1),
-            ("-m mu2mpi run --all-ranks --machines 3 --output", "OSError('no luck')", "no luck", 1),
+            ("-m mu2mpi run --machines 3 --output", "OSError('no luck')", "no luck", 1),
             ("-c", "InputError('bad luck')", "bad luck", 2),
             ("-c", "KeyboardInterrupt", "", 130),
         ),
@@ -116,9 +105,7 @@ def test_an_expected_error_on_one_rank_alone_ends_the_job_too(command, error, wo
     script.write_text("from mu2mpi import InputError\n" + text)
     path = tmp_path / "a.h5"
     arguments = [path, *command.removeprefix("-m mu2mpi ").split(), path] if command != "-c" else [path]
-    started = time.monotonic()
     job = mpirun(3, script, *arguments, timeout=60)
-    assert time.monotonic() - started < stretched(10)
     assert job.returncode != 0
     if command != "-c":
         assert job.returncode == code
@@ -131,15 +118,13 @@ def test_an_expected_error_on_one_rank_alone_ends_the_job_too(command, error, wo
     ("server", "rank"),
     [
         ("trusted", 0),
-        *slow(("untrusted", 0), ("untrusted", 1), ("untrusted", 2), ("trusted", 1), ("trusted", 2)),
+        *slow(("untrusted", 0), ("untrusted", 2), ("trusted", 1)),
     ],
 )
 def test_an_exception_on_one_rank_ends_the_job(server, rank, tmp_path):
     script = tmp_path / "failing.py"
     script.write_text(FAILING.format(rank=rank, server=server, error="MemoryError('no room')"))
-    started = time.monotonic()
     job = mpirun(3, script, tmp_path / "a.h5", timeout=60)
-    assert time.monotonic() - started < stretched(10)
     assert job.returncode != 0
     assert f"rank {rank} of 3 failed" in job.stderr
     assert "MemoryError: no room" in job.stderr
@@ -155,8 +140,6 @@ def test_an_exception_on_one_rank_ends_the_job(server, rank, tmp_path):
             ["--data", "{}/pipe.csv"],
             ["--data", "{}/labels.csv"],
             ["--nonsense"],
-            ["--rho", "0"],
-            ["--config", "/nonexistent.toml"],
             ["--config", "{}/pipe.csv"],
         ),
     ],
@@ -194,7 +177,7 @@ def test_sweep_and_info_on_ranks(tmp_path):
     config = tmp_path / "sweep.toml"
     config.write_text('machines = [1, 3]\nserver = ["untrusted", "trusted"]\nrounds = 5\nseed = 1\n')
     commands = "import sys; from mu2mpi.cli import main; sys.exit(main(sys.argv[1:]) or main(['info']))"
-    job = mpirun(3, "-c", commands, "sweep", config, "--output", tmp_path / "3", "--all-ranks")
+    job = mpirun(3, "-c", commands, "sweep", config, "--output", tmp_path / "3")
     assert job.returncode == 0, job.stderr
     assert job.stdout.count("ranks") == 1
     assert main(["sweep", str(config), "--output", str(tmp_path / "1")]) == 0

@@ -1,17 +1,15 @@
 """A checkpoint comes back as it was written, with all that the server's next step depends on."""
 
 import os
-import re
+import random
 from dataclasses import fields, replace
 
 import h5py
 import numpy as np
 import pytest
-from sealing import editing
 
 from mu2mpi.errors import InputError
 from mu2mpi.results.checkpoint import (
-    CHECKPOINT_SCHEMA,
     read_checkpoint,
     read_last_whole_checkpoint,
     remove_checkpoint,
@@ -41,14 +39,10 @@ def checkpoint(build_result):
     )
 
 
-def test_round_trip(checkpoint, tmp_path):
-    path = checkpoint_path(tmp_path / "a.h5")
-    write_checkpoint(checkpoint, path)
-    back = read_checkpoint(path)
+def assert_equal(back, checkpoint):
     for field in fields(Checkpoint):
-        if field.name in ("iterates", "history", "q", "class_counts"):
-            continue
-        assert getattr(back, field.name) == getattr(checkpoint, field.name), field.name
+        if field.name not in ("iterates", "history", "q", "class_counts"):
+            assert getattr(back, field.name) == getattr(checkpoint, field.name), field.name
     arrays = [(back.q, checkpoint.q), (back.class_counts, checkpoint.class_counts)]
     arrays += [(back.iterates[name], checkpoint.iterates[name]) for name in checkpoint.iterates]
     arrays += [(getattr(back.history, n), getattr(checkpoint.history, n)) for n in History.columns()]
@@ -56,69 +50,56 @@ def test_round_trip(checkpoint, tmp_path):
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours, theirs)
     assert set(back.iterates) == set(checkpoint.iterates)
-    with h5py.File(path) as file:
-        assert set(file["iterates"]) == {"w", "x", "previous"}
-        assert dict(file["privacy"].attrs) == checkpoint.privacy.attributes()
+
+
+def test_round_trip(checkpoint, tmp_path):
+    path = checkpoint_path(tmp_path / "a.h5")
+    write_checkpoint(checkpoint, path)
+    assert_equal(read_checkpoint(path), checkpoint)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def retyped(file, name, kind):
-    values = file[f"history/{name}"][()].astype(kind)
-    del file[f"history/{name}"]
-    file[f"history/{name}"] = values
-
-
 @pytest.mark.parametrize(
-    ("action", "words"),
+    "action",
     [
-        (lambda file: file.attrs.modify("schema", "mu2mpi-checkpoint-4"), f"this is '{CHECKPOINT_SCHEMA}'"),
-        (lambda file: file.pop("iterates"), "damaged or incomplete"),
-        (lambda file: file.pop("privacy"), "no group /privacy"),
-        (lambda file: file["privacy"].attrs.pop("touched"), "lacks 'touched'"),
-        (lambda file: file["privacy"].attrs.modify("mechanism", "magic"), "no 'magic' among the mechanisms"),
-        (lambda file: file.attrs.__setitem__("rounds_done", -1), "rounds_done = -1 should be"),
-        (lambda file: file.attrs.__setitem__("rounds_done", 1.5), r"rounds_done = 1\.5 should be"),
-        (lambda file: file.attrs.__setitem__("rounds_done", 9), "should be less than 9 rounds"),
-        (lambda file: file.attrs.__setitem__("rounds_done", 3), "history should rise, from 1 to 3 at most"),
-        (lambda file: file["history/round"].write_direct(np.array([1, 3, 2, 4])), "history should rise"),
-        (lambda file: file.attrs.__setitem__("clipped", True), "clipped = True should be"),
-        (lambda file: file.attrs.__setitem__("clipped", "7"), "damaged or incomplete"),
-        (lambda file: file.attrs.__setitem__("elapsed_seconds", np.nan), "elapsed_seconds = nan should be"),
-        (
-            lambda file: file.attrs.modify("largest_squared_norm", np.inf),
-            "squared_norm = inf should be",
-        ),
-        (lambda file: file.attrs.__setitem__("key", "00" * 31), "no 32 bytes"),
-        (lambda file: file.attrs.__setitem__("key", "key"), "damaged or incomplete"),
-        (lambda file: file.attrs.pop("key"), "no 32 bytes"),
-        (lambda file: file.attrs.__setitem__("data", "00"), "no 32 bytes"),
-        (lambda file: retyped(file, "message_norm", "S3"), "columns of its history have other types"),
-        (lambda file: retyped(file, "round", "f8"), "columns of its history have other types"),
-        (
-            lambda file: file.attrs.__setitem__("experiment", "rho = 'x'"),
-            "rho = 'x' should be a",
-        ),
+        lambda file: file.attrs.modify("schema", "mu2mpi-checkpoint-4"),
+        lambda file: file.pop("iterates"),
+        lambda file: file.pop("privacy"),
+        lambda file: file["privacy"].attrs.pop("touched"),
+        lambda file: file.attrs.__setitem__("rounds_done", -1),
+        lambda file: file.attrs.__setitem__("rounds_done", 1.5),
+        lambda file: file.attrs.__setitem__("rounds_done", 9),
+        lambda file: file.attrs.__setitem__("rounds_done", 3),
+        lambda file: file.attrs.__setitem__("clipped", "7"),
+        lambda file: file.attrs.__setitem__("elapsed_seconds", np.nan),
+        lambda file: file.attrs.__setitem__("key", "00" * 31),
+        lambda file: file.attrs.pop("key"),
+        lambda file: file.attrs.__setitem__("data", "00"),
+        lambda file: file.attrs.__setitem__("experiment", "rho = 'x'"),
     ],
 )
-def test_what_is_not_whole_is_refused(checkpoint, tmp_path, action, words):
-    write_checkpoint(checkpoint, tmp_path / "a.checkpoint")
-    with editing(tmp_path / "a.checkpoint") as file:
-        action(file)
-    with pytest.raises(InputError, match=rf"(?s)a\.checkpoint.*{words}"):
-        read_checkpoint(tmp_path / "a.checkpoint")
-
-
-@pytest.mark.parametrize("name", ["rounds_done", "clipped"])
-def test_what_was_edited_is_refused_unless_it_is_sealed_again(checkpoint, tmp_path, name):
+def test_what_is_not_whole_is_refused(checkpoint, tmp_path, action):
     path = tmp_path / "a.checkpoint"
     write_checkpoint(checkpoint, path)
-    with editing(path, seal=False) as file:
-        file.attrs[name] += 1
-    with pytest.raises(InputError, match=r"does not match\); put a copy of it back, or remove it"):
+    with h5py.File(path, "r+") as file:
+        action(file)
+    with pytest.raises(InputError, match=str(path)):
         read_checkpoint(path)
-    with editing(path) as file:
-        file.attrs[name] += 1
-    assert getattr(read_checkpoint(path), name) == getattr(checkpoint, name) + 2
+
+
+def test_flipped_bytes_are_errors_or_change_nothing(checkpoint, tmp_path):
+    path = tmp_path / "a.checkpoint"
+    write_checkpoint(checkpoint, path)
+    good, errors, start = path.read_bytes(), 0, random.randrange(97)
+    for k in range(start, len(good), 97):
+        damaged = bytearray(good)
+        damaged[k] ^= 1 << k % 8
+        path.write_bytes(damaged)
+        try:
+            assert_equal(read_checkpoint(path), checkpoint)
+        except InputError:
+            errors += 1
+    assert errors > 9
 
 
 def damage(path, how):
@@ -127,7 +108,7 @@ def damage(path, how):
     changed = {
         "empty": b"",
         "cut": content[: len(content) // 2],
-        "flipped": content[:-99] + b"?" + content[-98:],
+        "flipped": content[:60] + bytes([content[60] ^ 1]) + content[61:],
     }[how]
     path.write_bytes(changed)
 
@@ -142,23 +123,12 @@ def test_one_that_cannot_be_read_gives_way_to_the_one_before(checkpoint, tmp_pat
     assert capsys.readouterr().err == ""
     damage(path, how)
     assert read_last_whole_checkpoint(path).rounds_done == 4
-    words = f"{path} cannot be read .* the one before it takes its place, and rounds after 4 are"
-    assert re.search(words, capsys.readouterr().err)
+    assert str(path) in capsys.readouterr().err
     # It is the last one now: what comes next is not written over the only one that is whole.
     assert read_checkpoint(path).rounds_done == 4
     assert not previous_path(path).exists()
     write_checkpoint(replace(checkpoint, rounds_done=5), path)
     assert [read_checkpoint(p).rounds_done for p in (previous_path(path), path)] == [4, 5]
-
-
-def test_if_none_can_be_read_it_is_said_of_the_last(checkpoint, tmp_path):
-    path = checkpoint_path(tmp_path / "a.h5")
-    for _ in range(2):
-        write_checkpoint(checkpoint, path)
-    for each in (path, previous_path(path)):
-        damage(each, "cut")
-    with pytest.raises(InputError, match=rf"{path} is damaged"):
-        read_last_whole_checkpoint(path)
 
 
 def test_the_first_of_a_run_has_none_before_it(checkpoint, tmp_path):

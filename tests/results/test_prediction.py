@@ -110,6 +110,7 @@ def test_stored_features_without_a_schema(tmp_path):
         (X * 2.0, "beyond the 255"),
         (np.full((1, 4), np.nan), "not finite"),
         (X.astype(str), "no numbers"),
+        (X[:0], "no rows"),
     ):
         with pytest.raises(InputError, match=what):
             result.predict(bad)
@@ -143,15 +144,6 @@ def test_features_that_have_a_usual_name_of_labels(tmp_path):
     np.testing.assert_array_equal(result.predict(path), expected)
     np.savetxt(path, features, "%.17g", ",", header="a,y,target", comments="")
     np.testing.assert_array_equal(result.predict(path), expected)
-
-
-@pytest.mark.parametrize("shape", [(0, 64), (0, 8, 8)])
-def test_no_samples_are_refused(tmp_path, shape):
-    result, path = run(Experiment(machines=2, rounds=3, seed=1)), tmp_path / "a.npz"
-    np.savez(path, features=np.zeros(shape))
-    for given in (path, np.zeros(shape)):
-        with pytest.raises(InputError, match="is empty: it has no rows"):
-            result.predict(given)
 
 
 def test_columns_without_a_schema_are_found_by_their_names(tmp_path):

@@ -42,6 +42,7 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.analysis.show import KEY_GONE, in_brief
     from mu2mpi.cli.options import RUNNING
     from mu2mpi.execution.job import run
+    from mu2mpi.execution.progress import advice_on_ranks
     from mu2mpi.execution.warmup import start_compiler_without_scipy
 
     start_compiler_without_scipy()
@@ -57,6 +58,8 @@ def execute(arguments: Namespace) -> None:
         if result.privacy.has_lost_key:
             print(KEY_GONE)
         warn_of_tests([result.experiment])
+        if (advice := advice_on_ranks(result)) is not None:
+            print(advice)
 
 
 def _experiment(arguments: Namespace) -> "Experiment":
