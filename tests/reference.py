@@ -185,7 +185,7 @@ def untrusted_server(
     """Run Algorithm 1: every machine adds its own noise, ``noise(machine, t)``, before anything leaves it."""
 
     def of_sum(t: int) -> Array:
-        return np.sum([noise(i, t) for i in range(labels.shape[1])], axis=0)
+        return sum(noise(i, t) for i in range(labels.shape[1]))
 
     return _algorithm(eta_untrusted, features, labels, x1, D, rho, of_sum, *own, **others)
 
