@@ -19,10 +19,8 @@ def test_lines_are_means_over_seeds_and_numbers_are_their_slopes():
     runs += [run for h in (0.0, 1.0) for run in shared_runs(0.5, 3.0, heterogeneity=h)]
     figure = draw("participation", runs[::-1])
     one, other = figure.axes
-    assert [panel.get_title("left") for panel in figure.axes] == [
-        "population\nheterogeneity = 0",
-        "population\nheterogeneity = 1",
-    ]
+    titles = [panel.get_title("left") for panel in figure.axes]
+    assert [title[-17:] for title in titles] == ["heterogeneity = 0", "heterogeneity = 1"]
     assert [len(lines_of(panel)) for panel in (one, other)] == [1, 2]
     drawn = {round(float(line.get_ydata(orig=False)[-1]), 9): line for line in lines_of(other)}
     np.testing.assert_allclose(sorted(drawn), [1.0, 3.0])
@@ -63,5 +61,5 @@ def test_what_cannot_be_drawn_is_said():
         draw("participation", [run for run in shared_runs(0.5) if run.experiment.participation is None])
     with pytest.raises(InputError, match="participation = by-size, which has no share"):
         draw("participation", [*shared_runs(0.5), *shared_runs(0.5, participation="by-size")])
-    with pytest.raises(InputError, match=r"4 panels .* --where rho="):
-        draw("participation", [run for rho in (1.0, 2.0, 3.0, 4.0) for run in shared_runs(0.5, rho=rho)])
+    with pytest.raises(InputError, match="--where rho="):
+        draw("participation", [run for rho in range(1, 6) for run in shared_runs(0.5, rho=float(rho))])
