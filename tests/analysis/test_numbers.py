@@ -71,7 +71,7 @@ def test_figures_of_numbers_show_r2_and_no_nats(runs, kind):
     assert "test loss (nats)" in {
         p.get_ylabel() for p in draw(kind, runs.select(loss="poisson").summaries).axes
     }
-    with pytest.raises(InputError, match=r"classes and some numbers.*--where loss"):
+    with pytest.raises(InputError, match="--where loss"):
         draw(kind, runs.summaries)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from hosting import wait_for
 from launch import mu2mpi
-from limits import stretched
 
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result
@@ -156,7 +155,7 @@ def test_a_rank_or_a_host_is_lost_in_mid_run(lost, hosts, python, alone, tmp_pat
             os.kill(max(hosts.processes("h2", str(script))), signal.SIGKILL)
         else:
             hosts.lose(lost)
-        wait_for(has_ended, "the end of all ranks", stretched(10))
+        wait_for(has_ended, "the end of all ranks")
     finally:
         if not has_ended():
             hosts.lose("h1")

@@ -55,19 +55,14 @@ def without_locks(error, *commands, **variables):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Return files with data: as they are, with labels as texts, and made of parts of another."""
+    """Return files with data: with numbers and with texts as labels."""
     folder = tmp_path_factory.mktemp("data")
-    plain, texts, parts = (folder / f"{name}.h5" for name in ("plain", "texts", "parts"))
+    plain, texts = folder / "plain.h5", folder / "texts.h5"
     with h5py.File(plain, "w") as file:
         file["features"], file["labels"] = np.linspace(-1, 1, 400).reshape(100, 4), [0, 1] * 50
     with h5py.File(texts, "w") as file:
-        file["features"], file["labels"] = h5py.ExternalLink(plain.name, "features"), ["no", "yes"] * 50
-    layout = h5py.VirtualLayout((100, 4), float)
-    layout[:] = h5py.VirtualSource(plain, "features", (100, 4))
-    with h5py.File(parts, "w") as file:
-        file.create_virtual_dataset("features", layout)
-        file["labels"] = h5py.ExternalLink(plain.name, "labels")
-    return plain, texts, parts
+        file["features"], file["labels"] = np.linspace(-1, 1, 400).reshape(100, 4), ["no", "yes"] * 50
+    return plain, texts
 
 
 @pytest.mark.parametrize("error", ["ENOLCK", *slow("ENOSYS", "EOPNOTSUPP")])
