@@ -12,18 +12,15 @@ FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": 
 """File formats by suffix, with the metadata that leaves the date out."""
 
 
-def _summary(path: Path) -> str:
-    """First line of a module's docstring, without importing it."""
-    with path.open(encoding="utf-8") as file:
-        return file.readline().strip('".\n')
+KINDS = {
+    path.stem: path.read_text("utf-8").partition("\n")[0].strip('".')
+    for path in sorted((Path(__file__).parent / "figures").glob("[!_]*.py"))
+}
+"""Summary of each figure by name: the first line of its module, which is not imported."""
 
 
-KINDS = {path.stem: _summary(path) for path in sorted((Path(__file__).parent / "figures").glob("[!_]*.py"))}
-"""Summary of each figure by name."""
-
-
-def find_figure(kind: str) -> Any:
-    """Return the module that draws a figure, or raise an InputError if there is none.
+def find_figure(kind: str, against: str | None = None) -> Any:
+    """Return the module that draws a figure, or raise an InputError if there is none, or no such axis.
 
     It has a function `draw`, and may have `AGAINST`, the choices for the horizontal axis, the default first;
     `NEEDS`, a column of a run's row without which it cannot be drawn; and `is_reported`, whether a report of
@@ -33,20 +30,12 @@ def find_figure(kind: str) -> Any:
         raise InputError(f"there is no figure {kind!r}{or_else(kind, KINDS, 'figures')}")
     for package in ("matplotlib", "pandas"):
         needed(package)
-    return importlib.import_module(f"mu2mpi.analysis.figures.{kind}")
-
-
-def choices(kind: str) -> tuple[str, ...]:
-    """Return what may be on the horizontal axis of a figure; empty if there is no choice."""
-    return tuple(getattr(find_figure(kind), "AGAINST", ()))
-
-
-def check_kind(kind: str, against: str | None) -> None:
-    """Raise an InputError unless there is such a figure, with such a horizontal axis."""
-    known = choices(kind)
+    module = importlib.import_module(f"mu2mpi.analysis.figures.{kind}")
+    known = getattr(module, "AGAINST", ())
     if against is not None and against not in known:
         meant = or_else(against, known, "choices") if known else "; it leaves no choice"
         raise InputError(f"the figure {kind} is not drawn against {against}{meant}")
+    return module
 
 
 def suffix_of(path: Path) -> str:

@@ -49,8 +49,9 @@ class LiveFigure(Observer):
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Draw the figure again, unless that is too soon."""
         self._done.append(evaluation)
-        if monotonic() >= self._next:
+        if (began := monotonic()) >= self._next:
             self._draw()
+            self._next = began + max(MIN_SECONDS, (monotonic() - began) / MAX_SHARE)
 
     def on_close(self) -> None:
         """Draw all points."""
@@ -58,7 +59,7 @@ class LiveFigure(Observer):
             self._draw()
 
     def _draw(self) -> None:
-        began, done = monotonic(), self._done
+        done = self._done
         score, factor = ("accuracy (%)", 100.0) if done[-1].labels == "classes" else ("R²", 1.0)
         values = {"loss": [one.loss for one in done], score: [factor * one.score for one in done]}
         for panel, (label, measured) in zip(self.figure.axes, values.items(), strict=True):
@@ -66,15 +67,9 @@ class LiveFigure(Observer):
             panel.set_ylabel(f"test {label}")
             panel.relim()
             panel.autoscale_view(scalex=False)
-        self._show()
-        self._next = began + max(MIN_SECONDS, (monotonic() - began) / MAX_SHARE)
-
-    def _show(self) -> None:
-        """Put the figure in the place of the one before it, where a notebook shows it."""
         if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
             return
-        shown = needed("IPython.display")
-        picture = io.BytesIO()
+        shown, picture = needed("IPython.display"), io.BytesIO()
         self.figure.savefig(picture, format="png", dpi=150)
         image = shown.Image(picture.getvalue(), width=672)
         if self._handle is None:

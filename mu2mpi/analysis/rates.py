@@ -9,15 +9,16 @@ counts. Runs without noise belong to the statistical regime, others to the priva
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
+from mu2mpi.analysis.cells import by_rows
 from mu2mpi.analysis.collusion import colluders_of, share_text
-from mu2mpi.analysis.groups import Group, grouped
-from mu2mpi.analysis.settings import POOLED
+from mu2mpi.analysis.groups import Group
+from mu2mpi.analysis.settings import POOLED, own_settings
 from mu2mpi.config.options import option_fields
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary
@@ -100,64 +101,55 @@ def find_rates(runs: Sequence[Summary]) -> list[Rate]:
     private = [run for run in measured if math.isfinite(run.experiment.rho)]
     rates, colluders = [], colluders_of(runs)
     for axis in AXES:
-        across = (axis.setting, "epsilon") if axis.setting == "rho" else (axis.setting,)
-        names = [n for n in option_fields() if n not in (*POOLED, *PROBLEM, "colluders", *across)]
-        for group in grouped(private if axis.setting == "rho" else measured, names):
-            lines: dict[Fraction | None, list[Summary]] = {}
-            for run in group.runs:
-                lines.setdefault(colluders(run), []).append(run)
-            for share, line in lines.items():
-                if len({axis.of(run) for run in line}) >= MIN_POINTS:
-                    said = None if share is None else share_text(share)
-                    rates.append(_fit(axis, Group({**group.settings, "colluders": said}, line)))
+        across = ("rho", "epsilon") if axis.setting == "rho" else (axis.setting,)
+        names = [name for name in option_fields() if name not in (*POOLED, *PROBLEM, *across)]
+        members = private if axis.setting == "rho" else measured
+        for key, line in by_rows(
+            members, names, lambda run: own_settings(run) | {"colluders": colluders(run)}
+        ).items():
+            settings = dict(zip(names, key, strict=True))
+            if settings["colluders"] is not None:
+                settings["colluders"] = share_text(settings["colluders"])
+            if len({axis.of(run) for run in line}) >= MIN_POINTS:
+                rates.append(_fit(axis, settings, line))
     return rates
 
 
-def _fit(axis: Axis, group: Group) -> Rate:
-    bounds = {axis.of(run): run.figures["excess_loss_bound"] for run in group.runs}
-    values = sorted(bounds)
-    losses = _losses(axis, group.runs)
-    means = _weighted_means(losses, np.ones((1, len(losses))))[0]
-    worst = np.nanmax(means, axis=0)
-    seeds = np.random.default_rng(0).multinomial(len(losses), [1 / len(losses)] * len(losses), RESAMPLES)
-    resampled = np.nan_to_num(_weighted_means(losses, seeds), nan=-np.inf).max(axis=1)
+def _fit(axis: Axis, settings: dict[str, Any], runs: list[Summary]) -> Rate:
+    # Without a seed, every run has one of its own.
+    seeds = [str(run.path if run.experiment.seed is None else run.experiment.seed) for run in runs]
+    problems = [str([getattr(run.experiment, name) for name in PROBLEM]) for run in runs]
+    places = [axis.of(run) for run in runs]
+    keys = [pandas.factorize(np.array(seeds))[0], pandas.factorize(np.array(problems))[0], places]
+    losses = pandas.Series([run.figures["excess_loss"] for run in runs]).groupby(keys).last()
+    table = losses.unstack(2).unstack(1).to_numpy()
+    values, bounds = zip(
+        *sorted({x: run.figures["excess_loss_bound"] for x, run in zip(places, runs, strict=True)}.items()),
+        strict=True,
+    )
+    array = table.reshape(len(table), len(values), -1)
+    means = _weighted_means(array, np.ones((1, len(array))))[0]
+    worst = np.nanmax(means, axis=1)
+    weights = np.random.default_rng(0).multinomial(len(array), [1 / len(array)] * len(array), RESAMPLES)
+    resampled = np.nan_to_num(_weighted_means(array, weights), nan=-np.inf).max(axis=2)
     slopes = _slopes(values, resampled)
     known = slopes[np.isfinite(slopes)]
-    low, high = math.nan, math.nan
     # Most are unknown where each point has seeds of its own.
-    if 2 * known.size >= slopes.size:
-        low, high = np.quantile(known, [0.025, 0.975]).tolist()
+    low, high = np.quantile(known, [0.025, 0.975]) if 2 * known.size >= slopes.size else (math.nan, math.nan)
     exponent = float(_slopes(values, worst[np.newaxis])[0])
-    bound = np.array([bounds[value] for value in values])
-    return Rate(group.settings, group.runs, axis, np.array(values), means, worst, bound, exponent, low, high)
-
-
-def _losses(axis: Axis, runs: Sequence[Summary]) -> NDArray[np.float64]:
-    """Return excess losses by seed, problem and value, shape (seeds, problems, values); NaN for no run."""
-    # Without a seed, every run has one of its own.
-    seeds = [run.path if run.experiment.seed is None else run.experiment.seed for run in runs]
-    problems = [tuple(getattr(run.experiment, name) for name in PROBLEM) for run in runs]
-    columns: list[list[Any]] = [seeds, problems, [axis.of(run) for run in runs]]
-    known = [list(dict.fromkeys(column)) for column in columns]
-    known[-1].sort()
-    losses = np.full([len(levels) for levels in known], np.nan)
-    for run, *place in zip(runs, *columns, strict=True):
-        losses[tuple(map(list.index, known, place))] = run.figures["excess_loss"]
-    return losses
+    arrays = np.array(values), means.T, worst, np.array(bounds)
+    return Rate(settings, runs, axis, *arrays, exponent, float(low), float(high))
 
 
 def _weighted_means(losses: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
-    """Return means over seeds for each row of weights, shape (rows, problems, values)."""
-    there = np.isfinite(losses)
-    totals = np.tensordot(weights, np.where(there, losses, 0.0), axes=1)
-    counts = np.tensordot(weights, there.astype(float), axes=1)
-    means: NDArray[np.float64] = np.full(totals.shape, np.nan)
-    np.divide(totals, counts, out=means, where=counts > 0)
-    return means
+    """Return means over seeds for each row of weights, shape (rows, values, problems)."""
+    known = np.isfinite(losses)
+    with np.errstate(invalid="ignore"):
+        totals = np.tensordot(weights, np.where(known, losses, 0.0), axes=1)
+        return np.asarray(totals / np.tensordot(weights, known.astype(float), axes=1))
 
 
 def _slopes(values: Sequence[float], losses: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the slope of each row of losses, in logarithms; NaN where a loss is not positive."""
     x = np.log(values) - np.mean(np.log(values))
-    logs = np.log(np.where(losses > 0, losses, np.nan))
-    return np.asarray(logs @ x / (x @ x), np.float64)
+    return np.asarray(np.log(np.where(losses > 0, losses, np.nan)) @ x / (x @ x))

@@ -17,8 +17,7 @@ from slowly import slow
 
 import mu2mpi
 from mu2mpi.analysis.report import build_report
-from mu2mpi.analysis.report.repetition import repetition
-from mu2mpi.analysis.report.sections import claims, theory, what_was_run
+from mu2mpi.analysis.report.sections import as_config, claims, theory, what_was_run
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.execution.job import run
@@ -163,10 +162,7 @@ def test_the_sweep_that_repeats_the_runs(page, runs):
     toml = html.unescape(re.search(r"<pre><code>(.*?)</code>", page, re.DOTALL)[1])
     assert {*Sweep(tomllib.loads(toml)).experiments} == {run.experiment for run in runs}
     assert "mu2mpi sweep sweep.toml" in page
-    unlike = repetition([runs[0], runs[-1]])
-    assert not unlike["sweep"]
-    experiments = {Experiment.make(tomllib.loads(toml)) for toml in unlike["experiments"]}
-    assert experiments == {runs[0].experiment, runs[-1].experiment}
+    assert "part" not in tomllib.loads(toml)
 
 
 @pytest.mark.parametrize(
@@ -176,15 +172,12 @@ def test_the_sweep_that_repeats_the_runs(page, runs):
         {"methods": ["mu2-sgd", "dp-gd"], "machines": [2, 4], "epsilon": 2.0},
     ],
 )
-def test_the_sweep_of_a_preset_leaves_out_what_it_chooses(settings, tmp_path):
-    made_up = {"data": "synthetic", "samples": 80, "features": 3, "seed": 1}
-    asked = Sweep({**made_up, **settings})
+def test_what_does_not_multiply_is_repeated_in_parts(settings, tmp_path):
+    made_up = {"data": "synthetic", "samples": 80, "features": 3, "seed": [1, 2]}
     found = mu2mpi.sweep({**made_up, **settings}, output=tmp_path, progress=False).summaries
-    sweep = repetition(found)["sweep"]
-    assert {*Sweep(tomllib.loads(sweep)).experiments} == {*asked.experiments}
-    assert not {"diameter", "rounds"} & {*tomllib.loads(sweep)}
-    # Of one run, all that was chosen is told.
-    assert "diameter" in repetition(found[:1])["sweep"]
+    for some in (found, found[:1], found[1:]):
+        repeated = Sweep(tomllib.loads(as_config(some)))
+        assert {*repeated.experiments} == {run.experiment for run in some}
 
 
 PROBE = """<html><body style="margin:0">

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mu2mpi.analysis.catalogue import FORMATS, check_kind, find_figure
+from mu2mpi.analysis.catalogue import FORMATS, find_figure
 from mu2mpi.analysis.cells import without_repeats
 from mu2mpi.analysis.figures._page import PAGE, Page, page_of, styled
 from mu2mpi.errors import InputError
@@ -20,8 +20,7 @@ def draw(kind: str, runs: Sequence[Summary], against: str | None = None, page: P
     A run that is there twice counts once, and `against` is the horizontal axis, where the figure leaves a
     choice. Raises an InputError if there is no such figure or axis, or the runs do not suit it.
     """
-    check_kind(kind, against)
-    module = find_figure(kind)
+    module = find_figure(kind, against)
     needs = getattr(module, "NEEDS", "")
     # The times of an experiment are others each time.
     kept, _ = without_repeats(runs, *(("ranks", needs) if needs == "elapsed_seconds" else ()))

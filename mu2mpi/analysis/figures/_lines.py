@@ -2,22 +2,19 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import product
-from operator import ne
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
 
-from mu2mpi.analysis.cells import Key, by_rows, sort_key
+from mu2mpi.analysis.cells import by_rows, sort_key
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import DASHES, Sheet, colours, handle, log_ticks, look_of
 from mu2mpi.analysis.groups import Group, grouped, in_nats
 from mu2mpi.analysis.settings import varying
 from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.errors import InputError
-from mu2mpi.results.collection import shown
 from mu2mpi.results.reader import Summary
 
 LIMITS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}
@@ -32,8 +29,7 @@ SCORES = {"classes": ("test_accuracy", "test accuracy (%)", 100.0), "numbers": (
 Names = Sequence[str]
 
 
-@dataclass(frozen=True)
-class Encoding:
+class Encoding(NamedTuple):
     """Groups of runs, each with the number of its panel and its look; panel titles; entries of a legend."""
 
     groups: list[tuple[Group, int, dict[str, Any]]]
@@ -44,32 +40,27 @@ class Encoding:
 def encode(
     runs: Sequence[Summary],
     page: Page,
-    apart: Names = (),
+    pooled: Names = (),
     panel: Names = ("server",),
     colour: Names = (*PRIVACY, "machines"),
 ) -> Encoding:
     """Tell apart groups of runs by the settings in which they differ.
 
-    Settings in `apart` part no groups. Those in `panel` make panels, the first in `colour` makes colours, and
-    the others make dashes, or as near to that as there is room. Raises an InputError if there is none.
+    Settings in `pooled` part no groups. Those in `panel` make panels, the first in `colour` makes colours,
+    and the others make dashes, or as near to that as there is room. Raises an InputError if there is none.
     """
-    names = [name for name in varying(runs) if name not in apart]
-    rest = [name for name in names if name not in panel]
-    hue = next((name for name in (*colour, *rest) if name in rest), None)
+    names = [name for name in varying(runs) if name not in pooled]
+    hue = next((name for name in (*colour, *names) if name in names and name not in panel), None)
     usual = ["panels" if name in panel else "colours" if name == hue else "dashes" for name in names]
     groups = grouped(runs, names)
-
-    def chosen(places: Names, place: str) -> list[str]:
-        return [name for name, of in zip(names, places, strict=True) if of == place]
-
     # Sorting keeps the order of those with equally many changes.
     several = product(LIMITS, repeat=len(names)) if len(names) <= 8 else [tuple(usual)]
-    for places in sorted(several, key=lambda places: sum(map(ne, places, usual))):
+    for places in sorted(several, key=lambda places: sum(map(str.__ne__, places, usual))):
+        parts = [[name for name, of in zip(names, places, strict=True) if of == place] for place in LIMITS]
         # Each run has one of rho and epsilon, so that these are one thing.
-        together = {place for name, place in zip(names, places, strict=True) if name in PRIVACY}
-        if len(together) > 1 or (names and "colours" not in places):
+        is_split = sum(bool({*PRIVACY} & {*part}) for part in parts) > 1
+        if is_split or (names and not parts[1]):
             continue
-        parts = [chosen(places, place) for place in LIMITS]
         numbers = [len({_key(group, part) for group in groups}) for part in parts]
         if all(number <= most for number, most in zip(numbers, LIMITS.values(), strict=True)):
             return encode_groups(groups, page, *parts)
@@ -80,7 +71,7 @@ def encode(
     )
 
 
-def _key(group: Group, names: Names) -> Key:
+def _key(group: Group, names: Names) -> tuple[Any, ...]:
     return tuple(group.settings[name] for name in names)
 
 
@@ -103,9 +94,8 @@ def encode_groups(groups: Sequence[Group], page: Page, panel: Names, colour: Nam
         plain = {"marker": ""} if dash else {}
         legend = [handle(w, **{**look_of(palette[k], 0, k), **plain}) for k, w in enumerate(hue_words)]
     if dash:
-        legend += [
-            handle(words, **look_of(handle("").get_color(), k, k)) for k, words in enumerate(style_words)
-        ]
+        black = handle("").get_color()
+        legend += [handle(words, **look_of(black, k, k)) for k, words in enumerate(style_words)]
     return Encoding(list(zip(groups, panels, looks, strict=True)), titles, legend)
 
 
@@ -129,27 +119,15 @@ def measures(runs: Sequence[Summary]) -> tuple[tuple[str, str, float], ...]:
     return ("test_loss", loss_label(runs), 1.0), SCORES[learned.pop()]
 
 
-def read_histories(runs: Sequence[Summary]) -> None:
-    """Read the histories that were not read before, with a progress bar where there are many."""
-    for run in shown([run for run in runs if "history" not in vars(run)], "reading the histories of"):
-        _ = run.history
-
-
 def mean_history(runs: Sequence[Summary], x: str, y: str) -> pandas.DataFrame:
     """Return means of columns `x` and `y`, and the `deviation` of `y`, at the rounds that all runs measured.
 
     The last measurements belong together, also where they are of different rounds.
     """
-    frames = [
-        pandas.DataFrame(
-            {
-                "at": [*run.history.round[:-1], math.inf],
-                "x": getattr(run.history, x),
-                "y": getattr(run.history, y),
-            }
-        )
-        for run in runs
-    ]
+    frames = []
+    for run in runs:
+        columns = {"x": getattr(run.history, x), "y": getattr(run.history, y)}
+        frames.append(pandas.DataFrame({"at": [*run.history.round[:-1], math.inf], **columns}))
     rounds = pandas.concat(frames).groupby("at")
     found = rounds.agg(x=("x", "mean"), y=("y", "mean"), deviation=("y", "std"), count=("y", "count"))
     return found[found["count"] == len(runs)]
@@ -163,48 +141,47 @@ def draw_exponents(
     x: Callable[[Summary], float],
     xlabel: str,
     symbol: str,
-    words: Callable[[Summary], str],
+    line_name: Callable[[Summary], str],
 ) -> Sheet:
     """Draw excess losses with fitted exponents where they are known, and else test losses.
 
     Of the settings that `row_of` returns, `parts` are those that make panels, colours and dashes. The legend
-    calls the horizontal axis by its `symbol`, and a line as `words` do for its first run.
+    calls the horizontal axis by its `symbol`, and a line by the name of its first run.
     """
-    panels, colour, dash = parts
-    names = [*dict.fromkeys(["data", *panels, *colour, *dash])]
+    panels, colour, dash = [*dict.fromkeys(["data", *parts[0]])], *parts[1:]
+    names = [*dict.fromkeys([*panels, *colour, *dash])]
     groups = [Group(dict(zip(names, k, strict=True)), of) for k, of in by_rows(runs, names, row_of).items()]
-    encoding = encode_groups(groups, page, [*dict.fromkeys(["data", *panels])], colour, dash)
-    if len(encoding.titles) > LIMITS["panels"]:
+    encoding = encode_groups(groups, page, panels, colour, dash)
+    count = len(encoding.titles)
+    if count > LIMITS["panels"]:
         raise InputError(
-            f"these runs make {len(encoding.titles)} panels ({'; '.join(encoding.titles)}), too many for a "
-            "figure; choose some, for example with --where rho=..."
+            f"these runs make {count} panels ({'; '.join(encoding.titles)}), too many for a figure; choose "
+            "some, for example with --where rho=..."
         )
-    sheet = Sheet(page, 1, len(encoding.titles), 2.6, encoding.titles)
+    sheet = Sheet(page, 1, count, 2.6, encoding.titles)
     exponents: dict[str, list[str]] = {}
     looks: dict[str, dict[str, Any]] = {}
     for group, k, look in encoding.groups:
-        panel, line = sheet.panels[0, k], words(group.runs[0])
+        panel, line = sheet.panels[0, k], line_name(group.runs[0])
         here = [run for other, at, _ in encoding.groups if at == k for run in other.runs]
         is_known = all(math.isfinite(run.figures.get("excess_loss", math.nan)) for run in here)
         name = "excess_loss" if is_known else "test_loss"
-        places, losses = [x(run) for run in group.runs], [run.row[name] for run in group.runs]
-        means = pandas.Series(losses).groupby(places).mean()
         # Lines become narrower, so that one that lies on another covers it not.
-        width = {"linewidth": max(1.0, 2.6 - 0.3 * len(looks))}
-        width = {"linewidth": looks.setdefault(line, look | width)["linewidth"]}
-        sheet.draw_means(panel, places, losses, **look | width)
-        found = exponents.setdefault(line, ["–"] * len(encoding.titles))
+        looks.setdefault(line, look | {"linewidth": max(1.0, 2.6 - 0.3 * len(looks))})
+        look = look | {"linewidth": looks[line]["linewidth"]}
+        means = sheet.draw_means(panel, map(x, group.runs), [run.row[name] for run in group.runs], **look)
+        found = exponents.setdefault(line, ["–"] * count)
         if is_known and len(means) >= MIN_POINTS and means.min() > 0:
             slope = np.polyfit(np.log(means.index), np.log(means), 1)[0]
             found[k] = f"{slope:z.2f}".replace("-", "−")
             panel.set_yscale("log")
         panel.set(xlabel=xlabel, ylabel=loss_label(here, name.replace("_", " ")))
         log_ticks(panel.xaxis, map(x, here))
-    has_exponents = {text for texts in exponents.values() for text in texts} != {"–"}
+    has_exponents = any(text != "–" for texts in exponents.values() for text in texts)
     for line, look in looks.items():
         label = f"{line}: {' | '.join(exponents[line])}" if has_exponents else line
         sheet.legend.append(handle(label, **look))
     if has_exponents:
-        where = ", panel by panel" * (len(encoding.titles) > 1)
+        where = ", panel by panel" * (count > 1)
         sheet.legend.append(handle(f"numbers: fitted exponents of {symbol}{where}", linestyle=""))
     return sheet

@@ -1,23 +1,23 @@
 """Width, labels and style of a figure; without matplotlib until something is drawn."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.labels import read_labels
+from mu2mpi.analysis.labels import Labels, read_labels
 from mu2mpi.analysis.words import Words
 from mu2mpi.errors import InputError
 from mu2mpi.extra import needed
 from mu2mpi.files import check_readable
 
 WIDTHS = {"column": 3.3, "page": 7.0}
-"""Inches."""
-
 MIN_WIDTH, MAX_WIDTH = 2.0, 40.0
+"""Inches."""
 
 INK, PAPER = "#1a1a1a", "white"
 
@@ -38,16 +38,13 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Page:
-    """What the user wants of a figure."""
+    """What the user wants of a figure: its width in inches, and whether no axis is logarithmic by default."""
 
     width: float = WIDTHS["page"]
-    """Inches."""
     title: str | None = None
     linear: bool = False
-    """Whether axes are linear that are logarithmic by default."""
     words: Words = field(default_factory=Words)
     style: Path | None = None
-    """Style sheet of matplotlib."""
     axes: tuple[Any, ...] = ()
     """The user's own axes, which are drawn into, in their own style and size."""
 
@@ -59,7 +56,7 @@ def page_of(
     width: float | str = "page",
     title: str | None = None,
     linear: bool = False,
-    labels: Mapping[str, str] | Path | str | Sequence[str] = (),
+    labels: Labels = (),
     style: Path | str | None = None,
     axes: Any = None,
 ) -> Page:
@@ -67,24 +64,23 @@ def page_of(
 
     `width` is in inches or one of `WIDTHS`, `labels` are as `read_labels` takes them, and `axes` one or many.
     """
-    inches = WIDTHS.get(str(width), 0.0)
-    with suppress(ValueError):
-        inches = inches or float(width)
+    try:
+        inches = WIDTHS.get(str(width)) or float(width)
+    except ValueError:
+        inches = math.nan
     if not MIN_WIDTH <= inches <= MAX_WIDTH:
         raise InputError(
             f"--width is {' or '.join(WIDTHS)}, or {MIN_WIDTH:g} to {MAX_WIDTH:g} inches, not {width}"
         )
     if style is not None:
-        check_readable(Path(style))
+        check_readable(style := Path(style))
         try:
             needed("matplotlib").rc_params_from_file(style, fail_on_error=True, use_default_template=False)
         except (ValueError, UnicodeError) as error:
-            raise InputError(
-                f"{style} is no style sheet of matplotlib: {' '.join(str(error).split())}"
-            ) from None
-    given = () if axes is None else tuple(np.ravel(np.array(axes, dtype=object)))
-    sheet = None if style is None else Path(style)
-    return Page(inches, title, linear, Words(read_labels(labels)), sheet, given)
+            message = " ".join(str(error).split())
+            raise InputError(f"{style} is no style sheet of matplotlib: {message}") from None
+    own = () if axes is None else tuple(np.ravel(np.array(axes, dtype=object)))
+    return Page(inches, title, linear, Words(read_labels(labels)), style, own)
 
 
 @contextmanager
@@ -93,12 +89,7 @@ def styled(page: Page) -> Iterator[None]:
     if page.axes:
         yield
         return
-    matplotlib = needed("matplotlib")
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(SETTINGS)
-        if page.style is not None:
-            needed("matplotlib.style").use(page.style)
-            # A style that crops figures would change the width.
-            matplotlib.rcParams["savefig.bbox"] = None
+    # A style that crops figures would change the width.
+    styles = [SETTINGS, *filter(None, [page.style]), {"savefig.bbox": None}]
+    with needed("matplotlib.style").context(styles, after_reset=True):
         yield

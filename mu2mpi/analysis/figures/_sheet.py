@@ -9,17 +9,9 @@ from typing import Any
 
 import numpy as np
 import pandas
-from matplotlib import colormaps, rcParams
+from matplotlib import colormaps, rcParams, ticker
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import (
-    FixedLocator,
-    FuncFormatter,
-    LogLocator,
-    MaxNLocator,
-    NullLocator,
-    ScalarFormatter,
-)
 
 from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.errors import InputError
@@ -34,7 +26,7 @@ STACKED_WIDTH, STACKED_RATIO = 5.0, 0.55
 LABEL_INCHES, NAME_LENGTH = 2.7, 24
 """Longest line of a legend, and most letters of a name beside or below an axis."""
 
-PLAIN = FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
+PLAIN = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
 """Numbers without an exponent unless they are very large or small."""
 
 
@@ -45,11 +37,8 @@ def colours(count: int) -> list[Any]:
 
 def look_of(colour: Any, style: int, marker: int) -> dict[str, Any]:
     """Return a line's colour, with the dashes and the marker of these numbers."""
-    return {
-        "color": colour,
-        "linestyle": DASHES[style % len(DASHES)],
-        "marker": MARKERS[marker % len(MARKERS)],
-    }
+    look = {"linestyle": DASHES[style % len(DASHES)], "marker": MARKERS[marker % len(MARKERS)]}
+    return {"color": colour, **look}
 
 
 def handle(label: str, /, **style: Any) -> Line2D:
@@ -73,9 +62,9 @@ def wrapped(text: str, inches: float) -> str:
 def log_ticks(axis: Any, values: Iterable[float]) -> None:
     """Make a logarithmic axis with ticks at these values, written as plain numbers."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    axis.set_major_locator(FixedLocator(sorted({*values})))
+    axis.set_major_locator(ticker.FixedLocator(sorted({*values})))
     axis.set_major_formatter(PLAIN)
-    axis.set_minor_locator(NullLocator())
+    axis.set_minor_locator(ticker.NullLocator())
 
 
 class NotebookFigure(Figure):
@@ -90,18 +79,10 @@ class NotebookFigure(Figure):
 class Sheet:
     """Panels, shape (rows, columns), a title above them and a legend below.
 
-    Parameters
-    ----------
-    page : Page
-        A narrow page has all panels in one column, if they `stacks`. On the user's axes, these take the place
-        of all panels, or of the first row (or the first panel of a single row).
-    rows, columns : int
-    height : float or sequence of float
-        Inches of the panels in each row; pictures keep the shape of their pixels.
-    titles : sequence of str, optional
-        Titles of the columns.
-    sharex, sharey : bool or str, optional
-        As in `matplotlib.figure.Figure.subplots`; inner labels are left out.
+    A narrow page has all panels in one column, if they `stacks`. On the user's axes, these take the place of
+    all panels, or of the first row (or the first panel of a single row). The `height` of panels, or of those
+    in each row, is in inches; `titles` are those of columns, and `sharex` and `sharey` as in
+    `matplotlib.figure.Figure.subplots`, where inner labels are left out.
     """
 
     def __init__(
@@ -112,29 +93,31 @@ class Sheet:
         height: float | Sequence[float],
         titles: Sequence[str] = (),
         *,
-        sharex: bool | str = False,
-        sharey: bool | str = False,
+        sharex: Any = False,
+        sharey: Any = False,
         stacks: bool = True,
     ) -> None:
         self.page, self.title, self.has_bars = page, "", False
         self.legend: list[Any] = []
+        self._shares = sharex, sharey
         self._heights = np.broadcast_to(np.asarray(height, float), rows)
-        self.is_stacked = is_stacked = stacks and columns > 1 and page.width < STACKED_WIDTH and not page.axes
-        if is_stacked:
-            limit = STACKED_RATIO * page.width
-            self._heights = np.tile(np.minimum(self._heights, limit), columns)
+        self.is_stacked = stacks and columns > 1 and page.width < STACKED_WIDTH and not page.axes
+        if self.is_stacked:
+            self._heights = np.tile(np.minimum(self._heights, STACKED_RATIO * page.width), columns)
         size = (page.width, self._heights.sum() + 0.4 * len(self._heights) + 2)
         self.figure = NotebookFigure(figsize=size, layout="constrained")
-        self._shares = sharex, False if is_stacked else sharey
-        options: dict[str, Any] = {"squeeze": False, "sharex": sharex, "sharey": self._shares[1]}
         self._grid = self.figure.subplots(
-            len(self._heights), 1 if is_stacked else columns, height_ratios=self._heights.tolist(), **options
+            len(self._heights),
+            1 if self.is_stacked else columns,
+            height_ratios=self._heights.tolist(),
+            squeeze=False,
+            sharex=sharex,
+            sharey=not self.is_stacked and sharey,
         )
-        self.panels = self._grid.reshape(columns, rows).T if is_stacked else self._grid
-        if is_stacked and sharey:
-            for first, *others in self.panels:
-                for panel in others:
-                    panel.sharey(first)
+        self.panels = self._grid.reshape(columns, rows).T if self.is_stacked else self._grid
+        for first, *others in self.panels if self.is_stacked and sharey else ():
+            for panel in others:
+                panel.sharey(first)
         if page.axes:
             fewer = columns if rows > 1 else 1
             if len(page.axes) not in {self.panels.size, fewer}:
@@ -146,23 +129,20 @@ class Sheet:
         for panel, title in zip(self.panels[0], titles, strict=False):
             panel.set_title(title)
 
-    def draw_means(self, panel: Any, x: Any, y: Any, **look: Any) -> None:
-        """Draw the mean of `y` at each `x`, with bars of one sample standard deviation where it is known."""
-        found = pandas.Series(np.asarray(y, float)).groupby(np.asarray(x, float)).agg(["mean", "std"])
+    def draw_means(self, panel: Any, x: Iterable[float], y: Iterable[float], **look: Any) -> Any:
+        """Draw the mean of `y` at each `x`, with bars of one sample standard deviation; return the means."""
+        found = pandas.Series([*y], dtype=float).groupby([*map(float, x)]).agg(["mean", "std"])
         is_barred = bool((found["std"] > 0).any())
         self.has_bars |= is_barred
-        drawn = panel.errorbar(
-            found.index,
-            found["mean"],
-            found["std"] if is_barred else None,
-            **{"capsize": 2.5, "elinewidth": 0.9, **look},
-        )
+        bars = {"yerr": found["std"] if is_barred else None, "capsize": 2.5, "elinewidth": 0.9}
+        drawn = panel.errorbar(found.index, found["mean"], **{**bars, **look})
         drawn.lines[0].set_label(drawn.get_label())
+        return found["mean"]
 
     def add_colorbar(self, picture: Any, label: str) -> None:
         """Add a colour bar beside all panels."""
-        figure = self.panels[0, 0].figure
-        figure.colorbar(picture, ax=[*(self.page.axes or self.panels.flat)], label=label, aspect=30)
+        axes = [*(self.page.axes or self.panels.flat)]
+        axes[0].figure.colorbar(picture, ax=axes, label=label, aspect=30)
 
     def finish(self) -> Figure:
         """Add title and legend, and give all text its room."""
@@ -173,8 +153,8 @@ class Sheet:
                     panel.set(**{f"{axis.axis_name}scale": "linear"})
                 _number_logarithms(axis)
         if self.has_bars:
-            look: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 9}
-            self.legend.append(handle("bars: ± 1 standard deviation", **look))
+            bar = handle("bars: ± 1 standard deviation", linestyle="", marker="|", markersize=9)
+            self.legend.append(bar)
         title = self.title if page.title is None else page.title
         if page.axes:
             if title:
@@ -192,82 +172,64 @@ class Sheet:
         """Put a legend below all panels, in as many columns as fit."""
         room = min(LABEL_INCHES, self.page.width - 0.6)
         labels = [wrapped(entry.get_label(), room) for entry in self.legend]
-        for rows in range(1, len(labels) + 1):
-            columns = -(-len(labels) // rows)
-            legend = self.figure.legend(
-                handles=self.legend, labels=labels, loc="outside lower center", ncols=columns
-            )
+        count = len(labels)
+        for columns in dict.fromkeys(-(-count // rows) for rows in range(1, count + 1)):
+            legend = self.figure.legend(self.legend, labels, loc="outside lower center", ncols=columns)
             if columns == 1 or legend.get_window_extent().width <= self.figure.bbox.width:
                 return
             legend.remove()
 
     def _fit(self) -> None:
         """Wrap labels, leave out those of ticks that cover others, and give panels their heights."""
-        rows, columns = self._grid.shape
+        (rows, columns), (sharex, sharey) = self._grid.shape, self._shares
         for (i, j), panel in np.ndenumerate(self._grid):
             # The layout counts the middle of a title, which is far outside for one that is not wrapped.
-            panel.set_title(wrapped(panel.get_title("left"), self.page.width / columns - 0.6), loc="left")
-            if self._shares[0] and i + 1 < rows and self._grid[i + 1, j].axison:
-                panel.set_xlabel("")
-            if self._shares[1] and j > 0:
-                panel.set_ylabel("")
+            width = self.page.width / columns - 0.6
+            panel.set_title(wrapped(panel.get_title("left"), width), loc="left")
+            is_inner = sharex and i + 1 < rows and self._grid[i + 1, j].axison
+            panel.set_xlabel("" if is_inner else wrapped(panel.get_xlabel(), width))
+            panel.set_ylabel("" if sharey and j else wrapped(panel.get_ylabel(), float(self._heights[i])))
         if self.is_stacked:
             self._heights = np.where([row[0].axison for row in self._grid], self._heights, 1e-3)
             self._grid[0, 0].get_gridspec().set_height_ratios(self._heights)
         for step in range(3):
             self.figure.draw_without_rendering()
             whole = self.figure.get_figheight()
-            missing = 0.0
-            for row, target in zip(self._grid, self._heights, strict=True):
-                box, aspect = row[0].get_position(original=True), row[0].get_aspect()
-                width = box.width * self.page.width
-                high = target if aspect == "auto" else width * row[0].get_data_ratio() * aspect
-                missing += high - box.height * whole
-                for panel in row:
-                    if step == 0:
-                        panel.set_xlabel(wrapped(panel.get_xlabel(), width))
-                        panel.set_ylabel(wrapped(panel.get_ylabel(), high))
-                    else:
-                        _thin(panel.xaxis)
-                        _thin(panel.yaxis)
-            self.figure.set_figheight(whole + missing)
+            drawn = sum(row[0].get_position(original=True).height for row in self._grid) * whole
+            for panel in self._grid.flat if step else ():
+                _thin(panel.xaxis)
+                _thin(panel.yaxis)
+            self.figure.set_figheight(whole + self._heights.sum() - drawn)
 
 
 def _number_logarithms(axis: Any) -> None:
     """Label a logarithmic axis at round numbers, unless its ticks were chosen."""
-    if axis.get_scale() != "log" or not isinstance(axis.get_major_locator(), LogLocator):
+    if axis.get_scale() != "log" or not isinstance(axis.get_major_locator(), ticker.LogLocator):
         return
     low, high = sorted(axis.get_view_interval())
-    axis.set_minor_locator(NullLocator())
-    if high < 3 * low:
-        axis.set_major_locator(MaxNLocator(5))
-        axis.set_major_formatter(ScalarFormatter())
-    else:
-        digits = (1, 2, 3, 5) if high < 12 * low else (1, 3) if high < 150 * low else (1,)
-        axis.set_major_locator(LogLocator(subs=digits, numticks=9))
-        axis.set_major_formatter(PLAIN)
+    digits = (1, 2, 3, 5) if high < 12 * low else (1, 3) if high < 150 * low else (1,)
+    is_short = high < 3 * low
+    axis.set_minor_locator(ticker.NullLocator())
+    axis.set_major_locator(ticker.MaxNLocator(5) if is_short else ticker.LogLocator(subs=digits, numticks=9))
+    axis.set_major_formatter(ticker.ScalarFormatter() if is_short else PLAIN)
 
 
 def _thin(axis: Any) -> None:
     """Leave out the numbers that would cover the one before; names are written upright instead."""
     low, high = sorted(axis.get_view_interval())
     near, is_x = 1e-9 * (high - low), axis.axis_name == "x"
-    ticks = [
-        (float(place), label)
-        for place, label in zip(axis.get_majorticklocs(), axis.get_majorticklabels(), strict=False)
-        if low - near <= place <= high + near and label.get_text()
-    ]
+    labels = dict(zip(axis.get_majorticklocs().tolist(), axis.get_majorticklabels(), strict=False))
+    labels = {x: text for x, text in labels.items() if low - near <= x <= high + near and text.get_text()}
     kept, end = [], -math.inf
-    for place, label in sorted(ticks, key=lambda tick: tick[0], reverse=bool(axis.get_inverted())):
-        box = label.get_window_extent()
+    for place in sorted(labels, reverse=bool(axis.get_inverted())):
+        box = labels[place].get_window_extent()
         start, stop = (box.x0, box.x1 + box.height / 3) if is_x else (box.y0, box.y1)
         if start > end:
             kept.append(place)
             end = stop
     formatter = axis.get_major_formatter()
-    if ticks and (formatter is PLAIN or isinstance(formatter, ScalarFormatter)):
+    if labels and (formatter is PLAIN or isinstance(formatter, ticker.ScalarFormatter)):
         # Fixed also where nothing is left out: another style would choose others.
-        axis.set_major_locator(FixedLocator(kept))
-    elif len(kept) < len(ticks) and is_x:
-        names = [short(label.get_text()) for _, label in ticks]
-        axis.set_ticks([place for place, _ in ticks], names, rotation=90)
+        axis.set_major_locator(ticker.FixedLocator(kept))
+    elif len(kept) < len(labels) and is_x:
+        axis.set_ticks([*labels], [short(text.get_text()) for text in labels.values()], rotation=90)

@@ -7,7 +7,7 @@ falls like 1 / t, and with plain gradients it stays level; both slopes are drawn
 from collections.abc import Sequence
 from typing import Any
 
-from mu2mpi.analysis.figures._lines import encode, mean_history, read_histories
+from mu2mpi.analysis.figures._lines import encode, mean_history
 from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.analysis.figures._sheet import Sheet, handle
 from mu2mpi.errors import InputError
@@ -23,7 +23,6 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
         raise InputError("the error of d_t is known for data = population only")
     encoding = encode(runs, page, colour=("method", "rho", "machines"))
     sheet = Sheet(page, 1, len(encoding.titles), 2.4, encoding.titles, sharex=True, sharey=True)
-    read_histories(runs)
     for group, column, look in encoding.groups:
         found, panel = mean_history(group.runs, "round", "estimate_error"), sheet.panels[0, column]
         panel.plot(found.x, found.y, **look)

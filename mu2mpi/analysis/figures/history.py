@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mu2mpi.analysis.figures._lines import encode, mean_history, measures, read_histories
+from mu2mpi.analysis.figures._lines import encode, mean_history, measures
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet, handle
 from mu2mpi.results.reader import Summary
@@ -22,7 +22,6 @@ def draw(runs: Sequence[Summary], page: Page, against: str = "round") -> Sheet:
     encoding = encode(runs, page)
     sharex = "col" if against == "round" else True
     sheet = Sheet(page, 2, len(encoding.titles), 1.6, encoding.titles, sharex=sharex, sharey="row")
-    read_histories(runs)
     is_banded = False
     for group, column, look in encoding.groups:
         for panel, (name, _, factor) in zip(sheet.panels[:, column], measures(runs), strict=True):
@@ -35,13 +34,10 @@ def draw(runs: Sequence[Summary], page: Page, against: str = "round") -> Sheet:
     for row, (_, label, _) in zip(sheet.panels, measures(runs), strict=True):
         for panel in row:
             panel.set(xscale="log", xlabel=LABELS[against], ylabel=label)
-    sheet.legend = (
-        encoding.legend + [handle("band: ± 1 standard deviation", linewidth=6, alpha=ALPHA)] * is_banded
-    )
+    band = handle("band: ± 1 standard deviation", linewidth=6, alpha=ALPHA)
+    sheet.legend = encoding.legend + [band] * is_banded
     samples = [run.history.test_samples for run in runs]
-    shares = sorted({f"{int(of[0]):,}" for of in samples if of[0] < of[-1]})
-    if shares:
-        sheet.legend.append(
-            handle(f"before the last round: on {' or '.join(shares[:3])} test samples", linestyle="none")
-        )
+    if shares := sorted({f"{int(of[0]):,}" for of in samples if of[0] < of[-1]}):
+        remark = f"before the last round: on {' or '.join(shares[:3])} test samples"
+        sheet.legend.append(handle(remark, linestyle="none"))
     return sheet

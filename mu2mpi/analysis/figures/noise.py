@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures._lines import encode, mean_history, read_histories
+from mu2mpi.analysis.figures._lines import encode, mean_history
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet, handle
 from mu2mpi.config.together import machines_differ
@@ -51,7 +51,6 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     """Draw the norms of noise, signal and their sum as it was released."""
     encoding = encode(runs, page)
     sheet = Sheet(page, 1, len(encoding.titles), 2.4, encoding.titles, sharex=True, sharey=True)
-    read_histories(runs)
     is_noisy = is_measured = False
     for group, column, look in encoding.groups:
         panel, run = sheet.panels[0, column], group.runs[0]
@@ -59,8 +58,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
         signal = np.mean([signal_norm(run, t) for run in group.runs], axis=0)
         panel.plot(t, signal, **{**look, "marker": ""})
         rounds = np.unique(t.astype(np.int64))
-        noise = noise_norm(run, rounds)
-        if np.any(noise > 0):
+        if np.any((noise := noise_norm(run, rounds)) > 0):
             is_noisy = True
             panel.plot(rounds, noise, color=look["color"], **NOISE)
         released = mean_history(group.runs, "round", "message_norm")

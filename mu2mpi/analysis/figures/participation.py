@@ -11,11 +11,10 @@ from mu2mpi.results.reader import Summary
 
 NEEDS = "test_loss"
 
-FOLLOWING = ("participation", "participation_seed", "rounds", "samples", "batch")
+POOLED = ("participation", "participation_seed", "rounds", "samples", "batch")
 """Settings that follow from the share, or may be others with each."""
 
-OWN = ("method", "mechanism", "estimator", "query", "noise_correlation", "noise_buffers", "clip_norm")
-"""Settings in which lines may differ."""
+OF_LINES = ("method", "mechanism", "estimator", "query", "noise_correlation", "noise_buffers", "clip_norm")
 
 
 def is_reported(runs: Sequence[Summary]) -> bool:
@@ -30,23 +29,22 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
             "participation is drawn of runs that differ in --participation all, uniform:m or bernoulli:p, "
             "such as those of jobs/participation.toml"
         )
-    names = [name for name in varying(runs) if name not in FOLLOWING]
-    parts = [name for name in names if name not in OWN], [name for name in names if name in OWN], ()
-    label = "share of machines there"
-    return draw_exponents(runs, page, own_settings, parts, _share, label, "the share", _words)
+    names = [name for name in varying(runs) if name not in POOLED]
+    parts = [name for name in names if name not in OF_LINES], [name for name in names if name in OF_LINES], ()
+    return draw_exponents(
+        runs, page, own_settings, parts, _share, "share of machines there", "the share", _line_name
+    )
 
 
 def _share(run: Summary) -> float:
     """Return the expected share of the machines in a round."""
     kind, _, value = (run.experiment.participation or "all").partition(":")
-    shares = {"all": "1", "uniform": f"{value}/{run.experiment.machines or 1}", "bernoulli": value}
-    if kind not in shares:
+    if kind not in ("all", "uniform", "bernoulli"):
         raise InputError(f"{run.path} has participation = {kind}, which has no share; choose with --where")
-    above, _, below = shares[kind].partition("/")
-    return float(above) / float(below or 1)
+    return float(value or 1) / ((run.experiment.machines or 1) if kind == "uniform" else 1)
 
 
-def _words(run: Summary) -> str:
+def _line_name(run: Summary) -> str:
     """Return the method, and what becomes of its noise."""
     method, power = run.experiment.chosen_method, run.experiment.noise_correlation
     if power:

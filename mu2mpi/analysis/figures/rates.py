@@ -9,7 +9,7 @@ from mu2mpi.analysis.figures._lines import encode_groups, loss_label
 from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.analysis.figures._sheet import DASHES, Sheet, handle, log_ticks
 from mu2mpi.analysis.groups import Group
-from mu2mpi.analysis.rates import AXES, MIN_POINTS, Rate, find_rates
+from mu2mpi.analysis.rates import AXES, MIN_POINTS, Axis, Rate, find_rates
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -44,9 +44,19 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
             f"these runs differ in too much for one figure; choose some, as --where {differ[0]}=..."
         )
     # In the legend, lines are told apart; in the data, all settings are told.
-    looks: dict[Key, tuple[Group, dict[str, Any]]] = {}
-    for rate, _, look in encode_groups(rates, page, (), ("server",), differ).groups:
+    looks: dict[Key, tuple[Rate, dict[str, Any]]] = {}
+    lines: dict[tuple[bool, Axis, Key], Rate] = {}
+    for rate, (_, _, look) in zip(
+        rates, encode_groups(rates, page, (), ("server",), differ).groups, strict=True
+    ):
         looks.setdefault(_key(rate), (rate, look))
+        other = lines.setdefault((rate.is_private, rate.axis, _key(rate)), rate)
+        if other is not rate:
+            names = [name for name in rate.settings if rate.settings[name] != other.settings[name]]
+            raise InputError(
+                f"lines against {rate.axis.symbol} differ in {', '.join(names)} alone, too much for one "
+                f"figure; choose some, for example with --where {names[0]}=..."
+            )
     sheet = Sheet(page, len(regimes), len(axes), 2.4, sharey="row")
     for row, regime in zip(sheet.panels, regimes, strict=True):
         by_axis = [[r for r in rates if r.is_private == regime and r.axis == axis] for axis in axes]
@@ -59,7 +69,6 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
                 continue
             if sheet.is_stacked or axis == axes[0]:
                 panel.set_title(REGIMES[regime])
-            _check_told_apart(here)
             _draw_panel(panel, here, {key: look for key, (_, look) in looks.items()})
             # The text below the lines has a share of the height.
             panel.set_ylim(low * (low / high) ** (room / (1 - room)), high)
@@ -80,19 +89,6 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
 def _key(rate: Group) -> Key:
     """Return what tells a line from another in its panel."""
     return tuple(value for name, value in rate.settings.items() if name not in ACROSS)
-
-
-def _check_told_apart(rates: Sequence[Rate]) -> None:
-    """Raise an InputError if two lines of a panel differ only in what other panels have across."""
-    lines: dict[Key, Rate] = {}
-    for rate in rates:
-        other = lines.setdefault(_key(rate), rate)
-        if other is not rate:
-            names = [name for name in rate.settings if rate.settings[name] != other.settings[name]]
-            raise InputError(
-                f"lines against {rate.axis.symbol} differ in {', '.join(names)} alone, too much for one "
-                f"figure; choose some, for example with --where {names[0]}=..."
-            )
 
 
 def _draw_panel(panel: Any, rates: Sequence[Rate], looks: dict[Key, dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas
 from matplotlib.patches import Patch
 
-from mu2mpi.analysis.cells import sort_key
+from mu2mpi.analysis.cells import by_rows
 from mu2mpi.analysis.figures._page import INK, PAPER, Page
 from mu2mpi.analysis.figures._sheet import HATCHES, Sheet, colours, handle, log_ticks, look_of
 from mu2mpi.analysis.settings import own_settings, varying
@@ -21,28 +21,15 @@ HOLLOW: dict[str, Any] = {"linestyle": "", "markerfacecolor": PAPER}
 MAX_SERIES = 5
 
 
-def seconds_per_round(run: Summary) -> float:
-    """Return the wall-clock time of a round, without what was spent on evaluation."""
-    seconds = run.figures["elapsed_seconds"] - run.phases.get("evaluation", 0.0)
-    return seconds / (run.experiment.rounds or 1)
-
-
 def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     """Draw runs of equal M on the left, of equal M per rank on the right: times, efficiencies and phases.
 
     The same experiment on the same ranks is a repeat; points are medians.
     """
-    names = [name for name in varying(runs) if name not in ("machines", "rounds")]
     columns = {
-        "strong: the same machines on more ranks": _series(
-            runs, names, page, "M = {:,}", lambda run: run.experiment.machines or 0
-        ),
+        "strong: the same machines on more ranks": _series(runs, page, "M = {:,}", lambda M, ranks: M),
         "weak: more machines on more ranks": _series(
-            runs,
-            names,
-            page,
-            "M = {:g} per rank",
-            lambda run: (run.experiment.machines or 0) / run.figures["ranks"],
+            runs, page, "M = {:g} per rank", lambda M, ranks: M / ranks
         ),
     }
     columns = {title: series for title, series in columns.items() if series}
@@ -56,9 +43,9 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
         raise InputError(f"{stacks} series are too many for a figure; choose some runs with --where")
     heights = [2.1, 1.7, *[1.0] * stacks]
     sheet = Sheet(page, len(heights), len(columns), heights, [*columns], sharex="col", sharey="row")
-    everything = [points for series in columns.values() for points in series.values()]
-    palette = colours(len(everything))
-    phases = dict.fromkeys(phase for run in runs for phase, share in _shares(run).items() if share > 0.001)
+    everything = pandas.concat([points for series in columns.values() for points in series.values()])
+    palette = colours(sum(map(len, columns.values())))
+    phases = [name for name in everything if name not in MEASURED and everything[name].max() > 0.001]
     fills = {
         phase: {"facecolor": colour, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0.6}
         for phase, colour, hatch in zip(phases, colours(len(phases)), HATCHES, strict=False)
@@ -73,7 +60,6 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
             _draw_points(column, points, look | {"label": label}, is_weak=title.startswith("weak"))
             _draw_phases(panel, points, fills)
             panel.set_title(label)
-            panel.set(ylabel="time share (%)", ylim=(0, 100))
         column[0].set(yscale="log", ylabel="time per round (ms)")
         column[1].set(ylim=(0, None), ylabel="efficiency (%)")
         last = column[1 + len(series)]
@@ -81,59 +67,49 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
         last.tick_params(labelbottom=True)
         log_ticks(column[0].xaxis, (ranks for points in series.values() for ranks in points.index))
     sheet.legend.append(handle("ideal", **IDEAL))
-    if any((points.high > points.low).any() for points in everything):
+    if (everything.high > everything.low).any():
         sheet.legend.append(handle("bars: least to most", linestyle="", marker="|", markersize=9))
-    if any(points.crowded.any() for points in everything):
+    if everything.crowded.any():
         sheet.legend.append(handle("hollow: more ranks than cores", marker="o", **HOLLOW))
     sheet.legend += [Patch(label=phase, **fill) for phase, fill in fills.items()]
     return sheet
 
 
-def _shares(run: Summary) -> dict[str, float]:
-    """Return the share of each phase in the time of the rounds, as a mean over ranks."""
-    spent = {phase: seconds for phase, seconds in run.phases.items() if phase != "evaluation"}
-    total = sum(spent.values()) or 1.0
-    return {phase: seconds / total for phase, seconds in spent.items()}
+MEASURED = ("time", "low", "high", "crowded")
+"""Median, least and most milliseconds of a round, and whether there are more ranks than cores."""
 
 
 def _series(
-    runs: Sequence[Summary], names: Sequence[str], page: Page, word: str, fixed: Callable[[Summary], Any]
+    runs: Sequence[Summary], page: Page, text: str, fixed: Callable[[int, float], float]
 ) -> dict[str, pandas.DataFrame]:
-    """Return times by label and number of ranks, of runs with the same `fixed` value and settings.
+    """Return what is `MEASURED` and the shares of the phases by label and ranks, of runs of one `fixed` M."""
+    names = [name for name in varying(runs) if name not in ("machines", "rounds")]
 
-    There are the median, `low` and `high` milliseconds of a round, whether the ranks are more than the cores,
-    and the shares of the phases.
-    """
-    found: dict[tuple[Any, ...], list[Summary]] = {}
-    for run in runs:
-        own = own_settings(run)
-        found.setdefault((fixed(run), *(own[name] for name in names)), []).append(run)
+    def row_of(run: Summary) -> dict[str, Any]:
+        return {**own_settings(run), "": fixed(run.experiment.machines or 1, run.figures["ranks"])}
+
     series = {}
-    for key in sorted(found, key=sort_key):
-        rows = [
-            {
-                "ranks": int(run.figures["ranks"]),
-                "time": 1e3 * seconds_per_round(run),
-                "crowded": run.figures["ranks"] > run.figures.get("cores", np.inf),
-                **_shares(run),
-            }
-            for run in found[key]
-        ]
-        by_ranks = pandas.DataFrame(rows).fillna(0.0).groupby("ranks")
+    for (level, *others), members in by_rows(runs, ["", *names], row_of).items():
+        rows = pandas.DataFrame([{**run.phases, "evaluation": 0.0} for run in members]).fillna(0.0)
+        rows = rows.div(rows.sum(axis=1).replace(0.0, 1.0), axis=0).drop(columns="evaluation")
+        for row, run in zip(rows.index, members, strict=True):
+            # Evaluation is left out.
+            spent = run.figures["elapsed_seconds"] - run.phases.get("evaluation", 0.0)
+            rows.loc[row, "time"] = 1e3 * spent / (run.experiment.rounds or 1)
+            rows.loc[row, "crowded"] = run.figures["ranks"] > run.figures.get("cores", np.inf)
+        by_ranks = rows.groupby([int(run.figures["ranks"]) for run in members])
         if len(by_ranks) > 1:
             times = by_ranks["time"].agg(time="median", low="min", high="max")
-            others = page.words.of(dict(zip(names, key[1:], strict=True)))
-            label = ", ".join(filter(None, [word.format(key[0]), others]))
-            series[label] = by_ranks.mean().drop(columns=["time", "crowded"]).join(times)
-            series[label]["crowded"] = by_ranks["crowded"].any()
+            label = [text.format(level), page.words.of(dict(zip(names, others, strict=True)))]
+            found = by_ranks.mean().drop(columns="time").join(times)
+            series[", ".join(filter(None, label))] = found.assign(crowded=found.crowded > 0)
     return series
 
 
 def _draw_points(column: Any, points: pandas.DataFrame, look: dict[str, Any], is_weak: bool) -> None:
     """Draw medians with bars from the least to the most, and what is ideal as far as there are cores."""
-    ranks = points.index.to_numpy(float)
+    ranks, crowded = points.index.to_numpy(float), points.crowded.to_numpy(bool)
     ideal = points.time.iloc[0] * (ranks / ranks[0]) ** (0.0 if is_weak else -1.0)
-    crowded = points.crowded.to_numpy(bool)
     times = points[["time", "low", "high"]].to_numpy().T
     for panel, (middle, low, high), aim in (
         (column[0], times, ideal),
@@ -147,11 +123,11 @@ def _draw_points(column: Any, points: pandas.DataFrame, look: dict[str, Any], is
 def _draw_phases(panel: Any, points: pandas.DataFrame, fills: dict[str, dict[str, Any]]) -> None:
     """Draw a bar of phases for each number of ranks; pale with more ranks than cores."""
     ranks = points.index.to_numpy(float)
-    gap = np.exp(0.35 * np.diff(np.log(ranks)).min())
-    below = 0 * ranks
+    gap, below = np.exp(0.35 * np.diff(np.log(ranks)).min()), 0 * ranks
     for phase, fill in fills.items():
         heights = 100 * points.get(phase, 0 * points.time).to_numpy()
         bars = panel.bar(ranks / gap, heights, ranks * gap - ranks / gap, below, align="edge", **fill)
         for bar, crowded in zip(bars, points.crowded, strict=True):
             bar.set_alpha(0.5 if crowded else None)
         below = below + heights
+    panel.set(ylabel="time share (%)", ylim=(0, 100))

@@ -14,7 +14,7 @@ from mu2mpi.results.reader import Summary
 
 NEEDS = "test_loss"
 
-APART = ("server", "colluders", "masks", "shuffle", "machines", "rounds", "samples", "batch")
+POOLED = ("server", "colluders", "masks", "shuffle", "machines", "rounds", "samples", "batch")
 """Settings of lines and points, or that follow from these."""
 
 METHOD = ("method", "estimator", "query")
@@ -31,28 +31,24 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     """Draw losses against M, with fitted exponents; a panel for each data set and privacy."""
     if len({run.experiment.machines for run in runs}) < 2:
         raise InputError("trust is drawn of runs that differ in --machines, such as those of jobs/trust.toml")
-    vary, privacy, colluders = varying(runs), privacy_of(runs), colluders_of(runs)
-    names = ["method" if name in METHOD else name for name in (*privacy, *vary) if name not in APART]
+    colluders, panels = colluders_of(runs), [*privacy_of(runs), *varying(runs)]
+    panels = [*dict.fromkeys("method" if n in METHOD else n for n in panels if n not in POOLED)]
 
     def row_of(run: Summary) -> dict[str, Any]:
-        own = own_settings(run)
-        title = {"method": run.experiment.chosen_method.title} if "method" in names else {}
-        return {**own, **title, "server": run.experiment.server, "share": colluders(run)}
+        title = {"method": run.experiment.chosen_method.title} if "method" in panels else {}
+        return {**own_settings(run), **title, "server": run.experiment.server, "share": colluders(run)}
 
-    def words(run: Summary) -> str:
+    def line_name(run: Summary) -> str:
         server, share = page.words.of({"server": run.experiment.server}), colluders(run)
         return server if share is None else f"{server}, {page.words.name('colluders')} = {share_text(share)}"
 
-    titles = [*dict.fromkeys(names)]
-    for point in by_rows(runs, [*titles, "server", "share", "machines"], row_of).values():
+    for point in by_rows(runs, [*panels, "server", "share", "machines"], row_of).values():
         if differ := [name for name in varying(point) if name not in point[0].experiment.trust.unsent]:
             raise InputError(
-                f"runs of {words(point[0])}, and M = {point[0].experiment.machines} differ in "
+                f"runs of {line_name(point[0])}, and M = {point[0].experiment.machines} differ in "
                 f"{', '.join(differ)}; choose some with --where {differ[0]}=..."
             )
-    parts = titles, ["server"], ["share"]
-    return draw_exponents(runs, page, row_of, parts, _machines, "machines M", "M", words)
-
-
-def _machines(run: Summary) -> float:
-    return run.experiment.machines or 1
+    parts = panels, ["server"], ["share"]
+    return draw_exponents(
+        runs, page, row_of, parts, lambda run: run.experiment.machines or 1, "machines M", "M", line_name
+    )

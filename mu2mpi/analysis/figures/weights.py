@@ -33,7 +33,8 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     scale: dict[str, Any] = {"cmap": "cividis", "vmin": -limit, "vmax": limit}
     if side * side == x.shape[1] and side >= MIN_SIDE and features is None and len(x) <= MAX_CLASSES:
         columns = min(5, len(x))
-        sheet = Sheet(page, -(-len(x) // columns), columns, 1.0, stacks=False)
+        high = 0.85 * page.width / columns
+        sheet = Sheet(page, -(-len(x) // columns), columns, high, stacks=False)
         for panel in sheet.panels.flat:
             panel.set_axis_off()
         for panel, row, name in zip(sheet.panels.flat, x, names, strict=False):

@@ -6,7 +6,6 @@ from importlib.resources import files
 from mu2mpi._version import __version__
 from mu2mpi.analysis.cells import without_repeats
 from mu2mpi.analysis.report import sections
-from mu2mpi.analysis.report.repetition import repetition
 from mu2mpi.errors import InputError
 from mu2mpi.extra import needed
 from mu2mpi.results.reader import Summary
@@ -31,6 +30,7 @@ def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
     template = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(page)
     text: str = template.render(
         title=f"DP-μ²-FL on {data}: {len(once):,} run{'s' if len(once) > 1 else ''}",
+        once=f"{len(once):,}",
         version=__version__,
         style=needed("markupsafe").Markup(style),
         links=links,
@@ -40,6 +40,7 @@ def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
         **sections.results(once),
         **sections.figures(kept),
         **sections.privacy(once, runs),
-        **repetition(kept),
+        config=sections.as_config(once),
+        unseeded=any(run.experiment.seed is None for run in once),
     )
     return text.lstrip()

@@ -4,12 +4,15 @@ import base64
 import html
 import math
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import tomli_w
+
 from mu2mpi.analysis.catalogue import KINDS, find_figure
-from mu2mpi.analysis.cells import Key, by_settings, estimate, sort_key
+from mu2mpi.analysis.cells import by_rows, by_settings, estimate, sort_key
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.formats import Dialect
 from mu2mpi.analysis.grids import grids
@@ -49,20 +52,20 @@ def what_was_run(runs: Sequence[Summary]) -> dict[str, Any]:
             meaning = re.split(r"[:;\[]", field.title or str(field.description))[0].strip()
             settings.append([name, ", ".join(words.in_table(name, value) for value in values), meaning])
     ranks = sorted({int(run.figures["ranks"]) for run in runs})
-    created = sorted(run.created for run in runs)
-    written = (
-        f"{len(runs):,} result files, written from {created[0][:16]} to {created[-1][:16]} UTC, on "
-        f"{', '.join(map(str, ranks))} MPI rank{'s' if ranks != [1] else ''}"
-    )
     seconds = sum(run.figures["elapsed_seconds"] for run in runs)
-    # Published files hold no times.
-    took = "" if math.isnan(seconds) else f"; {max(0.1, seconds):,.1f} seconds of rounds in all"
     facts = [read_result(run.path).environment for run in runs]
     names = [name for name in ENVIRONMENT if any(name in of_run for of_run in facts)]
     made = Counter(tuple(str(of_run.get(name, "–")) for name in names) for of_run in facts)
-    rows = [[f"{count:,}", *values] for values, count in made.most_common()]
-    environments = [["files", *map(ENVIRONMENT.__getitem__, names)], *rows]
-    return {"settings": settings, "written": f"{written}{took}.", "environments": environments}
+    environments = [[f"{count:,}", *values] for values, count in made.most_common()]
+    return {
+        "settings": settings,
+        "count": f"{len(runs):,}",
+        "created": sorted(run.created[:16] for run in runs),
+        "ranks": ", ".join(map(str, ranks)),
+        # Published files hold no times.
+        "seconds": "" if math.isnan(seconds) else f"{max(0.1, seconds):,.1f}",
+        "environments": [["files", *map(ENVIRONMENT.__getitem__, names)], *environments],
+    }
 
 
 def results(runs: Sequence[Summary]) -> dict[str, Any]:
@@ -99,16 +102,25 @@ def privacy(runs: Sequence[Summary], files: Sequence[Summary]) -> dict[str, Any]
     Each run is in `runs` once. Files that repeat one count, too, as what they sent may not be the same.
     """
     noisy = [run for run in runs if math.isfinite(run.experiment.rho)]
-    found: dict[str, Any] = {"silent": len(runs) - len(noisy), "count": f"{len(runs):,}"}
     if not noisy:
-        return found
+        return {"silent": len(runs)}
     seen: dict[str, str] = {}
     for run in sorted(noisy, key=lambda run: sort_key((run.experiment.server,))):
         server, mechanism = run.experiment.server, _mechanism(run)
         alone = "" if mechanism.shows_messages else run.experiment.chosen_method.title
         seen.setdefault(mechanism.who_sees(server), alone or f"{server.capitalize()} server")
-    words = [f"{title}: {who[0].lower()}{who[1:].rstrip(',')}" for who, title in seen.items()]
-    return found | {"seen": words, "claims": claims(noisy), "not_covered": _not_covered(noisy, files)}
+    releases = (Release.of(file.path, read_result(file.path)) for file in files)
+    return {
+        "silent": len(runs) - len(noisy),
+        "seen": [f"{title}: {who[0].lower()}{who[1:].rstrip(',')}" for who, title in seen.items()],
+        "claims": claims(noisy),
+        "noisy": f"{len(noisy):,}",
+        "seeded": sum(run.experiment.seed is not None for run in noisy),
+        "together": together(releases, "ρ", "ε", "δ"),
+        "trusted": [*filter(None, dict.fromkeys(trusted(run.experiment.server) for run in noisy))],
+        "test_share": TEST_SHARE
+        * any(run.experiment.tests_on_a_share and not math.isnan(run.test_loss) for run in noisy),
+    }
 
 
 def _mechanism(run: Summary) -> type[Mechanism]:
@@ -118,38 +130,25 @@ def _mechanism(run: Summary) -> type[Mechanism]:
 
 def claims(runs: Sequence[Summary]) -> Rows:
     """Return what one run reveals at most: a header, and a row for each claim."""
-    members: dict[Key, list[Summary]] = {}
-    for run in runs:
-        asked = run.experiment
-        spent = asked.rho if _mechanism(run).spends == "rho" else None
-        key = asked.server, asked.chosen_method.title, asked.target_epsilon, spent, asked.delta
-        members.setdefault((*key, _mechanism(run).name), []).append(run)
-    shows_methods = len({method for _, method, *_ in members}) > 1
+
+    def row_of(run: Summary) -> dict[str, Any]:
+        mechanism, asked = _mechanism(run), run.experiment
+        spent = asked.rho if mechanism.spends == "rho" else None
+        own = {"method": asked.chosen_method.title, "epsilon": asked.target_epsilon, "rho": spent}
+        return {**run.row, **own, "account": mechanism.name}
+
+    found = by_rows(runs, ["server", "method", "epsilon", "rho", "delta", "account"], row_of)
+    shows_methods = len({method for _, method, *_ in found}) > 1
     rows = [["server", *["method"] * shows_methods, "ρ", "δ", "ε by the paper's lemma", "ε exactly"]]
-    for claim in sorted(members, key=sort_key):
-        server, method, _, spent, delta, account = claim
+    for (server, method, _, spent, delta, account), members in found.items():
         # What the sampler adds differs a little between runs of one claim: the most of all is true of each.
         most, by_lemma = (
-            max(r.figures[n] for r in members[claim]) for n in ("epsilon_exact", "epsilon_paper")
+            max(run.figures[name] for run in members) for name in ("epsilon_exact", "epsilon_paper")
         )
         rho, exactly, lemma = in_numbers(spent, most, by_lemma, account)
         row = [server, *[method] * shows_methods, rho, f"{delta:g}", lemma, exactly]
         rows += [row] if row not in rows else []
     return rows
-
-
-def _not_covered(runs: Sequence[Summary], files: Sequence[Summary]) -> list[str]:
-    releases = (Release.of(file.path, read_result(file.path)) for file in files)
-    items = [f"Several runs: {sentence}" for sentence in together(releases, "ρ", "ε", "δ")]
-    if seeded := sum(run.experiment.seed is not None for run in runs):
-        items.append(
-            f"{seeded:,} of {len(runs):,} runs have a seed that their files state. Anyone who knows it can "
-            "compute their noise, and against them there is no guarantee: such runs are experiments, not "
-            "protection."
-        )
-    items += filter(None, dict.fromkeys(trusted(run.experiment.server) for run in runs))
-    on_share = any(run.experiment.tests_on_a_share and not math.isnan(run.test_loss) for run in runs)
-    return items + [TEST_SHARE] * on_share
 
 
 def theory(runs: Sequence[Summary]) -> Rows:
@@ -167,3 +166,20 @@ def theory(runs: Sequence[Summary]) -> Rows:
         numbers = ["–" if math.isnan(mean) else measured[name].format(mean) for name, mean in means.items()]
         rows.append([*(words.in_table(name, value) for name, value in group.settings.items()), *numbers])
     return rows
+
+
+def as_config(runs: Sequence[Summary]) -> str:
+    """Return the TOML of an experiment or a sweep that repeats runs: in parts, what does not multiply."""
+    experiments = dict.fromkeys(run.experiment for run in runs)
+    rows = [tomllib.loads(experiment.to_toml()) for experiment in experiments]
+    settings: dict[str, Any] = {}
+    for name in rows[0]:
+        others: dict[Any, list[dict[str, Any]]] = {}
+        for row in rows:
+            others.setdefault(row.get(name), []).append({n: v for n, v in row.items() if n != name})
+        sets = [{frozenset(row.items()) for row in of_value} for of_value in others.values()]
+        if None not in others and all(each == sets[0] for each in sets):
+            rows = next(iter(others.values()))
+            settings[name] = sorted(others) if len(others) > 1 else next(iter(others))
+    parts = {} if rows == [{}] else {"part": rows}
+    return tomli_w.dumps(settings | parts).strip()

@@ -5,7 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.analysis.catalogue import KINDS, check_kind, choices, suffix_of
+from mu2mpi.analysis.catalogue import KINDS, find_figure, suffix_of
 from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
 from mu2mpi.suggestions import or_else
 
@@ -54,9 +54,9 @@ def execute(arguments: Namespace) -> None:
         meant = or_else(str(first), KINDS, "figures")
         arguments.parser.error(f"{first} is neither a figure nor a file or folder{meant}")
     elif arguments.against is not None:
-        kind = "history" if arguments.against in choices("history") else "tradeoff"
+        kind = "history" if arguments.against in find_figure("history").AGAINST else "tradeoff"
     if kind is not None:
-        check_kind(kind, arguments.against)
+        find_figure(kind, arguments.against)
     if arguments.output is not None:
         suffix_of(arguments.output)
         check_output(arguments.output, arguments.overwrite)
