@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import Key, sort_key, without_repeats
-from mu2mpi.analysis.groups import in_nats
-from mu2mpi.analysis.settings import POOLED, own_settings, settings_of, varying_among
-from mu2mpi.analysis.words import Words, number_text
+from mu2mpi.analysis.settings import (
+    POOLED,
+    Key,
+    in_nats,
+    number_text,
+    own_settings,
+    settings_of,
+    sort_key,
+    varying,
+    without_repeats,
+)
+from mu2mpi.analysis.words import Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.extra import needed
@@ -71,7 +79,7 @@ def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
     """Return runs on the same data, each of them another, as one dataset."""
     pandas = needed("pandas")
     owns, whole = [own_settings(run) for run in runs], [settings_of(run) for run in runs]
-    axes = varying_among(owns)
+    axes = varying(runs)
     keys = [tuple(own[name] for name in axes) for own in owns]
     values = {
         n: [v for (v,) in sorted({(key[k],) for key in keys}, key=sort_key)] for k, n in enumerate(axes)

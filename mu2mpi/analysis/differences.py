@@ -8,12 +8,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mu2mpi.analysis.cells import Key, by_settings, estimate, sort_key, without_repeats
+from mu2mpi.analysis.cells import check_values, estimate, usual_values
 from mu2mpi.analysis.formats import Entry, aligned, as_paragraph, as_text
 from mu2mpi.analysis.grids import label_of, scale_of
-from mu2mpi.analysis.layouts import check_values, usual_values
-from mu2mpi.analysis.settings import own_settings, settings_of, varying
-from mu2mpi.analysis.words import MISSING, Words, number_text
+from mu2mpi.analysis.settings import (
+    Key,
+    by_settings,
+    number_text,
+    own_settings,
+    settings_of,
+    sort_key,
+    varying,
+    without_repeats,
+)
+from mu2mpi.analysis.words import MISSING, Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.extra import needed

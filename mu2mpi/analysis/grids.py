@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from mu2mpi.analysis.cells import Key, Section
+from mu2mpi.analysis.cells import Section
 from mu2mpi.analysis.formats import TEXT, Dialect, Entry, aligned
-from mu2mpi.analysis.layouts import SHARE
+from mu2mpi.analysis.settings import SHARE, Key
 from mu2mpi.analysis.words import MISSING, Words, told_privacy
 from mu2mpi.config.options import option_fields
 

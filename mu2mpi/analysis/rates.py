@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.collusion import colluders_of, share_text
-from mu2mpi.analysis.groups import Group, grouped
-from mu2mpi.analysis.settings import POOLED
+from mu2mpi.analysis.settings import POOLED, Group, grouped
 from mu2mpi.config.options import option_fields
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary

@@ -2,21 +2,25 @@
 
 import math
 import textwrap
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mu2mpi.analysis.formats import as_paragraph, as_text, rounded_up
-from mu2mpi.analysis.machines import describe_machines
-from mu2mpi.analysis.words import number_text
+from mu2mpi.analysis.settings import number_text
 from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.registry import find, names
 from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Result, Theory, checkpoint_path
 
-MAX_CLASSES, MAX_TERMS = 20, 100
-"""Of which each is listed."""
+MAX_CLASSES, MAX_ROWS, MAX_TERMS = 20, 20, 100
+"""Numbers of classes, machines and coefficients up to which each is listed."""
+
+_ACCOUNTS = {"samples": ",", "rounds": ",", "weight": ".3g", "sigma": ".4g"}
+_SPENT = ("rho_allowed", "rho", "epsilon")
+"""Columns of the machines, with the formats of those that are not rounded up."""
 
 _METRICS = {
     "auc": ("area under the ROC", "{:.4f}"),
@@ -128,6 +132,41 @@ def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None
     return "\n".join([*map(as_paragraph, filter(None, paragraphs)), *machines])
 
 
+def by_epsilon(accounts: Accounts) -> NDArray[np.int64]:
+    """Return the numbers of all machines, those about whose samples most is told first."""
+    return np.lexsort((-accounts.rounds, -np.nan_to_num(accounts.rho), -accounts.epsilon))
+
+
+def describe_machines(accounts: Accounts) -> str:
+    """Say from where to where the machines go, and what each spends about which most is told."""
+    there = accounts.rounds > 0
+    texts = {"rounds": "{:,}".format, "sigma": "{:.4g}".format, "rho": rounded_up, "epsilon": rounded_up}
+    ranges = []
+    for name, text in texts.items():
+        values = getattr(accounts, name)[there]
+        if len(values) and not math.isnan(values.min()):
+            ends = dict.fromkeys(map(text, (values.min().item(), values.max().item())))
+            ranges.append(f"{name} {' to '.join(ends)}")
+    away = f", of which {np.sum(~there):,} never take part" if not there.all() else ""
+    said = (
+        f"Machines differ, and this is about those of which most is told. There are {len(there):,}{away}: "
+        f"{', '.join(ranges)}."
+    )
+    order = by_epsilon(accounts)[:MAX_ROWS]
+    if len(order) < len(there):
+        said += f" The {MAX_ROWS} about which most is told:"
+    rows = [
+        [
+            accounts.names[i],
+            *(f"{getattr(accounts, name)[i]:{style}}" for name, style in _ACCOUNTS.items()),
+            *_texts((getattr(accounts, name)[i].item() for name in _SPENT), rounded_up),
+        ]
+        for i in order.tolist()
+    ]
+    header = ["machine", *_ACCOUNTS, "rho allowed", "rho", "epsilon"]
+    return f"{as_paragraph(said)}\n{as_text(header, [rows])}"
+
+
 def trusted(server: str) -> str:
     """Say who has to be trusted, if anybody has."""
     trusts = find("servers", server).trusts if server in names("servers") else ""
@@ -178,11 +217,11 @@ def _experiment(result: Result) -> str:
         facts.append(("classes", ", ".join([*result.class_names[:MAX_CLASSES], *more])))
     history, score = result.history, SCORES[result.labels]
     unit = " nats" * (result.unit == "nat")
-    facts.append(("final test loss", _texts(history.test_loss[-1:], f"{{:.4f}}{unit}")[0]))
+    facts.append(("final test loss", _texts(history.test_loss[-1:], f"{{:.4f}}{unit}".format)[0]))
     measures = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
     for name, value in measures.items():
         words, style = _METRICS.get(name, (name, "{:.4g}"))
-        facts.append((f"final test {words}", _texts([value], style)[0]))
+        facts.append((f"final test {words}", _texts([value], style.format)[0]))
     return _pairs(facts)
 
 
@@ -210,12 +249,12 @@ def _history(history: History, labels: str) -> str:
         ("rho spent", "rho_spent", "{:.3g}"),
         ("seconds", "elapsed_seconds", "{:.2f}"),
     ]
-    texts = [_texts(getattr(history, name)[chosen], style) for _, name, style in columns]
+    texts = [_texts(getattr(history, name)[chosen], style.format) for _, name, style in columns]
     return as_text([title for title, *_ in columns], [list(zip(*texts, strict=True))])
 
 
-def _texts(values: Iterable[float], style: str) -> list[str]:
-    return ["none" if math.isnan(value) else style.format(value) for value in values]
+def _texts(values: Iterable[float], text: Callable[[float], str]) -> list[str]:
+    return ["none" if math.isnan(value) else text(value) for value in values]
 
 
 def _theory(theory: Theory | None, unit: str) -> str:

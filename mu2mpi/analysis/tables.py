@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mu2mpi.analysis.cells import VALUES, Section, build_sections
+from mu2mpi.analysis.cells import VALUES, Layout, Section, build_sections
 from mu2mpi.analysis.formats import Entry, as_csv, as_markdown, as_paragraph, as_text
 from mu2mpi.analysis.grids import Grid, grids
 from mu2mpi.analysis.latex import as_latex, escaped
-from mu2mpi.analysis.layouts import Layout
-from mu2mpi.analysis.words import Words, number_text
+from mu2mpi.analysis.settings import number_text
+from mu2mpi.analysis.words import Words
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 

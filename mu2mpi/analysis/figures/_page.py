@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.labels import read_labels
-from mu2mpi.analysis.words import Words
+from mu2mpi.analysis.words import Words, read_labels
 from mu2mpi.errors import InputError
 from mu2mpi.extra import needed
 from mu2mpi.files import check_readable

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from mu2mpi.analysis.catalogue import KINDS, find_figure
-from mu2mpi.analysis.cells import Key, by_settings, estimate, sort_key
+from mu2mpi.analysis.cells import estimate
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.formats import Dialect
 from mu2mpi.analysis.grids import grids
-from mu2mpi.analysis.groups import grouped, in_nats
-from mu2mpi.analysis.settings import privacy_of, varying
+from mu2mpi.analysis.settings import Key, by_settings, grouped, in_nats, privacy_of, sort_key, varying
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.analysis.together import Release, together
