@@ -31,6 +31,10 @@ from mu2mpi.results.schema import Result
 MAX_SAMPLES = 2**31
 """Of a machine, with which integers of 64 bits can be computed."""
 
+NOT_COVERED = (
+    "The guarantee does not cover /diagnostics and the times of a file: `mu2mpi publish` writes one without."
+)
+
 
 @dataclass(frozen=True)
 class Person:
@@ -50,7 +54,8 @@ def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[
     rows, problems, learn, sound = [], [], [], []
     for path, result in results:
         found, privacy = contradictions(result), result.privacy
-        sound += [] if found else [(str(path), result)]
+        if not found:
+            sound.append((path, result))
         problems += [f"{path}: {problem}" for problem in found]
         server, sees = privacy.server.capitalize(), privacy.who
         learn.append(f"{server} server: {sees} learns at most this about {UNIT} ({ADJACENCY}).")
@@ -75,10 +80,9 @@ def _differ(accounts: Accounts, about: str) -> str:
     """Say about which machines most is told."""
     order = by_epsilon(accounts)
     alike = [rounded_up(epsilon) for epsilon in accounts.epsilon[order].tolist()]
-    most = f"machine {accounts.names[order[0]]}"
-    if (number := alike.count(alike[0])) > 1:
-        most = f"{number:,} of the {len(alike):,} machines"
-    fewer = len(alike) - number
+    number, fewer = alike.count(alike[0]), len(alike) - alike.count(alike[0])
+    first = f"machine {accounts.names[order[0]]}"
+    most = f"{number:,} of the {len(alike):,} machines" if number > 1 else first
     less = f", and less about those of the other {fewer:,}" if fewer else ""
     return f"Machines{about} differ; most is told about samples of {most}{less}."
 
@@ -216,11 +220,7 @@ def _remarks(results: Sequence[tuple[Path, Result]]) -> list[str]:
         samples = None if result.accounts is None else result.accounts.all_samples
         texts = [concern.full for concern in result.privacy.concerns(samples)]
         texts += [TEST_SHARE] * lists_tests(result) + [KEY_GONE] * result.privacy.has_lost_key
-        if result.diagnostics is not None or result.timing:
-            texts.append(
-                "The guarantee does not cover /diagnostics and the times of a file: `mu2mpi publish` writes "
-                "one without."
-            )
+        texts += [NOT_COVERED] * (result.diagnostics is not None or bool(result.timing))
         for text in texts:
             about.setdefault(text, []).append(path)
     return [
@@ -254,15 +254,15 @@ def guarantee_of(result: Result, person: Person) -> Guarantee:
     )
 
 
-def describe_person(results: Sequence[tuple[str, Result]], person: Person) -> str:
+def describe_person(results: Sequence[tuple[Path, Result]], person: Person) -> str:
     """Say what each of some results guarantees such a person, in a table and in words."""
     rows, largest = [], 0.0
-    for name, result in results:
+    for path, result in results:
         found, delta = guarantee_of(result, person), result.privacy.delta
         epsilon = found.epsilon(delta)
         largest = max(largest, epsilon)
         rho = "none" if found.rho is None else rounded_up(found.rho)
-        rows.append([name, result.privacy.server, rho, rounded_up(delta), rounded_up(epsilon)])
+        rows.append([str(path), result.privacy.server, rho, rounded_up(delta), rounded_up(epsilon)])
     samples = {None: "all samples", 1: "one sample"}.get(person.samples, f"up to {person.samples} samples")
     where = "one machine" if person.machines == 1 else f"each of up to {person.machines:,} machines"
     words = (
