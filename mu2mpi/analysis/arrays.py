@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import Key, sort_key, without_repeats
-from mu2mpi.analysis.groups import in_nats
-from mu2mpi.analysis.settings import POOLED, own_settings, settings_of, varying_among
-from mu2mpi.analysis.words import Words, number_text
+from mu2mpi.analysis.settings import (
+    POOLED,
+    Key,
+    in_nats,
+    number_text,
+    own_settings,
+    settings_of,
+    sort_key,
+    varying,
+    without_repeats,
+)
+from mu2mpi.analysis.show import METRICS
+from mu2mpi.analysis.words import Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.extra import needed
@@ -27,22 +36,6 @@ if TYPE_CHECKING:
 
 MAX_CELLS = 50_000_000
 """Largest number of elements of an array: 400 MB."""
-
-_LONG_NAMES = {
-    "epsilon_paper": "epsilon by the paper's lemma",
-    "epsilon_exact": "epsilon, exactly",
-    "sigma": "standard deviation of the noise in a coordinate",
-    "excess_loss": "test loss of the output above the smallest in the ball",
-    "excess_loss_bound": "what the theorem allows of the expected excess loss",
-    "minimum_loss": "smallest test loss in the ball",
-    "first_slope": "norm of the gradient of the test loss at the start",
-    "last_slope": "norm of the gradient of the test loss at the output",
-    "balanced_accuracy": "mean over classes of the share that the output classifies correctly",
-    "auc": "area under the ROC",
-    "rmse": "root mean squared error in the label's own units",
-    "mae": "mean absolute error in the label's own units",
-}
-"""Of measurements whose name does not say it all."""
 
 
 def arrays_of(
@@ -71,7 +64,7 @@ def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
     """Return runs on the same data, each of them another, as one dataset."""
     pandas = needed("pandas")
     owns, whole = [own_settings(run) for run in runs], [settings_of(run) for run in runs]
-    axes = varying_among(owns)
+    axes = varying(runs)
     keys = [tuple(own[name] for name in axes) for own in owns]
     values = {
         n: [v for (v,) in sorted({(key[k],) for key in keys}, key=sort_key)] for k, n in enumerate(axes)
@@ -81,7 +74,13 @@ def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
     index = pandas.DataFrame({n: [values[n].index(key[k]) for key in keys] for k, n in enumerate(axes)})
     index["seed"] = seeds
     rounds = {t for run in runs for t in run.history.round.tolist()} if history else {0}
-    _check_size(math.prod(map(len, values.values())) * len({*seeds}) * len(rounds), axes)
+    # An array has a place for every combination of settings.
+    cells = math.prod(map(len, values.values())) * len({*seeds}) * len(rounds)
+    if cells > MAX_CELLS:
+        raise InputError(
+            f"an array over all combinations of {', '.join(axes)}, seed and round would have {cells:,} "
+            f"numbers; select fewer runs, or leave out the history (history=False)"
+        )
     found = _array_of(pandas.concat([index, pandas.DataFrame(map(_measured, runs))], axis=1), [*axes, "seed"])
     unit = "nat" if in_nats(runs) else "1"
     said = {name: text for labels in SCORES for name, text in History.described(labels, unit).items()}
@@ -131,15 +130,6 @@ def _numbered(runs: Sequence[Summary], keys: Sequence[Key]) -> list[int]:
     return numbers
 
 
-def _check_size(cells: int, axes: Iterable[str]) -> None:
-    """Raise an InputError if an array would not fit: it has a place for every combination of settings."""
-    if cells > MAX_CELLS:
-        raise InputError(
-            f"an array over all combinations of {', '.join(axes)}, seed and round would have {cells:,} "
-            f"numbers; select fewer runs, or leave out the history (history=False)"
-        )
-
-
 def _as_coordinate(values: Iterable[Any]) -> NDArray[Any]:
     """Return settings as numbers, NaN where one is unset; or if any is a name, all as texts."""
     known = [None if value != value else value for value in values]
@@ -172,11 +162,11 @@ def _described_final(name: str, said: dict[str, dict[str, str]], unit: str) -> d
     if of_history in said:
         text = said[of_history]
         return {**text, "long_name": text["long_name"].replace("x_t", "the output").replace(" so far", "")}
-    phase = name.removesuffix("_seconds")
-    if phase != name:
-        return described(f"time spent on {phase}, mean over ranks", "s")
+    if name.endswith("_seconds"):
+        return described(f"time spent on {name.removesuffix('_seconds')}, mean over ranks", "s")
     is_loss = name.endswith("_loss") or name == "excess_loss_bound"
-    return described(_LONG_NAMES.get(name, name.replace("_", " ")), unit if is_loss else "1")
+    words, _ = METRICS.get(name, (name.replace("_", " "), ""))
+    return described(words, unit if is_loss else "1")
 
 
 def statistics(dataset: "xarray.Dataset", confidence: float) -> "xarray.Dataset":

@@ -3,25 +3,36 @@
 import csv
 import importlib.resources
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cache
 from itertools import product
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mu2mpi.analysis.layouts import SHARE, Layout, check_values
-from mu2mpi.analysis.settings import POOLED, canonical, is_settled, own_settings, settings_of, varying_among
-from mu2mpi.analysis.words import PRIVACY
+from mu2mpi.analysis.settings import (
+    POOLED,
+    PRIVACY,
+    SHARE,
+    Key,
+    by_settings,
+    canonical,
+    is_settled,
+    own_settings,
+    privacy_of,
+    settings_of,
+    sort_key,
+    varying,
+    without_repeats,
+)
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import sent
-from mu2mpi.config.options import method_options
+from mu2mpi.config.options import method_options, option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.collection import names_of
 from mu2mpi.results.reader import Summary
+from mu2mpi.results.schema import SCORES
+from mu2mpi.suggestions import or_else
 
 VALUES = ("test_loss", "test_accuracy")
 """What the paper's tables measure."""
@@ -29,7 +40,47 @@ VALUES = ("test_loss", "test_accuracy")
 TOLD = (*PRIVACY, "delta", "budgets")
 """Settings that are always told of rows, as who reads two of them asks which is the better."""
 
-Key = tuple[Any, ...]
+PLACES = (*option_fields(), "ranks", SHARE)
+"""What may be a row or a column: the settings, and the number of ranks, which changes times alone."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which settings stand where, and which measurements of `Summary.row` are shown; empty: what suits runs.
+
+    Raises an InputError if a setting does not exist or is named twice.
+    """
+
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.places:
+            if name not in PLACES:
+                raise InputError(f"there is no setting {name!r}{or_else(name, PLACES, 'settings')}")
+            if self.places.count(name) > 1:
+                raise InputError(f"{name} cannot stand in two places of a table")
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """All settings that are rows or columns."""
+        return (*self.rows, *self.columns)
+
+    def completed(self, runs: Sequence[Summary], tell: Sequence[str]) -> "Layout":
+        """Return the layout with what it lacks for these runs, which differ in `tell`; T stands beside M."""
+        columns = self.columns or usual_columns(runs, tell, self.rows)
+        rows = self.rows or tuple(name for name in usual_rows(runs, tell) if name not in columns)
+        layout = replace(self, rows=rows, columns=columns, values=self.values or usual_values(runs))
+        pairs = {(run.experiment.machines, run.experiment.rounds) for run in runs}
+        is_settled = len({machines for machines, _ in pairs}) == len(pairs)
+        if "rounds" in layout.places or not (is_settled or "rounds" in tell):
+            return layout
+        rows, columns = (
+            tuple(n for name in part for n in (name, *["rounds"] * (name == "machines")))
+            for part in (layout.rows, layout.columns)
+        )
+        return replace(layout, rows=rows, columns=columns)
 
 
 class Estimate(NamedTuple):
@@ -88,7 +139,7 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     if not kept:
         raise InputError("there are no results to make a table of")
     owns = [own_settings(run) for run in kept]
-    tell = varying_among(owns)
+    tell = varying(kept)
     full = layout.completed(kept, tell)
     check_values(kept, full.values)
     apart = [name for name in tell if name not in full.places]
@@ -101,7 +152,7 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
         if len(added) <= 2:
             full, follow = replace(full, rows=(*full.rows, *added)), follow | more
             groups = _split(kept, owns, full, follow, tell)
-    order = sorted(groups, key=lambda key: [(name, _order(value)) for name, value in key])
+    order = sorted(groups, key=lambda key: [(name, sort_key((value,))) for name, value in key])
     sections = [_section(dict(key), groups[key], full, follow) for key in order]
     return sections, [*notes, *versions_note(kept)]
 
@@ -109,9 +160,8 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
 def versions_note(runs: Sequence[Summary]) -> list[str]:
     """Return a note where files were made by several versions of the package."""
     versions = sorted({run.version for run in runs if run.version})
-    if len(versions) < 2:
-        return []
-    return [f"these results were made by versions {names_of(versions)} of mu2mpi"]
+    several = len(versions) > 1
+    return [f"these results were made by versions {names_of(versions)} of mu2mpi"] if several else []
 
 
 def _following(apart: Sequence[str], layout: Layout, rows: Sequence[dict[str, Any]]) -> dict[str, str]:
@@ -126,16 +176,12 @@ def _following(apart: Sequence[str], layout: Layout, rows: Sequence[dict[str, An
 
 def _as_rows(apart: Sequence[str], rows: Sequence[dict[str, Any]]) -> tuple[list[str], dict[str, str]]:
     """Return the settings that tell sections apart without those that follow from another, and these."""
-    added: list[str] = []
     follow: dict[str, str] = {}
     for name in apart:
-        followed = (other for other in added if name not in TOLD and is_settled(name, [other], rows))
-        first = next(followed, None)
-        if first is None:
-            added.append(name)
-        else:
-            follow[name] = first
-    return added, follow
+        earlier = [other for other in apart[: apart.index(name)] if other not in follow]
+        if others := [other for other in earlier if name not in TOLD and is_settled(name, [other], rows)]:
+            follow[name] = others[0]
+    return [name for name in apart if name not in follow], follow
 
 
 def _split(
@@ -161,47 +207,6 @@ def _split(
     return groups
 
 
-def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summary], list[str]]:
-    """Return each run once, and a note for each repeat; one that differs in one of these columns is none."""
-    first: dict[Key, Summary] = {}
-    notes = []
-    for run in runs:
-        trained = run.experiment.seed, sent(run.experiment)
-        # Without a seed every run is a new one, and only a copy of its file agrees in all of these.
-        copied = () if run.experiment.seed is not None else (run.created, str(run.test_loss))
-        measured = tuple(map(run.row.get, columns))
-        earlier = first.setdefault((trained, measured, *copied), run)
-        if earlier is not run:
-            notes.append(f"{run.path} repeats the run of {earlier.path} and is not counted again")
-    return list(first.values()), notes
-
-
-def by_settings(runs: Iterable[Summary], names: Sequence[str]) -> dict[Key, list[Summary]]:
-    """Group runs by the values of settings (or `ranks`), in the order in which tables show them.
-
-    Where some privacy was set by rho, the rho that follows from an epsilon is none.
-    """
-
-    def row_of(run: Summary) -> dict[str, Any]:
-        colluders, machines = run.experiment.colluders, run.experiment.machines or 1
-        share = None if colluders is None else Fraction(colluders, machines)
-        row = {**run.row, **settings_of(run), SHARE: share}
-        follows = {*PRIVACY} <= {*names} and row["epsilon"] is not None
-        return row | ({"rho": None} if follows else {})
-
-    return by_rows(runs, names, row_of)
-
-
-def by_rows(
-    runs: Iterable[Summary], names: Sequence[str], row_of: Callable[[Summary], Mapping[str, Any]]
-) -> dict[Key, list[Summary]]:
-    """Group runs by what their rows have under these names, in the order in which tables show them."""
-    groups: dict[Key, list[Summary]] = {}
-    for run in runs:
-        groups.setdefault(tuple(map(row_of(run).get, names)), []).append(run)
-    return {key: groups[key] for key in sorted(groups, key=sort_key)}
-
-
 def _section(
     settings: dict[str, Any], runs: Sequence[Summary], layout: Layout, follow: dict[str, str]
 ) -> Section:
@@ -223,6 +228,41 @@ def _section(
     return Section(layout, settings, runs[0].experiment.defaults, follow, rows, columns, cells)
 
 
+def usual_rows(runs: Sequence[Summary], tell: Sequence[str]) -> tuple[str, ...]:
+    """Return what stands down in a table: the paper's server and rho, or what these runs have instead."""
+    methods = {settings_of(run)["method"] for run in runs}
+    sizes = {run.experiment.machines for run in runs}
+    colluders = (SHARE if len(sizes) > 1 else "colluders",) * ("colluders" in tell)
+    return (*["method"] * (len(methods) > 1), "server", *colluders, *privacy_of(runs))
+
+
+def usual_columns(runs: Sequence[Summary], tell: Sequence[str], rows: Sequence[str]) -> tuple[str, ...]:
+    """Return what stands across: the paper's numbers of machines, or what differs where these do not."""
+    sizes, privacy = ["machines"], privacy_of(runs)
+    if all(settings_of(run)["samples"] is not None for run in runs):
+        sizes.append("samples")
+    if len(privacy) == 1 and {"method", "server", *rows} & {*tell}:
+        # Something else differs that can stand down.
+        sizes += privacy
+    usual = [name for name in ("machines", *sizes, *privacy, "server") if name not in rows]
+    return (next((name for name in usual if name in tell and name in sizes), usual[0]),)
+
+
+def usual_values(runs: Iterable[Summary]) -> tuple[str, ...]:
+    """Return the loss and the score of runs: accuracy, R^2, or both where they learn classes and numbers."""
+    learned = {run.labels for run in runs}
+    return ("test_loss", *(score for labels, score in SCORES.items() if labels in learned))
+
+
+def check_values(runs: Iterable[Summary], values: Iterable[str]) -> None:
+    """Raise an InputError if no run has one of these measurements."""
+    numbers = (name for run in runs for name, value in run.row.items() if isinstance(value, int | float))
+    known = [name for name in dict.fromkeys(numbers) if name not in PLACES]
+    for name in values:
+        if name not in known:
+            raise InputError(f"no run has a value {name!r}{or_else(name, known, 'values')}")
+
+
 def estimate(values: Sequence[float]) -> Estimate:
     """Return mean and sample standard deviation."""
     if not values:
@@ -231,17 +271,6 @@ def estimate(values: Sequence[float]) -> Estimate:
     mean = values[0] if len(set(values)) == 1 else np.mean(values)
     deviation = 0.0 if len(set(values)) == 1 else np.std(values, ddof=1)
     return Estimate(float(mean), float(deviation) if len(values) > 1 else math.nan)
-
-
-def sort_key(key: Key) -> list[tuple[int, Any]]:
-    """Return what sorts keys as tables show them: unset first, numbers in order, the trusted server last."""
-    return [_order(value) for value in key]
-
-
-def _order(value: Any) -> tuple[int, Any]:
-    if value is None:
-        return 0, 0
-    return (1, value) if isinstance(value, Real) else (2, (value == "trusted", value != "untrusted", value))
 
 
 def _what_ran(settings: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.cells import estimate
-from mu2mpi.analysis.groups import grouped, listed
-from mu2mpi.analysis.layouts import usual_values
-from mu2mpi.analysis.settings import POOLED, own_settings, settings_of
+from mu2mpi.analysis.cells import estimate, usual_values
+from mu2mpi.analysis.settings import POOLED, grouped, listed, own_settings, settings_of
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names

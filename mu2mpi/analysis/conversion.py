@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text, rounded_down, rounded_up
-from mu2mpi.analysis.words import number_text
+from mu2mpi.analysis.settings import number_text
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import delta_paper, epsilon_exact, epsilon_paper, gaussian_delta, rho_paper

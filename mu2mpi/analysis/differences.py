@@ -1,6 +1,5 @@
 """Two sets of results side by side: in what they differ, and whether results do by more than seeds."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,12 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mu2mpi.analysis.cells import Key, by_settings, estimate, sort_key, without_repeats
+from mu2mpi.analysis.cells import check_values, estimate, usual_values
 from mu2mpi.analysis.formats import Entry, aligned, as_paragraph, as_text
-from mu2mpi.analysis.grids import label_of, scale_of
-from mu2mpi.analysis.layouts import check_values, usual_values
-from mu2mpi.analysis.settings import own_settings, settings_of, varying
-from mu2mpi.analysis.words import MISSING, Words, number_text
+from mu2mpi.analysis.grids import scale_of
+from mu2mpi.analysis.settings import (
+    Key,
+    by_settings,
+    own_settings,
+    settings_of,
+    sort_key,
+    varying,
+    without_repeats,
+)
+from mu2mpi.analysis.together import digest
+from mu2mpi.analysis.words import MISSING, Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.extra import needed
@@ -52,7 +59,8 @@ def compare(first: Sequence[Summary], second: Sequence[Summary], values: Sequenc
     names = [name for name in varying(runs) if name in within]
     one, other = (by_settings(side, names) for side in sides)
     pairs = [Pair(key, (one[key], other[key])) for key in one if key in other]
-    files = {path: _read(path) for path in dict.fromkeys(run.path for run in runs)}
+    results = ((path, read_result(path)) for path in dict.fromkeys(run.path for run in runs))
+    files = {path: (result.environment, digest(result)) for path, result in results}
     parts = [_settings(sides), _places(sides, files)]
     if pairs:
         parts += [_results(pairs, names, values), _bits(pairs, files), _verdict(pairs, values)]
@@ -73,7 +81,9 @@ def _settings(sides: Sides) -> str:
         found = [{(settings_of(run)[name], _cause(run, name)) for run in side} for side in sides]
         values = [{value for value, _ in of_side} for of_side in found]
         if values[0] != values[1] and not all(cause for of_side in found for _, cause in of_side):
-            rows.append([name, *(_told(name, of_side) for of_side in found)])
+            ordered = (sorted(of_side, key=sort_key) for of_side in found)
+            texts = (", ".join(_WORDS.value(name, value) + by for value, by in pairs) for pairs in ordered)
+            rows.append([name, *texts])
     return as_text(["setting", "A", "B"], [rows]) if rows else "Settings: the same."
 
 
@@ -82,35 +92,19 @@ def _cause(run: Summary, name: str) -> str:
     if own_settings(run)[name] is not None or settings_of(run)[name] is None or name == "delta":
         return ""
     if name == "rho":
-        return "by epsilon"
-    return "by preset" if name in run.experiment.by_preset() else "by server"
-
-
-def _told(name: str, found: set[tuple[Any, str]]) -> str:
-    """Return the values of a setting, each with that from which it follows, or all if it is the same."""
-    pairs = sorted(found, key=sort_key)
-    texts = [number_text(value) if value is None else _WORDS.value(name, value) for value, _ in pairs]
-    causes = [f" ({cause})" * bool(cause) for _, cause in pairs]
-    if len(set(causes)) == 1:
-        return ", ".join(texts) + causes[0]
-    return ", ".join(map("".join, zip(texts, causes, strict=True)))
-
-
-def _read(path: Path) -> tuple[dict[str, Any], bytes]:
-    """Return what a file says of where it was made, and a digest of its model."""
-    result = read_result(path)
-    return result.environment, hashlib.sha256(result.x.tobytes() + result.w.tobytes()).digest()
+        return " (by epsilon)"
+    return " (by preset)" if name in run.experiment.by_preset() else " (by server)"
 
 
 def _places(sides: Sides, files: Files) -> str:
     """Return in what versions and machines differ, as the files say it."""
-    facts: list[dict[str, set[str]]] = [{}, {}]
-    for side, found in zip(sides, facts, strict=True):
-        for run in side:
-            for name, value in files[run.path][0].items():
-                found.setdefault(name, set()).add(str(value))
-    names = [name for name in {**facts[0], **facts[1]} if name not in ("elapsed_seconds", "created")]
-    rows = [[name, *(", ".join(sorted(found.get(name, {MISSING}))) for found in facts)] for name in names]
+    facts = [[files[run.path][0] for run in side] for side in sides]
+    names = dict.fromkeys(name for side in facts for of_run in side for name in of_run)
+    rows = [
+        [name, *(", ".join(sorted({str(of_run.get(name, MISSING)) for of_run in side})) for side in facts)]
+        for name in names
+        if name not in ("elapsed_seconds", "created")
+    ]
     rows = [row for row in rows if row[1] != row[2]]
     return as_text(["where they ran", "A", "B"], [rows]) if rows else "Versions and machines: the same."
 
@@ -123,7 +117,7 @@ def _results(pairs: Sequence[Pair], names: Sequence[str], values: Sequence[str])
         for value in values:
             one, other = map(estimate, samples := pair.samples(value))
             scale = scale_of(value, [one.mean, other.mean])
-            heads.append([*titles, label_of(value, scale)])
+            heads.append([*titles, scale.label])
             titles = [""] * len(names)
             change, chance = scale.text(other.mean - one.mean), p_value(*samples)
             numbers = [(scale.text(e.mean), scale.text(e.deviation)) for e in (one, other)]
@@ -159,17 +153,14 @@ def p_value(one: Sequence[float], other: Sequence[float]) -> float:
 
 def _bits(pairs: Sequence[Pair], files: Files) -> str:
     """Say how many runs of the same seed have the same model to the last bit."""
-    same, count = 0, 0
+    same: list[bool] = []
     for pair in pairs:
-        seeds = [{run.experiment.seed: run for run in side} for side in pair.sides]
+        one, other = ({run.experiment.seed: files[run.path][1] for run in side} for side in pair.sides)
         # Runs without a seed have nothing in common.
-        for seed in (seeds[0].keys() & seeds[1].keys()) - {None}:
-            one, other = (files[of[seed].path][1] for of in seeds)
-            count += 1
-            same += one == other
-    if not same:
+        same += [one[seed] == other[seed] for seed in one.keys() & other.keys() if seed is not None]
+    if not any(same):
         return ""
-    return f"The same bits: {same:,} of {count:,} models of the same seed are equal to the last bit."
+    return f"The same bits: {sum(same):,} of {len(same):,} models of the same seed are equal to the last bit."
 
 
 def _verdict(pairs: Sequence[Pair], values: Sequence[str]) -> str:

@@ -19,19 +19,16 @@ class Entry(NamedTuple):
     remark: str = ""
     is_best: bool = False
 
-
-class Dialect(NamedTuple):
-    """How a format pads numbers and marks the best; `blank` returns padding as wide as a text."""
-
-    blank: Callable[[str], str] = lambda text: " " * len(text)
-    plus_minus: str = " ± "
-    best: Callable[[str], str] = lambda mean: f"{mean}*"
-    other: Callable[[str], str] = lambda mean: f"{mean} "
-    """Applied to the other means of a column with a best one."""
-    number: Callable[[str], str] = str
+    def text(self, bold: str, escape: Callable[[str], str] = str) -> str:
+        """Return the entry for a format that does not align, with the best in bold."""
+        number = escape(f"{self.mean} ± {self.deviation}" if self.deviation else self.mean)
+        number = bold.format(number) if self.is_best else number
+        return f"{number} {escape(self.remark)}" if self.remark else number
 
 
-TEXT = Dialect()
+def spaces(text: str) -> str:
+    """Return padding as wide as a text on a terminal."""
+    return " " * len(text)
 
 
 def as_text(header: Row, blocks: Sequence[Block]) -> str:
@@ -43,20 +40,17 @@ def as_text(header: Row, blocks: Sequence[Block]) -> str:
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in lines)
 
 
-def aligned(column: Sequence[Entry], dialect: Dialect = TEXT) -> list[str]:
-    """Return entries of a column as text, aligned at decimal points and plus-minus signs."""
-    blank, has_best = dialect.blank, any(entry.is_best for entry in column)
-    means, deviations = [entry.mean for entry in column], [entry.deviation for entry in column]
-    paddings = _paddings(means, blank), _paddings(deviations, blank)
+def aligned(column: Sequence[Entry], blank: Callable[[str], str] = spaces) -> list[str]:
+    """Return entries of a column as text, aligned at decimal points and plus-minus signs, by `blank`."""
+    has_best = any(entry.is_best for entry in column)
+    columns = [entry.mean for entry in column], [entry.deviation for entry in column]
     texts = []
-    for entry, (before, after), (ahead, behind) in zip(column, *paddings, strict=True):
-        mark = dialect.best if entry.is_best else dialect.other if has_best else str
-        text = before + mark(dialect.number(entry.mean))
-        if entry.deviation:
-            text += after + dialect.plus_minus + ahead + dialect.number(entry.deviation)
-        if entry.remark:
-            text += (behind if entry.deviation else after) + " " + dialect.number(entry.remark)
-        texts.append(text)
+    for entry, (before, after), (ahead, behind) in zip(
+        column, *(_paddings(numbers, blank) for numbers in columns), strict=True
+    ):
+        text = before + entry.mean + ("*" if entry.is_best else " " * has_best)
+        text += f"{after} ± {ahead}{entry.deviation}" if entry.deviation else ""
+        texts.append(f"{text}{behind if entry.deviation else after} {entry.remark}" if entry.remark else text)
     return texts
 
 

@@ -2,16 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from mu2mpi.analysis.cells import Key, Section
-from mu2mpi.analysis.formats import TEXT, Dialect, Entry, aligned
-from mu2mpi.analysis.layouts import SHARE
+from mu2mpi.analysis.cells import PLACES, Section
+from mu2mpi.analysis.formats import Entry, aligned, spaces
+from mu2mpi.analysis.settings import SHARE, Key
 from mu2mpi.analysis.words import MISSING, Words, told_privacy
-from mu2mpi.config.options import option_fields
 
 _MEASURES: dict[str, tuple[str, int | None, int]] = {
     "test_loss": ("loss", 4, -1),
@@ -60,10 +59,10 @@ class Grid:
         """The words above all columns."""
         return [*self.heads, *self.columns]
 
-    def aligned(self, dialect: Dialect = TEXT) -> list[tuple[str, ...]]:
+    def aligned(self, blank: Callable[[str], str] = spaces) -> list[tuple[str, ...]]:
         """Return the numbers of each line as text, with points below points."""
         columns = zip(*(line.entries for line in self.lines), strict=True)
-        return list(zip(*(aligned(column, dialect) for column in columns), strict=True))
+        return list(zip(*(aligned(column, blank) for column in columns), strict=True))
 
     def blocks_of(self, cells: Iterable[Sequence[str]]) -> list[list[list[str]]]:
         """Return the rows of each block, with these cells for the numbers of each line."""
@@ -72,11 +71,11 @@ class Grid:
 
 
 class Scale(NamedTuple):
-    """Format of a value's numbers: times `factor`, which is 10 to `-power` if that is not 0; decimals."""
+    """How a value is written: its label, with a power of ten if it has one, and its factor and decimals."""
 
+    label: str
     factor: float
     decimals: int
-    power: int = 0
 
     def text(self, number: float) -> str:
         """Return a number as it is written."""
@@ -85,25 +84,16 @@ class Scale(NamedTuple):
 
 def scale_of(name: str, means: Iterable[float]) -> Scale:
     """Choose how the numbers of a value are written: all with as many decimals."""
-    label, decimals, _ = _MEASURES.get(name, ("", None, 0))
+    label, decimals, _ = _MEASURES.get(name, (name.replace("_", " "), None, 0))
     means = [abs(float(mean)) for mean in means if math.isfinite(mean) and mean]
     if decimals is not None or not means:
-        return Scale(100 if label.endswith("%") else 1, decimals or 0)
+        return Scale(label, 100 if label.endswith("%") else 1, decimals or 0)
     least, power = (math.floor(math.log10(mean)) for mean in (min(means), max(means)))
     if not -3 <= power < 7:
-        return Scale(10.0**-power, 3, power)
+        raised = str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        return Scale(f"{label} (10{raised})", 10.0**-power, 3)
     digits = 0 if all(mean.is_integer() for mean in means) else 3 - max(least, power - 2)
-    return Scale(1, max(0, digits))
-
-
-def label_of(name: str, scale: Scale) -> str:
-    """Return what a value is called, with the power of ten that its numbers are times."""
-    raised = str(scale.power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return _called(name) + (f" (10{raised})" if scale.power else "")
-
-
-def _called(name: str) -> str:
-    return _MEASURES[name][0] if name in _MEASURES else name.replace("_", " ")
+    return Scale(label, 1, max(0, digits))
 
 
 def grids(sections: Sequence[Section], words: Words, best: bool = False) -> list[Grid]:
@@ -136,15 +126,10 @@ def _grid(section: Section, kept: Sequence[int], words: Words, best: bool) -> Gr
     heads = [*(words.name(layout.rows[k]) for k in kept), *[""] * is_labelled]
     titles_of = (told_privacy(dict(zip(layout.columns, key, strict=True))) for key in section.columns)
     columns = [", ".join(words.pair(*setting) for setting in told.items()) for told in titles_of]
-    return Grid(_heading(section, constant, words), heads, columns, lines, " ".join(legend))
-
-
-def _heading(section: Section, constant: dict[str, Any], words: Words) -> str:
-    """Return what is the same in the whole table, without names (other than the data's) by default."""
-    said = _said(section.settings, section.defaults)
-    said |= {name: value for name, value in constant.items() if value is not None}
-    order = [*option_fields(), "ranks", SHARE]
-    return words.of({name: said[name] for name in sorted(said, key=order.index)})
+    # What is the same in the whole table, without names (other than the data's) by default.
+    said = _said(section.settings, section.defaults) | {n: v for n, v in constant.items() if v is not None}
+    heading = words.of({name: said[name] for name in sorted(said, key=PLACES.index)})
+    return Grid(heading, heads, columns, lines, " ".join(legend))
 
 
 def _entries(
@@ -155,15 +140,13 @@ def _entries(
         entries = []
         for column in section.columns:
             cell = section.cells[row, column]
-            mean, deviation = (
-                "" if math.isnan(number) else scale.text(number) for number in cell.values[name]
-            )
+            mean, deviation = ("" if math.isnan(n) else scale.text(n) for n in cell.values[name])
             # The paper has three decimals of losses, and one of accuracies.
             decimals = min(3, scale.decimals)
             paper = f"[{scale.factor * cell.paper[name]:.{decimals}f}]" if name in cell.paper else ""
-            is_best = (name, row, column) in leaders
-            entries.append(Entry(mean, deviation, paper, is_best) if mean else Entry(MISSING))
-        yield label_of(name, scale), entries
+            found = Entry(mean, deviation, paper, is_best=(name, row, column) in leaders)
+            entries.append(found if mean else Entry(MISSING))
+        yield scale.label, entries
     if len(section.seeds) > 1:
         counts = (section.cells[row, column].seeds for column in section.columns)
         yield "seeds", [Entry(str(count or MISSING)) for count in counts]
@@ -174,12 +157,22 @@ def _leaders(section: Section, scales: dict[str, Scale]) -> tuple[set[tuple[str,
 
     The counts are of all sets of means with a best one (``led``), of those whose lead is of less than two
     standard errors (``close``), and of those in which one of the two best has one seed (``single``).
+
+    Only means of the same problem and privacy are compared, and of the same server where methods differ. The
+    excess loss is measured from the smallest in the ball, and compared in the same ball alone.
     """
     best: set[tuple[str, Key, Key]] = set()
     counts: Counter[str] = Counter()
-    for name in (name for name in scales if name in _MEASURES):
-        for keys in _compared(section, name):
-            values = {key: section.cells[key].values[name] for key in keys}
+    places = section.layout.places
+    given = (*_GIVEN, *["server", "colluders", SHARE] * ("method" in places))
+    for name in scales.keys() & _MEASURES:
+        values = {key: cell.values[name] for key, cell in section.cells.items()}
+        sets: dict[Key, list[tuple[Key, Key]]] = {}
+        for (row, column), cell in section.cells.items():
+            if not math.isnan(cell.values[name].mean):
+                key = tuple(v for n, v in zip(places, row + column, strict=True) if n in given)
+                sets.setdefault((*key, name == "excess_loss" and cell.diameters), []).append((row, column))
+        for keys in (keys for keys in sets.values() if len(keys) > 1):
             first, second = sorted(keys, key=lambda key: -_MEASURES[name][2] * values[key].mean)[:2]
             written = scales[name].text(values[first].mean)
             best |= {(name, *key) for key in keys if scales[name].text(values[key].mean) == written}
@@ -189,23 +182,6 @@ def _leaders(section: Section, scales: dict[str, Scale]) -> tuple[set[tuple[str,
             close = abs(values[first].mean - values[second].mean) <= 2 * math.hypot(*errors)
             counts.update(led=1, single=single, close=close)
     return best, counts
-
-
-def _compared(section: Section, name: str) -> list[list[tuple[Key, Key]]]:
-    """Return the cells that can be compared, at least two each: those of the same problem and privacy.
-
-    Methods are compared for each server by itself, as who is trusted is given, too. The excess loss is
-    measured from the smallest in the ball, and compared in the same ball alone.
-    """
-    places = section.layout.places
-    given = (*_GIVEN, *["server", "colluders", SHARE] * ("method" in places))
-    sets: dict[Key, list[tuple[Key, Key]]] = {}
-    for (row, column), cell in section.cells.items():
-        if not math.isnan(cell.values[name].mean):
-            key = tuple(v for n, v in zip(places, row + column, strict=True) if n in given)
-            key += (cell.diameters,) * (name == "excess_loss")
-            sets.setdefault(key, []).append((row, column))
-    return [cells for cells in sets.values() if len(cells) > 1]
 
 
 def _on_best(counts: Counter[str], section: Section, words: Words) -> str:
@@ -229,8 +205,7 @@ def _on_best(counts: Counter[str], section: Section, words: Words) -> str:
 
 def _legend(section: Section, scales: dict[str, Scale]) -> str:
     """Say what the numbers of a section are."""
-    values, seeds = section.layout.values, section.seeds
-    called = [label_of(name, scales[name]) if len(values) == 1 else _called(name) for name in values]
+    values, seeds, called = section.layout.values, section.seeds, [scale.label for scale in scales.values()]
     *others, last = (name.removesuffix(" %") for name in called)
     text = f"{', '.join(others)}{' and ' * bool(others)}{last}"
     if any(name.startswith("test_") for name in values):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from mu2mpi.analysis.formats import Dialect, Entry
+from mu2mpi.analysis.formats import Entry
 from mu2mpi.analysis.grids import Grid
 
 _ESCAPES = {
@@ -30,13 +30,9 @@ _FORMULA = re.compile(
 
 def as_latex(grid: Grid, caption: str, label: str = "", siunitx: bool = False) -> str:
     """Return a table environment; the caption is LaTeX, such as `escaped` makes of text."""
-    cells: Sequence[Sequence[str]]
-    if siunitx:
-        cells = [list(map(_in_siunitx, line.entries)) for line in grid.lines]
-        kinds = list(map(_column_type, zip(*(line.entries for line in grid.lines), strict=True)))
-    else:
-        cells = grid.aligned(Dialect(_phantom, r" $\pm$ ", r"\textbf{{{}}}".format, str, _in_text))
-        kinds = ["l"] * len(grid.columns)
+    columns = zip(*(line.entries for line in grid.lines), strict=True)
+    kinds = list(map(_column_type, columns)) if siunitx else ["l"] * len(grid.columns)
+    cells = [list(map(_in_siunitx if siunitx else _in_text, line.entries)) for line in grid.lines]
     heads = [f"{{{escaped(title)}}}" if siunitx else escaped(title) for title in grid.columns]
     lines = [" & ".join([*map(escaped, grid.heads), *heads]) + r" \\"]
     before = len(grid.heads)
@@ -80,12 +76,8 @@ def _formula(text: str) -> str:
     return "".join(_MATHS.get(letter, letter) for letter in text)
 
 
-def _phantom(text: str) -> str:
-    return rf"\phantom{{{text}}}" if text else ""
-
-
-def _in_text(number: str) -> str:
-    return re.sub("^-", "$-$", _plain(number))
+def _in_text(entry: Entry) -> str:
+    return entry.text(r"\textbf{{{}}}", lambda text: re.sub("^-", "$-$", _plain(text)))
 
 
 def _in_siunitx(entry: Entry) -> str:

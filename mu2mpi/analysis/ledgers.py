@@ -3,7 +3,7 @@
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text, rounded_up
-from mu2mpi.analysis.machines import by_epsilon
-from mu2mpi.analysis.persons import Person, describe_person
-from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, in_numbers, lists_tests
+from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, by_epsilon, in_numbers, lists_tests
 from mu2mpi.analysis.together import Release, together
 from mu2mpi.config.identity import simulated
 from mu2mpi.config.together import machines_differ
@@ -21,8 +19,10 @@ from mu2mpi.data.options import LEAST
 from mu2mpi.errors import InputError
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.privacy.accounts import Accounts
+from mu2mpi.privacy.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.base import Mechanism, agree
-from mu2mpi.privacy.statement import ADJACENCY, UNIT
+from mu2mpi.privacy.persons import Held, of_person
+from mu2mpi.privacy.statement import ADJACENCY, LARGE_EPSILON, UNIT
 from mu2mpi.results.collection import list_files, names_of, shown
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.repetition import schedule_of_result, task_of_result
@@ -30,6 +30,18 @@ from mu2mpi.results.schema import Result
 
 MAX_SAMPLES = 2**31
 """Of a machine, with which integers of 64 bits can be computed."""
+
+NOT_COVERED = (
+    "The guarantee does not cover /diagnostics and the times of a file: `mu2mpi publish` writes one without."
+)
+
+
+@dataclass(frozen=True)
+class Person:
+    """How many samples at each of how many machines, at most; None for all samples of a machine."""
+
+    samples: int | None = 1
+    machines: int = 1
 
 
 def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[str, list[str]]:
@@ -42,7 +54,8 @@ def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[
     rows, problems, learn, sound = [], [], [], []
     for path, result in results:
         found, privacy = contradictions(result), result.privacy
-        sound += [] if found else [(str(path), result)]
+        if not found:
+            sound.append((path, result))
         problems += [f"{path}: {problem}" for problem in found]
         server, sees = privacy.server.capitalize(), privacy.who
         learn.append(f"{server} server: {sees} learns at most this about {UNIT} ({ADJACENCY}).")
@@ -67,10 +80,9 @@ def _differ(accounts: Accounts, about: str) -> str:
     """Say about which machines most is told."""
     order = by_epsilon(accounts)
     alike = [rounded_up(epsilon) for epsilon in accounts.epsilon[order].tolist()]
-    most = f"machine {accounts.names[order[0]]}"
-    if (number := alike.count(alike[0])) > 1:
-        most = f"{number:,} of the {len(alike):,} machines"
-    fewer = len(alike) - number
+    number, fewer = alike.count(alike[0]), len(alike) - alike.count(alike[0])
+    first = f"machine {accounts.names[order[0]]}"
+    most = f"{number:,} of the {len(alike):,} machines" if number > 1 else first
     less = f", and less about those of the other {fewer:,}" if fewer else ""
     return f"Machines{about} differ; most is told about samples of {most}{less}."
 
@@ -208,14 +220,60 @@ def _remarks(results: Sequence[tuple[Path, Result]]) -> list[str]:
         samples = None if result.accounts is None else result.accounts.all_samples
         texts = [concern.full for concern in result.privacy.concerns(samples)]
         texts += [TEST_SHARE] * lists_tests(result) + [KEY_GONE] * result.privacy.has_lost_key
-        if result.diagnostics is not None or result.timing:
-            texts.append(
-                "The guarantee does not cover /diagnostics and the times of a file: `mu2mpi publish` writes "
-                "one without."
-            )
+        texts += [NOT_COVERED] * (result.diagnostics is not None or bool(result.timing))
         for text in texts:
             about.setdefault(text, []).append(path)
     return [
         text if len(paths) == len(results) else f"{names_of(paths, joint=', ')}: {text}"
         for text, paths in about.items()
     ]
+
+
+def guarantee_of(result: Result, person: Person) -> Guarantee:
+    """Return what the releases of a run whose claims hold reveal of such a person at most."""
+    privacy, T = result.privacy, result.experiment.rounds or 0
+    schedule = None if result.accounts is None else schedule_of_result(result)
+    if schedule is None or schedule.members is None:
+        sampling = result.experiment.chosen_method.sizes(task_of_result(result), T).sampling
+        kinds, rounds = [privacy.mechanism] * privacy.mechanism.machines, [T] * privacy.mechanism.machines
+    else:
+        sampling, members = schedule.sampling, schedule.members
+        there = members.of >= 0
+        kinds = [members.kinds[k] for k in members.of[there].tolist()]
+        rounds = members.attendance.attended[there].tolist()
+    # Where chance decides, any of those may be used from which samples are drawn.
+    used = [sampling.owned if sampling.chance else sampling.used(n) for n in rounds]
+    held = [Held(kind, min(n, person.samples or n)) for kind, n in zip(kinds, used, strict=True)]
+    return of_person(
+        held,
+        person.machines,
+        shares_noise=result.experiment.trust.hides_sums,
+        is_apart=sampling.most == 1 and not sampling.chance,
+        delta=privacy.delta,
+        draws=privacy.mechanism.machines if privacy.noise == "aggregate" else 1,
+    )
+
+
+def describe_person(results: Sequence[tuple[Path, Result]], person: Person) -> str:
+    """Say what each of some results guarantees such a person, in a table and in words."""
+    rows, largest = [], 0.0
+    for path, result in results:
+        found, delta = guarantee_of(result, person), result.privacy.delta
+        epsilon = found.epsilon(delta)
+        largest = max(largest, epsilon)
+        rho = "none" if found.rho is None else rounded_up(found.rho)
+        rows.append([str(path), result.privacy.server, rho, rounded_up(delta), rounded_up(epsilon)])
+    samples = {None: "all samples", 1: "one sample"}.get(person.samples, f"up to {person.samples} samples")
+    where = "one machine" if person.machines == 1 else f"each of up to {person.machines:,} machines"
+    words = (
+        f"A person with {samples} at {where}: if all of them were replaced by others at once, what is seen "
+        "would tell at most this of it. Which machines take part when, and how many samples each has, counts "
+        "as known."
+    )
+    if any(result.accounts is not None for _, result in results):
+        words += " Where machines differ, it is of a person at those that tell most."
+    if math.isinf(largest):
+        words += " An infinite epsilon says that none is known."
+    elif largest > LARGE_EPSILON:
+        words += f" An epsilon beyond {LARGE_EPSILON:g} protects little."
+    return f"{as_paragraph(words)}\n\n{as_text(['file', 'server', 'rho', 'delta', 'epsilon'], [rows])}"

@@ -108,21 +108,19 @@ def _published(result: Result, with_test_results: bool) -> Result:
 
 def _targets(paths: Sequence[Path], output: Path) -> dict[Path, Path]:
     """Return where each result goes."""
-    files = list_files(paths)
-    if len(paths) == 1 and paths[0].is_file() and not output.is_dir():
-        targets = {paths[0]: output}
-    else:
-        if output.exists() and not output.is_dir():
-            raise InputError(f"the output {output} is a file; several results need a folder")
-        folders = [path for path in paths if path.is_dir()]
-        for folder in folders:
-            if output.resolve().is_relative_to(folder.resolve()):
-                raise InputError(f"the output {output} lies in {folder}, which is published; name another")
+    files, folders = list_files(paths), [path for path in paths if path.is_dir()]
+    targets = {paths[0]: output}
+    if len(paths) > 1 or folders or output.is_dir():
         # A file keeps its name below the folder that was given, or the last part of it.
         targets = {
             file: output / next((file.relative_to(f) for f in folders if file.is_relative_to(f)), file.name)
             for file in files
         }
+        if output.is_file():
+            raise InputError(f"the output {output} is a file; several results need a folder")
+    for folder in folders:
+        if output.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"the output {output} lies in {folder}, which is published; name another")
     taken: dict[Path, Path] = {}
     for file, target in targets.items():
         if (other := taken.setdefault(target, file)) != file:

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from mu2mpi.analysis.groups import chosen
-from mu2mpi.analysis.labels import Labels, read_labels
-from mu2mpi.analysis.layouts import Layout
+from mu2mpi.analysis.cells import Layout
+from mu2mpi.analysis.settings import chosen, number_text
 from mu2mpi.analysis.tables import Dress, Format, build_table
-from mu2mpi.analysis.words import Words, number_text
+from mu2mpi.analysis.words import Labels, Words, read_labels
 from mu2mpi.config.options import option_fields
 from mu2mpi.extra import needed
 from mu2mpi.results.collection import check_some, find_summaries

@@ -1,29 +1,41 @@
-"""In which settings runs differ, as a reader would say it: what follows from others is not one of them."""
+"""Settings in which runs differ, without those that follow from others, and runs grouped by settings."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
+from numbers import Real
 from typing import Any, get_args
 
-from mu2mpi.analysis.words import PRIVACY
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import following
+from mu2mpi.config.identity import following, sent
 from mu2mpi.config.options import method_options, option_fields, values_in
+from mu2mpi.errors import InputError
 from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary
+from mu2mpi.suggestions import or_else
 
 POOLED = ("seed", "evaluations")
 """Settings that may differ within a cell: the seed, and what changes nothing in the model."""
 
+PRIVACY = ("epsilon", "rho")
+"""Two ways to say one thing: where one is given, the other follows."""
+
+SHARE = "colluders_share"
+"""Colluders as a share of the machines, exactly: what is the same for each number of machines."""
+
+Key = tuple[Any, ...]
+
 
 def settings_of(run: Summary) -> dict[str, Any]:
-    """Return all settings of a run by name, each of two ways to say the same as one."""
-    return dict(canonical(run.experiment))
+    """Return settings of a run by name, two ways to say the same as one; not to be changed."""
+    return canonical(run.experiment)
 
 
 @cache
 def canonical(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings of an experiment as `settings_of` does; not to be changed.
+    """Return settings of an experiment as `settings_of` returns them.
 
     A method that was chosen by its estimator and query point has its own name, and where data name no
     owners, the partition is iid.
@@ -37,18 +49,17 @@ def canonical(experiment: Experiment) -> dict[str, Any]:
 
 
 def own_settings(run: Summary) -> dict[str, Any]:
-    """Return the settings of a run by name, with None for those that follow from its others.
+    """Return settings of a run by name, with None for those that follow from its others; not to be changed.
 
     These are what a preset or the server chose, and rho where epsilon is given; and where it is not, delta,
     which changes nothing in the model then.
     """
-    return dict(_own_settings(run.experiment, run.facts))
+    return _own_settings(run.experiment, run.facts)
 
 
 @cache
 def _own_settings(experiment: Experiment, facts: Facts | None) -> dict[str, Any]:
-    settings = dict(canonical(experiment))
-    follows = following(experiment, facts)
+    settings, follows = canonical(experiment), following(experiment, facts)
     if experiment.epsilon is not None:
         follows["rho"] = settings["rho"]
     elif find("mechanisms", experiment.chosen_mechanism).spends == "rho" and experiment.budgets is None:
@@ -57,20 +68,13 @@ def _own_settings(experiment: Experiment, facts: Facts | None) -> dict[str, Any]
 
 
 def varying(runs: Sequence[Summary]) -> list[str]:
-    """Return the settings in which runs differ, but for the seed and what changes nothing in the model.
+    """Return settings in which runs differ, but for the seed and what changes nothing in the model.
 
     Sizes that follow from the others, as rounds do from the number of machines, are left out.
     """
-    return varying_among([own_settings(run) for run in runs])
-
-
-def varying_among(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return in which of their `own_settings` runs differ, as `varying` does."""
-    rows, fields = _without_drawn_rounds(rows), option_fields()
+    rows, fields = _without_drawn_rounds([own_settings(run) for run in runs]), option_fields()
     # A delta that changes nothing is None.
-    values = {
-        name: {row.get(name) for row in rows} - ({None} if name == "delta" else set()) for name in fields
-    }
+    values = {n: {row.get(n) for row in rows} - ({None} if n == "delta" else set()) for n in fields}
     differ = [name for name in fields if len(values[name]) > 1]
     sizes = ["rounds", *(n for n in method_options(presets=False) if int in get_args(fields[n].annotation))]
     for name in reversed([name for name in sizes if name in differ]):
@@ -81,11 +85,8 @@ def varying_among(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _without_drawn_rounds(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-    """Return runs without rounds that were drawn: of each seed others, and nearly as many.
-
-    Who is there, and who has which labels, follows from the seed, and how far samples last from that.
-    """
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    """Return rows without rounds that a seed draws: of each seed others, and near each other."""
+    groups: dict[Key, list[dict[str, Any]]] = {}
     for row in rows:
         if row["participation"] or str(row["partition"]).startswith(("labels:", "dirichlet:")):
             others = tuple(value for name, value in row.items() if name not in (*POOLED, "rounds"))
@@ -99,14 +100,122 @@ def _without_drawn_rounds(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, 
 
 
 def is_settled(name: str, others: Sequence[str], rows: Sequence[dict[str, Any]]) -> bool:
-    """Return whether runs that agree in other settings agree in this one."""
-    known: dict[tuple[Any, ...], Any] = {}
-    return all(
-        known.setdefault(tuple(row.get(o) for o in others), row.get(name)) == row.get(name) for row in rows
-    )
+    """Return whether rows that agree in other settings agree in this one."""
+    known: dict[Key, Any] = {}
+    return all(known.setdefault(tuple(map(row.get, others)), row.get(name)) == row.get(name) for row in rows)
 
 
 def privacy_of(runs: Sequence[Summary]) -> tuple[str, ...]:
-    """Return how the privacy of runs was set: by epsilon, by rho, or some by one and some by the other."""
+    """Return settings by which the privacy of runs was set: epsilon, rho, or some by each."""
     given = {"rho" if run.experiment.epsilon is None else "epsilon" for run in runs}
     return tuple(name for name in PRIVACY if name in given)
+
+
+def in_nats(runs: Iterable[Summary]) -> bool:
+    """Return whether the losses of all runs are in nats, and none is in a unit of its own."""
+    return all(find("problems", run.experiment.loss).unit == "nat" for run in runs)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Runs, at least one, and the settings that they share, by which they were grouped."""
+
+    settings: dict[str, Any]
+    runs: list[Summary]
+
+
+def grouped(runs: Iterable[Summary], names: Sequence[str]) -> list[Group]:
+    """Group runs by settings, or other columns of their rows; a setting that follows in a run is None."""
+    groups = by_rows(runs, names, lambda run: {**run.row, **own_settings(run)})
+    return [Group(dict(zip(names, key, strict=True)), of) for key, of in groups.items()]
+
+
+def by_settings(runs: Iterable[Summary], names: Sequence[str]) -> dict[Key, list[Summary]]:
+    """Group runs by the values of settings (or `ranks`), in the order in which tables show them.
+
+    Where some privacy was set by rho, the rho that follows from an epsilon is none.
+    """
+
+    def row_of(run: Summary) -> dict[str, Any]:
+        colluders, machines = run.experiment.colluders, run.experiment.machines or 1
+        share = None if colluders is None else Fraction(colluders, machines)
+        row = {**run.row, **settings_of(run), SHARE: share}
+        follows = {*PRIVACY} <= {*names} and row["epsilon"] is not None
+        return row | ({"rho": None} if follows else {})
+
+    return by_rows(runs, names, row_of)
+
+
+def by_rows(
+    runs: Iterable[Summary], names: Sequence[str], row_of: Callable[[Summary], Mapping[str, Any]]
+) -> dict[Key, list[Summary]]:
+    """Group runs by what their rows have under these names, in the order in which tables show them."""
+    groups: dict[Key, list[Summary]] = {}
+    for run in runs:
+        groups.setdefault(tuple(map(row_of(run).get, names)), []).append(run)
+    return {key: groups[key] for key in sorted(groups, key=sort_key)}
+
+
+def sort_key(key: Key) -> list[tuple[int, Any]]:
+    """Return a sort key as tables show keys: unset first, numbers in order, the trusted server last."""
+    numbers = ((value, (2, (value == "trusted", value != "untrusted", value))) for value in key)
+    return [(0, 0) if v is None else (1, v) if isinstance(v, Real) else name for v, name in numbers]
+
+
+def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summary], list[str]]:
+    """Return each run once, and a note for each repeat; one that differs in one of these columns is none."""
+    first: dict[Key, Summary] = {}
+    notes = []
+    for run in runs:
+        trained = run.experiment.seed, sent(run.experiment)
+        # Without a seed every run is a new one, and only a copy of its file agrees in all of these.
+        copied = () if run.experiment.seed is not None else (run.created, str(run.test_loss))
+        measured = tuple(map(run.row.get, columns))
+        earlier = first.setdefault((trained, measured, *copied), run)
+        if earlier is not run:
+            notes.append(f"{run.path} repeats the run of {earlier.path} and is not counted again")
+    return list(first.values()), notes
+
+
+def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
+    """Return the runs that fulfil conditions such as ``server=trusted``, ``rho=4,16`` or ``clip_norm=unset``.
+
+    Raises an InputError if a condition is none, names no setting, or has a value that no run has.
+    """
+    for condition in conditions:
+        name, equals, text = condition.partition("=")
+        if not equals or name not in option_fields():
+            meant = or_else(name.strip(), option_fields(), "settings")
+            raise InputError(f"{condition!r} is no condition such as rho=4{meant}")
+        # A method that is known by a name of its own may also have been chosen by its parts.
+        values = [getattr(run.experiment, name) for run in runs]
+        there = [{v, settings_of(run)[name] or v} for run, v in zip(runs, values, strict=True)]
+        # A value may have commas of its own.
+        whole = any(_is(value, text) for of_run in there for value in of_run)
+        texts = [text] if whole else [part.strip() for part in text.split(",")]
+        matches = [{one for one in texts for value in of_run if _is(value, one)} for of_run in there]
+        if missing := [one for one in texts if not any(one in found for found in matches)]:
+            raise InputError(f"no run has {name}={missing[0]}; {name} is {listed(values)}")
+        runs = [run for run, found in zip(runs, matches, strict=True) if found]
+    return list(runs)
+
+
+def listed(values: Iterable[Any]) -> str:
+    """Return values in words, each once: numbers in their order, then names, and what is unset last."""
+    ordered = sorted({*values}, key=lambda v: (v is None, sort_key((v,))))
+    return ", ".join(dict.fromkeys(map(number_text, ordered)))
+
+
+def number_text(value: object) -> str:
+    """Return a setting as short as it can be without merging two that differ."""
+    if value is None:
+        return "unset"
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() and value < 1e15 else str(value)
+
+
+def _is(value: object, text: str) -> bool:
+    """Return whether a text means a value: 4 is the same as 4.0."""
+    try:
+        return text == number_text(value) or float(text) == value
+    except ValueError:
+        return False

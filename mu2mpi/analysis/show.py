@@ -2,23 +2,34 @@
 
 import math
 import textwrap
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mu2mpi.analysis.formats import as_paragraph, as_text, rounded_up
-from mu2mpi.analysis.machines import describe_machines
-from mu2mpi.analysis.words import number_text
+from mu2mpi.analysis.settings import number_text
 from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.registry import find, names
 from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Result, Theory, checkpoint_path
 
-MAX_CLASSES, MAX_TERMS = 20, 100
-"""Of which each is listed."""
+MAX_CLASSES, MAX_ROWS, MAX_TERMS = 20, 20, 100
+"""Numbers of classes, machines and coefficients up to which each is listed."""
 
-_METRICS = {
+_ACCOUNTS: dict[str, Callable[[float], str]] = {
+    "samples": "{:,}".format,
+    "rounds": "{:,}".format,
+    "weight": "{:.3g}".format,
+    "sigma": "{:.4g}".format,
+    "rho_allowed": rounded_up,
+    "rho": rounded_up,
+    "epsilon": rounded_up,
+}
+"""Columns of the machines and their formats."""
+
+METRICS = {
     "auc": ("area under the ROC", "{:.4f}"),
     "rmse": ("RMSE (in the label's units)", "{:.6g}"),
     "mae": ("MAE (in the label's units)", "{:.6g}"),
@@ -128,6 +139,35 @@ def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None
     return "\n".join([*map(as_paragraph, filter(None, paragraphs)), *machines])
 
 
+def by_epsilon(accounts: Accounts) -> NDArray[np.int64]:
+    """Return the numbers of all machines, those about whose samples most is told first."""
+    return np.lexsort((-accounts.rounds, -np.nan_to_num(accounts.rho), -accounts.epsilon))
+
+
+def describe_machines(accounts: Accounts) -> str:
+    """Say from where to where the machines go, and what each spends about which most is told."""
+    there, order = accounts.rounds > 0, by_epsilon(accounts)[:MAX_ROWS]
+    ranges = []
+    for name in ("rounds", "sigma", "rho", "epsilon"):
+        values = getattr(accounts, name)[there]
+        if len(values) and not math.isnan(values.min()):
+            ends = dict.fromkeys(_texts([values.min().item(), values.max().item()], _ACCOUNTS[name]))
+            ranges.append(f"{name} {' to '.join(ends)}")
+    away = f", of which {np.sum(~there):,} never take part" if not there.all() else ""
+    said = (
+        f"Machines differ, and this is about those of which most is told. There are {len(there):,}{away}: "
+        f"{', '.join(ranges)}."
+    )
+    if len(order) < len(there):
+        said += f" The {MAX_ROWS} about which most is told:"
+    columns = {
+        name.replace("_", " "): _texts(getattr(accounts, name)[order].tolist(), text)
+        for name, text in _ACCOUNTS.items()
+    }
+    names = {"machine": [accounts.names[i] for i in order.tolist()]}
+    return f"{as_paragraph(said)}\n{_table(names | columns)}"
+
+
 def trusted(server: str) -> str:
     """Say who has to be trusted, if anybody has."""
     trusts = find("servers", server).trusts if server in names("servers") else ""
@@ -178,11 +218,11 @@ def _experiment(result: Result) -> str:
         facts.append(("classes", ", ".join([*result.class_names[:MAX_CLASSES], *more])))
     history, score = result.history, SCORES[result.labels]
     unit = " nats" * (result.unit == "nat")
-    facts.append(("final test loss", _texts(history.test_loss[-1:], f"{{:.4f}}{unit}")[0]))
+    facts.append(("final test loss", _texts(history.test_loss[-1:], f"{{:.4f}}{unit}".format)[0]))
     measures = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
     for name, value in measures.items():
-        words, style = _METRICS.get(name, (name, "{:.4g}"))
-        facts.append((f"final test {words}", _texts([value], style)[0]))
+        words, style = METRICS.get(name, (name, "{:.4g}"))
+        facts.append((f"final test {words}", _texts([value], style.format)[0]))
     return _pairs(facts)
 
 
@@ -202,20 +242,29 @@ def _by_class(result: Result) -> str:
 def _history(history: History, labels: str) -> str:
     """Return the first, the last and some rows between them, evenly spread over the evaluations."""
     chosen = np.unique(np.linspace(0, len(history) - 1, 8).round().astype(int))
-    columns = [
-        ("round", "round", "{:,}"),
-        ("samples", "samples", "{:,}"),
-        ("test loss", "test_loss", "{:.4f}"),
-        ("R2", "test_r2", "{:.4f}") if labels == "numbers" else ("accuracy", "test_accuracy", "{:.1%}"),
-        ("rho spent", "rho_spent", "{:.3g}"),
-        ("seconds", "elapsed_seconds", "{:.2f}"),
-    ]
-    texts = [_texts(getattr(history, name)[chosen], style) for _, name, style in columns]
-    return as_text([title for title, *_ in columns], [list(zip(*texts, strict=True))])
+    columns = {
+        "round": ("round", "{:,}"),
+        "samples": ("samples", "{:,}"),
+        "test loss": ("test_loss", "{:.4f}"),
+        "R2": ("test_r2", "{:.4f}"),
+        "accuracy": ("test_accuracy", "{:.1%}"),
+        "rho spent": ("rho_spent", "{:.3g}"),
+        "seconds": ("elapsed_seconds", "{:.2f}"),
+    }
+    return _table({
+        title: _texts(getattr(history, name)[chosen], style.format)
+        for title, (name, style) in columns.items()
+        if name not in {*SCORES.values()} - {SCORES[labels]}
+    })  # fmt: skip
 
 
-def _texts(values: Iterable[float], style: str) -> list[str]:
-    return ["none" if math.isnan(value) else style.format(value) for value in values]
+def _table(columns: Mapping[str, Sequence[str]]) -> str:
+    """Return columns by their titles as a table."""
+    return as_text([*columns], [list(zip(*columns.values(), strict=True))])
+
+
+def _texts(values: Iterable[float], text: Callable[[float], str]) -> list[str]:
+    return ["none" if math.isnan(value) else text(value) for value in values]
 
 
 def _theory(theory: Theory | None, unit: str) -> str:
@@ -230,10 +279,8 @@ def _theory(theory: Theory | None, unit: str) -> str:
             "search for the smallest loss in the ball, so the excess loss was not measured."
         )
     row = [f"excess loss{unit}", f"{theory.excess_loss:.4g}", bound]
-    certain = next(
-        (f"within {text}" for text in ("1e-12", "1e-6") if theory.minimum_gap <= float(text)),
-        f"or up to {theory.minimum_gap:.2g} less",
-    )
+    bounds = [text for text in ("1e-12", "1e-6") if theory.minimum_gap <= float(text)]
+    certain = f"within {bounds[0]}" if bounds else f"or up to {theory.minimum_gap:.2g} less"
     scope = (
         "The theorem bounds the expected excess loss on fresh samples for every problem with the same "
         "constants."
@@ -265,11 +312,9 @@ def _timing(result: Result) -> str:
     phases = {phase: seconds for phase, seconds in result.timing.items() if len(seconds)}
     if not phases:
         return ""
-    blocks = [
-        [[phase, f"{np.mean(seconds):.3f}", f"{np.max(seconds):.3f}"] for phase, seconds in group.items()]
-        for group in (phases, {"all phases": sum(phases.values())})
-    ]
-    return as_text(["phase", "mean over ranks", "slowest rank"], blocks)
+    phases["all phases"] = np.sum([*phases.values()], axis=0)
+    rows = [[phase, f"{np.mean(each):.3f}", f"{np.max(each):.3f}"] for phase, each in phases.items()]
+    return as_text(["phase", "mean over ranks", "slowest rank"], [rows])
 
 
 def _repeat(result: Result) -> str:

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mu2mpi.analysis.cells import VALUES, Section, build_sections
-from mu2mpi.analysis.formats import Entry, as_csv, as_markdown, as_paragraph, as_text
+from mu2mpi.analysis.cells import VALUES, Layout, Section, build_sections
+from mu2mpi.analysis.formats import as_csv, as_markdown, as_paragraph, as_text
 from mu2mpi.analysis.grids import Grid, grids
 from mu2mpi.analysis.latex import as_latex, escaped
-from mu2mpi.analysis.layouts import Layout
-from mu2mpi.analysis.words import Words, number_text
+from mu2mpi.analysis.settings import number_text
+from mu2mpi.analysis.words import Words
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -70,15 +70,9 @@ def _text(grid: Grid, dress: Dress, number: int) -> str:
 
 
 def _markdown(grid: Grid, dress: Dress, number: int) -> str:
-    cells = [list(map(_in_markdown, line.entries)) for line in grid.lines]
+    cells = [[entry.text("**{}**") for entry in line.entries] for line in grid.lines]
     table = as_markdown(grid.header, grid.blocks_of(cells), len(grid.columns))
     return f"**{_caption(dress, grid.heading, number)}**\n\n{table}\n\n{grid.legend.format(best='Bold')}"
-
-
-def _in_markdown(entry: Entry) -> str:
-    text = f"{entry.mean} ± {entry.deviation}" if entry.deviation else entry.mean
-    text = f"**{text}**" if entry.is_best else text
-    return f"{text} {entry.remark}" if entry.remark else text
 
 
 def _latex(grid: Grid, dress: Dress, number: int) -> str:

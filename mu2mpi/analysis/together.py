@@ -32,8 +32,12 @@ class Release:
     @classmethod
     def of(cls, path: Path, result: Result) -> "Release":
         """Return what counts of a result."""
-        digest = hashlib.sha256(result.x.tobytes() + result.w.tobytes()).digest()
-        return cls(path, result.experiment, result.privacy, digest if result.w.any() else None)
+        return cls(path, result.experiment, result.privacy, digest(result) if result.w.any() else None)
+
+
+def digest(result: Result) -> bytes:
+    """Return a digest of x_T and w_T."""
+    return hashlib.sha256(result.x.tobytes() + result.w.tobytes()).digest()
 
 
 def together(
@@ -56,7 +60,10 @@ def together(
         silent = [run.path for run in runs if not run.privacy.is_noisy]
         if len(runs) == 1 or len(silent) == len(runs):
             continue
-        which = f"these {len(runs)} runs on {_data(runs)}"
+        data = names_of(list(dict.fromkeys(run.experiment.data for run in runs)))
+        first = runs[0].experiment
+        seed = "" if first.data_seed is None or first.on_file else f" data with data_seed = {first.data_seed}"
+        which = f"these {len(runs)} runs on {data}{seed}"
         if len(runs) < len(group):
             which += f" (in {len(group)} files; what was sent once counts once)"
         unbounded = f"nothing bounds what {which} reveal together"
@@ -66,8 +73,7 @@ def together(
             learns = (
                 f"{unbounded}: {names_of(shared)} had the same noise, and "
                 "their models do not show that it hid the same data: the difference of their messages may "
-                "hold no noise. Their data file was changed, or they ran on another kind of processor or "
-                "with other versions; or they had a single round, of which no model tells."
+                "hold no noise."
             )
         else:
             total = reduce(operator.add, (run.privacy.guarantee for run in runs))
@@ -81,9 +87,8 @@ def together(
                 as_one, sums = f"as much as from one with {rho} = {rounded_up(total.rho)}; exactly, ", ""
             at = f"{epsilon} = {rounded_up(at_most)} at {delta} = {at_delta:g}"
             learns = f"whoever sees what {which} released learns at most {as_one}{at}{sums}."
-        if runs[0].experiment.on_file:
-            learns += " Files of your own count as the same people's data, whatever they are called."
-        sentences.append(learns)
+        files = " Files of your own count as the same people's data, whatever they are called."
+        sentences.append(learns + files * runs[0].experiment.on_file)
     return sentences
 
 
@@ -94,11 +99,3 @@ def _one_noise(runs: Sequence[Release]) -> list[Path]:
         if run.experiment.seed is not None:
             by_noise.setdefault((run.experiment.seed, sent(run.experiment)), []).append(run.path)
     return next((paths for paths in by_noise.values() if len(paths) > 1), [])
-
-
-def _data(runs: Sequence[Release]) -> str:
-    """Return in words what a group of runs was on: data that are made up follow from their seed."""
-    first = runs[0].experiment
-    if first.data_seed is not None and not first.on_file:
-        return f"{first.data} data with data_seed = {first.data_seed}"
-    return names_of(list(dict.fromkeys(run.experiment.data for run in runs)))

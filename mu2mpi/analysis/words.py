@@ -1,15 +1,19 @@
 """What settings and their values are called where people read of them: symbols, short numbers, own labels."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mu2mpi.analysis.settings import PRIVACY, listed, number_text, own_settings
+from mu2mpi.config.options import option_fields
+from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
-
-PRIVACY = ("epsilon", "rho")
-"""Two ways to say one thing: where one is given, the other follows."""
+from mu2mpi.results.reader import Summary
+from mu2mpi.suggestions import or_else
+from mu2mpi.toml import read_toml
 
 SYMBOLS = {
     "rho": "ρ", "epsilon": "ε", "delta": "δ", "machines": "M", "rounds": "T", "diameter": "D",
@@ -27,6 +31,9 @@ UNSET = {
 
 MISSING = "–"
 """What stands in a table where there is nothing."""
+
+
+Labels = Mapping[str, str] | Path | str | Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -94,8 +101,52 @@ def counted(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else number_text(value)
 
 
-def number_text(value: object) -> str:
-    """Return a setting as short as it can be without merging two that differ."""
-    if value is None:
-        return "unset"
-    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() and value < 1e15 else str(value)
+def read_labels(given: Labels) -> dict[str, str]:
+    """Return own labels by what they stand for, a setting (``rho``) or one of its values (``rho=4``).
+
+    They are given as such a mapping, as texts (``rho=4:strong``), or as TOML files, in which a table is a
+    setting with labels of its values. Raises an InputError if one names no setting.
+    """
+    if isinstance(given, Mapping):
+        return _checked(given)
+    found: dict[str, str] = {}
+    for one in [given] if isinstance(given, Path | str) else given:
+        if Path(one).suffix == ".toml":
+            for key, value in read_toml(Path(one)).items():
+                of_values = value.items() if isinstance(value, dict) else ()
+                flat = {f"{key}={own}": label for own, label in of_values} or {key: value}
+                found |= _checked(flat, f"{one}: ")
+            continue
+        # Values hold colons more often than labels do, as labels:1 and uniform:10.
+        key, colon, label = str(one).rpartition(":")
+        if not colon:
+            raise InputError(f"{one!r} is no label such as rho=4:strong, and no TOML file of labels")
+        found |= _checked({key: label})
+    return found
+
+
+def unmatched(given: Sequence[str], runs: Sequence[Summary]) -> list[str]:
+    """Return what to say of labels whose value no run has; those of files may be for others."""
+    said = []
+    for key in read_labels([one for one in given if Path(one).suffix != ".toml"]):
+        name, equals, value = key.partition("=")
+        there = [(getattr(run.experiment, name), own_settings(run)[name]) for run in runs]
+        if equals and value not in {number_text(v) for values in there for v in values}:
+            said.append(f"no run has {name} = {value}; {name} is {listed(v for v, _ in there)}")
+    return said
+
+
+def _checked(labels: Mapping[str, str], where: str = "") -> dict[str, str]:
+    """Return labels with their values as these are told otherwise: 4.0 is 4."""
+    found = {}
+    for key, label in labels.items():
+        name, equals, value = key.strip().partition("=")
+        if name not in option_fields():
+            meant = or_else(name, option_fields(), "settings")
+            raise InputError(f"{where}there is no setting {name!r} to label{meant}")
+        if not isinstance(label, str):
+            raise InputError(f"{where}the label of {key} is no text")
+        with suppress(ValueError):
+            value = number_text(float(value))
+        found[f"{name}{equals}{value}"] = label.strip()
+    return found

@@ -49,7 +49,7 @@ def split(text: str) -> tuple[str, ...]:
 
 def read_runs(arguments: Namespace) -> "tuple[list[Summary], list[str]]":
     """Read what is at the paths of a command, warn of what is skipped, and return both."""
-    from mu2mpi.analysis.groups import chosen
+    from mu2mpi.analysis.settings import chosen
     from mu2mpi.results.collection import check_some, find_summaries
 
     found, warnings = find_summaries(arguments.paths, arguments.strict)

@@ -17,8 +17,7 @@ from mu2mpi.analysis.catalogue import KINDS, find_figure
 from mu2mpi.analysis.comparison import compare
 from mu2mpi.analysis.figures import draw, image, page_of
 from mu2mpi.analysis.figures.noise import noise_norm, signal_norm
-from mu2mpi.analysis.groups import chosen
-from mu2mpi.analysis.settings import varying
+from mu2mpi.analysis.settings import chosen, varying
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mu2mpi.analysis.groups import chosen, listed
+from mu2mpi.analysis.settings import chosen, listed
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary

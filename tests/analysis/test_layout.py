@@ -14,7 +14,7 @@ from slowly import slow
 import mu2mpi
 from mu2mpi.analysis.figures import draw, image, page_of
 from mu2mpi.analysis.figures._sheet import colours as palette
-from mu2mpi.analysis.labels import unmatched
+from mu2mpi.analysis.words import unmatched
 from mu2mpi.errors import InputError
 
 WIDTHS = ("column", "page")

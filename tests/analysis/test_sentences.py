@@ -4,8 +4,7 @@ import contextlib
 
 import pytest
 
-from mu2mpi.analysis.ledgers import check_ledgers
-from mu2mpi.analysis.persons import Person
+from mu2mpi.analysis.ledgers import Person, check_ledgers
 from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, describe
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment

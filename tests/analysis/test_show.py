@@ -160,7 +160,7 @@ def test_timing_by_phase():
     assert lines[2].split() == ["compute", "2.000", "3.000"]
     assert lines[3].split() == ["noise", "1.250", "2.000"]
     # Rank 0 took 1 + 2 seconds, rank 1 took 3 + 0.5.
-    assert lines[5].split() == ["all", "phases", "3.250", "3.500"]
+    assert lines[4].split() == ["all", "phases", "3.250", "3.500"]
 
 
 def test_environment_and_toml_that_repeats_it():

@@ -8,9 +8,8 @@ import pytest
 from made_up import TRUSTED_TO, rate_run, trust_runs
 
 from mu2mpi.analysis.catalogue import find_figure
-from mu2mpi.analysis.cells import build_sections
+from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.figures import draw
-from mu2mpi.analysis.layouts import Layout
 from mu2mpi.errors import InputError
 
 EXPONENTS = re.compile(r": [−–0-9.| ]+$")

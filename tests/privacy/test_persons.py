@@ -8,7 +8,7 @@ import pytest
 import reference as ref
 from hypothesis import given, strategies as st
 
-from mu2mpi.analysis.persons import Person, guarantee_of
+from mu2mpi.analysis.ledgers import Person, guarantee_of
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
 from mu2mpi.privacy.guarantee import Approximate, Gaussian, Grouped

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mu2mpi.analysis.catalogue import FORMATS, find_figure
-from mu2mpi.analysis.cells import without_repeats
 from mu2mpi.analysis.figures._page import PAGE, Page, page_of, styled
+from mu2mpi.analysis.settings import without_repeats
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 

@@ -8,12 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
-from mu2mpi.analysis.cells import by_rows, sort_key
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import DASHES, Sheet, colours, handle, log_ticks, look_of
-from mu2mpi.analysis.groups import Group, grouped, in_nats
-from mu2mpi.analysis.settings import varying
-from mu2mpi.analysis.words import PRIVACY
+from mu2mpi.analysis.settings import PRIVACY, Group, by_rows, grouped, in_nats, sort_key, varying
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.labels import Labels, read_labels
-from mu2mpi.analysis.words import Words
+from mu2mpi.analysis.words import Labels, Words, read_labels
 from mu2mpi.errors import InputError
 from mu2mpi.extra import needed
 from mu2mpi.files import check_readable

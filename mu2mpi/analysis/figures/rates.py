@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mu2mpi.analysis.cells import Key
 from mu2mpi.analysis.figures._lines import encode_groups, loss_label
 from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.analysis.figures._sheet import DASHES, Sheet, handle, log_ticks
-from mu2mpi.analysis.groups import Group
 from mu2mpi.analysis.rates import AXES, MIN_POINTS, Axis, Rate, find_rates
+from mu2mpi.analysis.settings import Group, Key
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 

@@ -4,13 +4,19 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mu2mpi.analysis.cells import build_sections, by_settings, sort_key
+from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.figures._lines import encode, measures
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet, handle, log_ticks
-from mu2mpi.analysis.layouts import Layout
-from mu2mpi.analysis.settings import is_settled, privacy_of, settings_of, varying
-from mu2mpi.analysis.words import PRIVACY
+from mu2mpi.analysis.settings import (
+    PRIVACY,
+    by_settings,
+    is_settled,
+    privacy_of,
+    settings_of,
+    sort_key,
+    varying,
+)
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary

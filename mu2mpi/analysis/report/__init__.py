@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from mu2mpi._version import __version__
-from mu2mpi.analysis.cells import without_repeats
 from mu2mpi.analysis.report import sections
+from mu2mpi.analysis.settings import without_repeats
 from mu2mpi.errors import InputError
 from mu2mpi.extra import needed
 from mu2mpi.results.reader import Summary

@@ -12,12 +12,18 @@ from typing import Any
 import tomli_w
 
 from mu2mpi.analysis.catalogue import KINDS, find_figure
-from mu2mpi.analysis.cells import by_rows, by_settings, estimate, sort_key
+from mu2mpi.analysis.cells import estimate
 from mu2mpi.analysis.figures import draw, image
-from mu2mpi.analysis.formats import Dialect
 from mu2mpi.analysis.grids import grids
-from mu2mpi.analysis.groups import grouped, in_nats
-from mu2mpi.analysis.settings import privacy_of, varying
+from mu2mpi.analysis.settings import (
+    by_rows,
+    by_settings,
+    grouped,
+    in_nats,
+    privacy_of,
+    sort_key,
+    varying,
+)
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.analysis.together import Release, together
@@ -29,9 +35,6 @@ from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary, read_result
 
-NUMBERS = Dialect(lambda text: "".join("\u2007" if letter.isalnum() else "\u2008" for letter in text))
-"""Spaces as wide as the digits and points of a page."""
-
 ENVIRONMENT = {
     "mu2mpi_version": "mu2mpi", "python_version": "Python", "numpy_version": "numpy", "hosts": "hosts",
     "processor": "processor", "mpi_library": "MPI library",
@@ -39,6 +42,11 @@ ENVIRONMENT = {
 """Facts that a file holds of where it was made, and their words."""
 
 Rows = list[list[str]]
+
+
+def blank(text: str) -> str:
+    """Return spaces as wide as the digits and points of a page."""
+    return "".join("\u2007" if letter.isalnum() else "\u2008" for letter in text)
 
 
 def what_was_run(runs: Sequence[Summary]) -> dict[str, Any]:
@@ -72,7 +80,7 @@ def results(runs: Sequence[Summary]) -> dict[str, Any]:
     """Return the tables of `mu2mpi table`."""
     found = build_table(runs)
     tables = [
-        (grid.header, grid.blocks_of(grid.aligned(NUMBERS)), f"{grid.heading}. {grid.legend}")
+        (grid.header, grid.blocks_of(grid.aligned(blank)), f"{grid.heading}. {grid.legend}")
         for grid in grids(found.sections, Words())
     ]
     return {"tables": tables, "notes": found.notes}

@@ -40,7 +40,7 @@ def execute(arguments: Namespace) -> None:
     """Draw the figure that is named, or the one that suits the results, and print the file's name."""
     from mu2mpi.analysis.cells import versions_note
     from mu2mpi.analysis.figures import draw, image, page_of
-    from mu2mpi.analysis.labels import unmatched
+    from mu2mpi.analysis.words import unmatched
     from mu2mpi.files import write_whole
     from mu2mpi.results.writer import check_output
 

@@ -46,8 +46,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     """Print what follows from the numbers, or which claims hold."""
     from mu2mpi.analysis.conversion import convert
-    from mu2mpi.analysis.ledgers import check_ledgers
-    from mu2mpi.analysis.persons import Person
+    from mu2mpi.analysis.ledgers import Person, check_ledgers
 
     given = {name: getattr(arguments, name) for name in NUMBERS if name in arguments}
     if bool(given) == bool(arguments.paths):
