@@ -5,26 +5,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Labels, Samples, Source, Which
+from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.noise import MAX_NUMBER
 from mu2mpi.problem.base import Array
 
 FEATURE_TYPE = np.uint8
-
-Kinds = NDArray[np.bool_]
-"""Whether each canary is of the second kind: shape (canaries,), or of many runs (runs, canaries)."""
-
-FAR = 160.0
-"""Entries of chosen query points: a model is as sure of every sample as it gets, and no square overflows."""
+Integers = NDArray[np.int64]
+Kinds = NDArray[np.bool_]  # whether each canary is of the second kind: shape (..., canaries)
+FAR = 160.0  # entries of chosen query points: a model is as sure as it gets, and no square overflows
+CLASSES, PIXELS = 10, 784  # those of MNIST
+# Numbers of machines and rounds: if they are cut to k bits, or rounded to a mantissa of k, some coincide.
+BOUNDARIES = sorted(
+    {*range(12), *(2**bit + step for bit in range(16, 32) for step in (-1, 0, 1)), MAX_NUMBER - 1}
+)
 
 
 class Numbered(Source):
@@ -37,6 +43,19 @@ class Numbered(Source):
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         return Samples(np.ones((len(rows), self.dimension), FEATURE_TYPE), rows.astype(np.int32))
+
+
+def real_schedule(pixels: int = PIXELS, **settings: Any) -> Schedule:
+    """Constants of a run with messages of ten classes and so many features, by default of a long one."""
+    experiment = Experiment.make({"machines": 10, "rounds": 60_000, "rho": 4.0, **settings})
+    samples = (experiment.machines or 1) * (experiment.rounds or 1)
+    return resolve(experiment, Numbered(samples, CLASSES, pixels), 1).schedule
+
+
+def blank_supply(schedule: Schedule) -> Supply:
+    """Supply of the same sample for any round: what the noise hides is known to the adversary."""
+    features, sizes = np.ones((1, schedule.features - 1), FEATURE_TYPE), np.ones((1, 1), np.int64)
+    return partial(HostedSamples, features, np.zeros(1, np.int32), np.ones(1), sizes)
 
 
 @dataclass(frozen=True)
@@ -99,10 +118,8 @@ def labels_of(classes: NDArray[np.int32], schedule: Schedule) -> Labels:
 class Canaries:
     """Samples that an audit attacks, and what machines get; 32 bytes of `dealing` decide who gets which.
 
-    Of each canary, `machines` says whose it is, from 0, `rounds` the round in which it is used first, from 1,
-    and `messages` the rounds of all messages that tell of it: if it `stays`, of all from then on. Where
-    samples are drawn at random there is one, and rounds mean nothing. `there` are the rounds in which each
-    machine takes part.
+    Of each canary: its machine, from 0, the round that uses it first, from 1, and the rounds of all messages
+    that depend on it. With random sampling there is one, and rounds mean nothing.
     """
 
     def __init__(self, schedule: Schedule, case: WorstCase, dealing: bytes) -> None:
@@ -191,10 +208,7 @@ class Canaries:
         return supply
 
     def draws(self, hosted: range, sampling: bytes) -> NDArray[np.int64]:
-        """Return how often each sample of some machines is drawn: shape (rounds, machines, samples).
-
-        32 bytes of `sampling` decide, where samples are drawn at random.
-        """
+        """Return how often each sample of some machines is drawn: shape (rounds, machines, samples)."""
         read = self._reader(hosted, sampling_key=sampling)
         shape = self.schedule.rounds, len(hosted), self.schedule.sampling.owned
         counts, t = np.zeros(shape, np.int64), 1

@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 from mu2mpi.kernels import kernel
 from mu2mpi.problem.base import Array
 
-CONFIDENCE = 0.99
-"""Of all that an audit says together."""
-
-RIDGE = 1e-12
-"""Variance, as a share of all there is, that every number is taken to have, lest one be divided by none."""
+CONFIDENCE = 0.99  # of all that an audit says together
+RIDGE = 1e-12  # share of all variance that every number is taken to have, lest one be divided by none
+MIN_WORDS = 64 * 256  # with fewer, Pearson's statistic of bytes has a longer tail than chi-square
 
 
 class Interval(NamedTuple):
@@ -28,8 +26,7 @@ class Interval(NamedTuple):
 def best_statistics(noise: Array, differences: Array) -> Array:
     """Return weights of the linear statistics that best tell Gaussian populations apart (Fisher, 1936).
 
-    What was seen in each run but for its mean is `noise`, shape (runs, numbers); the means of the populations
-    of each pair differ by `differences`, of the shape of the weights, (pairs, numbers).
+    `noise` has the shape (runs, numbers), and `differences` of means and the weights (pairs, numbers).
     """
     covariance = np.cov(noise, rowvar=False)
     ridge = RIDGE * (np.trace(covariance) + np.sum(differences**2, axis=1).max())
@@ -37,10 +34,9 @@ def best_statistics(noise: Array, differences: Array) -> Array:
 
 
 class Separations:
-    """How far apart the means of statistics lie in two populations, in their standard deviations: mu.
+    """Distances `mu` of the means of two populations in their standard deviations, shape (pairs,).
 
-    There is a score for each run and pair of populations, and a kind: whether the run is of the second one.
-    The kinds of different pairs are independent. The estimates are `mu`, shape (pairs,).
+    `kinds` says which run is of the second population of each pair, independently of other pairs.
     """
 
     def __init__(self, scores: Array, kinds: NDArray[np.bool_]) -> None:
@@ -65,10 +61,6 @@ class Separations:
         return list(map(Interval, sums.tolist(), (sums - margins).tolist(), (sums + margins).tolist()))
 
 
-MIN_WORDS = 64 * 256
-"""With fewer, Pearson's statistic of bytes has a longer tail than chi-square."""
-
-
 def choose_threshold(without: Array, with_canary: Array, delta: float) -> float:
     """Return the threshold of a statistic beyond which the most seems to be given away, by simple bounds."""
     values = np.unique(np.concatenate([without, with_canary]))
@@ -83,11 +75,9 @@ def choose_threshold(without: Array, with_canary: Array, delta: float) -> float:
 
 
 def epsilon_bound(without: Array, with_canary: Array, threshold: float, delta: float, risk: float) -> float:
-    """Return an epsilon that the runs exceed at this delta; 0 if there is none.
+    """Return an epsilon that the runs exceed at this delta, or 0; the bound errs with probability `risk`.
 
-    Probabilities to pass the threshold, which is to be chosen without a look at these runs, are bounded by
-    counting, whatever the distribution of the statistic; the bound errs with probability `risk` (Jagielski,
-    Ullman and Oprea, "Auditing differentially private machine learning", 2020).
+    It counts how often a threshold, chosen on other runs, is passed (Jagielski, Ullman and Oprea, 2020).
     """
     alarm = largest_probability(int(np.sum(without > threshold)), len(without), risk / 2)
     hit = 1 - largest_probability(int(np.sum(with_canary <= threshold)), len(with_canary), risk / 2)
@@ -129,8 +119,7 @@ def byte_evidence(words: NDArray[np.int64]) -> Array:
 def chi_square_evidence(counts: NDArray[np.int64]) -> Array:
     """Evidence against uniform counts, shape (..., values): -log of an upper bound on each row's p-value.
 
-    With f degrees of freedom, chi-square is r f or more with a probability of at most (r e^(1 - r))^(f / 2)
-    for r > 1, by Chernoff's bound.
+    By Chernoff, P(chi-square >= r f) <= (r e^(1 - r))^(f / 2) for f degrees of freedom and r > 1.
     """
     freedom = counts.shape[-1] - 1
     expected = counts.sum(axis=-1, keepdims=True) / counts.shape[-1]

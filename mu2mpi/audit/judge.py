@@ -1,6 +1,8 @@
-"""What an adversary makes of many runs: who tells which samples apart, and how well."""
+"""What an adversary makes of many runs: who tells which samples apart, how well, and the report of that."""
 
 import math
+import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
@@ -8,16 +10,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mu2mpi.audit.attack import Runs
+from mu2mpi.analysis.formats import as_paragraph, as_text
+from mu2mpi.audit.attack import Finding, Runs
 from mu2mpi.audit.canaries import Canaries, Kinds
-from mu2mpi.audit.evidence import Interval, Separations, best_statistics, choose_threshold, epsilon_bound
+from mu2mpi.audit.evidence import (
+    CONFIDENCE,
+    Interval,
+    Separations,
+    best_statistics,
+    choose_threshold,
+    epsilon_bound,
+)
 from mu2mpi.audit.runs import view
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.privacy.accountant import epsilon_exact
 from mu2mpi.privacy.guarantee import Budget
 from mu2mpi.problem.base import Array
 
-LEAST = 0.99
-"""Share of what is claimed that has to be reached. Clipping leaves room for rounding, at most so much."""
-
+LEAST = 0.99  # share of the claim that has to be reached: clipping leaves room for rounding
 COUNTING = 0.25  # share of the risk that is left to the bound on epsilon
 
 
@@ -65,10 +75,7 @@ class Judgement:
 
 
 def judge(runs: Runs, budget: Budget, risk: float) -> Judgement:
-    """Attack every sample, given all the others; all that is found errs with probability `risk` at most.
-
-    The budget is that of machines without one of their own.
-    """
+    """Attack every sample, given all the others; all that is found errs with probability `risk` at most."""
     canaries, kinds = runs.canaries, runs.kinds
     # Runs come in pairs of opposite kinds. Of what was learnt, some runs teach, and the others judge.
     taught = len(kinds) // 4 * 2
@@ -96,10 +103,7 @@ def judge(runs: Runs, budget: Budget, risk: float) -> Judgement:
 
 
 def _scores(runs: Runs, taught: int) -> tuple[Array, Array]:
-    """Return statistics of every run for every canary, as told and as learnt, shape (runs, canaries).
-
-    The other samples are known to the adversary, and taken out.
-    """
+    """Return statistics of every run for every canary, as told and as learnt, less what other samples add."""
     canaries, kinds = runs.canaries, runs.kinds
     told, learnt = np.empty(kinds.shape), np.empty(kinds.shape)
     both = [np.vstack(arrays) for arrays in zip(runs.seen, runs.differences, strict=True)]
@@ -147,10 +151,7 @@ def _shares(canaries: Canaries) -> Array:
 
 
 def _groups(canaries: Canaries) -> tuple[list[str], Array]:
-    """Return names of groups of canaries, and who is in them: all, by machine, by round, and one by one.
-
-    Of hidden iterates each canary reaches another share, so there each is by itself.
-    """
+    """Names and members of groups of canaries: all, by machine, by round, and one by one."""
     machines, rounds = canaries.machines.tolist(), canaries.rounds.tolist()
     alone = [f"machine {i}, round {t}" for i, t in zip(machines, rounds, strict=True)]
     named = dict(zip(alone, np.eye(len(machines)), strict=True))
@@ -160,3 +161,82 @@ def _groups(canaries: Canaries) -> tuple[list[str], Array]:
         together |= {f"round {t}": canaries.rounds == t for t in sorted(set(rounds))}
         named = together | named
     return list(named), np.array(list(named.values()), dtype=float)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Claims about a server, and what the runs of an audit say of them."""
+
+    words: str  # what was run, but for the default, and what of it was attacked
+    reaches: bool  # whether faithful runs reach all that is claimed
+    experiment: Experiment  # what makes the claims, of an epsilon at its delta too
+    trials: int  # runs with each sample of either kind
+    judgements: list[Judgement]  # of worst cases
+    findings: list[Finding]  # of further attacks
+
+    @property
+    def refutations(self) -> list[str]:
+        """What contradicts the claim, in words."""
+        parts: list[Judgement | Finding] = [*self.judgements, *self.findings]
+        return [words for part in parts for words in part.refutations]
+
+    @property
+    def alarms(self) -> list[str]:
+        """What cannot be if the code does what it says, though it refutes no claim."""
+        parts: list[Judgement | Finding] = [*(self.judgements if self.reaches else ()), *self.findings]
+        return [words for part in parts for words in part.alarms]
+
+    @property
+    def complaints(self) -> list[str]:
+        """Both, with what they are and of whom."""
+        who = f"{self.experiment.server} server"
+        return [
+            *(f"the claim of privacy is refuted: {who}: {words}" for words in self.refutations),
+            *(f"alarm: {who}: {words}" for words in self.alarms),
+        ]
+
+    def describe(self) -> str:
+        """Say what was done, and put what was found next to what is claimed; no line break at the end."""
+        run = self.experiment
+        heading = (
+            f"{run.server.capitalize()} server: {self.words}{run.machines} machines, {run.rounds} rounds, "
+            f"{self.trials:,} runs with each sample of either kind, {len(self.judgements)} worst "
+            f"case{'s' if len(self.judgements) > 1 else ''}."
+        )
+        header = ["", "claimed: at most", "must be reached", "reached", f"{CONFIDENCE:.0%} confidence"]
+        table = textwrap.indent(as_text(header, list(map(self._rows, self.judgements))), "  ")
+        said = [finding.summary for finding in self.findings if finding.summary]
+        said += [f"Refuted: {words}." for words in self.refutations]
+        said += [f"Alarm: {words}." for words in self.alarms]
+        if not self.complaints:
+            said.append("Nothing is refuted, and there is no alarm.")
+        return "\n\n".join([as_paragraph(heading), table, *map(as_paragraph, said)])
+
+    def _rows(self, found: Judgement) -> list[list[str]]:
+        """Return what was found in a worst case, under its name."""
+        delta = self.experiment.delta
+        rows = [[found.words.capitalize(), *[""] * 4]]
+        for name, reading, must in (
+            ("mu of all samples", found.overall, self.reaches),
+            ("mu of the most telling: {}", found.most, self.reaches),
+            ("mu of the least telling: {}", found.least, self.reaches),
+            ("mu as learnt: {}", found.learnt, False),
+        ):
+            if reading is not None:
+                rho = reading.claim.rho
+                least = f"{LEAST * rho:.4g}" if must else ""
+                reached = _reached(rho * value for value in reading.share)
+                rows.append([name.format(reading.what), f"{rho:.4g}", least, *reached])
+        at_delta = f"epsilon at delta = {delta:g}"
+        if (overall := found.overall) is not None:
+            mus = (max(overall.claim.rho * value, 0.0) for value in overall.share)
+            reached = _reached(epsilon_exact(mu, delta) for mu in mus)
+            rows.append([f"{at_delta}, from mu", f"{overall.claim.epsilon:.4g}", "", *reached])
+        bound = f"at least {found.epsilon_bound:.4g}"
+        return [*rows, [f"{at_delta}, by counting", f"{found.counted.epsilon:.4g}", "", "", bound]]
+
+
+def _reached(values: Iterable[float]) -> list[str]:
+    """Return an estimate, and between which values the truth lies, in words."""
+    estimate, low, high = values
+    return [f"{estimate:.4g}", f"{low:.4g} to {high:.4g}"]

@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mu2mpi.audit.canaries import Canaries, Kinds
+from mu2mpi.audit.canaries import Canaries, Integers, Kinds
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.iterates import Iterates, LazyIterates
 from mu2mpi.federation.machine import Machines
@@ -18,8 +17,6 @@ from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.noise import derive_key, key_words
 from mu2mpi.problem.base import Array
-
-Integers = NDArray[np.int64]
 
 
 def start(
@@ -47,10 +44,7 @@ def play(
     key: bytes,
     unmasked: list[Integers] | None = None,
 ) -> Array:
-    """Take part in one run, as the rank that hosts these machines, and return the output, shape (d,).
-
-    Messages without their masks are added to `unmasked`, if they have any.
-    """
+    """Take part in one run as the rank of these machines, and return the output, shape (d,)."""
     machines, server = start(schedule, canaries, hosted, kinds, communicator, key)
     for t in range(1, schedule.rounds + 1):
         round_of(t, canaries, machines, server)
@@ -60,11 +54,7 @@ def play(
 
 
 def tells_sums(schedule: Schedule) -> bool:
-    """Whether what is seen gives away sums with as much noise as hides them, and no more.
-
-    Where it is query points, their steps have to be plain. What some machines know of the noise is left in
-    where they draw it one by one.
-    """
+    """Whether what is seen gives away sums with the noise that hides them, and no more."""
     iterates = type(schedule.make_iterates(schedule))
     # In the ball, where runs of an audit stay, lazy steps are plain ones.
     is_plain = iterates.step is Iterates.step and iterates.move in (Iterates.move, LazyIterates.move)
@@ -90,10 +80,9 @@ def see(schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[byt
     """Run the algorithm once with each noise key, every machine on a rank of its own.
 
     Of each rank an array of shape (runs, numbers) is returned: what it sends, or if the server is central
-    receives, where iterates are taken back to the sums that they were made of. Of masked messages it is what
-    those make of all of them who work together against the machine. Messages are measured in standard
-    deviations of the noise that canaries have to hide in, of their round, and what correlates the noise of
-    rounds is undone. Of a method that protects nothing else, it is the output alone.
+    receives, taken back to sums. Of masked messages it is what all colluders make of them, and of a method
+    that protects nothing else the output. Messages are whitened and measured in standard deviations of the
+    noise.
     """
     hides, is_central = not schedule.mechanism.shows_messages, schedule.trust.is_central
     with_masks = hides_parts(schedule)
@@ -124,10 +113,9 @@ def see(schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[byt
 
 
 def _sums_of_others(both: Integers, colluders: int) -> list[Integers]:
-    """Return, for each machine, the sum of all but those that follow it, shape (runs, numbers).
+    """Return, for each machine, the sum of all but the colluders that follow it, shape (runs, numbers).
 
-    These are the ones that work together against it: they know what they themselves hid, and masks cancel in
-    the sum of all that was sent. Both are integers modulo 2^64, shape (machines, runs, 2 numbers).
+    Integers modulo 2^64 of shape (machines, runs, 2 numbers): what is sent, and the same without masks.
     """
     sent, unmasked = np.split(both, 2, axis=2)
     count, everything = len(sent), sent.sum(axis=0)
@@ -176,9 +164,7 @@ def _sums(schedule: Schedule, canaries: Canaries, iterates: Array) -> Array:
 def view(schedule: Schedule, seen: list[Array], machine: int) -> Array:
     """Return what the adversary of a machine's samples sees, shape (runs, numbers).
 
-    Against an untrusted server and all machines, nothing that leaves a machine may tell of its samples. With
-    a central one, the adversary is every other machine, and rank 0 is the server. What was seen on another
-    rank already is left out. Of masked messages there is what was made of them for each machine.
+    With a central server that is what every other machine receives, once, and else what any machine sends.
     """
     if hides_parts(schedule):
         return seen[machine]

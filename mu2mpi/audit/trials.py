@@ -11,8 +11,7 @@ import numpy as np
 from mu2mpi.audit.attack import Runs, View, all_attacks
 from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Kinds, WorstCase
 from mu2mpi.audit.evidence import CONFIDENCE
-from mu2mpi.audit.judge import judge
-from mu2mpi.audit.report import Report
+from mu2mpi.audit.judge import Report, judge
 from mu2mpi.audit.runs import hides_parts, noiseless, see, tells_sums
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.machines import cohort_of, input_files
@@ -28,22 +27,14 @@ from mu2mpi.privacy.noise import derive_key, root_key
 from mu2mpi.problem.base import Array
 from mu2mpi.registry import find
 
-OF_PAPER = ("untrusted", "trusted")
-"""Servers that are audited where none is named."""
-
-MAX_SAMPLES, MAX_NUMBERS = 1 << 20, 1 << 28
-"""Of each machine; and in one array, of what is seen in all runs, or what each canary does to another."""
-
-DRAWS, TRIALS_PER_NUMBER = 200, 2
-"""Runs without noise that show what a canary changes on average, where it is drawn or not; and runs for each
-number that is seen: with fewer the adversary cannot learn how they vary together."""
+OF_PAPER = ("untrusted", "trusted")  # servers that are audited where none is named
+MAX_SAMPLES, MAX_NUMBERS = 1 << 20, 1 << 28  # of a machine; in one array
+DRAWS = 200  # runs without noise that show what a canary changes on average, where it is drawn or not
+TRIALS_PER_NUMBER = 2  # with fewer the adversary cannot learn how what is seen varies together
 
 
 def audit_servers(settings: Mapping[str, Any], trials: int, communicator: Communicator) -> Iterator[Report]:
-    """Audit the server of some settings, or one after the other those of the paper that the method allows.
-
-    Settings that are None are not set; rho is then 1 unless an epsilon is claimed.
-    """
+    """Audit the server of some settings, or those of the paper that the method allows."""
     given = {name: value for name, value in settings.items() if value is not None}
     if "epsilon" not in given:
         given.setdefault("rho", 1.0)
@@ -73,8 +64,8 @@ def _allowed(settings: list[dict[str, Any]]) -> list[Experiment]:
 def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Report:
     """Attack the algorithm of an experiment, with the audit's own data, clipping norm and diameter.
 
-    There are `trials` runs with each sample of either kind, divided among the ranks. What is found is the
-    same on every rank, however many there are. Raises an InputError if nothing can be attacked.
+    The ranks share the `trials` runs with each sample of either kind, and all return the same. Raises
+    InputError if nothing can be attacked.
     """
     secret = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
     root = communicator.share(derive_key(secret, "audit", experiment.server))

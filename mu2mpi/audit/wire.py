@@ -13,9 +13,7 @@ from mu2mpi.parallel import Communicator
 
 Answer = TypeVar("Answer")
 Integers = NDArray[np.int64]
-
-_LEFT = object()
-"""What a rank brings that takes no part in further exchanges."""
+_LEFT = object()  # what a rank brings that takes no part in further exchanges
 
 
 class OutOfStepError(RuntimeError):
@@ -139,10 +137,7 @@ class RecordedRank(Communicator):
 
 
 def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer]:
-    """Run an action on some ranks of this process, which take turns, and return their answers.
-
-    An exception on any rank ends all, and is raised here: OutOfStepError if not all take part in an exchange.
-    """
+    """Run an action on ranks of this process, which take turns; an error on any rank is raised."""
     meeting = Meeting(size)
 
     def act(rank: int) -> Answer:

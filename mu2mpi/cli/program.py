@@ -1,19 +1,20 @@
-"""The program: it runs the command that is given, and sees to it that all ranks end as they should.
+"""The program: run a command, and end all ranks as they should.
 
 Exit codes: 0 done, 2 bad input, 1 failure, 75 stopped by a signal with a checkpoint written.
 """
 
 import argparse
 import errno
+import io
 import os
+import select
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, NoReturn
 
 from mu2mpi._version import __version__
 from mu2mpi.cli.commands import command_names, load
-from mu2mpi.cli.streams import lost_output, open_outputs
 from mu2mpi.cluster import word
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
 from mu2mpi.execution.signals import ending_at_once, stop_requests
@@ -62,7 +63,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    open_outputs()
+    _open_outputs()
     with ending_at_once():
         try:
             return _with_word(_execute(parse(sys.argv[1:] if argv is None else argv)))
@@ -89,7 +90,7 @@ def _execute(arguments: argparse.Namespace) -> int:
     # With results, a signal is from here on kept for the run to come, not died of.
     with stop_requests() if makes_results else nullcontext():
         code = arguments.command.execute(arguments) or 0
-    if makes_results or (lost := lost_output()) is None:
+    if makes_results or (lost := _lost_output()) is None:
         return code
     if lost.errno == errno.EPIPE:
         # Whoever reads, such as `head`, has what it wants.
@@ -126,6 +127,50 @@ def parser_of(names: Sequence[str], complete: Sequence[str | None]) -> Parser:
     return parser
 
 
+class _Output(io.FileIO):
+    """Takes all that is written, and remembers why some of it could not be."""
+
+    failure: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write what can be written; the rest is lost."""
+        try:
+            while (written := super().write(data)) is None:
+                select.select([], [self], [])  # of a terminal, say, that another program made not to wait
+        except OSError as error:
+            self.failure = self.failure or error
+            return len(data)
+        return written
+
+
+def _open_outputs() -> None:
+    """Make standard output and error take all that is written, but for those of a program around us."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # Otherwise the next file that is opened would get its number, and what libraries print.
+            os.open(os.devnull, os.O_RDONLY)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is getattr(sys, f"__{name}__"):
+            with suppress(AttributeError, OSError):
+                stream.flush()
+            buffer = io.BufferedWriter(_Output(number, "wb", closefd=False))
+            encoding, lines = getattr(stream, "encoding", "utf-8"), number == 2 or os.isatty(number)
+            stream = io.TextIOWrapper(buffer, encoding, line_buffering=lines)
+            setattr(sys, name, stream)
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a letter gets a question mark instead of an error.
+            stream.reconfigure(errors="replace")
+
+
+def _lost_output() -> OSError | None:
+    """Return why some of standard output is lost, if it is."""
+    sys.stdout.flush()
+    return getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
+
+
 def _end_together(message: str, code: int) -> int:
     """Say on rank 0 what every rank knows; every rank ends with this code, and none before it is said."""
     from mu2mpi import parallel
@@ -138,9 +183,9 @@ def _end_together(message: str, code: int) -> int:
 
 
 def _with_word(code: int) -> int:
-    """Have rank 0 leave word of this code if `mu2mpi launch` waits for it; return what every rank ends with.
+    """Leave word of this code if `mu2mpi launch` waits for it; return the exit code of every rank.
 
-    That is then 0 for any end, since launchers kill ranks, and tell of an error, once one ends otherwise.
+    It is then 0 for any end, since launchers kill ranks once one ends otherwise.
     """
     if not word.is_wanted():
         return code

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
-    from mu2mpi.parallel import Communicator
     from mu2mpi.results.reader import Summary
 
 
@@ -71,16 +70,3 @@ def warn_of_tests(experiments: "Iterable[Experiment]") -> None:
 
     if any(experiment.tests_on_a_share and experiment.seed is None for experiment in experiments):
         print(f"not private: {TEST_SHARE[0].lower()}{TEST_SHARE[1:]}")
-
-
-def warn_of_kernels(communicator: "Communicator") -> None:
-    """Say on rank 0 why every start takes long where compiled kernels cannot be kept."""
-    from mu2mpi.execution.environment import kernel_cache
-
-    if communicator.rank == 0 and kernel_cache() is None:
-        print(
-            "mu2mpi: warning: no folder for compiled kernels can be written, so every rank compiles them "
-            "each time; set NUMBA_CACHE_DIR to one that can",
-            file=sys.stderr,
-            flush=True,
-        )

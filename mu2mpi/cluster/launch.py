@@ -7,13 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic
 from types import FrameType
 
 from mu2mpi.cluster import slurm, word
 from mu2mpi.cluster.launchers import RANK_VARIABLES, carried, find_launcher, say
-from mu2mpi.cluster.outputs import Outputs
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError
+from mu2mpi.files import Identity, identity
+from mu2mpi.results.schema import checkpoint_path
 
 ACTIONS = {
     # (how the ranks of a run that is not finished ended, who ended them): what is done with a SLURM job
@@ -33,6 +35,40 @@ LONGEST_STOP = 5.0
 
 FRESH_STARTS = 3
 """How often a job may start again after an end without word although its run has got no further."""
+
+
+class Outputs:
+    """Results and checkpoints of a command; with `overwrite` only a new result counts."""
+
+    def __init__(self, paths: Sequence[Path], overwrite: bool = False) -> None:
+        self._results, self._overwrite = {*paths}, overwrite
+        self._before = self._now()
+
+    def __bool__(self) -> bool:
+        return bool(self._results)
+
+    def folder(self) -> Path:
+        """Return the nearest existing folder of those in which the results will lie."""
+        lowest = min(self._results, default=Path("result")).parent
+        return next(folder for folder in (lowest, *lowest.absolute().parents) if folder.is_dir())
+
+    def have_moved_on(self) -> bool:
+        """Return whether there is a result or a checkpoint which was not there before."""
+        return any(self._before.get(path) != found for path, found in self._now().items())
+
+    def are_complete(self) -> bool:
+        """Return whether all results are there, and no checkpoint of one is left."""
+        now = self._now()
+        old = {path for path, found in self._before.items() if self._overwrite and now.get(path) == found}
+        return bool(self._results) and now.keys() - old == self._results
+
+    def _now(self) -> dict[Path, Identity | None]:
+        wanted, there = self._results | {checkpoint_path(path) for path in self._results}, set()
+        # A look into the folder instead of one for each of what may be thousands of files.
+        for folder in {path.parent for path in self._results}:
+            with suppress(OSError):
+                there |= wanted & {*folder.iterdir()}
+        return {path: identity(path) for path in there}
 
 
 class StoppedError(Exception):
@@ -86,12 +122,11 @@ class Signals:
 
 
 def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int, signals: Signals) -> int:
-    """Start ``mu2mpi ARGUMENTS`` on this many ranks, see them through, and return how the run ended.
+    """Start ``mu2mpi ARGUMENTS`` on this many ranks, see them through, and return the exit code.
 
-    SIGUSR1, SIGUSR2, SIGTERM and Ctrl-C are passed on to the ranks as SIGUSR1. The exit code is what rank 0
-    left word of, whatever that of the launcher is. What becomes of a SLURM job whose run is not finished is
-    in `ACTIONS`; it is requeued at most `requeues` times. Raises InputError if no launcher starts ranks that
-    find each other.
+    It is what rank 0 left word of, whatever that of the launcher. Signals reach the ranks as SIGUSR1. A SLURM
+    job whose run is not finished is dealt with by `ACTIONS`, and requeued at most `requeues` times. Raises
+    InputError without a launcher.
     """
     if slurm.restarts() > 0 and outputs.are_complete():
         say("the results are there, from an earlier start of this job")

@@ -30,10 +30,7 @@ RANK_VARIABLES = {
 
 
 def ranks_of_job() -> int:
-    """Return the number of ranks that MU2MPI_RANKS or the SLURM job names, and 1 outside of jobs.
-
-    Raises InputError in a job that has room for several but does not say how many are to be started.
-    """
+    """Return the number of ranks by MU2MPI_RANKS or the SLURM job; 1 outside of jobs."""
     in_job = bool(os.environ.get("SLURM_JOB_ID"))
     for name in (RANKS_VARIABLE, "SLURM_NTASKS") if in_job else (RANKS_VARIABLE,):
         if text := os.environ.get(name):

@@ -4,21 +4,23 @@ import math
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 
-from mu2mpi.cluster.packing import Load, load_of, pack, task_seconds
-from mu2mpi.cluster.request import Request, limit_seconds
-from mu2mpi.cluster.script import render_job, render_table, slurm_directives
+from mu2mpi.cluster.script import Request, limit_seconds, render_job, render_table, slurm_directives
 from mu2mpi.cluster.slurm import most_tasks, submit, task_states
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
+from mu2mpi.execution.cost import run_cost
+from mu2mpi.execution.measurements import planned_measurements
+from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.sweep import Run, open_all, resolve_sweep, unfinished
 from mu2mpi.files import write_whole
 from mu2mpi.parallel import Communicator
@@ -26,6 +28,43 @@ from mu2mpi.results.collection import names_of
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.schema import checkpoint_path
 from mu2mpi.toml import read_toml
+
+START_SECONDS, RUN_SECONDS = 20.0, 0.1
+"""What it takes to start a task, and a run in it: to try launchers, import, compile; to write files."""
+
+
+class Load(NamedTuple):
+    """What a run costs: seconds on one core, of which at most so many machines can take their part."""
+
+    seconds: float
+    machines: int
+
+
+def load_of(plan: Plan) -> Load:
+    """Return what a run costs, from its size alone."""
+    nanoseconds = run_cost(plan.schedule) + planned_measurements(plan).cost(plan.schedule)
+    return Load(RUN_SECONDS + nanoseconds * 1e-9, plan.schedule.machines)
+
+
+def task_seconds(loads: Sequence[Load], parts: int, ranks: int) -> list[float]:
+    """Return what each part of a sweep is expected to take: every rank is busy, or one run is the longest."""
+
+    def of(part: Sequence[Load]) -> float:
+        together = sum(load.seconds for load in part) / ranks
+        return max([together, *(load.seconds / min(ranks, load.machines) for load in part)])
+
+    return [START_SECONDS + of(loads[k::parts]) for k in range(parts)]
+
+
+def pack(loads: Sequence[Load], ranks: int, limit: float, most: int) -> int:
+    """Return the number of parts, at most `most`, such that each takes a tenth of the limit in seconds."""
+    most = max(1, min(most, len(loads)))
+    # Costs are rough, and cores differ; nor should a task take more than a tenth of a day.
+    goal = 0.1 * min(limit, 86_400.0)
+    parts = min(most, max(1, math.ceil(sum(load.seconds for load in loads) / ranks / goal)))
+    while parts < most and max(task_seconds(loads, parts, ranks)) > START_SECONDS + goal:
+        parts = min(most, parts + 1 + parts // 50)
+    return parts
 
 
 @dataclass(frozen=True)
@@ -97,10 +136,7 @@ class SweepJob:
         return render_job(self.config.stem, [str(word) for word in words], self.request, self.parts)
 
     def submit(self) -> None:
-        """Hand the script to sbatch, print its number, and say what is to be expected of it.
-
-        Raises InputError before anything is submitted if a run cannot be settled or its output is taken.
-        """
+        """Hand the script to sbatch, and print its number and cost."""
         # First of all, since the data have to be here.
         todo = set(unfinished(self.runs, overwrite=False))
         script = self.script()
@@ -148,9 +184,8 @@ class SweepJob:
     def status(self) -> str:
         """Return how many runs are done, running, left and failed, and the names of some of the last.
 
-        Running is what has a checkpoint and a task that is running; failed is what was submitted, has no
-        result and no task in the queue; and the rest is left. Raises InputError if SLURM has to be asked and
-        does not answer.
+        Failed is what was submitted and has neither a result nor a task in the queue. Raises InputError
+        without SLURM.
         """
         # A sweep that has changed since has other parts.
         jobs = [job for job in self._submissions() if job["runs"] == len(self.paths)]

@@ -1,7 +1,7 @@
-"""The exit code that rank 0 writes for `mu2mpi launch`, which takes no end without it for a good one.
+"""The exit code that rank 0 writes for `mu2mpi launch`: no end without it is a good one.
 
-Some launchers end with code 0 after the loss of a node. The file is there, empty, before the ranks start. A
-rank of an earlier start of the job, which its scheduler forgot, does not find its file, and makes none.
+Some launchers end with code 0 after the loss of a node. The file is there, empty, before the ranks start, so
+that ranks of an earlier start write none.
 """
 
 import os
@@ -17,10 +17,7 @@ VARIABLE = "MU2MPI_WORD"
 
 @contextmanager
 def place_for_word(folder: Path, job: str, start: int) -> Iterator[Path]:
-    """Make an empty file in this folder, or the working directory, and remove it afterwards.
-
-    Those of earlier starts of the same job are removed as well: a start that was killed could not.
-    """
+    """Make an empty file, in this folder if possible, and remove it and those of earlier starts."""
     before, after = f".mu2mpi-launch-{job}-", f"-{start}.word"
     tried = (folder.absolute(), Path().absolute(), tempfile.gettempdir())
     found = next((each for each in tried if os.access(each, os.W_OK)), folder)

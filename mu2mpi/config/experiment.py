@@ -20,6 +20,16 @@ from mu2mpi.registry import default, find
 from mu2mpi.suggestions import did_you_mean
 
 
+def _choice(kind: str, value: str | None, description: str) -> Any:
+    """Declare an option that chooses a registered thing."""
+    return Field(value, description=description, json_schema_extra={"kind": kind})
+
+
+def _size(description: str, value: float | None = None) -> Any:
+    """Declare a positive number."""
+    return Field(value, ge=LEAST, le=MOST, description=description)
+
+
 class Experiment(BaseModel):
     """One run of a method: by default of Algorithm 1 (untrusted) or Algorithm 2 (trusted) of the paper.
 
@@ -63,41 +73,31 @@ class Experiment(BaseModel):
         description="who gets which samples: iid, contiguous, sorted, owner, dirichlet:A or labels:N "
         "[default: owner where the data name owners, or else iid]",
     )
-    loss: str = Field(
-        "softmax",
-        description="loss that is minimised, of a linear model",
-        json_schema_extra={"kind": "problems"},
-    )
-    method: str = Field(
+    loss: str = _choice("problems", "softmax", "loss that is minimised, of a linear model")
+    method: str = _choice(
+        "methods",
         default("methods"),
-        description="the paper's method, or one that it is compared with (docs/guides/methods.md)",
-        json_schema_extra={"kind": "methods"},
+        "the paper's method, or one that it is compared with (docs/guides/methods.md)",
     )
-    mechanism: str | None = Field(
-        None,
-        description="how noise hides what machines send [default: the method's own]",
-        json_schema_extra={"kind": "mechanisms"},
+    mechanism: str | None = _choice(
+        "mechanisms", None, "how noise hides what machines send [default: the method's own]"
     )
-    server: str = Field(
-        "untrusted",
-        description="who adds noise, and who is trusted with what (docs/guides/trust.md)",
-        json_schema_extra={"kind": "servers"},
+    server: str = _choice(
+        "servers", "untrusted", "who adds noise, and who is trusted with what (docs/guides/trust.md)"
     )
     machines: int | None = Field(
         None, ge=1, lt=2**32, description="number of machines M [default: one a rank]"
     )
     participation: str | None = Field(
         None,
-        description="who takes part in which round: all, uniform:m of them, each with bernoulli:p, by-size "
-        "(in a round for each sample), or as in trace:FILE (docs/guides/federations.md) [default: all]",
+        description="who takes part in which round: all, uniform:m, bernoulli:p, by-size (a round for each "
+        "sample) or trace:FILE (docs/guides/federations.md) [default: all]",
     )
     participation_seed: int | None = Field(
         None, ge=0, lt=2**63, description="public seed of who takes part when [default: the seed, or 0]"
     )
     objective: Literal["machines", "samples"] | None = Field(
-        None,
-        description="what is minimised: the mean of the machines' losses, or that over all their samples "
-        "[default: machines, or with by-size samples]",
+        None, description="mean over machines, or over all samples [default: machines, samples if by-size]"
     )
     budgets: str | None = Field(
         None, description="file with the rho or epsilon of each machine or owner [default: all have the same]"
@@ -106,13 +106,10 @@ class Experiment(BaseModel):
         None,
         ge=1,
         lt=2**32,
-        description="number of rounds T [default: as many as the samples allow, or those of the method's own "
-        "theory]",
+        description="number of rounds T [default: as many as the samples allow, or the method's theory]",
     )
     epsilon: float | None = Field(
-        None,
-        gt=0,
-        description="privacy, instead of rho: takes the largest rho that is exactly (epsilon, delta)-private",
+        None, gt=0, description="privacy, instead of rho: the largest rho that is (epsilon, delta)-private"
     )
     delta: float = Field(
         1e-5, ge=SMALLEST_DELTA, lt=1, description="delta of epsilon, given or stated; well below 1 / samples"
@@ -126,39 +123,26 @@ class Experiment(BaseModel):
     noise: Literal["aggregate"] | None = Field(
         None,
         description="untrusted server only: aggregate draws one N(0, M sigma^2) a round for all machines, "
-        "a shortcut to simulate many: results have the same distribution, but single messages are not "
-        "protected [default: every machine draws its own, as the protocol says]",
+        "which protects no single message [default: every machine draws its own]",
     )
-    diameter: float = Field(
-        0.1, ge=LEAST, le=MOST, description="diameter D of the ball K around the starting point 0"
-    )
+    diameter: float = _size("diameter D of the ball K around the starting point 0", 0.1)
     normalize: Literal["none", "unit", "box"] = Field(
         "none",
-        description="how each sample is scaled by itself: none; unit for norm 1, a bias feature of 0.1 "
-        "included; or box, files only, for features divided by their public bound --feature-bound",
+        description="scale of each sample: none; unit for norm 1, with a bias feature of 0.1; or box, files "
+        "only, for features divided by their public bound --feature-bound",
     )
-    norm_bound: float | None = Field(
-        None, ge=LEAST, le=MOST, description="scale samples with a longer row of features to this public norm"
-    )
-    l2: float | None = Field(
-        None, ge=LEAST, le=MOST, description="lambda of a regulariser lambda ||x||^2 / 2, which gets no noise"
-    )
-    clip_norm: float | None = Field(
-        None, ge=LEAST, le=MOST, description="clip increments to this norm instead of to S = G + 2LD"
-    )
-    eta_scale: float | None = Field(
-        None,
-        ge=LEAST,
-        le=MOST,
-        description="learning rate eta in units of 1/(4LT), or of the largest that smoothness allows another "
-        "method [default: that of the theorem, at most 1]",
+    norm_bound: float | None = _size("scale samples with a longer row of features to this public norm")
+    l2: float | None = _size("lambda of a regulariser lambda ||x||^2 / 2, which gets no noise")
+    clip_norm: float | None = _size("clip increments to this norm instead of to S = G + 2LD")
+    eta_scale: float | None = _size(
+        "learning rate eta in units of 1/(4LT), or of the largest that smoothness allows another method "
+        "[default: that of the theorem, at most 1]"
     )
     seed: int | None = Field(
         None,
         ge=0,
         lt=2**63,
-        description="makes the run reproducible, and its noise recomputable by anyone who knows the seed "
-        "[default: a secret key from the operating system]",
+        description="makes the run, and its noise, reproducible by all who know it [default: a secret key]",
     )
     evaluations: int | None = Field(
         None,

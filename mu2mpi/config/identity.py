@@ -10,10 +10,7 @@ from mu2mpi.registry import find
 
 
 def sent(experiment: Experiment) -> Experiment:
-    """Return an experiment without what changes nothing in what a completed run sends.
-
-    With the same seed, runs that agree in this draw the same noise.
-    """
+    """Return an experiment without the settings that change no message and no noise."""
     presets = find("methods", experiment.method).presets
     unsent = "seed", "evaluations", "strict", "data_is_public", *presets, *experiment.trust.unsent
     changes: dict[str, Any] = dict.fromkeys(unsent)

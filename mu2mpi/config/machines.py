@@ -23,10 +23,7 @@ def cohort_of(
     owners: tuple[str, ...] | None,
     known: Accounts | None = None,
 ) -> Cohort:
-    """Return the machines of an experiment that differ, or are away at times, with so many samples each.
-
-    Files of budgets and presence are read unless what they say is `known`; InputError if one cannot be used.
-    """
+    """Return the machines of an experiment that differ or are away; `known` stands for files."""
     names = owners or tuple(map(str, range(len(samples))))
     objective = experiment.objective or ("samples" if experiment.participation == "by-size" else "machines")
     budgets: dict[int, tuple[str, float]] = {}

@@ -23,16 +23,12 @@ SPEAKING = "data", "partition", "loss", "method", "estimator", "query", "server"
 
 
 class Sweep:
-    """Every combination of settings of which some are lists.
+    """Every combination of settings of which some are lists; the last list varies fastest.
 
-    Under the name ``part`` there may be several mappings: each is a sweep of its own, with what it does not
-    name from outside. Overrides replace settings in every part, and messages name `where` these come from.
-    Under ``methods`` there may be methods to compare, or ``all``: each with its own preset, and by default a
-    trusted server. What a method cannot do is left out, and `left_out` says why.
-
-    `swept` are the options that were given as lists or in parts, and `experiments` all combinations of one
-    part after the other, none twice; the last list varies fastest. Raises InputError for what is no valid
-    experiment or list, and for two results that would have one name.
+    Each mapping of the list ``part`` is a sweep of its own that inherits the rest; overrides hold in every
+    part. The ``methods`` to compare, or ``all``, have their presets and a trusted server; `left_out` says
+    what cannot run. `swept` are the settings that vary. Raises InputError for invalid settings, or results of
+    one name; `where` begins its messages.
     """
 
     def __init__(
@@ -159,10 +155,7 @@ def _combinations(settings: Mapping[str, Any], where: str) -> Iterator[dict[str,
 
 
 def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
-    """Return a file name such as ``trusted_rho-4_machines-100_seed-1.h5`` made of some settings.
-
-    By default they are all that were given. A hash stands for what the name alone does not tell.
-    """
+    """Return a file name such as ``trusted_rho-4_seed-1.h5``, by default of what was given."""
     settings = [
         (name, value)
         for given in swept or _telling(experiment)

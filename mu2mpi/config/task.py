@@ -22,8 +22,8 @@ def task_of(
 ) -> Task:
     """Return what the method of an experiment is to do, once a preset, if any, is filled in.
 
-    Features count with the bias; machines can use at `most` so many samples each, if there is a limit. The
-    squared norm of features, without the bias, is at most `square`, by default F - 1.
+    `features` count the bias, `most` limits the samples of a machine, and `square` the squared norm of
+    features without the bias, by default F - 1.
     """
     problem: Problem = find("problems", experiment.loss)
     parts = experiment.trust.parts(experiment.server_options, machines)

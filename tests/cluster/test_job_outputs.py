@@ -4,7 +4,7 @@ import pytest
 
 from mu2mpi import cli
 from mu2mpi.cli.program import parse
-from mu2mpi.cluster.outputs import Outputs
+from mu2mpi.cluster.launch import Outputs
 from mu2mpi.cluster.word import VARIABLE, leave_word, place_for_word, read_word
 from mu2mpi.results.schema import checkpoint_path
 

@@ -7,8 +7,8 @@ import stat
 import pytest
 
 from mu2mpi import cli
-from mu2mpi.cluster.packing import START_SECONDS, Load, pack, task_seconds
 from mu2mpi.cluster.slurm import MOST_TASKS, most_tasks
+from mu2mpi.cluster.submission import START_SECONDS, Load, pack, task_seconds
 
 MINUTE = 60.0
 SMALL = 'data = "synthetic"\nsamples = 60\nfeatures = 2\nmachines = 2\n'

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from mu2mpi import cli
-from mu2mpi.cluster.request import Request, limit_seconds
-from mu2mpi.cluster.script import render_job, render_table
+from mu2mpi.cluster.script import Request, limit_seconds, render_job, render_table
 
 PROJECT = Path(__file__).parents[2]
 SWEEP = ["sweep", "a b.toml", "--output", "my runs"]

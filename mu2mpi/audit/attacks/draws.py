@@ -1,16 +1,11 @@
-"""Draws of samples: their keys are secret, and they are as frequent as claimed and independent.
-
-Amplification by subsampling holds against an adversary who does not know what is drawn. Keys are made by
-`Keys.draw` as for a run, and what is drawn is read through the supply of a run.
-"""
+"""Draws of samples: their keys are secret, and they are as frequent as claimed and independent."""
 
 import math
 
 import numpy as np
 
 from mu2mpi.audit.attack import Attack, Finding, View
-from mu2mpi.audit.canaries import CLIPPED, Canaries, Numbered
-from mu2mpi.audit.real import BOUNDARIES
+from mu2mpi.audit.canaries import BOUNDARIES, CLIPPED, Canaries, Numbered
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
@@ -22,17 +17,13 @@ from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.noise import derive_key
 from mu2mpi.problem.base import Array
 
-RUNS, MIN_RUNS = 1000, 32
-"""Draws that are compared, each with a key of its own: fewer where counts need too much memory."""
-
-MAX_CELLS, MAX_COUNTS = 48, 1 << 23
-"""Machine-rounds that are compared pairwise, and samples times these times runs."""
-
+RUNS, MIN_RUNS = 1000, 32  # each with a key of its own: fewer where counts need too much memory
+MAX_CELLS, MAX_COUNTS = 48, 1 << 23  # machine-rounds, and samples times these times runs
+# Sampling with so much entropy that no two batches are the same, for each kind of random sampling.
 STREAMS: dict[str, Sampling] = {
     "poisson": Poisson(owned=256, probability=0.5),
     "replacement": WithReplacement(owned=2**35, most=4),
 }
-"""Sampling with so much entropy that no two batches are the same, for each kind of random sampling."""
 
 
 class Draws(Attack):
@@ -134,10 +125,7 @@ def _counts(canaries: Canaries, experiment: Experiment, root: bytes) -> Array:
 
 
 def _limit(variance: Array, largest: float | Array, log_tests: float) -> Array:
-    """Return what a sum of independent centred terms exceeds with probability exp(-log_tests) at most.
-
-    By Bernstein's inequality, for terms that are no larger than `largest`.
-    """
+    """Bernstein's bound on a sum of independent centred terms, which errs with exp(-log_tests)."""
     linear = largest * log_tests / 3
     limit: Array = linear + np.sqrt(linear**2 + 2 * variance * log_tests)
     return limit

@@ -1,8 +1,7 @@
 """Masks of real messages: uniform and fresh to those who know some of them, and without effect on the sum.
 
-Those who work together know the masks that they share with others. Less these, the masks of the rest cancel
-in the sum over all of them, and nowhere before: to any fewer they are uniform numbers modulo 2^64, and so are
-differences between rounds.
+Less the masks that colluders know, those of fewer than all others are uniform modulo 2^64, in each round and
+in differences between rounds.
 """
 
 import math
@@ -14,30 +13,22 @@ from typing import NamedTuple
 import numpy as np
 
 from mu2mpi.audit.attack import Attack, Finding, View
+from mu2mpi.audit.canaries import BOUNDARIES, PIXELS, Integers, blank_supply, real_schedule
 from mu2mpi.audit.evidence import byte_evidence
-from mu2mpi.audit.real import BOUNDARIES, PIXELS, Integers, blank_supply, real_schedule
 from mu2mpi.audit.runs import hides_parts
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.masks import Masks, half_neighbours
+from mu2mpi.privacy import masks
 from mu2mpi.privacy.noise import CHUNK, MAX_NUMBER, derive_key, key_words, padded_zeros
 
-FARTHEST = 12
-"""Differences are taken between rounds that are less far apart."""
-
+FARTHEST = 12  # differences are taken between rounds that are less far apart
 ROUNDS = [*range(1, 65), *(t for t in BOUNDARIES if t > 64)]
-
+# So many machines have long messages in all rounds; more have short ones, of three chunks, in a few.
 FEW_MACHINES, FEW_PIXELS = 3, 75
-"""So many have long messages in all `ROUNDS`; more machines have short ones, of three chunks, in a few."""
-
-MAX_GROUPS = 128
-"""If there are more than twice as many ways to choose a group and who works together, so many are drawn."""
-
-CIRCLE, COLLUDERS, EXAMINED = 300, 30, range(0, 300, 12)
-"""Machines of a run, how many of them work together, and of which the neighbours are compared."""
+MAX_GROUPS = 128  # are drawn if there are more than twice as many
+CIRCLE, COLLUDERS = 300, 30  # machines of runs of which the neighbours are compared
 
 
 class Group(NamedTuple):
@@ -72,7 +63,7 @@ class MaskedMessages(Attack):
             faults, evidence = _mask_faults(schedule, key, rounds, chosen, threshold)
             refutations += faults
             groups, highest = groups + len(chosen), max(highest, evidence)
-        if _common_neighbours(view) > math.log((len(sizes) + 1) / view.risk):
+        if _common_neighbours(view.root) > math.log((len(sizes) + 1) / view.risk):
             refutations.append(
                 "neighbours are not random: they follow each other, or are the same in two runs"
             )
@@ -89,10 +80,7 @@ def _schedule(view: View, machines: int, colluders: int, pixels: int) -> Schedul
 
 
 def groups_of(machines: int, colluders: int, seed: bytes) -> Iterator[Group]:
-    """Yield groups of machines, each with so many others that work together: all there are, or some.
-
-    The rest of the others is left out: it sends the opposite.
-    """
+    """Yield groups of at most half of the machines, each with so many colluders: all there are, or some."""
     if math.comb(machines, colluders) * 2 ** (machines - colluders) <= 2 * MAX_GROUPS:
         for known in combinations(range(machines), colluders):
             others = [machine for machine in range(machines) if machine not in known]
@@ -112,7 +100,7 @@ def _mask_faults(
 ) -> tuple[list[str], float]:
     """Say what is wrong with masks in some rounds, and what is the largest evidence against uniform bytes."""
 
-    def act(rank: RecordedRank) -> tuple[Integers, Masks | None]:
+    def act(rank: RecordedRank) -> tuple[Integers, masks.Masks | None]:
         hosted, supply = range(rank.rank, rank.rank + 1), blank_supply(schedule)
         machines, server = machines_and_server(schedule, hosted, supply, rank, key_words(key))
         added = np.empty((len(rounds), schedule.d), np.int64)
@@ -128,9 +116,9 @@ def _mask_faults(
     for group in groups:
         total: Integers = np.sum([of_ranks[machine][0] for machine in group.machines], axis=0)
         for machine, other in product(group.machines, group.known):
-            masks = of_ranks[machine][1]
-            if masks is not None and other in masks.others:
-                total -= _masks_shared(masks.shared_with(other), schedule, rounds)
+            own = of_ranks[machine][1]
+            if own is not None and other in own.others:
+                total -= _masks_shared(own.shared_with(other), schedule, rounds)
         first = total[:FARTHEST]
         tests = [(f"in chunk {k // CHUNK}", total[:, k : k + CHUNK]) for k in range(0, schedule.d, CHUNK)]
         tests += [(f"{lag} rounds apart", first[lag:] - first[:-lag]) for lag in range(1, len(first))]
@@ -145,32 +133,22 @@ def _mask_faults(
     return found, highest
 
 
-def _masks_shared(masks: Masks, schedule: Schedule, rounds: list[int]) -> Integers:
+def _masks_shared(of_edge: masks.Masks, schedule: Schedule, rounds: list[int]) -> Integers:
     found = []
     for t in rounds:
         flat, mask = padded_zeros((schedule.rows, schedule.features))
-        masks.add(flat, t)
+        of_edge.add(flat, t)
         found.append(mask.ravel())
     return np.array(found)
 
 
-def _common_neighbours(view: View) -> float:
-    """Evidence that neighbours follow each other by number, or are those of another run.
-
-    The number of pairs that two circles in random order share is no larger than Poisson's, for which
-    Chernoff's bound is taken: pairs are drawn without replacement.
-    """
-    schedule, half = _schedule(view, CIRCLE, COLLUDERS, 1), half_neighbours(CIRCLE, COLLUDERS)
-    steps = [step for step in range(-half, half + 1) if step]
-    graphs = [{frozenset((i, (i + step) % CIRCLE)) for i in EXAMINED for step in steps}]
-    for run in range(2):
-        key, graph = key_words(derive_key(view.root, "noise", f"circle {run}")), set()
-        for i in EXAMINED:
-            hosted, supply = range(i, i + 1), blank_supply(schedule)
-            masks = machines_and_server(schedule, hosted, supply, Communicator(), key)[1].masks
-            graph |= {frozenset((i, other)) for other in (masks.others.tolist() if masks else ())}
-        graphs.append(graph)
-    evidence, pairs = 0.0, len(EXAMINED) * (CIRCLE - 1) - math.comb(len(EXAMINED), 2)
+def _common_neighbours(root: bytes) -> float:
+    """Evidence, by Chernoff's bound, of more common pairs of neighbours than random circles have."""
+    of_run = [masks.edges(CIRCLE, COLLUDERS, derive_key(root, "noise", f"circle {n}")) for n in range(2)]
+    steps = range(1, masks.half_neighbours(CIRCLE, COLLUDERS) + 1)
+    in_order = np.sort([(i, (i + step) % CIRCLE) for i in range(CIRCLE) for step in steps])
+    graphs = [set(map(tuple, pairs.tolist())) for pairs in (in_order, *of_run)]
+    evidence, pairs = 0.0, math.comb(CIRCLE, 2)
     for one, other in combinations(graphs, 2):
         common, expected = len(one & other), len(one) * len(other) / pairs
         if common > expected:

@@ -1,8 +1,4 @@
-"""Noise multiplier of methods that sample at random, measured by an adversary who knows what is drawn.
-
-Given what is drawn, each message is a Gaussian mechanism: what a linear statistic of it shows of a sample
-depends on the noise alone. From the noise follows the epsilon of secret draws.
-"""
+"""Noise multiplier of methods that sample at random, given what is drawn, and its epsilon."""
 
 import math
 from statistics import NormalDist
@@ -22,11 +18,8 @@ from mu2mpi.privacy.mechanisms.replacement_exact import ExactReplacement
 from mu2mpi.privacy.noise import derive_key
 from mu2mpi.problem.base import Array
 
-MAX_RUNS = 1000
-"""Runs whose noise is measured."""
-
-MIN_SENSITIVITY = 0.99
-"""Share of the clipping norm that increments reach; the rest is left for rounding to the grid."""
+MAX_RUNS = 1000  # whose noise is measured
+MIN_SENSITIVITY = 0.99  # share of the clipping norm that increments reach; the rest is for rounding
 
 
 class Measured(NamedTuple):
@@ -86,10 +79,7 @@ def _epsilon(sampling: Sampling, multiplier: float, rounds: int, delta: float) -
 
 
 def _measure(runs: Runs, risk: float) -> tuple[list[Measured], list[Measured]]:
-    """Measure the noise of all rounds together and of each, as claimed and as learnt from half of the runs.
-
-    Runs are repeated without noise, also with the canary of the other kind.
-    """
+    """Measure the noise of all rounds and of each, as claimed and as learnt from half of the runs."""
     canaries, kinds, keys = runs.canaries, runs.kinds[:MAX_RUNS], runs.keys[:MAX_RUNS]
     schedule, machine = canaries.schedule, int(canaries.machines[0])
     both = see(noiseless(schedule), canaries, np.concatenate([kinds, ~kinds]), [*keys, *keys])
@@ -123,11 +113,7 @@ def _measure(runs: Runs, risk: float) -> tuple[list[Measured], list[Measured]]:
 
 
 def _measured(where: str, squares: Array, risk: float) -> Measured:
-    """Return a noise multiplier from squares of normals, with limits of which each errs with this risk.
-
-    Sums of squares are chi-square (Wilson and Hilferty, "The distribution of chi-square", 1931). Increments
-    of the two kinds of the canary lie 2 C apart.
-    """
+    """Noise multiplier from squares of normals, with limits by Wilson and Hilferty (1931)."""
     variance, mean = 2 / (9 * squares.size), float(squares.mean())
     margin = NormalDist().inv_cdf(1 - risk) * math.sqrt(variance)
     low, high = (2 * math.sqrt(mean / (1 - variance + end) ** 3) for end in (margin, -margin))

@@ -1,9 +1,7 @@
-"""Noise of messages of real size: its standard deviation, its low bits, and whether it is always fresh.
-
-Machines and rounds have small and large numbers, so that numbers that are cut show.
-"""
+"""Noise of messages of real size: its standard deviation, its low bits, and whether it is always fresh."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from statistics import NormalDist
@@ -12,25 +10,21 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.audit.attack import Attack, Finding, View
+from mu2mpi.audit.canaries import BOUNDARIES, Integers, blank_supply, real_schedule
 from mu2mpi.audit.evidence import chi_square_evidence, count_bytes
-from mu2mpi.audit.real import BOUNDARIES, Integers, noise_of_machine, noise_scale, real_schedule
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.privacy.noise import CHUNK, MAX_NUMBER, PAIRS, derive_key
+from mu2mpi.federation.servers.base import machines_and_server
+from mu2mpi.federation.stopwatch import Stopwatch
+from mu2mpi.parallel import Communicator
+from mu2mpi.privacy.noise import CHUNK, MAX_NUMBER, PAIRS, derive_key, key_words
 from mu2mpi.problem.base import Array
 from mu2mpi.registry import find
 
-RHOS = 4.0, 0.25
-"""Of two runs. With the last, the grid is so fine that draws are spread."""
-
-MORE_ROUNDS = range(1, 1001)
-"""Further rounds of a central server, which draws for all machines at once."""
-
-CORRELATED_ROUNDS = 20
-"""Rounds of each machine if noise is correlated: it is drawn for consecutive rounds alone."""
-
+RHOS = 4.0, 0.25  # of two runs: with the last, the grid is so fine that draws are spread
+MORE_ROUNDS = range(1, 1001)  # of a central server, which draws for all machines at once
+# Factors of the first coordinates of a chunk of noise in a sum that tells it from any other.
 SIGNATURE: Integers = np.random.default_rng(0).integers(2**62, size=6) * 2 + 1
-"""Factors of the first coordinates of a chunk of noise in a sum that tells it from any other."""
-
+# Bytes that are counted, and of what.
 LOW_BYTES = (
     (0, "the noise"),
     (1, "the noise"),
@@ -38,7 +32,6 @@ LOW_BYTES = (
     (0, "the difference of neighbouring coordinates of the noise"),
     (0, "the difference of the coordinates of a pair of normals of the noise"),
 )
-"""Bytes that are counted, and of what."""
 
 
 class Noise(Attack):
@@ -74,7 +67,7 @@ class Noise(Attack):
         if any(repeated):
             refutations.append(f"{sum(repeated):,} chunks of the noise of real messages were used before")
         for schedule, of_rho in zip(schedules, counts, strict=True):
-            refutations += low_bit_faults(of_rho, noise_scale(schedule), view.risk / (2 * len(RHOS)))
+            refutations += low_bit_faults(of_rho, _noise_scale(schedule), view.risk / (2 * len(RHOS)))
         summary = (
             f"Noise of {sums.size:,} real messages of {d:,} coordinates, of machines and rounds below "
             f"2^32: {len(refutations) + len(alarms) or 'no'} faults of size, low bits or repetition."
@@ -94,10 +87,7 @@ def _schedule(audited: Schedule, rho: float) -> Schedule:
 
 
 def _numbers(schedule: Schedule) -> tuple[list[int], list[int]]:
-    """Machines and rounds that are examined; a central server draws as machine 0.
-
-    Correlated noise is drawn for consecutive rounds alone.
-    """
+    """Machines and rounds that are examined: consecutive ones of correlated noise."""
     machines = [0] if schedule.trust.is_central else BOUNDARIES
     if schedule.mechanism.correlation is not None:
         return machines, list(MORE_ROUNDS[: len(MORE_ROUNDS) // len(machines)])
@@ -107,19 +97,18 @@ def _numbers(schedule: Schedule) -> tuple[list[int], list[int]]:
 def noise_statistics(
     schedule: Schedule, key: bytes, machines: list[int], rounds: list[int]
 ) -> tuple[Array, list[float], int, Integers]:
-    """Examine the messages of some machines, or of a central server, in some rounds.
+    """Sum squares of fresh draws by coordinate and by message, and count chunks that occurred before.
 
-    Of fresh draws, squares in units of the variance are summed for each coordinate and for each message, and
-    chunks that occurred before are counted; of the noise, values of `LOW_BYTES`, shape (5, 256).
+    The last value counts `LOW_BYTES` of the noise, shape (5, 256).
     """
-    scale, d = noise_scale(schedule), schedule.d
+    scale, d = _noise_scale(schedule), schedule.d
     if not schedule.trust.is_central:
         schedule = replace(schedule, machines=MAX_NUMBER)
     if schedule.mechanism.correlation is None:
         schedule = replace(schedule, rounds=MAX_NUMBER)
     squares, sums, counts = np.zeros(d), [], np.zeros((len(LOW_BYTES), 256), np.int64)
     signatures, whole = [], d // CHUNK * CHUNK
-    for noise, fresh in chain.from_iterable(noise_of_machine(schedule, key, i, rounds) for i in machines):
+    for noise, fresh in chain.from_iterable(_noise_of_machine(schedule, key, i, rounds) for i in machines):
         of_message = np.square(fresh / scale)
         squares += of_message
         sums.append(float(of_message.sum()))
@@ -132,10 +121,7 @@ def noise_statistics(
 
 
 def deviations(sums: Array, n: int) -> Array:
-    """How many standard deviations sums of n squares of normals are above what is expected.
-
-    Their cube root is nearly normal (Wilson and Hilferty, "The distribution of chi-square", 1931).
-    """
+    """Return by how many deviations sums of n squares of normals are large (Wilson and Hilferty, 1931)."""
     variance = 2 / (9 * n)
     found: Array = (np.cbrt(sums / n) - (1 - variance)) / math.sqrt(variance)
     return found
@@ -150,3 +136,35 @@ def low_bit_faults(counts: Integers, scale: float, risk: float) -> list[str]:
         if width and chi_square_evidence(uniform) > math.log(len(counts) / risk):
             found.append(f"bits {8 * byte} to {8 * byte + width - 1} of {whose} are not uniform")
     return found
+
+
+def _noise_scale(schedule: Schedule) -> float:
+    """Return the standard deviation of what a machine, or a central server, draws, in units of the grid."""
+    variance = schedule.variances / (1 if schedule.trust.is_central else schedule.machines)
+    return math.sqrt(variance) * schedule.mechanism.sigma / schedule.mechanism.resolution
+
+
+def _noise_of_machine(
+    schedule: Schedule, key: bytes, machine: int, rounds: list[int]
+) -> Iterator[tuple[Integers, Integers]]:
+    """Yield the noise of a machine's unmasked messages, or of a central server's, and its fresh draws.
+
+    They differ if noise is correlated: what follows from the noise of earlier rounds is taken away.
+    """
+    hosted, supply = range(machine, machine + 1), blank_supply(schedule)
+    machines, server = machines_and_server(schedule, hosted, supply, Communicator(), key_words(key))
+    before: Any = 0
+    if (correlation := schedule.mechanism.correlation) is not None:
+        buffers = np.zeros((len(correlation.weights), schedule.d))
+    for t in rounds:
+        server.round(t, machines, Stopwatch())
+        message = server.iterates.direction if server.unmasked is None else server.unmasked
+        if message is None:
+            raise RuntimeError("the server took no step")
+        noise = fresh = (message - machines.q).ravel()
+        if correlation is not None:
+            y = (noise - before) / correlation.norm(t)
+            before = noise * correlation.lasts
+            fresh = np.rint(y + correlation.weights @ buffers).astype(np.int64)
+            buffers = buffers * correlation.decays[:, np.newaxis] + y
+        yield noise, fresh

@@ -1,49 +1,43 @@
 """Reruns: a run that goes on after a kill sends the same; other noise on the same sums would tell these."""
 
-from mu2mpi.audit.attack import Attack, Finding, View
-from mu2mpi.audit.canaries import Canaries, Kinds
+import numpy as np
+
+from mu2mpi.audit.attack import Attack, Finding, Runs, View
 from mu2mpi.audit.runs import round_of, start
 from mu2mpi.audit.wire import RecordedRank, equal, on_ranks
-from mu2mpi.federation.machine import Machines
-from mu2mpi.federation.servers.base import Server
 
 
 class Reruns(Attack):
-    """Repeat a run of each worst case from halfway on."""
+    """Repeat a run of each worst case from halfway on, and compare what is sent."""
 
     def run(self, view: View) -> Finding:
         """Compare what is sent after the checkpoint."""
-        return Finding(
-            refutations=tuple(
-                "a run that goes on after a kill sends other messages than before, which hide the same "
-                f"({runs.canaries.case.words})"
-                for runs in view.runs
-                if not is_same_after_kill(runs.canaries, runs.kinds[0], runs.keys[0])
-            )
-        )
+        what = "a run that goes on after a kill sends other messages than before, which hide the same"
+        cases = (runs.canaries.case.words for runs in view.runs if not _is_same_after_kill(runs))
+        return Finding(refutations=tuple(f"{what} ({case})" for case in cases))
 
 
-def is_same_after_kill(canaries: Canaries, kinds: Kinds, key: bytes) -> bool:
+def _is_same_after_kill(runs: Runs) -> bool:
     """Compare a run with what follows from its state halfway; one rank hosts all machines, another none."""
-    schedule, middle = canaries.schedule, canaries.schedule.rounds // 2
-
-    def rest(rank: RecordedRank, machines: Machines, server: Server) -> list[object]:
-        rank.forget()
-        for t in range(middle + 1, schedule.rounds + 1):
-            round_of(t, canaries, machines, server)
-        return [*rank.sent, *rank.received]
+    canaries, rounds = runs.canaries, range(1, runs.canaries.schedule.rounds + 1)
+    middle = len(rounds) // 2
 
     def act(rank: RecordedRank) -> bool:
-        hosted = range(schedule.machines if rank.rank == 0 else 0)
-        machines, server = start(schedule, canaries, hosted, kinds, rank, key)
-        for t in range(1, middle + 1):
-            round_of(t, canaries, machines, server)
-        state = {name: array.copy() for name, array in server.iterates.arrays().items()}
-        q, (resumed, resumed_server) = machines.q.copy(), start(schedule, canaries, hosted, kinds, rank, key)
-        unbroken = rest(rank, machines, server)
-        for name, array in resumed_server.iterates.arrays().items():
-            array[...] = state[name]
-        resumed.q[...] = q
-        return equal(unbroken, rest(rank, resumed, resumed_server))
+        hosted = range(canaries.schedule.machines if rank.rank == 0 else 0)
+        first, resumed = (
+            start(canaries.schedule, canaries, hosted, runs.kinds[0], rank, runs.keys[0]) for _ in range(2)
+        )
+        for t in rounds[:middle]:
+            round_of(t, canaries, *first)
+        np.copyto(resumed[0].q, first[0].q)
+        for name, array in resumed[1].iterates.arrays().items():
+            np.copyto(array, first[1].iterates.arrays()[name])
+        records = []
+        for run in (first, resumed):
+            rank.forget()
+            for t in rounds[middle:]:
+                round_of(t, canaries, *run)
+            records.append([*rank.sent, *rank.received])
+        return equal(*records)
 
     return all(on_ranks(2, act))

@@ -8,25 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.audit.attack import Attack, Finding, View
-from mu2mpi.audit.canaries import FAR, labels_of
-from mu2mpi.audit.real import CLASSES, PIXELS, Integers
+from mu2mpi.audit.canaries import CLASSES, FAR, PIXELS, Integers, labels_of
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.privacy.noise import derive_key
 from mu2mpi.problem.base import Array
 
-SAMPLES = 7
-"""Per machine: more than a batch, and no multiple of it. With more than two machines there are batches."""
-
-GRID_BITS = 24
-"""Bits of the clipping norm that the grid resolves."""
+SAMPLES = 7  # per machine: more than a batch, and no multiple of it
+GRID_BITS = 24  # of the clipping norm that the grid resolves
 
 
 class Sensitivity(Attack):
-    """Compare increments with the clipping norm, and with their sum in batches; faultless code never fails.
-
-    Query points are so far from 0 that increments are longer than the clipping norm before clipping.
-    """
+    """Compare increments with the clipping norm, and with their sum in batches."""
 
     def run(self, view: View) -> Finding:
         """Try single samples and batches, of one machine and of three."""

@@ -1,8 +1,7 @@
 """All transfers between ranks in a whole run: checkpoint, interruption, resumed run, result.
 
-The run is a real `Simulation` on a problem of real size. Whatever crosses the wire is searched for private
-sums and statistics as they are in memory. Unless the server is central, what a checkpoint gathers has to be
-uniform modulo 2^64, and so has the difference between a message and the same message after resuming.
+What crosses the wire of a `Simulation` is searched for private values as they are in memory. Unless the
+server is central, what a checkpoint gathers, and what changes by resuming, is uniform modulo 2^64.
 """
 
 import math
@@ -15,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.audit.attack import Attack, Finding, View
-from mu2mpi.audit.canaries import Numbered
+from mu2mpi.audit.canaries import PIXELS, Integers, Numbered
 from mu2mpi.audit.evidence import byte_evidence
-from mu2mpi.audit.real import PIXELS, Integers
 from mu2mpi.audit.wire import RecordedRank, equal, on_ranks
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.plan import Plan, resolve
@@ -27,23 +25,11 @@ from mu2mpi.results.schema import Checkpoint
 
 RANKS, MACHINES, ROUNDS = 2, 3, 8
 MIDDLE, LATER = ROUNDS // 2, ROUNDS - ROUNDS // 2
-
-WINDOW = 8
-"""Consecutive integers of a sum by which it is recognised."""
+WINDOW = 8  # consecutive integers of a sum by which it is recognised
 
 
 class _Observed(Keeper):
-    """One rank of a run with a checkpoint halfway, and of the run that resumes from it.
-
-    Attributes
-    ----------
-    unbroken, resumed : RecordedRank
-        What crosses the wire of this rank in either run.
-    gathered : ndarray of int64
-        What the checkpoint gathers from it.
-    secrets : list of bytes
-        Private values of its machines, as they are in memory.
-    """
+    """One rank of a run with a checkpoint halfway, and of the run that resumes from it."""
 
     def __init__(self, plan: Plan, rank: RecordedRank) -> None:
         self.unbroken, self.resumed = rank, RecordedRank(rank.rank, rank.meeting)

@@ -1,11 +1,8 @@
 """The commands, one module each: a module in this folder is a command under its name.
 
-``SUMMARY`` is its line in the list of commands, and ``execute(arguments)`` may return an exit code other than
-0; ``arguments.parser.error`` complains of bad usage. It may have ``MORE``, which follows in its own help,
-``add_arguments(parser)``, called if it is given, and ``MAKES_RESULTS = True``: a signal that asks for a
-checkpoint then waits for the run, and what cannot be printed is no failure. ``outputs(arguments, ranks)``
-tells `mu2mpi launch` what files it will write, and so whether it has got further. The list of commands
-imports all: what takes long is imported in functions.
+``SUMMARY`` and ``MORE`` are its help, ``add_arguments(parser)`` its options, and ``execute(arguments)`` may
+return an exit code. With ``MAKES_RESULTS`` a signal waits for a checkpoint. ``outputs(arguments, ranks)``
+names the files for `mu2mpi launch`. What is slow to import is imported in functions.
 """
 
 from importlib import import_module

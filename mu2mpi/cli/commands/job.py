@@ -15,7 +15,7 @@ MORE = (
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the configuration file, and what the job asks for."""
-    from mu2mpi.cluster.request import Request
+    from mu2mpi.cluster.script import Request
 
     parser.add_argument("config", type=Path, metavar="TOML", help="an experiment, or a sweep")
     add_output(parser, "result file, or folder of a sweep", "PATH")
@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> None:
     """Print the script, or submit it, or say how far its runs are."""
-    from mu2mpi.cluster.request import Request, names
+    from mu2mpi.cluster.script import Request, names
     from mu2mpi.cluster.submission import SweepJob
     from mu2mpi.config.sweep import Sweep
     from mu2mpi.toml import read_toml

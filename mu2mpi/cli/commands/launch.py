@@ -20,9 +20,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     """Start the command, and return its exit code."""
     from mu2mpi.cli.program import parse
-    from mu2mpi.cluster.launch import Signals, launch
+    from mu2mpi.cluster.launch import Outputs, Signals, launch
     from mu2mpi.cluster.launchers import ranks_of_job
-    from mu2mpi.cluster.outputs import Outputs
     from mu2mpi.execution.signals import SIGNALS, handling
 
     if not arguments.words:

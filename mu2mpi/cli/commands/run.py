@@ -4,8 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mu2mpi.cli.logs import add_logs, logs_of
-from mu2mpi.cli.shared import add_flag, add_output, warn_of_kernels, warn_of_tests
+from mu2mpi.cli.shared import add_output, warn_of_tests
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
@@ -21,8 +20,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
     parser.add_argument("--config", type=Path, metavar="TOML", help="settings; options override them")
     add_output(parser, "result file [default: runs/ and a name made of the settings]")
-    add_flag(parser, "--overwrite", "replace the output if it exists")
-    add_logs(parser)
     add_running_options(parser)
 
 
@@ -40,17 +37,13 @@ def execute(arguments: Namespace) -> None:
         experiment = _experiment(arguments)
     # What takes long to import waits until there is something to run.
     from mu2mpi.analysis.show import KEY_GONE, in_brief
-    from mu2mpi.cli.options import RUNNING
+    from mu2mpi.cli.options import how_to_run
     from mu2mpi.execution.job import run
     from mu2mpi.execution.progress import advice_on_ranks
-    from mu2mpi.execution.warmup import start_compiler_without_scipy
 
-    start_compiler_without_scipy()
-    warn_of_kernels(communicator)
     output = _output(arguments, experiment, communicator.size)
-    observers = logs_of(arguments, communicator, [output])
-    asked = {name: getattr(arguments, name) for name in RUNNING}
-    result = run(experiment, output=output, observers=observers, progress=True, **asked)
+    told = how_to_run(arguments, communicator, [output])
+    result = run(experiment, output=output, progress=True, **told)
     if communicator.rank == 0:
         loss, score = result.history.test_loss[-1], result.final_score
         print(f"{output}: test loss {loss:.4f}, {score}; next: mu2mpi show {output}")

@@ -6,8 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mu2mpi.cli.logs import add_logs, logs_of
-from mu2mpi.cli.shared import add_flag, add_output, warn_of_kernels, warn_of_tests
+from mu2mpi.cli.shared import add_flag, add_output, warn_of_tests
 from mu2mpi.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,9 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     some = "run only every N-th combination from the K-th, from 0 (array jobs)"
     which.add_argument("--part", type=_part, default=(0, 1), metavar="K/N", help=some)
     add_flag(parser, "--list", "print the combinations and their indices, run nothing")
-    add_flag(parser, "--overwrite", "run again what is finished")
-    add_logs(parser)
-    add_running_options(parser)
+    add_running_options(parser, overwrite="run again what is finished")
 
 
 def _part(text: str) -> tuple[int, int]:
@@ -73,15 +70,11 @@ def execute(arguments: Namespace) -> None:
                 print(index, sweep.file_name(experiment))
         return
     # What takes long to import waits until there is something to run.
-    from mu2mpi.cli.options import RUNNING
+    from mu2mpi.cli.options import how_to_run
     from mu2mpi.execution.sweep import run_sweep
-    from mu2mpi.execution.warmup import start_compiler_without_scipy
 
-    start_compiler_without_scipy()
-    warn_of_kernels(communicator)
-    asked = {name: getattr(arguments, name) for name in RUNNING}
-    observers = logs_of(arguments, communicator, outputs(arguments, communicator.size))
-    run_sweep(sweep, chosen, arguments.output, observers=observers, **asked)
+    told = how_to_run(arguments, communicator, outputs(arguments, communicator.size))
+    run_sweep(sweep, chosen, arguments.output, **told)
     if communicator.rank == 0:
         warn_of_tests(experiment for _, experiment in chosen)
 
