@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import shown
-from mu2mpi.data.telling import DataError, telling
+from mu2mpi.data.telling import DataError, shown, telling
 from mu2mpi.errors import InputError
 from mu2mpi.problem.scaling import FEATURE_SLACK
 
@@ -208,17 +207,13 @@ class Source(ABC):
     def _check_bound(
         self, which: Which, rows: NDArray[np.int64], features: NDArray[np.generic], limit: float
     ) -> None:
-        at_once, stored = max(1, CHECKED_AT_ONCE // self.dimension), cast(Any, features.dtype)
-        highest = limit * (1 + FEATURE_SLACK)
-        if stored.kind == "f":
-            # Numbers of the stored type are compared in it: their bound is the largest that is low enough.
-            near = stored.type(min(highest, float(np.finfo(stored).max)))
-            highest = np.nextafter(near, stored.type(0)) if float(near) > highest else near
+        at_once, highest = max(1, CHECKED_AT_ONCE // self.dimension), limit * (1 + FEATURE_SLACK)
         for start in range(0, len(features), at_once):
-            # The comparison is false for NaN, so one pass finds values that are NaN, infinite or too large.
-            good = np.abs(features[start : start + at_once]) <= highest
-            if good.all():
+            # NaN is the largest, so one pass finds values that are NaN, infinite or too large.
+            sizes = np.abs(features[start : start + at_once])
+            if float(sizes.max(initial=0)) <= highest:
                 continue
+            good = sizes.astype(np.float64) <= highest
             row, column = np.argwhere(~good)[0]
             place, value = self._place(which, rows[start + row]), features[start + row, column]
             names, finite = self.feature_names, np.isfinite(value)

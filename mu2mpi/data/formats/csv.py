@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.cells import Cells
 from mu2mpi.data.formats.columns import File, Kind
-from mu2mpi.data.formats.table import OWNERS, Table, check_apart, find_name, reading, row_text
-from mu2mpi.data.telling import DataError
+from mu2mpi.data.formats.table import OWNERS, Table, check_apart, find_name
+from mu2mpi.data.telling import DataError, reading, row_text
 from mu2mpi.errors import InputError
 from mu2mpi.memory import check_room
 

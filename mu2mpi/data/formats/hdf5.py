@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.formats.columns import File, Kind
-from mu2mpi.data.formats.table import OWNERS, USUAL, reading, shown
+from mu2mpi.data.formats.table import OWNERS, USUAL
+from mu2mpi.data.telling import reading, shown
 from mu2mpi.errors import InputError
 from mu2mpi.files import identity
 from mu2mpi.hdf5 import open_to_read

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.formats.columns import File, Kind
-from mu2mpi.data.formats.table import reading
+from mu2mpi.data.telling import reading
 from mu2mpi.memory import check_room
 
 

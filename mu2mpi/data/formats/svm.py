@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.data.formats.columns import File, Kind
-from mu2mpi.data.formats.table import MOST_FEATURES, Table, reading
+from mu2mpi.data.formats.table import MOST_FEATURES, Table
+from mu2mpi.data.telling import reading
 from mu2mpi.errors import InputError
 
 
