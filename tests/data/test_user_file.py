@@ -212,7 +212,7 @@ def test_another_file_for_testing(tmp_path):
     with pytest.raises(InputError, match=r"test\.npz has 2 features"):
         opened(training, test=str(test))
     np.savez(test, features=X[:7], labels=np.full(7, 3))
-    with pytest.raises(InputError, match=r"test\.npz: row 1 .* label 3"):
+    with pytest.raises(InputError, match=r"test\.npz: row 1 .*'3'"):
         opened(training, test=str(test)).test(np.arange(7))
 
 
@@ -300,7 +300,7 @@ CSV = {
     "a bound": ("age,size,label\n1,1,a\n1,9,a\n1,1,b\n", "1,9,a", "column size"),
     "no number": ("age,size,label\n1,1,a\n1,1,b\n1,x,b\n", "1,x,b", "column size"),
     "a short row": ("age,size,label\n1,1,a\n1,b\n1,1,b\n", "1,b", "2 values"),
-    "a label": ("age,size,label\n1,1,a\n1,1,NA\n1,1,b\n", "1,1,NA", "label NA"),
+    "a label": ("age,size,label\n1,1,a\n1,1,NA\n1,1,b\n", "1,1,NA", "'NA'"),
     "a line break": ('age,size,label\n1,"1\n",a\n1,9,b\n1,1,b\n', "1,9,b", "column size"),
     "no header": ("1,1,0\n1,9,0\n1,1,1\n1,1,1\n", "1,9,0", "feature 1"),
 }
