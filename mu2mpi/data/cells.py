@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ class Cells:
         ):
             bad = {text for text in set(texts) if is_bad(text)}
             self.refuse(np.array([bool(bad) and text in bad for text in texts], bool), what, remedy)
-        return np.array([*texts, None], dtype=object)[:-1]
+        return objects(texts)
 
     def _texts(self) -> list[Any]:
         with reading(self.path):
@@ -102,6 +102,11 @@ class Cells:
 
     def _stripped(self) -> list[str | None]:
         return [value if value is None else str(value).strip() for value in self._texts()]
+
+
+def objects(texts: Sequence[Any]) -> NDArray[Any]:
+    """Return an array of texts as they are."""
+    return np.array([*texts, None], dtype=object)[:-1]
 
 
 def _says_missing(text: str | None) -> bool:

@@ -44,12 +44,6 @@ settings = st.builds(
 )
 
 
-def test_more_classes_than_points_change_no_point():
-    few, many = population(classes=1024), population(classes=1 << 14)
-    np.testing.assert_array_equal(few.points, many.points)
-    np.testing.assert_array_equal(few.point_classes, many.point_classes)
-
-
 # ---------------------------------------------------------------------------- what is drawn
 
 

@@ -278,13 +278,6 @@ def test_a_test_share_or_file_of_the_schema_is_overridden_by_an_option(tmp_path)
     assert [opened(path, schema, test=0.1).test_samples for schema in (share, file)] == [6, 6]
 
 
-def test_whole_numbers_of_owners_in_csv_are_in_their_order(tmp_path, schema):
-    source = opened(written(tmp_path, "a.csv", table(ROWS)), schema)
-    assert source.training_owners().dtype == np.int64
-    sizes = np.bincount(table(ROWS).clinic.to_numpy()[order()][:48])[1:]
-    assert source.owner_sizes.tolist() == sizes.tolist()
-
-
 # Parquet ---------------------------------------------------------------------------------------------------
 
 

@@ -60,15 +60,6 @@ def test_the_bits_are_the_same_for_ever():
     assert digest[:16] == "7171ffe4cf53ec2c"
 
 
-def test_types_and_sizes():
-    source = Synthetic(10_000, 20, 3, data_seed=0)
-    assert (source.test_samples, Synthetic(10, 20, 3, data_seed=0).test_samples) == (2000, 1000)
-    samples = source.training(np.arange(5))
-    assert (samples.features.dtype, samples.labels.dtype) == (np.float32, np.int32)
-    assert samples.features.flags.c_contiguous
-    assert len(source.training(np.arange(0))) == 0
-
-
 def test_training_and_test_samples_and_seeds_differ():
     rows = np.arange(1000)
     sets = [

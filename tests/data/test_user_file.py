@@ -318,20 +318,6 @@ def test_rows_have_the_numbers_that_a_spreadsheet_shows_and_columns_their_names(
     assert re.search(rf"row {row} .*{what}", str(caught.value))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"data": "a.h5", "normalize": "box"},
-        {"data": "a.h5", "feature_bound": 2.0},
-        {"data": "digits", "normalize": "box", "feature_bound": 2.0},
-        {"data": "a.svm", "feature_bound": -1, "normalize": "box"},
-    ],
-)
-def test_a_bound_is_for_boxes_and_boxes_are_for_files(settings):
-    with pytest.raises(InputError, match="feature_bound"):
-        Experiment(**settings)
-
-
 def write_owned(folder, kind):
     path = folder / f"{kind}.{kind if kind in ('csv', 'npz') else 'h5'}"
     if kind == "csv":
@@ -359,20 +345,3 @@ def test_owners_keep_their_samples(tmp_path, kind):
         assert row.tolist() in X[owner == OWNERS].tolist()
     np.testing.assert_array_equal(source.owner_sizes, np.unique(owners, return_counts=True)[1])
     assert "4 owners of" in describe_source(Experiment(data=str(path)))
-
-
-def test_names_that_are_not_there_are_answered_with_those_that_are(tmp_path):
-    write_h5(tmp_path / "a.h5", X)
-    np.savez(tmp_path / "a.npz", features=X, labels=Y)
-    write_csv(tmp_path / "a.csv", ["features", "labels"], [Y / 4, Y])
-    for name in ("a.h5", "a.npz", "a.csv"):
-        for option in ("features", "labels"):
-            with pytest.raises(InputError, match=rf"pixels.*--{option}.* features, labels"):
-                opened(tmp_path / name, **{option: "pixels"})
-    with h5py.File(tmp_path / "b.h5", "w") as file:
-        file["pixels"] = X
-    with pytest.raises(InputError, match="holds pixels"):
-        opened(tmp_path / "b.h5")
-    (tmp_path / "a.svm").write_text("1 1:0.5\n0 1:1\n")
-    with pytest.raises(InputError, match="--features"):
-        opened(tmp_path / "a.svm", features="x")

@@ -74,7 +74,7 @@ class File:
     is_table = False  # whether all arrays are columns
     first = 0  # number of the first feature without a name
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dimension: int = 0) -> None:
         self.path = path
 
     def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:

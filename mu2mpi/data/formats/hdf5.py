@@ -26,7 +26,7 @@ BLOCK_BYTES = 4 << 20
 class Hdf5(File):
     """Datasets of one group, or of the group that each owner has in ``machine``; the file stays open."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
         with reading(path):
             file: Any = open_to_read(path)

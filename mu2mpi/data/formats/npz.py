@@ -15,7 +15,7 @@ from mu2mpi.memory import check_room
 class Npz(File):
     """An archive, of which each array is read at its first use."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
         self._read: dict[str, NDArray[Any]] = {}
         with reading(path), open(path, "rb") as file:

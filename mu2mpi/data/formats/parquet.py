@@ -23,7 +23,7 @@ class Parquet(File):
 
     is_table = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
         with reading(path), _opened(path) as file:
             self.names = list(file.schema_arrow.names)

@@ -19,7 +19,7 @@ class Svm(File):
     names = ["features", "labels"]  # noqa: RUF012
     first = 1
 
-    def __init__(self, path: Path, dimension: int) -> None:
+    def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
         try:
             from sklearn.datasets import load_svmlight_file
