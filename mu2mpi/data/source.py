@@ -124,13 +124,11 @@ class Source(ABC):
 
         InputError if a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
         """
-        with telling(self.public):
-            return self.labelled(self._checked("training", rows))
+        return self._checked("training", rows)
 
     def test(self, rows: NDArray[np.int64]) -> Samples:
         """Return the given rows of the test set, checked like those of `training`."""
-        with telling(self.public):
-            return self.labelled(self._checked("test", rows))
+        return self._checked("test", rows)
 
     def training_labels(self) -> NDArray[np.int32]:
         """Return the class of every training sample, or which part of their range a number is in."""
@@ -193,16 +191,18 @@ class Source(ABC):
         # A negative number would silently count from the end, and a generated source has no end.
         if rows.size and (rows.min() < 0 or rows.max() >= size):
             raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {size} of this set")
-        samples, limit = self._read(which, rows), 1 / self.scale if self.limit is None else self.limit
-        if samples.features.dtype != np.uint8 or limit < 255:
-            self._check_bound(which, rows, samples.features, limit)
-        lowest, most = (0, self.classes - 1) if samples.labels.dtype.kind == "i" else (-1, 1)
-        bad = np.flatnonzero(~((samples.labels >= lowest) & (samples.labels <= most)))
-        if bad.size:
-            place, label = self._place(which, rows[bad[0]]), samples.labels[bad[0]]
-            needs = f"labels must lie in {lowest} .. {most}"
-            raise DataError(f"{self.name}: {needs}", f"{place} has the label {label}; {needs}")
-        return samples
+        limit = 1 / self.scale if self.limit is None else self.limit
+        with telling(self.public):
+            samples = self._read(which, rows)
+            if samples.features.dtype != np.uint8 or limit < 255:
+                self._check_bound(which, rows, samples.features, limit)
+            lowest, most = (0, self.classes - 1) if samples.labels.dtype.kind == "i" else (-1, 1)
+            bad = np.flatnonzero(~((samples.labels >= lowest) & (samples.labels <= most)))
+            if bad.size:
+                place, label = self._place(which, rows[bad[0]]), samples.labels[bad[0]]
+                needs = f"labels must lie in {lowest} .. {most}"
+                raise DataError(f"{self.name}: {needs}", f"{place} has the label {label}; {needs}")
+        return self.labelled(samples)
 
     def _check_bound(
         self, which: Which, rows: NDArray[np.int64], features: NDArray[np.generic], limit: float

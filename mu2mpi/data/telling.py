@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mu2mpi.errors import InputError
+from mu2mpi.files import Identity, identity
 
 MOST_NAMES = 20
 """Names that a message lists."""
@@ -47,6 +48,16 @@ def reading(path: Path) -> Iterator[None]:
             raise InputError(exact) from error
         # Other messages may repeat what the file holds, and a notebook would show the cause.
         raise DataError(f"cannot read {path}, which is damaged or another kind of file", exact) from None
+
+
+def check_unchanged(path: Path, state: Identity | None) -> None:
+    """Raise InputError if a file is no longer what it was when it had this identity."""
+    if identity(path) != state:
+        raise InputError(
+            f"{path} has changed while it was in use. Nothing was taken from it since; what a run has sent "
+            "so far came from the file as it was. Put it back and repeat the command to go on; what was "
+            "spent by the last checkpoint, mu2mpi show says of the output"
+        )
 
 
 def row_text(number: int, has_header: bool) -> str:

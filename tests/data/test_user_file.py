@@ -88,8 +88,10 @@ def rows_of_split(fraction=0.2):
     return np.append(split.training(np.arange(split.training_rows)), split.test(np.arange(split.test_rows)))
 
 
+@pytest.mark.parametrize("at_once", [200, hdf5.BLOCK_BYTES])
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_gives_the_same_samples(tmp_path, name):
+def test_every_format_gives_the_same_samples(tmp_path, monkeypatch, name, at_once):
+    monkeypatch.setattr(hdf5, "BLOCK_BYTES", at_once)
     source = opened(written(tmp_path, name))
     assert (source.training_samples, source.test_samples) == (48, 12)
     assert (source.dimension, source.classes, source.class_names) == (FEATURES, 3, ("0", "1", "2"))
@@ -103,12 +105,6 @@ def test_every_format_gives_the_same_samples(tmp_path, name):
     np.testing.assert_array_equal(samples.features, X[rows][order])
     assert samples.features.flags.c_contiguous
     assert samples.labels.dtype == np.int32
-
-
-def test_rows_are_read_in_blocks_and_in_places_alike(tmp_path, monkeypatch):
-    monkeypatch.setattr(hdf5, "BLOCK_BYTES", 200)
-    for name in ("plain.h5", "packed.h5"):
-        test_every_format_gives_the_same_samples(tmp_path, name)
 
 
 STORED = {"u1": "u1", "?": "u1", "i1": "f4", "i2": "f4", "f2": "f4", "f4": "f4", "i4": "f8", "f8": "f8"}

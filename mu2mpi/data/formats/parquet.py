@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.formats.columns import Columns, File, Kind
 from mu2mpi.data.formats.table import Table
-from mu2mpi.data.telling import reading, shown
+from mu2mpi.data.telling import check_unchanged, reading, shown
 from mu2mpi.errors import InputError
 from mu2mpi.files import identity
 from mu2mpi.memory import check_room
@@ -68,10 +68,7 @@ class _Groups(Columns):
         return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
     def _of_group(self, group: int) -> dict[str, NDArray[Any]]:
-        if identity(self.path) != self._state:
-            raise InputError(
-                f"{self.path} has changed while it was in use; put it back, and repeat the command"
-            )
+        check_unchanged(self.path, self._state)
         if group != self._group:
             with reading(self.path), _opened(self.path) as file:
                 table = file.read_row_group(group, columns=self._wanted, use_threads=False)
