@@ -24,7 +24,7 @@ def main(folder: Path, wanted: list[str]) -> None:
     for path in sorted(folder.glob("*.toml")):
         if wanted and path.stem not in wanted:
             continue
-        has_classes = read_schema(path).class_names is not None
+        has_classes = read_schema(path).label[1].classes is not None
         losses = ["logistic"] if has_classes else ["squared", "poisson"][: 1 + (path.stem == "doctors")]
         data = {"data": str(path.with_suffix(".csv")), "schema": str(path)}
         for loss, method, epsilon, seed in product(losses, ("mu2-sgd", "dp-sgd"), (1.0, 4.0), range(1, 6)):

@@ -1,7 +1,8 @@
-"""Cells of a column of a user's file, as numbers or as codes of declared values."""
+"""Cells of a column of a user's file, as numbers, as codes of declared values, or as names."""
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import reading, row_text, shown
-from mu2mpi.data.telling import DataError
+from mu2mpi.data.telling import DataError, reading, row_text, shown
 
 MISSING = frozenset(
     {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
 )
 """What usual tools write in small or capital letters for a value that is missing."""
+
+UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Characters that no name has: a result cannot hold them, or a terminal obeys them."""
 
 ABSENT, UNKNOWN = -1, -2
 """Codes of a value that is missing, and of one that is not declared."""
@@ -49,7 +52,7 @@ class Cells:
         try:
             return np.array(list(map(float, self.values.tolist())), np.float64)
         except (TypeError, ValueError):
-            found = [math.nan if _says_missing(text) else _number(text) for text in self._texts()]
+            found = [math.nan if _says_missing(text) else _number(text) for text in self._stripped()]
         self.refuse(
             np.array([number is None for number in found], bool),
             "a value that is not a number",
@@ -67,14 +70,43 @@ class Cells:
         if self.values.dtype.kind in "biuf":
             different, places = np.unique(self.values, return_inverse=True)
             return np.array([_code_of_number(v, known) for v in different.tolist()], np.int64)[places.ravel()]
-        texts = self._texts()
+        texts = self._stripped()
         codes = {text: _code(text, known, whole) for text in set(texts)}
         return np.array([codes[text] for text in texts], np.int64)
 
-    def _texts(self) -> list[str | None]:
+    def names(self, missing: frozenset[str]) -> NDArray[Any]:
+        """Return labels or owners as int64, or text as objects; none may be missing, or say so."""
+        if self.values.dtype.kind not in "SUO":
+            with np.errstate(invalid="ignore"):
+                whole = self.values.astype(np.int64)
+            # Also false for NaN, and for what passes the range of 64-bit integers.
+            self.refuse(whole != self.values, "a value that is neither a whole number nor text", "correct it")
+            return whole
+        texts = self._texts()
+        for is_bad, what, remedy in (
+            (lambda text: not text or not text.strip(), "a value that is missing", "remove the sample"),
+            (UNFIT.search, "a character that no name may have", "rename it"),
+            (
+                lambda text: text.strip().lower() in missing,
+                "a value that says it is missing",
+                "remove the sample, or give --missing-labels keep if that is a name like any other",
+            ),
+        ):
+            bad = {text for text in set(texts) if is_bad(text)}
+            self.refuse(np.array([bool(bad) and text in bad for text in texts], bool), what, remedy)
+        return objects(texts)
+
+    def _texts(self) -> list[Any]:
         with reading(self.path):
-            values = [v.decode() if isinstance(v, bytes) else v for v in self.values.tolist()]
-            return [v if v is None else str(v).strip() for v in values]
+            return [value.decode() if isinstance(value, bytes) else value for value in self.values.tolist()]
+
+    def _stripped(self) -> list[str | None]:
+        return [value if value is None else str(value).strip() for value in self._texts()]
+
+
+def objects(texts: Sequence[Any]) -> NDArray[Any]:
+    """Return an array of texts as they are."""
+    return np.array([*texts, None], dtype=object)[:-1]
 
 
 def _says_missing(text: str | None) -> bool:

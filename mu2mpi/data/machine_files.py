@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.formats.by_suffix import open_file
 from mu2mpi.data.formats.columns import Kind
-from mu2mpi.data.formats.table import OWNERS, shown
+from mu2mpi.data.formats.table import OWNERS
 from mu2mpi.data.options import LEAST, MOST, is_file
+from mu2mpi.data.telling import shown
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 from mu2mpi.toml import read_toml

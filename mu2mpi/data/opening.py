@@ -5,9 +5,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mu2mpi.data.formats.table import shown
 from mu2mpi.data.options import is_file
 from mu2mpi.data.source import Source
+from mu2mpi.data.telling import shown
 from mu2mpi.errors import InputError
 from mu2mpi.problem.base import Problem
 from mu2mpi.registry import find
@@ -23,13 +23,7 @@ HELP = """\
 # What each column holds, in terms that are public: fill in the types from what you know of the table without
 # looking at its values. A range or a list of categories that is taken from the data tells of people.
 #
-#   type = "numeric"        and low = 18, high = 100; values beyond are clamped, missing ones are the middle
-#   type = "categorical"    and categories = ["a", "b"]; what is none of them sets no indicator
-#   type = "ordinal"        and categories = ["low", "middle", "high"], in their order
-#   type = "boolean"        and perhaps true = "ja", false = "nein"; usual words and 1, 0 need no more
-#   type = "ignored"        is not read
-#   type = "owner"          says whose sample it is; one column at most
-#   type = "label"          and classes = ["no", "yes"], or low = 0, high = 10; exactly one column
+{types}
 #
 # test is the share of the rows that is for testing, or another file, from the folder of this one.
 
@@ -99,19 +93,22 @@ def schema_template(data: str) -> str:
     import tomli_w
 
     from mu2mpi.data.formats.by_suffix import open_file
+    from mu2mpi.data.schema import TYPES
 
     if not is_file(data):
         raise InputError(f"a schema is for a file of your own, and {data} is none")
     names = open_file(Path(data).expanduser()).column_names
-    return HELP + tomli_w.dumps({"test": 0.2, "columns": {name: {"type": ""} for name in names}})
+    types = "\n".join("#   type = " + f'"{name}"'.ljust(17) + text for name, (_, text) in TYPES.items())
+    blanks = {name: {"type": ""} for name in names}
+    return HELP.format(types=types) + tomli_w.dumps({"test": 0.2, "columns": blanks})
 
 
 def _told_columns(source: "UserFile", columns: str) -> list[str]:
     """Read and check a file; say what its schema makes of it, and of public data what does not fit."""
     from mu2mpi.data.schema import parse_schema
 
-    _ = source.digest  # of all that there is
-    schema, flaws = parse_schema(columns), source.flaws() if source.public else {}
+    _ = source.digest  # which counts flaws as it reads all that there is
+    schema, flaws = parse_schema(columns), source.flaws if source.public else {}
     width = max(map(len, schema.columns))
     lines = []
     for name, column in schema.columns.items():

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal, Self
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator, model_validator
 
-from mu2mpi.data.formats.table import MOST_FEATURES, listed, shown
-from mu2mpi.data.labels import MOST_CLASSES, UNFIT
+from mu2mpi.data.cells import UNFIT
+from mu2mpi.data.formats.table import MOST_FEATURES
 from mu2mpi.data.options import FILES, LEAST, MOST, is_file
+from mu2mpi.data.telling import listed, shown
 from mu2mpi.errors import InputError
 from mu2mpi.suggestions import did_you_mean
 from mu2mpi.toml import read_toml
@@ -18,30 +19,30 @@ from mu2mpi.toml import read_toml
 TRUE, FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 """Usual words of a boolean column, in small or capital letters."""
 
+MOST_CLASSES = 1_000_000
+
 TENTHS = 10
 """Parts of the range of a number as label, which stand for classes where samples are dealt and counted."""
 
-FORMS: dict[str, tuple[set[str], ...]] = {
-    "numeric": ({"low", "high"},),
-    "categorical": ({"categories"},),
-    "ordinal": ({"categories"},),
-    "boolean": (set(), {"true", "false"}),
-    "ignored": (set(),),
-    "label": ({"classes"}, {"low", "high"}),
-    "owner": (set(),),
+TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
+    "numeric": (
+        ({"low", "high"},),
+        "and low = 18, high = 100; values beyond are clamped, missing ones are the middle",
+    ),
+    "categorical": (({"categories"},), 'and categories = ["a", "b"]; what is none of them sets no indicator'),
+    "ordinal": (({"categories"},), 'and categories = ["low", "middle", "high"], in their order'),
+    "boolean": (
+        (set(), {"true", "false"}),
+        'and perhaps true = "ja", false = "nein"; usual words and 1, 0 need no more',
+    ),
+    "ignored": ((set(),), "is not read"),
+    "owner": ((set(),), "says whose sample it is; one column at most"),
+    "label": (
+        ({"classes"}, {"low", "high"}),
+        'and classes = ["no", "yes"], or low = 0, high = 10; exactly one column',
+    ),
 }
-"""The keys that may go with each type of a column."""
-
-TYPES = {
-    "numeric": "low = 0, high = 100",
-    "categorical": 'categories = ["a", "b"]',
-    "ordinal": 'categories = ["low", "middle", "high"], two or more in their order',
-    "boolean": 'nothing more, or true = "ja", false = "nein"',
-    "ignored": "nothing more",
-    "label": 'classes = ["no", "yes"], or low = 0, high = 100',
-    "owner": "nothing more",
-}
-"""What goes with each type, as messages say it."""
+"""The keys that may go with each type of a column, and how templates and messages explain it."""
 
 
 def _checked_values(values: object) -> tuple[str | int, ...]:
@@ -79,7 +80,7 @@ class Column(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.model_fields_set - {"type"} not in FORMS[self.type]:
+        if self.model_fields_set - {"type"} not in TYPES[self.type][0]:
             raise ValueError("lacks a key, or has one of another type")
         if self.range is not None:
             low, high = self.range
@@ -107,6 +108,11 @@ class Column(BaseModel):
     def count(self) -> int:
         """Of a label, the number of classes, or of tenths of the range of a number."""
         return TENTHS if self.classes is None else len(self.classes)
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Of a label, the names of the classes, if it is a class."""
+        return None if self.classes is None else tuple(map(str, self.classes))
 
     def feature_names(self, name: str) -> list[str]:
         """Names of the features of a column of this name: of a category, its indicator."""
@@ -180,17 +186,6 @@ class Schema(BaseModel):
         return float(len(self.features))
 
     @property
-    def class_names(self) -> tuple[str, ...] | None:
-        """The names of the classes, if labels are classes."""
-        classes = self.label[1].classes
-        return None if classes is None else tuple(map(str, classes))
-
-    @property
-    def classes(self) -> int:
-        """The number of classes, or of tenths of the range of a number."""
-        return self.label[1].count
-
-    @property
     def toml(self) -> str:
         """The TOML of the schema, without comments."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))
@@ -230,26 +225,17 @@ def _checked(content: dict[str, Any], where: str) -> Schema:
 
 
 def _explained(problem: Any) -> str:
-    """One line on what is wrong with a schema, or with a column of it, and what would be right."""
-    location, message = problem["loc"], str(problem["msg"]).removeprefix("Value error, ")
-    if location[:1] != ("columns",) or len(location) == 1:
-        where = "".join(f"{shown(part)}: " for part in location)
-        return f"{where}{message}; a schema has a table [columns.NAME] for each column, and perhaps test"
-    column = f"column {shown(location[1]) or 'without a name'}"
+    """Line on what is wrong with a schema, or with a column of it, and what would be right."""
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    where = "".join(f"{shown(part) or 'without a name'}: " for part in problem["loc"])
     given = problem["input"].get("type") if isinstance(problem["input"], dict) else problem["input"]
-    if location[2:] == ("type",) or (len(location) == 2 and given not in [*TYPES]):
-        has = f"has the type {shown(given)}" if given and problem["type"] != "missing" else "needs a type"
-        return f"{column} {has}; the types are {', '.join(TYPES)}{did_you_mean(str(given or ''), TYPES)}"
-    field = "".join(f"{shown(part)}: " for part in location[2:])
-    needs = f"; a column of type {given} has {TYPES[str(given)]}" if len(location) == 2 else ""
-    return f"{column}: {field}{message}{needs}"
+    if isinstance(given, str) and given in TYPES:
+        return f'{where}{message}; a column of type = "{given}" {TYPES[given][1]}'
+    hint = f"the types are {', '.join(TYPES)}{did_you_mean(str(given or ''), TYPES)}"
+    return f"{where}{message}; a schema has a table [columns.NAME] for each column, and perhaps test; {hint}"
 
 
 def _text(value: Any) -> str:
-    return (
-        f"{value:g}"
-        if isinstance(value, float)
-        else listed(value)
-        if isinstance(value, tuple)
-        else str(value)
-    )
+    if isinstance(value, tuple):
+        return listed(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

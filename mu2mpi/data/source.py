@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import shown
-from mu2mpi.data.telling import DataError, telling
+from mu2mpi.data.telling import DataError, shown, telling
 from mu2mpi.errors import InputError
 from mu2mpi.problem.scaling import FEATURE_SLACK
 
@@ -125,13 +124,11 @@ class Source(ABC):
 
         InputError if a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
         """
-        with telling(self.public):
-            return self.labelled(self._checked("training", rows))
+        return self._checked("training", rows)
 
     def test(self, rows: NDArray[np.int64]) -> Samples:
         """Return the given rows of the test set, checked like those of `training`."""
-        with telling(self.public):
-            return self.labelled(self._checked("test", rows))
+        return self._checked("test", rows)
 
     def training_labels(self) -> NDArray[np.int32]:
         """Return the class of every training sample, or which part of their range a number is in."""
@@ -194,31 +191,29 @@ class Source(ABC):
         # A negative number would silently count from the end, and a generated source has no end.
         if rows.size and (rows.min() < 0 or rows.max() >= size):
             raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {size} of this set")
-        samples, limit = self._read(which, rows), 1 / self.scale if self.limit is None else self.limit
-        if samples.features.dtype != np.uint8 or limit < 255:
-            self._check_bound(which, rows, samples.features, limit)
-        lowest, most = (0, self.classes - 1) if samples.labels.dtype.kind == "i" else (-1, 1)
-        bad = np.flatnonzero(~((samples.labels >= lowest) & (samples.labels <= most)))
-        if bad.size:
-            place, label = self._place(which, rows[bad[0]]), samples.labels[bad[0]]
-            needs = f"labels must lie in {lowest} .. {most}"
-            raise DataError(f"{self.name}: {needs}", f"{place} has the label {label}; {needs}")
-        return samples
+        limit = 1 / self.scale if self.limit is None else self.limit
+        with telling(self.public):
+            samples = self._read(which, rows)
+            if samples.features.dtype != np.uint8 or limit < 255:
+                self._check_bound(which, rows, samples.features, limit)
+            lowest, most = (0, self.classes - 1) if samples.labels.dtype.kind == "i" else (-1, 1)
+            bad = np.flatnonzero(~((samples.labels >= lowest) & (samples.labels <= most)))
+            if bad.size:
+                place, label = self._place(which, rows[bad[0]]), samples.labels[bad[0]]
+                needs = f"labels must lie in {lowest} .. {most}"
+                raise DataError(f"{self.name}: {needs}", f"{place} has the label {label}; {needs}")
+        return self.labelled(samples)
 
     def _check_bound(
         self, which: Which, rows: NDArray[np.int64], features: NDArray[np.generic], limit: float
     ) -> None:
-        at_once, stored = max(1, CHECKED_AT_ONCE // self.dimension), cast(Any, features.dtype)
-        highest = limit * (1 + FEATURE_SLACK)
-        if stored.kind == "f":
-            # Numbers of the stored type are compared in it: their bound is the largest that is low enough.
-            near = stored.type(min(highest, float(np.finfo(stored).max)))
-            highest = np.nextafter(near, stored.type(0)) if float(near) > highest else near
+        at_once, highest = max(1, CHECKED_AT_ONCE // self.dimension), limit * (1 + FEATURE_SLACK)
         for start in range(0, len(features), at_once):
-            # The comparison is false for NaN, so one pass finds values that are NaN, infinite or too large.
-            good = np.abs(features[start : start + at_once]) <= highest
-            if good.all():
+            # NaN is the largest, so one pass finds values that are NaN, infinite or too large.
+            sizes = np.abs(features[start : start + at_once])
+            if float(sizes.max(initial=0)) <= highest:
                 continue
+            good = sizes.astype(np.float64) <= highest
             row, column = np.argwhere(~good)[0]
             place, value = self._place(which, rows[start + row]), features[start + row, column]
             names, finite = self.feature_names, np.isfinite(value)

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.encoding import Encoded, kinds
 from mu2mpi.data.formats.by_suffix import open_file
-from mu2mpi.data.formats.columns import Columns
-from mu2mpi.data.formats.table import OWNERS, USUAL, find_name, shown
+from mu2mpi.data.formats.columns import columns_of
+from mu2mpi.data.formats.table import OWNERS, USUAL, find_name
 from mu2mpi.data.schema import Schema
 from mu2mpi.data.source import row_blocks
-from mu2mpi.data.telling import telling
+from mu2mpi.data.telling import listed, telling
 from mu2mpi.errors import InputError
 from mu2mpi.problem.linear import all_margins
 from mu2mpi.problem.scaling import FEATURE_SLACK
@@ -72,18 +72,18 @@ def _encoded(schema: Schema, given: Any) -> NDArray[np.float32]:
         columns = file.columns(wanted)
     elif isinstance(given, Mapping) or hasattr(given, "columns"):
         _check_there(HERE, wanted, list(given.keys()))
-        columns = Columns(HERE, {name: np.atleast_1d(np.asarray(given[name])) for name in wanted})
+        columns = columns_of(HERE, {name: np.atleast_1d(np.asarray(given[name])) for name in wanted})
     else:
         raise InputError(
             "this model was trained on named columns; give it a data frame, a mapping of names to values, or "
             "the path of a file"
         )
-    return Encoded(columns, schema, strict=False).features(np.arange(columns.samples))
+    return Encoded(columns, schema, False, {}).features(np.arange(columns.samples))
 
 
 def _check_there(path: Path, wanted: Mapping[str, object], there: list[str]) -> None:
-    if gone := [shown(name) for name in wanted if name not in there]:
-        raise InputError(f"{path} has no column {', '.join(gone)}, which the model was trained on")
+    if gone := [name for name in wanted if name not in there]:
+        raise InputError(f"{path} has no column {listed(gone)}, which the model was trained on")
 
 
 def _stored(result: Result, path: Path) -> NDArray[Any]:

@@ -35,14 +35,6 @@ def test_the_content_is_that_of_scikit_learn():
     np.testing.assert_array_equal(ours[np.lexsort(ours.T)], theirs[np.lexsort(theirs.T)])
 
 
-def test_the_split_gives_every_class_its_share():
-    source = Digits()
-    training = np.bincount(source.training(np.arange(1437)).labels, minlength=10)
-    test = np.bincount(source.test(np.arange(360)).labels, minlength=10)
-    share = (training + test) * 360 / 1797
-    assert np.all(np.abs(test - share) < 1)
-
-
 def test_the_split_is_the_same_for_ever():
     labels = everything(Digits())[1]
     assert hashlib.sha256(labels.astype(np.uint8)).hexdigest()[:16] == "cbc14dd53671a573"

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.opening import open_source
 from mu2mpi.data.sources.digits import Digits
-from mu2mpi.toml import read_toml
 
 PROJECT = Path(__file__).parents[2]
 specification = importlib.util.spec_from_file_location("features", PROJECT / "scripts" / "features.py")
@@ -82,13 +80,3 @@ def test_the_package_reads_what_the_script_writes(tmp_path, monkeypatch):
     np.testing.assert_array_equal(found.features, found.features[rows])
     images = originals.features[:3].reshape(3, 8, 8) / np.float32(16)
     np.testing.assert_array_equal(found.features[:3], features.features(features.enlarged(images)))
-
-
-def test_the_benchmark_has_a_run_for_each_method_budget_and_seed():
-    """Trusted 5 methods, untrusted 4 on 10 and 100 machines; five epsilon and five seeds; 3 without noise."""
-    experiments = Sweep(read_toml(PROJECT / "jobs" / "benchmark.toml")).experiments
-    assert len(experiments) == 25 * (5 + 4 * 2) + 3 * 5
-    budgets = {experiment.epsilon for experiment in experiments}
-    assert budgets == {0.5, 1.0, 2.0, 3.0, 8.0, None}
-    assert {experiment.preset for experiment in experiments} == {"practical"}
-    assert {experiment.delta for experiment in experiments} == {1e-5}

@@ -160,11 +160,6 @@ def test_owners_are_machines():
         most_rounds(source, 5, "owner")
 
 
-def test_contiguous_machines_read_in_the_order_of_the_data():
-    _, rows = counts(make_source(5, 100, 3, 1), "contiguous", 3)
-    np.testing.assert_array_equal(rows.T, np.arange(99).reshape(3, 33))
-
-
 @pytest.mark.parametrize("partition", ["sorted", "dirichlet:0.3", "labels:2", "owner"])
 def test_a_machine_uses_its_samples_in_random_order(partition):
     source = make_source(6, 8000, 4, 4)
@@ -189,14 +184,6 @@ def test_the_partitions_are_the_same_for_ever():
 def test_what_cannot_be_dealt(partition):
     with pytest.raises(InputError):
         most_rounds(make_source(8, 30, 3, 1), 31 if partition == "iid" else 25, partition)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "IID", "dirichlet", "dirichlet:0", "dirichlet:inf", "labels:1.5", "owner:3"]
-)
-def test_partitions_that_do_not_exist(text):
-    with pytest.raises(InputError, match="partition = "):
-        Experiment(partition=text)
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)

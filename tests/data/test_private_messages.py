@@ -20,42 +20,30 @@ AGE = '[columns.a]\ntype = "numeric"\nlow = 0\nhigh = 9\n'
 
 SCHEMAS = {
     "not TOML": "age: numeric",
-    "empty": "",
     "no columns": "test = 0.2",
-    "columns that are none": "columns = 3",
     "another key": f"tests = 0.2\n{AGE}{LABEL}",
     "a column that is a text": 'columns.a = "numeric"',
     "no label": AGE,
-    "two labels": AGE + LABEL + LABEL.replace(".b]", ".c]"),
     "two owners": AGE + LABEL + '[columns.c]\ntype = "owner"\n[columns.d]\ntype = "owner"\n',
     "no feature": LABEL + '[columns.a]\ntype = "ignored"\n',
     "a name that a terminal obeys": AGE.replace("columns.a", r'columns."a\u001B[2J"') + LABEL,
-    **{f"test = {value}": f"test = {value}\n{AGE}{LABEL}" for value in ("0", "1", "nan", "true", '"other"')},
+    **{f"test = {value}": f"test = {value}\n{AGE}{LABEL}" for value in ("1", "nan", "true", '"other"')},
     "no type": "[columns.a]\nlow = 0\nhigh = 1\n" + LABEL,
     "one too few": LABEL + '[columns.c]\ntype = "boolean"\n',
     "one too many": AGE + LABEL + '[columns.c]\ntype = "boolean"\n',
     **{
-        f"{column}": f"[columns.a]\ntype = {column}\n{LABEL}"
+        column: f"[columns.a]\ntype = {column}\n{LABEL}"
         for column in (
-            '""', '"number"', "1", "[]", '"numeric"', '"numeric"\nlow = 0', '"numeric"\nlow = 1\nhigh = 1',
-            '"numeric"\nlow = "0"\nhigh = 1', '"numeric"\nlow = nan\nhigh = 1',
-            '"numeric"\nlow = false\nhigh = true', '"numeric"\nlow = 0\nhigh = 1e101',
-            '"numeric"\nlow = 0\nhigh = 1\ncategories = [1]', '"numeric"\nlow = 0\nhigh = 1\nmiddle = 0',
-            '"categorical"', '"ordinal"\ncategories = [1]', '"owner"\nnames = ["x"]',
-            '"boolean"\ntrue = 1', '"boolean"\ntrue = 1\nfalse = 1',
-            '"boolean"\ntrue = true\nfalse = false',
-            *(f'"categorical"\ncategories = {values}' for values in (
-                "[]", '"ab"', "[1.5]", "[true, false]", '["1", 1]', '["", "a"]', '[" a", "b"]',
-                r'["a\nb", "c"]',
-            )),
+            '"number"', "[]", '"numeric"\nlow = 0', '"numeric"\nlow = 1\nhigh = 1',
+            '"numeric"\nlow = nan\nhigh = 1', '"numeric"\nlow = 0\nhigh = 1e101',
+            '"ordinal"\ncategories = [1]', '"boolean"\ntrue = 1\nfalse = 1',
+            '"categorical"\ncategories = []', '"categorical"\ncategories = ["1", 1]',
+            r'"categorical"\ncategories = ["a\nb", "c"]'.replace(r'"\n', '"\n'),
         )
     },
     **{
         f"label {rest}": f'{AGE}[columns.b]\ntype = "label"\n{rest}'
-        for rest in (
-            "", "classes = [1]", "classes = [1, 1]", "low = 0", "low = 1\nhigh = 0",
-            "classes = [0, 1]\nlow = 0\nhigh = 1", "categories = [0, 1]",
-        )
+        for rest in ("", "classes = [1]", "low = 1\nhigh = 0", "classes = [0, 1]\nlow = 0\nhigh = 1")
     },
 }  # fmt: skip
 
@@ -148,30 +136,21 @@ NUMBERS = np.full(60, NUMBER)
 TABLES = {
     "a word as a number": text_in("age", SECRET),
     "an undeclared class": text_in("outcome", SECRET),
-    "a number as a class": text_in("outcome", str(NUMBER)),
     "a missing class": text_in("outcome", ""),
     "an owner that says that it is missing": text_in("clinic", "None"),
-    "an owner that a terminal obeys": text_in("clinic", f"{SECRET}\x1b[2J"),
     "a short line": raw("a.csv", HEAD + LINE * 40 + b"Quixotic,7319.5137\n" + LINE),
-    "a long line": raw("a.csv", HEAD + LINE * 40 + LINE[:-1] + b",Quixotic,7319.5137\n"),
     "an open quote": raw("a.csv", HEAD + LINE * 40 + b'"Quixotic' + LINE),
-    "a quote in the middle": raw("a.csv", HEAD + LINE * 40 + b'"7319.5137"Quixotic,' + LINE),
     "no UTF-8": raw("a.csv", HEAD + LINE * 40 + b"Quixotic\xff7319.5137" + LINE),
     "a field of two megabytes": raw("a.csv", HEAD + LINE + b"Quixotic" * (1 << 18) + LINE),
-    "a header alone": raw("a.csv", HEAD),
-    "nothing": raw("a.csv", b""),
     "names that occur twice": raw("a.csv", HEAD.replace(b"sex", b"age") + LINE * 9),
     "a column more": raw("a.csv", HEAD[:-1] + b",more\n" + LINE[:-1] + b",Quixotic\n"),
-    "not packed": raw("a.csv.gz", HEAD + LINE * 9),
     "packed, and cut off": cut("packed.csv.gz", 0.6),
     "no archive": raw("a.npz", HEAD + LINE * 9),
-    "no HDF5": raw("a.h5", HEAD + LINE * 9),
     "no Parquet": raw("a.parquet", b"PAR1" + HEAD + LINE * 9 + b"PAR1"),
     "neither are these": raw("a.svm", b"1 1:Quixotic\n0 2:7319.5137\n"),
     **{
         f"{share:.0%} of {name}": cut(name, share)
-        for name in ("columns.npz", "a.parquet", "columns.h5")
-        for share in (0.02, 0.6)
+        for share, name in ((0.6, "columns.npz"), (0.02, "a.parquet"), (0.6, "columns.h5"))
     },
 }  # fmt: skip
 for suffix in ("npz", "h5"):
@@ -211,17 +190,12 @@ def test_public_data_are_told_of(name, tmp_path, capsys):
 PLAIN = {
     "a word as a feature": ("a.csv", f"a,label\n1,2\n{SECRET},3\n"),
     "a large feature": ("a.csv", f"a,label\n1,2\n1,2\n{NUMBER},3\n"),
-    "a feature that is none": ("a.csv", "a,label\n1,2\n1,2\nnan,3\n"),
     "a short line": ("a.csv", f"a,label\n1,2\n{NUMBER}\n"),
     "a label that is missing": ("a.csv", f"a,label\n1,{SECRET}\n1,NA\n0,x\n"),
-    "a label that is empty": ("a.csv", f"a,label\n1,{SECRET}\n1,\n0,x\n"),
-    "a label that a terminal obeys": ("a.csv", f"a,label\n1,{SECRET}\x1b[2J\n1,x\n0,x\n"),
     "one label": ("a.csv", f"a,label\n1,{SECRET}\n1,{SECRET}\n0,{SECRET}\n"),
     "labels that are no classes": ("a.csv", "a,label\n" + "".join(f"1,{NUMBER + k}\n" for k in range(1500))),
     "an owner that is missing": ("a.csv", f"a,label,machine\n1,2,{SECRET}\n1,3,?\n1,3,{SECRET}\n"),
-    "a label of LIBSVM that is no number": ("a.svm", f"{SECRET} 1:1\n1 1:0\n"),
     "a label of LIBSVM that is not whole": ("a.svm", f"{NUMBER} 1:1\n1 1:0\n"),
-    "a feature of LIBSVM that is no number": ("a.svm", f"0 1:{SECRET}\n1 1:0\n"),
     "a large feature of LIBSVM": ("a.svm", f"0 1:{NUMBER}\n1 1:0\n1 1:1\n"),
 }
 

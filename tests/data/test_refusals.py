@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from mu2mpi import memory
-from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.cells import MISSING
 from mu2mpi.data.opening import open_source
@@ -90,15 +89,6 @@ def test_what_a_person_takes_for_names_are_no_numbers(tmp_path):
     assert opened(path).class_names == ("11", "1_1", "1_10")
 
 
-def test_a_run_is_refused_before_it_begins(tmp_path, capsys):
-    path = written(tmp_path, "csv", having("a\0b"))
-    command = ["run", "--data", str(path), "--machines", "1", "--output", str(tmp_path / "r.h5")]
-    for option in ([], ["--data-is-public"]):
-        assert main([*command, *option]) == 2
-        assert ("row 19" in capsys.readouterr().err) == bool(option)
-    assert [file.name for file in tmp_path.iterdir()] == ["a.csv"]
-
-
 @pytest.mark.parametrize("option", ["data", "test"])
 def test_a_file_whose_name_no_result_can_hold(option):
     with pytest.raises(InputError, match=option):
@@ -139,18 +129,11 @@ def behind_a_link(file):
 
 ELSEWHERE = {
     "chunks that were never written": in_chunks,
-    "rows that were never written": lambda file: file.create_dataset("features", X.shape, "f4"),
-    "too many chunks": lambda file: file.create_dataset("features", (2**40, 3), "f4", chunks=(100, 3)),
     "a virtual dataset": virtual,
     "a link to another file": lambda file: file.__setitem__("features", h5py.ExternalLink("pipe", "/X")),
     "a link to a link to another file": behind_a_link,
     "owners in another file": lambda file: file.__setitem__("machine", h5py.ExternalLink("pipe", "/X")),
     "raw data": lambda file: file.create_dataset("features", X.shape, "f4", external=[("raw", 0, X.nbytes)]),
-    "a link to nowhere": lambda file: file.__setitem__("features", h5py.SoftLink("/gone")),
-    "a circle of links": lambda file: file.__setitem__("features", h5py.SoftLink("/features")),
-    "a group": lambda file: file.__setitem__("features/X", X),
-    "a number": lambda file: file.__setitem__("features", 1.0),
-    "nothing": lambda file: file.__setitem__("features", h5py.Empty("f4")),
     "owners without samples": lambda file: file.create_group("machine"),
     "an owner without labels": lambda file: file.__setitem__("machine/a/X", X),
     "an owner that is an array": lambda file: file.__setitem__("machine/a", X),
@@ -164,15 +147,6 @@ def test_hdf5_that_lies_elsewhere_or_nowhere(tmp_path, monkeypatch, kind):
     os.mkfifo("pipe")
     Path("raw").write_bytes(X.tobytes())
     refused(with_features(tmp_path / "a.h5", ELSEWHERE[kind]))
-
-
-def test_owners_that_differ_in_features_or_have_fewer_labels(tmp_path):
-    for k, (features, labels) in enumerate(((X[:, :2], Y), (X[:-1], Y))):
-        path = tmp_path / f"{k}.h5"
-        with h5py.File(path, "w") as file:
-            file["machine/a/X"], file["machine/a/y"] = X, Y
-            file["machine/b/X"], file["machine/b/y"] = features, labels
-        refused(path)
 
 
 def test_a_link_within_the_file_is_followed(tmp_path):
@@ -256,8 +230,3 @@ def test_what_is_no_ordinary_file(tmp_path, kind):
         for settings in ({"data": str(path)}, {"data": str(good), "test": str(path)}):
             with pytest.raises(InputError, match=rf"b\.{suffix}"):
                 open_source(Experiment(**settings))
-
-
-def test_a_link_to_an_ordinary_file_is_one(tmp_path):
-    (tmp_path / "b.csv").symlink_to(written(tmp_path, "csv"))
-    assert opened(tmp_path / "b.csv").classes == 3

@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from relaxed import given
-from stand_ins import put
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.opening import open_source
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.errors import InputError
 
@@ -62,13 +59,6 @@ def test_a_bad_feature_is_named(which, dtype, value, row):
     getattr(source, which)(order[order != row])
 
 
-def test_the_bound_is_on_scaled_features(which):
-    source = fixed(scale=1 / 255)
-    source.features[7, 1] = 255.1
-    with pytest.raises(InputError, match=r"sample 7 .* feature 1"):
-        getattr(source, which)(np.arange(10_000))
-
-
 @pytest.mark.parametrize("label", [-1, 3, 2**31 - 1])
 def test_a_bad_label_is_named(which, label):
     source = fixed()
@@ -81,28 +71,6 @@ def test_a_bad_label_is_named(which, label):
 def test_rows_that_do_not_exist(which, rows):
     with pytest.raises(IndexError, match="not among the 10000"):
         getattr(fixed(), which)(np.array(rows))
-
-
-def test_open_digits():
-    assert open_source(Experiment(data="digits")).name == "digits"
-
-
-def test_open_synthetic_with_its_own_options():
-    source = open_source(Experiment(data="synthetic", samples=77, features=5, classes=4, data_seed=6, seed=1))
-    assert (source.name, source.training_samples, source.dimension, source.classes) == ("synthetic", 77, 5, 4)
-    same = open_source(Experiment(data="synthetic", samples=77, features=5, classes=4, data_seed=6, seed=2))
-    other = open_source(Experiment(data="synthetic", samples=77, features=5, classes=4, data_seed=7, seed=1))
-    rows = np.arange(77)
-    np.testing.assert_array_equal(source.training(rows).features, same.training(rows).features)
-    assert np.any(source.training(rows).features != other.training(rows).features)
-
-
-def test_open_mnist(small, tmp_path):
-    labels = small["train-labels-idx1-ubyte"]
-    folder = put(tmp_path, small | {"train-labels-idx1-ubyte": labels[:8] + labels[8:][::-1]}, packed=False)
-    assert open_source(Experiment(data="mnist"), folder, verify=False).name == "mnist"
-    with pytest.raises(InputError, match="checksum"):
-        open_source(Experiment(data="mnist"), folder)
 
 
 def test_only_the_source_in_use_is_imported():

@@ -1,12 +1,24 @@
 """User's files, opened by the suffix of their name."""
 
 import os
+from importlib import import_module
 from pathlib import Path
 
 from mu2mpi.data.formats.columns import File
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 from mu2mpi.memory import check_room
+
+FORMATS = {
+    ".h5": "Hdf5",
+    ".hdf5": "Hdf5",
+    ".parquet": "Parquet",
+    ".npz": "Npz",
+    ".svm": "Svm",
+    ".libsvm": "Svm",
+    ".csv": "Csv",
+}
+"""Classes by the suffixes of their files; each is in a module of the same name in small letters."""
 
 SURELY_LARGE, MOST_FOLD = 16 << 20, 250
 """A packed file that says it unpacks to more bytes than this, and more times its size, is refused."""
@@ -15,30 +27,13 @@ SURELY_LARGE, MOST_FOLD = 16 << 20, 250
 def open_file(path: Path, dimension: int = 0) -> File:
     """Open a file; one of LIBSVM has at least so many features. A run imports no other format's module."""
     check_readable(path)
-    match Path(path.name.lower().removesuffix(".gz")).suffix:
-        case ".h5" | ".hdf5":
-            from mu2mpi.data.formats.hdf5 import Hdf5
-
-            return Hdf5(path)
-        case ".parquet":
-            from mu2mpi.data.formats.parquet import Parquet
-
-            return Parquet(path)
-        case ".npz":
-            from mu2mpi.data.formats.npz import Npz
-
-            return Npz(path)
-        case ".svm" | ".libsvm":
-            from mu2mpi.data.formats.svm import Svm
-
-            _check_size(path)
-            return Svm(path, dimension)
-        case ".csv":
-            from mu2mpi.data.formats.csv import Csv
-
-            _check_size(path)
-            return Csv(path)
-    raise InputError(f"{path} is no file of samples by its suffix")
+    name = FORMATS.get(Path(path.name.lower().removesuffix(".gz")).suffix)
+    if name is None:
+        raise InputError(f"{path} is no file of samples by its suffix")
+    if name in ("Svm", "Csv"):
+        _check_size(path)
+    found: File = getattr(import_module(f"mu2mpi.data.formats.{name.lower()}"), name)(path, dimension)
+    return found
 
 
 def _check_size(path: Path) -> None:

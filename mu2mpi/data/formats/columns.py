@@ -1,6 +1,6 @@
 """Files of named arrays or columns, whatever their format."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -8,75 +8,62 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.table import OWNERS, USUAL, Column, Table, check_apart, find_name, shown
+from mu2mpi.data.cells import Cells
+from mu2mpi.data.formats.table import OWNERS, USUAL, Table, check_apart, find_name
+from mu2mpi.data.telling import shown
 from mu2mpi.errors import InputError
 
 Kind = Literal["numbers", "texts", "names"]
 """How a column is read from text: as numbers, as it stands, or as whole numbers where all are such."""
 
+Read = Callable[[Sequence[str], NDArray[np.int64]], dict[str, NDArray[Any]]]
+"""Returns some rows, ascending, of columns: numbers, or objects that are texts, or None if missing."""
+
 
 class Columns:
-    """Columns of one length, each an array or what gives ascending rows by ``column[rows]``."""
+    """Columns of so many samples, of which `read` gives any."""
 
-    def __init__(self, path: Path, columns: Mapping[str, Any], has_header: bool = False) -> None:
-        self.path, self._columns, self.has_header = path, columns, has_header
-        for name, column in columns.items():
-            if len(column.shape) != 1 and (len(column.shape) != 2 or column.shape[1] != 1):
-                raise InputError(
-                    f"{path}: {shown(name)} has the shape {column.shape}, and columns have one axis"
-                )
-        self._set_samples({column.shape[0] for column in columns.values()})
+    def __init__(self, path: Path, samples: int, read: Read, has_header: bool = False) -> None:
+        self.path, self.samples, self.read, self.has_header = path, samples, read, has_header
+        if samples == 0:
+            raise InputError(f"{path} is empty: it has no rows")
 
-    def _set_samples(self, lengths: set[int]) -> None:
-        if len(lengths) != 1:
-            raise InputError(f"{self.path} has columns of different lengths")
-        self.samples = lengths.pop()
-        if self.samples == 0:
-            raise InputError(f"{self.path} is empty: it has no rows")
-
-    def read(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Return some rows, ascending, of columns: numbers, or objects that are texts, or None if missing."""
-        return {name: self._columns[name][rows].reshape(len(rows)) for name in names}
+    def cells(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, Cells]:
+        """Return the cells of some rows, ascending, of columns."""
+        values = self.read(names, rows)
+        return {name: Cells(self.path, name, rows, values[name], self.has_header) for name in names}
 
 
-class Fields(Columns):
+def columns_of(path: Path, arrays: Mapping[str, Any], has_header: bool = False) -> Columns:
+    """Columns that are an array each, or what gives ascending rows by ``column[rows]``."""
+    for name, array in arrays.items():
+        if len(array.shape) != 1 and (len(array.shape) != 2 or array.shape[1] != 1):
+            raise InputError(f"{path}: {shown(name)} has the shape {array.shape}, and columns have one axis")
+    lengths = {array.shape[0] for array in arrays.values()}
+    if len(lengths) != 1:
+        raise InputError(f"{path} has columns of different lengths")
+
+    def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        return {name: arrays[name][rows].reshape(len(rows)) for name in names}
+
+    return Columns(path, lengths.pop(), read, has_header)
+
+
+def _fields(path: Path, array: Any, wanted: Mapping[str, Kind]) -> Columns:
     """Columns that are the fields of one structured array."""
+    for name in wanted:
+        kind = array.dtype[name]
+        if kind.subdtype or kind.kind not in "biufSUO":
+            raise InputError(
+                f"{path}: the field {shown(name)} has the type {kind}; a column has one number or text a "
+                "row; declare it as ignored"
+            )
 
-    def __init__(self, path: Path, array: Any, wanted: Mapping[str, Kind]) -> None:
-        self.path, self._array = path, array
-        for name in wanted:
-            kind = array.dtype[name]
-            if kind.subdtype or kind.kind not in "biufSUO":
-                raise InputError(
-                    f"{path}: the field {shown(name)} has the type {kind}; a column has one number or text a "
-                    "row; declare it as ignored"
-                )
-        self.has_header = False
-        self._set_samples({array.shape[0]})
-
-    def read(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Return some rows, ascending, of columns."""
-        block = self._array[rows].reshape(len(rows))
+    def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        block = array[rows].reshape(len(rows))
         return {name: block[name] for name in names}
 
-
-class Numbered(Columns):
-    """Features without names, which are called by their numbers, with ``label`` and perhaps ``machine``."""
-
-    def __init__(self, table: Table, first: int) -> None:
-        self.path, self._table, self._first, self.has_header = table.path, table, first, False
-        numbers = range(first, first + table.dimension)
-        self.names = [*map(str, numbers), "label", *([OWNERS] if table.has_owners else [])]
-        self._set_samples({table.samples})
-
-    def read(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Return some rows, ascending, of columns."""
-        roles: dict[str, Column] = {"label": "label", OWNERS: "owner"}
-        found = {name: self._table.column(roles[name], rows) for name in names if name in roles}
-        if numbered := [name for name in names if name not in roles]:
-            block = self._table.features(rows)
-            found |= {name: block[:, int(name) - self._first] for name in numbered}
-        return found
+    return Columns(path, array.shape[0], read)
 
 
 class File:
@@ -87,7 +74,7 @@ class File:
     is_table = False  # whether all arrays are columns
     first = 0  # number of the first feature without a name
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dimension: int = 0) -> None:
         self.path = path
 
     def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:
@@ -111,22 +98,36 @@ class File:
         return only if only is not None and len(only.shape) == 1 and only.dtype.names else None
 
     @cached_property
-    def _numbered(self) -> Numbered | None:
-        """The columns of features without names, if there are such features."""
-        for name in USUAL["features"]:
-            if name in self.names and len(self.arrays({name: "numbers"})[name].shape) > 1:
-                return Numbered(self.table(None, None), self.first)
-        return None
+    def _numbered(self) -> Table | None:
+        """The samples, if their features have no names: these are called by their numbers."""
+        name = next((name for name in USUAL["features"] if name in self.names), None)
+        is_matrix = name is not None and len(self.arrays({name: "numbers"})[name].shape) > 1
+        return self.table(None, None) if is_matrix else None
+
+    def _read_numbered(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        table: Any = self._numbered
+        features = table.features(rows) if any(map(str.isdecimal, names)) else np.empty((0, 0))
+        return {
+            name: features[:, int(name) - self.first]
+            if name.isdecimal()
+            else table.cells("owner" if name == OWNERS else "label", rows).values
+            for name in names
+        }
 
     @property
     def column_names(self) -> list[str]:
         """Names of all columns."""
         if self.is_table or (self._numbered is None and self._sole is None):
             return self.names
-        return list(self._sole.dtype.names) if self._numbered is None else self._numbered.names
+        if self._numbered is None:
+            return list(self._sole.dtype.names)
+        numbers = range(self.first, self.first + self._numbered.dimension)
+        return [*map(str, numbers), "label", *[OWNERS] * self._numbered.has_owners]
 
     def columns(self, wanted: Mapping[str, Kind]) -> Columns:
         """Columns by name, be it as of `column_names` or that of an array."""
         if set(wanted) <= set(self.names):
-            return Columns(self.path, self.arrays(wanted), self.has_header)
-        return Fields(self.path, self._sole, wanted) if self._numbered is None else self._numbered
+            return columns_of(self.path, self.arrays(wanted), self.has_header)
+        if self._numbered is None:
+            return _fields(self.path, self._sole, wanted)
+        return Columns(self.path, self._numbered.samples, self._read_numbered)

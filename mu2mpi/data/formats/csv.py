@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.cells import Cells
+from mu2mpi.data.cells import Cells, objects
 from mu2mpi.data.formats.columns import File, Kind
-from mu2mpi.data.formats.table import OWNERS, Table, check_apart, find_name, reading, row_text
-from mu2mpi.data.telling import DataError
+from mu2mpi.data.formats.table import OWNERS, Table, check_apart, find_name
+from mu2mpi.data.telling import DataError, reading, row_text
 from mu2mpi.errors import InputError
 from mu2mpi.memory import check_room
 
@@ -32,7 +32,7 @@ class Csv(File):
 
     is_table = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
         with self._rows() as rows:
             first = [name.strip() for name in next(rows, [])]
@@ -82,10 +82,10 @@ class Csv(File):
                 for name, kind in wanted.items():
                     texts = cells[places[name]]
                     if kind == "numbers":
-                        values = Cells(self.path, name, numbers, _objects(texts), self.has_header).numbers()
+                        values = Cells(self.path, name, numbers, objects(texts), self.has_header).numbers()
                     else:
                         # One copy of what occurs often, such as the name of a category, is enough.
-                        values = _objects([known.setdefault(t, t) for t in map(str.strip, texts)])
+                        values = objects([known.setdefault(t, t) for t in map(str.strip, texts)])
                     parts[name].append(values)
             if done == 0:
                 raise InputError(f"{self.path} is empty: it has no rows but the first line")
@@ -110,10 +110,6 @@ def _are_numbers(texts: Sequence[str]) -> bool:
         return False
 
 
-def _objects(texts: Sequence[str]) -> NDArray[Any]:
-    return np.array([*texts, None], dtype=object)[:-1]
-
-
 def _typed(values: list[str]) -> NDArray[np.generic]:
     """Whole numbers as such, so that 1 and 01 are the same and 2 comes before 10, or else text."""
     try:
@@ -122,4 +118,4 @@ def _typed(values: list[str]) -> NDArray[np.generic]:
             return np.array([int(value) for value in values], np.int64)
     except (ValueError, OverflowError):
         pass
-    return _objects(values)
+    return objects(values)

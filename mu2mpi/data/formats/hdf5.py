@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.formats.columns import File, Kind
-from mu2mpi.data.formats.table import OWNERS, USUAL, reading, shown
+from mu2mpi.data.formats.table import OWNERS, USUAL
+from mu2mpi.data.telling import check_unchanged, reading, shown
 from mu2mpi.errors import InputError
 from mu2mpi.files import identity
 from mu2mpi.hdf5 import open_to_read
@@ -25,7 +26,7 @@ BLOCK_BYTES = 4 << 20
 class Hdf5(File):
     """Datasets of one group, or of the group that each owner has in ``machine``; the file stays open."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
         with reading(path):
             file: Any = open_to_read(path)
@@ -133,21 +134,13 @@ class Rows:
     def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         found = np.empty((len(rows), self._width), self.dtype)
         with reading(self._path):
-            self._check_unchanged()
+            check_unchanged(self._path, self._state)
             if self._offset is None:
                 self._read_blocks(rows, found)
             else:
                 self._read_places(rows, found, self._offset)
-            self._check_unchanged()
+            check_unchanged(self._path, self._state)
         return found
-
-    def _check_unchanged(self) -> None:
-        if identity(self._path) != self._state:
-            raise InputError(
-                f"{self._path} has changed while it was in use. Nothing was taken from it since; what a run "
-                "has sent so far came from the file as it was. Put it back and repeat the command to go "
-                "on; what was spent by the last checkpoint, mu2mpi show says of the output"
-            )
 
     def _read_places(self, rows: NDArray[np.int64], into: NDArray[Any], origin: int) -> None:
         starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)

@@ -1,15 +1,16 @@
-"""Arrays of bytes in the IDX format of MNIST, compressed or not, opened without copying them."""
+"""Arrays of bytes in the IDX format of MNIST, compressed or not, mapped into memory."""
 
 import gzip
 import hashlib
+import io
 import math
 import os
 import struct
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from mu2mpi.errors import InputError
 from mu2mpi.files import cache_folder, check_readable, write_whole
 
-CHUNK = 1 << 20
+PACKED = b"\x1f\x8b"
+"""First bytes of what gzip has compressed."""
 
 
 @dataclass(frozen=True)
@@ -47,81 +49,48 @@ def open_idx(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
     """
     check_readable(path)
     try:
-        return (_open_packed if _is_gzip(path) else _open_plain)(path, expected, verify)
+        with open(path, "rb") as file:
+            if file.read(len(PACKED)) != PACKED:
+                return _mapped(path, expected, verify)
+            # Of a file that is far too large, the beginning is refused as truncated.
+            archive = PACKED + file.read(min(os.path.getsize(path), 2 * expected.size))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    # Named after the archive's checksum, so that a good copy in the cache never hides a damaged archive.
+    copy = cache_folder() / "unpacked" / f"{expected.name}-{hashlib.sha256(archive).hexdigest()}"
+    with suppress(OSError, InputError):
+        return _mapped(copy, expected, verify)
+    content = unpacked(archive, expected, verify, str(path))
+    with suppress(OSError):
+        write_whole(copy, [content])
+        return _mapped(copy, expected, verify=False)
+    return np.frombuffer(content, np.uint8, offset=len(expected.header)).reshape(expected.shape)
 
 
-def _open_plain(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
-    with open(path, "rb") as file:
-        _check_start(file.read(len(expected.header)), expected, str(path))
-    _check_size(os.path.getsize(path), expected, str(path))
-    for _ in check_content(path, expected, verify, str(path)) if verify else ():
-        pass
+def _mapped(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
+    # What is empty cannot be mapped.
+    content: Any = np.memmap(path, np.uint8, "r") if os.path.getsize(path) else b""
+    _check(content, expected, verify, str(path))
     # A plain array over the mapping: rows taken from it are then plain arrays too.
     return np.asarray(np.memmap(path, np.uint8, "r", len(expected.header), expected.shape))
 
 
-def _open_packed(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
-    if os.path.getsize(path) > 2 * expected.size + CHUNK:
-        raise InputError(
-            f"{path} is larger than what it should hold: {expected.size} bytes, before compression"
-        )
-    # Named after the archive's checksum, so that a good copy in the cache never hides a damaged archive.
-    with open(path, "rb") as file:
-        archive = hashlib.file_digest(file, "sha256").hexdigest()
-    unpacked = cache_folder() / "unpacked" / f"{expected.name}-{archive}"
-    with suppress(OSError, InputError):
-        return _open_plain(unpacked, expected, verify)
+def unpacked(archive: bytes, expected: IdxFile, verify: bool, label: str) -> bytes:
+    """Return what is compressed in some bytes, which messages call `label`."""
     try:
-        write_whole(unpacked, check_content(path, expected, verify, str(path)))
-        return _open_plain(unpacked, expected, verify=False)
-    except OSError:
-        content = b"".join(check_content(path, expected, verify, str(path)))
-    return np.frombuffer(content, np.uint8, offset=len(expected.header)).reshape(expected.shape)
-
-
-def check_content(path: Path, expected: IdxFile, verify: bool, label: str) -> Iterator[bytes]:
-    """Yield the decompressed content of a file, which messages call `label`, in pieces.
-
-    The InputError comes as soon as the content is seen to be wrong; after the last piece at the latest.
-    """
-    digest, size = hashlib.sha256(), 0
-    try:
-        with gzip.open(path, "rb") if _is_gzip(path) else open(path, "rb") as file:
-            while chunk := file.read(CHUNK):
-                if size == 0:
-                    _check_start(chunk, expected, label)
-                size += len(chunk)
-                if size > expected.size:
-                    raise InputError(f"{label} holds more than the {expected.size} bytes that it should")
-                if verify:
-                    digest.update(chunk)
-                yield chunk
+        content = gzip.GzipFile(fileobj=io.BytesIO(archive)).read(expected.size + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{label} is a truncated or damaged gzip file: {error}") from None
-    _check_size(size, expected, label)
-    if verify and digest.hexdigest() != expected.sha256:
-        raise InputError(
-            f"{label} has the wrong checksum: SHA-256 of the decompressed content is {digest.hexdigest()}, "
-            f"expected {expected.sha256}"
-        )
+    _check(content, expected, verify, label)
+    return content
 
 
-def _is_gzip(path: Path) -> bool:
-    with open(path, "rb") as file:
-        return file.read(2) == b"\x1f\x8b"
-
-
-def _check_start(start: bytes, expected: IdxFile, label: str) -> None:
+def _check(content: Any, expected: IdxFile, verify: bool, label: str) -> None:
     header = expected.header
-    if start[: len(header)] != header[: len(start)]:
+    if bytes(content[: len(header)]) != header or len(content) != expected.size:
         raise InputError(
-            f"{label} is not the file that it should be: it begins with 0x{start[: len(header)].hex()}, "
-            f"expected 0x{header.hex()} (IDX, bytes, an array of shape {expected.shape})"
+            f"{label} is not the file that it should be: it has {len(content)} bytes or more that begin with "
+            f"0x{bytes(content[:16]).hex()}, expected {expected.size} bytes and 0x{header.hex()}"
         )
-
-
-def _check_size(size: int, expected: IdxFile, label: str) -> None:
-    if size != expected.size:
-        raise InputError(f"{label} has {size} bytes when decompressed, expected {expected.size}")
+    if verify and (found := hashlib.sha256(content).hexdigest()) != expected.sha256:
+        raise InputError(f"{label} has the wrong checksum: SHA-256 of its content is {found}")

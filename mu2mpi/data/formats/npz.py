@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.formats.columns import File, Kind
-from mu2mpi.data.formats.table import reading
+from mu2mpi.data.telling import reading
 from mu2mpi.memory import check_room
 
 
 class Npz(File):
     """An archive, of which each array is read at its first use."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
         self._read: dict[str, NDArray[Any]] = {}
         with reading(path), open(path, "rb") as file:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.formats.columns import Columns, File, Kind
-from mu2mpi.data.formats.table import Table, reading, shown
+from mu2mpi.data.formats.table import Table
+from mu2mpi.data.telling import check_unchanged, reading, shown
 from mu2mpi.errors import InputError
 from mu2mpi.files import identity
 from mu2mpi.memory import check_room
@@ -22,7 +23,7 @@ class Parquet(File):
 
     is_table = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
         with reading(path), _opened(path) as file:
             self.names = list(file.schema_arrow.names)
@@ -50,29 +51,24 @@ class _Groups(Columns):
             sizes = [facts.row_group(k).num_rows for k in range(facts.num_row_groups)]
             for name in wanted:
                 _check_type(path, name, schema.field(name).type)
-        self.path, self.has_header, self._starts = path, False, np.cumsum([0, *sizes])
+        self._starts = np.cumsum([0, *sizes])
         self._wanted, self._state, self._group = list(wanted), identity(path), -1
         self._held: dict[str, NDArray[Any]] = {name: np.empty(0) for name in wanted}
         check_room(path, max(sizes, default=0) * sum(BYTES[kind] for kind in wanted.values()))
-        self._set_samples({int(self._starts[-1])})
+        super().__init__(path, int(self._starts[-1]), self._read)
 
-    def read(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def _read(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Return some rows, ascending, of columns, from one group after the other."""
         bounds = np.searchsorted(rows, self._starts)
         parts = []
         for group in np.flatnonzero(np.diff(bounds)).tolist() or [0]:
-            held, places = (
-                self._of_group(group),
-                rows[bounds[group] : bounds[group + 1]] - self._starts[group],
-            )
+            held = self._of_group(group)
+            places = rows[bounds[group] : bounds[group + 1]] - self._starts[group]
             parts.append({name: held[name][places] for name in names})
         return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
     def _of_group(self, group: int) -> dict[str, NDArray[Any]]:
-        if identity(self.path) != self._state:
-            raise InputError(
-                f"{self.path} has changed while it was in use; put it back, and repeat the command"
-            )
+        check_unchanged(self.path, self._state)
         if group != self._group:
             with reading(self.path), _opened(self.path) as file:
                 table = file.read_row_group(group, columns=self._wanted, use_threads=False)

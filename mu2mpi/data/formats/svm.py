@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.data.formats.columns import File, Kind
-from mu2mpi.data.formats.table import MOST_FEATURES, Table, reading
+from mu2mpi.data.formats.table import MOST_FEATURES, Table
+from mu2mpi.data.telling import reading
 from mu2mpi.errors import InputError
 
 
@@ -18,7 +19,7 @@ class Svm(File):
     names = ["features", "labels"]  # noqa: RUF012
     first = 1
 
-    def __init__(self, path: Path, dimension: int) -> None:
+    def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
         try:
             from sklearn.datasets import load_svmlight_file

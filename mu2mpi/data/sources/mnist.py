@@ -1,8 +1,8 @@
 """MNIST: 28 x 28 images of handwritten digits, from a folder, the user's cache, or on demand a mirror."""
 
+import io
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.idx import IdxFile, check_content, open_idx
+from mu2mpi.data.formats.idx import IdxFile, open_idx, unpacked
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.errors import InputError
 from mu2mpi.files import cache_folder, write_whole
@@ -113,38 +113,28 @@ def _load(folder: Path, verify: bool) -> tuple[list[NDArray[np.uint8]], dict[Idx
 def _download(files: list[IdxFile], folder: Path) -> list[str]:
     """Download files from the first mirrors that have good ones; return what went wrong on the way."""
     import pooch
-    from requests import RequestException
+    from requests import ConnectionError, RequestException, Timeout
 
     failures, wanted = [], list(files)
     for mirror in MIRRORS:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             while wanted:
-                name = f"{wanted[0].name}.gz"
+                name, archive = f"{wanted[0].name}.gz", io.BytesIO()
                 print(f"downloading {mirror}{name} into {folder}", file=sys.stderr, flush=True)
-                with tempfile.NamedTemporaryFile(dir=folder, prefix=".download.") as archive:
-                    # pooch itself would compare checksums of what is sent, not of the content.
-                    pooch.HTTPDownloader(chunk_size=1 << 16, timeout=TIMEOUT)(
-                        f"{mirror}{name}", archive, None
-                    )
-                    archive.flush()
-                    content = check_content(Path(archive.name), wanted[0], verify=True, label=name)
-                    write_whole(folder / wanted[0].name, content)
+                # pooch itself would compare checksums of what is sent, not of the content.
+                pooch.HTTPDownloader(chunk_size=1 << 16, timeout=TIMEOUT)(f"{mirror}{name}", archive, None)
+                write_whole(folder / wanted[0].name, [unpacked(archive.getvalue(), wanted[0], True, name)])
                 del wanted[0]
-        except (RequestException, InputError) as error:
-            failures.append(f"{mirror}: {_reason(error)}")
+        except RequestException as error:
+            # The HTTP library's own words on connections fill several lines.
+            lost = "no answer in time" if isinstance(error, Timeout) else "cannot connect"
+            failures.append(f"{mirror}: {lost if isinstance(error, Timeout | ConnectionError) else error}")
+        except InputError as error:
+            failures.append(f"{mirror}: {error}")
         except OSError as error:
             return [*failures, f"cannot write in {folder}: {error.strerror or error}"]
     return failures
-
-
-def _reason(error: Exception) -> str:
-    """Why a download failed, in a few words; those of the HTTP library fill several lines."""
-    from requests import ConnectionError, Timeout
-
-    if isinstance(error, Timeout):
-        return "no answer in time"
-    return "cannot connect" if isinstance(error, ConnectionError) else str(error)
 
 
 def _advice(data_dir: Path | None, problems: dict[IdxFile, str], failures: Sequence[str] = ()) -> str:

@@ -9,14 +9,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.cells import MISSING
-from mu2mpi.data.encoding import Declared, Encoded, Numbers, kinds
+from mu2mpi.data.cells import MISSING, UNFIT
+from mu2mpi.data.encoding import Encoded, Flaws, encoded_labels, kinds
 from mu2mpi.data.formats.by_suffix import open_file
-from mu2mpi.data.formats.table import Table, row_text
-from mu2mpi.data.labels import UNFIT, FoundClasses, plain
-from mu2mpi.data.schema import Schema, read_schema
+from mu2mpi.data.formats.table import Table
+from mu2mpi.data.schema import MOST_CLASSES, Column, Schema, read_schema
 from mu2mpi.data.source import COLUMN_AT_ONCE, Labels, Samples, Source, Which, classes_of, row_blocks
-from mu2mpi.data.telling import telling
+from mu2mpi.data.telling import DataError, row_text, shown, telling
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 
@@ -28,6 +27,9 @@ READ_BYTES = 4 << 20
 
 MOST_LISTED = 1_000_000
 """Test rows that a result lists."""
+
+SURELY_MANY = 100
+"""Beyond so many classes, there should be at least three samples of each, on average."""
 
 
 class UserFile(Source):
@@ -43,27 +45,28 @@ class UserFile(Source):
     )
 
     def __init__(self, experiment: Any) -> None:
-        self.public, strict = bool(experiment.data_is_public), bool(experiment.strict)
+        self.public, self._strict = bool(experiment.data_is_public), bool(experiment.strict)
         self._missing = MISSING if experiment.missing_labels is None else frozenset[str]()
-        self._labels: FoundClasses | Numbers | Declared
+        self.flaws: Flaws = {}  # counted as rows are read
         self._sets: dict[str, tuple[Table, Callable[[NDArray[np.int64]], NDArray[np.int64]]]] = {}
         schema = None if experiment.schema is None else read_schema(Path(experiment.schema).expanduser())
         with telling(self.public):
-            training = _open_table(experiment, schema, Path(experiment.data).expanduser())
-            self.name, self.has_owners, self.dimension = (
-                str(training.path),
-                training.has_owners,
-                training.dimension,
-            )
+            training = self._open_table(experiment, schema, Path(experiment.data).expanduser())
+            self.name, self.has_owners = str(training.path), training.has_owners
+            self.dimension = training.dimension
             self._open_test(experiment, schema, training)
+            self._label: Column | None = None
             if schema is not None:
-                self._labels = Declared(schema)
+                self._label, self.square, self.columns = schema.label[1], schema.square, schema.toml
             elif experiment.label_range is not None:
-                self._labels = Numbers(experiment.label_range, strict)
+                low, high = map(float, experiment.label_range.split(":"))
+                self._label = Column(type="label", low=low, high=high)
+            if self._label is not None:
+                self.classes, self.class_names = self._label.count, self._label.class_names
+                self.label_range = self._label.range
             else:
-                self._labels = FoundClasses(training, self._missing)
-        self.class_names, self.classes = self._labels.names, self._labels.classes
-        self.label_range = self._labels.range
+                self._values = _find_classes(training, self._missing)
+                self.classes, self.class_names = len(self._values), tuple(map(str, self._values))
         # What a preset chooses here does not depend on the number of machines, which is not known yet.
         if experiment.scaling == "unit":
             self.scale, self.limit, self.remedy = 1.0, LARGEST, "remove the sample"
@@ -73,8 +76,6 @@ class UserFile(Source):
         names = training.feature_names
         # A result could not hold others.
         self.feature_names = names if names and not any(map(UNFIT.search, names)) else None
-        if schema is not None:
-            self.square, self.feature_names, self.columns = schema.square, schema.feature_names, schema.toml
 
     @classmethod
     def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
@@ -97,7 +98,7 @@ class UserFile(Source):
                 f"the test file {path} is the training file itself, and what is measured on it has no noise; "
                 "give --test another file, or a share of this one, such as 0.2"
             )
-        other = _open_table(experiment, schema, path, training.dimension)
+        other = self._open_table(experiment, schema, path, training.dimension)
         if other.dimension != self.dimension:
             sizes = f"{other.dimension} features a sample, and {training.path} has {self.dimension}"
             raise InputError(f"{path} has {sizes}")
@@ -111,11 +112,11 @@ class UserFile(Source):
         rows = rows_of(rows)
         order = np.argsort(rows, kind="stable")
         features = np.empty((len(rows), self.dimension), table.feature_type)
-        labels: Labels = np.empty(len(rows), np.int32 if self._labels.range is None else np.float64)
+        labels: Labels = np.empty(len(rows), np.int32 if self.label_range is None else np.float64)
         for start in range(0, len(rows), self._at_once):
             part = order[start : start + self._at_once]
             features[part] = table.features(rows[part])
-            labels[part] = self._labels.of(table, rows[part])
+            labels[part] = self._labels_of(table, rows[part])
         return Samples(features, labels)
 
     @property
@@ -134,7 +135,7 @@ class UserFile(Source):
         table, rows_of = self._sets["training"]
         blocks = row_blocks(self.training_samples, COLUMN_AT_ONCE)
         with telling(self.public):
-            labels = np.concatenate([self._labels.of(table, rows_of(numbers)) for numbers in blocks])
+            labels = np.concatenate([self._labels_of(table, rows_of(numbers)) for numbers in blocks])
         return classes_of(labels, self.classes)
 
     def _read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
@@ -142,27 +143,51 @@ class UserFile(Source):
             return super()._read_owners(rows)
         table, rows_of = self._sets["training"]
         with telling(self.public):
-            return plain(table, rows_of(rows), "owner", self._missing)
+            return table.cells("owner", rows_of(rows)).names(self._missing)
 
-    def flaws(self) -> dict[str, NDArray[np.int64]]:
-        """Return by column of a schema how many values are missing, and outside what it declares."""
-        counts: dict[str, NDArray[np.int64]] = {}
-        for which, size in (("training", self.training_samples), ("test", self.test_samples)):
-            table, rows_of = self._sets[which]
-            for numbers in row_blocks(size, self._at_once) if isinstance(table, Encoded) else ():
-                with telling(self.public):
-                    for name, found in table.flaws(rows_of(numbers)).items():  # type: ignore[attr-defined]
-                        counts[name] = counts.get(name, 0) + found
-        return counts
+    def _labels_of(self, table: Table, rows: NDArray[np.int64]) -> Labels:
+        """Return the class of each of some rows, ascending, or its label in [-1, 1]."""
+        cells = table.cells("label", rows)
+        if self._label is not None:
+            return encoded_labels(self._label, cells, self._strict, self.flaws)
+        labels = cells.names(self._missing)
+        if labels.dtype != self._values.dtype:
+            raise InputError(f"the labels in {table.path} are not of the kind of those in {self.name}")
+        place = np.minimum(np.searchsorted(self._values, labels), self.classes - 1)
+        unknown = self._values[place] != labels
+        cells.refuse(unknown, f"a label of which {self.name} has no sample", "remove the sample")
+        return place.astype(np.int32)
+
+    def _open_table(self, experiment: Any, schema: Schema | None, path: Path, dimension: int = 0) -> Table:
+        if schema is None:
+            return open_file(path, dimension).table(experiment.features, experiment.labels)
+        # What a sparse file lacks at the end is 0.
+        file = open_file(path, max((int(name) for name in schema.columns if name.isdecimal()), default=0))
+        schema.check_names(path, file.column_names)
+        return Encoded(file.columns(kinds(schema)), schema, self._strict, self.flaws)
 
 
-def _open_table(experiment: Any, schema: Schema | None, path: Path, dimension: int = 0) -> Table:
-    if schema is None:
-        return open_file(path, dimension).table(experiment.features, experiment.labels)
-    # What a sparse file lacks at the end is 0.
-    file = open_file(path, max((int(name) for name in schema.columns if name.isdecimal()), default=0))
-    schema.check_names(path, file.column_names)
-    return Encoded(file.columns(kinds(schema)), schema, bool(experiment.strict))
+def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
+    """Return the different labels of a file in order: two at least, and not too many to be classes."""
+    found = table.cells("label", np.arange(0)).names(missing)
+    for rows in row_blocks(table.samples, COLUMN_AT_ONCE):
+        found = np.union1d(found, table.cells("label", rows).names(missing))
+        if len(found) > MOST_CLASSES or (SURELY_MANY < len(found) > table.samples / 3):
+            no = (
+                "these are no classes: if they are numbers, give --label-range LOW:HIGH and a loss of "
+                "numbers such as squared; if another column has the classes, name it with --labels"
+            )
+            raise DataError(
+                f"{table.path} has too many different labels; {no}",
+                f"{table.path} has {len(found)} different labels in its first {rows[-1] + 1} rows; {no}",
+            )
+    if len(found) < 2:
+        two = "classification needs at least two classes"
+        raise DataError(
+            f"{table.path}: every label is the same; {two}",
+            f"{table.path}: every label is {shown(found[0])}; {two}",
+        )
+    return found
 
 
 class Split:
