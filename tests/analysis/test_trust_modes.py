@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from made_up import TRUSTED_TO, rate_run, trust_runs
 
-from mu2mpi.analysis.catalogue import FIGURES
+from mu2mpi.analysis.catalogue import find_figure
 from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.figures import draw
 from mu2mpi.errors import InputError
@@ -131,7 +131,7 @@ def test_what_cannot_be_drawn_is_said():
 
 def test_a_report_has_it_where_machines_may_collude_and_m_varies():
     runs = trust_runs()
-    reported = FIGURES["trust"].reported
+    reported = find_figure("trust").is_reported
     assert reported(runs)
     few = [run for run in runs if run.experiment.machines != 40]
     assert "numbers: fitted exponents of M" in legend(draw("trust", runs))
