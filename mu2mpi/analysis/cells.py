@@ -69,9 +69,7 @@ class Layout:
 
     def completed(self, runs: Sequence[Summary], tell: Sequence[str]) -> "Layout":
         """Return the layout with what it lacks for these runs, which differ in `tell`; T stands beside M."""
-        columns = self.columns or usual_columns(runs, tell, self.rows)
-        rows = self.rows or tuple(name for name in usual_rows(runs, tell) if name not in columns)
-        layout = replace(self, rows=rows, columns=columns, values=self.values or usual_values(runs))
+        layout = replace(usual_places(self, runs, tell), values=self.values or usual_values(runs))
         pairs = {(run.experiment.machines, run.experiment.rounds) for run in runs}
         is_settled = len({machines for machines, _ in pairs}) == len(pairs)
         if "rounds" in layout.places or not (is_settled or "rounds" in tell):
@@ -228,24 +226,24 @@ def _section(
     return Section(layout, settings, runs[0].experiment.defaults, follow, rows, columns, cells)
 
 
-def usual_rows(runs: Sequence[Summary], tell: Sequence[str]) -> tuple[str, ...]:
-    """Return what stands down in a table: the paper's server and rho, or what these runs have instead."""
-    methods = {settings_of(run)["method"] for run in runs}
-    sizes = {run.experiment.machines for run in runs}
-    colluders = (SHARE if len(sizes) > 1 else "colluders",) * ("colluders" in tell)
-    return (*["method"] * (len(methods) > 1), "server", *colluders, *privacy_of(runs))
-
-
-def usual_columns(runs: Sequence[Summary], tell: Sequence[str], rows: Sequence[str]) -> tuple[str, ...]:
-    """Return what stands across: the paper's numbers of machines, or what differs where these do not."""
-    sizes, privacy = ["machines"], privacy_of(runs)
-    if all(settings_of(run)["samples"] is not None for run in runs):
-        sizes.append("samples")
-    if len(privacy) == 1 and {"method", "server", *rows} & {*tell}:
-        # Something else differs that can stand down.
-        sizes += privacy
-    usual = [name for name in ("machines", *sizes, *privacy, "server") if name not in rows]
-    return (next((name for name in usual if name in tell and name in sizes), usual[0]),)
+def usual_places(layout: Layout, runs: Sequence[Summary], tell: Sequence[str]) -> Layout:
+    """Return a layout with rows and columns: those of the paper, or what differs where these do not."""
+    privacy, sizes = privacy_of(runs), ["machines"]
+    if not layout.columns:
+        if all(settings_of(run)["samples"] is not None for run in runs):
+            sizes.append("samples")
+        if len(privacy) == 1 and {"method", "server", *layout.rows} & {*tell}:
+            # Something else differs that can stand down.
+            sizes += privacy
+        usual = [name for name in ("machines", *sizes, *privacy, "server") if name not in layout.rows]
+        across = next((name for name in usual if name in tell and name in sizes), usual[0])
+        layout = replace(layout, columns=(across,))
+    if not layout.rows:
+        methods = len({settings_of(run)["method"] for run in runs})
+        colluders = SHARE if len({run.experiment.machines for run in runs}) > 1 else "colluders"
+        usual = [*["method"] * (methods > 1), "server", *[colluders] * ("colluders" in tell), *privacy]
+        layout = replace(layout, rows=tuple(name for name in usual if name not in layout.columns))
+    return layout
 
 
 def usual_values(runs: Iterable[Summary]) -> tuple[str, ...]:

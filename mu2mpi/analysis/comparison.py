@@ -56,18 +56,14 @@ def compare(runs: Sequence[Summary]) -> list[Line]:
 
 
 def _check_privacy(runs: Sequence[Summary]) -> None:
-    claims = {run.figures["epsilon_exact"] for run in runs}
-    deltas = {run.experiment.delta for run in runs}
+    claims = sorted({run.figures["epsilon_exact"] for run in runs})
+    deltas = sorted({run.experiment.delta for run in runs})
     # Not every accountant meets the epsilon that was asked for.
-    if len(deltas) > 1 or not max(claims) <= 1.01 * min(claims):
-        asked = {run.experiment.epsilon for run in runs}
-        found = listed(asked)
-        if None in asked or len(asked) == 1:
-            found = ", ".join(dict.fromkeys(f"{epsilon:.4g}" for epsilon in sorted(claims)))
+    if len(deltas) > 1 or not claims[-1] <= 1.01 * claims[0]:
         raise InputError(
-            f"methods are compared at equal privacy, and these runs have epsilon = {found} at delta = "
-            f"{', '.join(f'{delta:g}' for delta in sorted(deltas))}; choose some, for example with "
-            "--where epsilon=..."
+            f"methods are compared at equal privacy, and these runs have epsilon = "
+            f"{', '.join(dict.fromkeys(f'{epsilon:.4g}' for epsilon in claims))} at delta = "
+            f"{', '.join(f'{delta:g}' for delta in deltas)}; choose some, as with --where epsilon=..."
         )
 
 

@@ -10,6 +10,8 @@ from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import delta_paper, epsilon_exact, epsilon_paper, gaussian_delta, rho_paper
 from mu2mpi.privacy.statement import ADJACENCY, size_concerns
 
+DELTA = float(Experiment.model_fields["delta"].default)
+
 
 def convert(given: Mapping[str, float]) -> str:
     """Say what two of rho, epsilon and delta make the third, and epsilon for other deltas.
@@ -17,10 +19,19 @@ def convert(given: Mapping[str, float]) -> str:
     Given are ``rho`` or ``epsilon`` or two of these and ``delta``, which is that of an experiment by default;
     and ``samples``, perhaps: the number n of all machines.
     """
-    numbers, samples = _checked(given)
-    if numbers.get("rho", numbers.get("epsilon")) == math.inf:
+    samples = int(given["samples"]) if "samples" in given else None
+    if samples is not None and not 1 <= samples < 2**63:
+        raise InputError(f"samples = {samples} should be at least 1, and less than 2^63")
+    # One by one, since an experiment has either rho or epsilon.
+    names = [name for name in ("rho", "epsilon", "delta") if name in given]
+    numbers = {name: float(getattr(Experiment.make({name: given[name]}), name)) for name in names}
+    if len(numbers) == 3 or not numbers.keys() & {"rho", "epsilon"}:
+        raise InputError(
+            "give --rho, or --epsilon, or two of --rho, --epsilon and --delta, which make the third"
+        )
+    if math.inf in (numbers.get("rho"), numbers.get("epsilon")):
         return "This is a run without noise: there is no privacy guarantee at all."
-    words, rho, epsilon, delta = _completed(numbers)
+    words, rho, epsilon, delta = _completed(**numbers)
     deltas = sorted({*(float(f"1e-{k}") for k in range(3, 13)), numbers.get("delta", 1e-3)}, reverse=True)
     rows = [
         [rounded_up(d), rounded_up(epsilon_exact(rho, d)), rounded_up(epsilon_paper(rho, d))] for d in deltas
@@ -36,41 +47,24 @@ def convert(given: Mapping[str, float]) -> str:
     return "\n\n".join([as_paragraph(words), table, as_paragraph(meaning), as_bullets(remarks)]).rstrip()
 
 
-def _checked(given: Mapping[str, float]) -> tuple[dict[str, float], int | None]:
-    """Return rho, epsilon and delta as far as they are given, and the number of samples."""
-    samples = int(given["samples"]) if "samples" in given else None
-    if samples is not None and not 1 <= samples < 2**63:
-        raise InputError(f"samples = {samples} should be at least 1, and less than 2^63")
-    # One by one, since an experiment has either rho or epsilon.
-    names = [name for name in ("rho", "epsilon", "delta") if name in given]
-    numbers = {name: float(getattr(Experiment.make({name: given[name]}), name)) for name in names}
-    if len(numbers) == 3 or not numbers.keys() & {"rho", "epsilon"}:
-        raise InputError(
-            "give --rho, or --epsilon, or two of --rho, --epsilon and --delta, which make the third"
-        )
-    return numbers, samples
-
-
-def _completed(numbers: Mapping[str, float]) -> tuple[str, float, float, float]:
+def _completed(
+    rho: float | None = None, epsilon: float | None = None, delta: float = DELTA
+) -> tuple[str, float, float, float]:
     """Return how the third of rho, epsilon and delta follows from the others exactly, and all three."""
-    delta = numbers.get("delta", Experiment.model_fields["delta"].default)
-    if "rho" not in numbers:
-        epsilon = numbers["epsilon"]
-        rho = Experiment.make({"epsilon": epsilon, "delta": delta}).rho
-        lemma = f"it would be {rounded_down(rho_paper(epsilon, delta))}"
-        words = (
-            f"the largest with which a run is (epsilon, delta)-DP with epsilon = {number_text(epsilon)} and "
-            f"delta = {delta}, of which a 512th is left to the draws of its noise"
-        )
-    elif "epsilon" in numbers:
-        rho, epsilon = numbers["rho"], numbers["epsilon"]
-        delta = gaussian_delta(epsilon, rho)
-        lemma = f"delta would be {rounded_up(delta_paper(rho, epsilon))}"
-        asked, found = number_text(epsilon), rounded_up(delta)
-        words = f"(epsilon, delta)-DP with epsilon = {asked} and delta = {found}, exactly"
-    else:
-        rho = numbers["rho"]
+    given, exactly = "" if epsilon is None else number_text(epsilon), "exactly"
+    if rho is None:
+        rho, epsilon = Experiment.make({"epsilon": epsilon, "delta": delta}).rho, epsilon or 0.0
+        exactly = "the largest rho with a 512th of both left to the draws of its noise"
+        found, lemma = str(delta), f"rho would be {rounded_down(rho_paper(epsilon, delta))}"
+    elif epsilon is None:
         epsilon = epsilon_exact(rho, delta)
+        given, found = rounded_up(epsilon), str(delta)
         lemma = f"epsilon would be {rounded_up(epsilon_paper(rho, delta))}"
-        words = f"(epsilon, delta)-DP with epsilon = {rounded_up(epsilon)} and delta = {delta}, exactly"
-    return f"rho = {number_text(rho)} is {words}. By the paper's lemma {lemma}.", rho, epsilon, delta
+    else:
+        delta = gaussian_delta(epsilon, rho)
+        found, lemma = rounded_up(delta), f"delta would be {rounded_up(delta_paper(rho, epsilon))}"
+    words = (
+        f"rho = {number_text(rho)} is (epsilon, delta)-DP with epsilon = {given} and delta = {found}, "
+        f"{exactly}. By the paper's lemma {lemma}."
+    )
+    return words, rho, epsilon, delta

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from mu2mpi.analysis.arrays import arrays_of, statistics
 from mu2mpi.analysis.cells import Layout
 from mu2mpi.analysis.settings import chosen, number_text
 from mu2mpi.analysis.tables import Dress, Format, build_table
@@ -136,8 +137,6 @@ class Runs(Sequence[Result]):
 
         Where data sets differ, it is a DataTree with a dataset for each. Repeats of a run count once.
         """
-        from mu2mpi.analysis.arrays import arrays_of
-
         return arrays_of(self.summaries, history)
 
     def over_seeds(
@@ -148,8 +147,6 @@ class Runs(Sequence[Result]):
         They are the ``mean``, the sample standard ``deviation``, the ends ``low`` and ``high`` of an interval
         that holds the expectation with this confidence, by Student's t, and how many ``seeds`` there are.
         """
-        from mu2mpi.analysis.arrays import arrays_of, statistics
-
         return arrays_of(self.summaries, history, lambda dataset: statistics(dataset, confidence))
 
     def plot(

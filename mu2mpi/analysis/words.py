@@ -108,21 +108,21 @@ def read_labels(given: Labels) -> dict[str, str]:
     setting with labels of its values. Raises an InputError if one names no setting.
     """
     if isinstance(given, Mapping):
-        return _checked(given)
-    found: dict[str, str] = {}
+        return dict(_checked(key, label) for key, label in given.items())
+    found: list[tuple[str, str]] = []
     for one in [given] if isinstance(given, Path | str) else given:
         if Path(one).suffix == ".toml":
             for key, value in read_toml(Path(one)).items():
                 of_values = value.items() if isinstance(value, dict) else ()
                 flat = {f"{key}={own}": label for own, label in of_values} or {key: value}
-                found |= _checked(flat, f"{one}: ")
+                found += [_checked(*pair, f"{one}: ") for pair in flat.items()]
             continue
         # Values hold colons more often than labels do, as labels:1 and uniform:10.
         key, colon, label = str(one).rpartition(":")
         if not colon:
             raise InputError(f"{one!r} is no label such as rho=4:strong, and no TOML file of labels")
-        found |= _checked({key: label})
-    return found
+        found.append(_checked(key, label))
+    return dict(found)
 
 
 def unmatched(given: Sequence[str], runs: Sequence[Summary]) -> list[str]:
@@ -136,17 +136,13 @@ def unmatched(given: Sequence[str], runs: Sequence[Summary]) -> list[str]:
     return said
 
 
-def _checked(labels: Mapping[str, str], where: str = "") -> dict[str, str]:
-    """Return labels with their values as these are told otherwise: 4.0 is 4."""
-    found = {}
-    for key, label in labels.items():
-        name, equals, value = key.strip().partition("=")
-        if name not in option_fields():
-            meant = or_else(name, option_fields(), "settings")
-            raise InputError(f"{where}there is no setting {name!r} to label{meant}")
-        if not isinstance(label, str):
-            raise InputError(f"{where}the label of {key} is no text")
-        with suppress(ValueError):
-            value = number_text(float(value))
-        found[f"{name}{equals}{value}"] = label.strip()
-    return found
+def _checked(key: str, label: Any, where: str = "") -> tuple[str, str]:
+    """Return a label with its value as it is told otherwise: 4.0 is 4."""
+    name, equals, value = key.strip().partition("=")
+    if name not in option_fields():
+        raise InputError(f"{where}there is no setting {name!r}{or_else(name, option_fields(), 'settings')}")
+    if not isinstance(label, str):
+        raise InputError(f"{where}the label of {key} is no text")
+    with suppress(ValueError):
+        value = number_text(float(value))
+    return f"{name}{equals}{value}", label.strip()

