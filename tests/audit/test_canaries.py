@@ -128,7 +128,7 @@ def test_an_error_on_one_rank_ends_all():
     with pytest.raises(ZeroDivisionError):
         on_ranks(3, act)
     with pytest.raises(RuntimeError):
-        on_ranks(2, lambda rank: rank.split(0))
+        on_ranks(2, lambda rank: rank.part(0))
 
 
 def test_ranks_that_do_not_meet_are_an_error():

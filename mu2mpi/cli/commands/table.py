@@ -13,7 +13,6 @@ MORE = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the results, and the layout and format of the table."""
     add_runs(parser)
     for option, default, what in (
         ("--rows", "method where methods differ, server, epsilon or rho", "settings to put down"),
@@ -32,7 +31,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    """Print the table."""
     from mu2mpi.analysis.labels import read_labels, unmatched
     from mu2mpi.analysis.layouts import Layout
     from mu2mpi.analysis.tables import Dress, build_table
