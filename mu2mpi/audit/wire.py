@@ -81,13 +81,11 @@ class RecordedRank(Communicator):
             record.clear()
 
     def allreduce(self, send: Integers, receive: Integers) -> Integers:
-        """Return the sum of all ranks' arrays, on every rank."""
         np.sum(self._exchange(send, "allreduce"), axis=0, out=receive)
         self.received.append(receive.copy())
         return receive
 
     def reduce(self, send: Integers, receive: Integers | None) -> Integers | None:
-        """Return the sum of all ranks' arrays on rank 0, and None elsewhere."""
         everyones = self._exchange(send, "reduce")
         if self.rank != 0 or receive is None:
             return None
@@ -96,25 +94,20 @@ class RecordedRank(Communicator):
         return receive
 
     def bcast(self, array: NDArray[np.float64]) -> None:
-        """Overwrite the array on every rank with that of rank 0."""
         np.copyto(array, self._of_first(array, "bcast"))
 
     def share(self, thing: Any) -> Any:
-        """Return rank 0's object on every rank."""
         return deepcopy(self._of_first(thing, "share"))
 
     def gather(self, thing: Any) -> list[Any] | None:
-        """Return the list of all ranks' objects on rank 0, and None elsewhere."""
         everyones = self._exchange(thing, "gather")
         return deepcopy(everyones) if self.rank == 0 else None
 
     def allgather(self, thing: Any) -> list[Any]:
-        """Return the list of all ranks' objects on every rank."""
         self.received.append(deepcopy(self._exchange(thing, "allgather")))
         return deepcopy(self.received[-1])
 
     def wait_for_all(self) -> None:
-        """Return when all ranks have called this."""
         self._exchange(None, "barrier")
 
     def _refuse(self, *_: object) -> NoReturn:

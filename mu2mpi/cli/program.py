@@ -42,13 +42,9 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Say of each option that is not known what it may mean, or else which ones there are."""
-        from mu2mpi.config.options import option_fields
-
         known = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
-        # What other commands have is not misspelt.
-        others = {f"--{name.replace('_', '-')}" for name in option_fields()}.difference(known)
         words = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-        guesses = {word: "" if word in others else did_you_mean(word, known) for word in words}
+        guesses = {word: did_you_mean(word, known) for word in words}
         if words and all(guesses.values()):
             self.error("\n".join(f"{word} is no option here{guess}" for word, guess in guesses.items()))
         self.error(f"unrecognized arguments: {' '.join(unknown)}\nthe options are {', '.join(known)}")
@@ -68,15 +64,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _with_word(_execute(parse(sys.argv[1:] if argv is None else argv)))
         except (InputError, OSError) as error:
-            end = _end_together if isinstance(error, SharedInputError | SharedOSError) else _end_alone
+            together = isinstance(error, SharedInputError | SharedOSError)
             try:
                 os.getcwd()
             except OSError:
                 error = InputError(f"{error}\nThe working directory is gone: change to a folder that exists.")
-            return end(f"error: {error}", 2 if isinstance(error, InputError) else 1)
+            return _end(f"error: {error}", 2 if isinstance(error, InputError) else 1, together)
         except Interrupted as stop:
             done = f"stopped after round {stop.rounds_done} with a checkpoint"
-            return _end_together(f"{done}; the same command goes on from it", EXIT_INTERRUPTED)
+            return _end(f"{done}; the same command goes on from it", EXIT_INTERRUPTED, together=True)
         except Exception as error:
             # What MPI raises is most often the loss of another rank, and not how the run ends.
             if word.is_wanted() and not type(error).__module__.startswith("mpi4py"):
@@ -95,7 +91,7 @@ def _execute(arguments: argparse.Namespace) -> int:
     if lost.errno == errno.EPIPE:
         # Whoever reads, such as `head`, has what it wants.
         return _with_word(1)
-    return _end_alone(f"error: cannot write to standard output: {lost.strerror}", 1)
+    return _end(f"error: cannot write to standard output: {lost.strerror}", 1, together=False)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -171,15 +167,21 @@ def _lost_output() -> OSError | None:
     return getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
 
 
-def _end_together(message: str, code: int) -> int:
-    """Say on rank 0 what every rank knows; every rank ends with this code, and none before it is said."""
+def _end(message: str, code: int, together: bool) -> int:
+    """Say on rank 0 what all know together, or on this rank what it alone knows, which ends the others."""
     from mu2mpi import parallel
 
     communicator = parallel.world_if_parallel()
-    if communicator.rank == 0:
-        print(f"mu2mpi: {message}", file=sys.stderr, flush=True)
-    communicator.wait_for_all()
-    return _with_word(code)
+    who = "" if together or communicator.size == 1 else f"rank {communicator.rank}: "
+    if communicator.rank == 0 or not together:
+        print(f"mu2mpi: {who}{message}", file=sys.stderr, flush=True)
+    if together:
+        communicator.wait_for_all()
+        return _with_word(code)
+    is_left = word.is_wanted() and word.leave_word(code)
+    if communicator.size > 1:
+        communicator.abort(code)
+    return 0 if is_left else code
 
 
 def _with_word(code: int) -> int:
@@ -193,16 +195,3 @@ def _with_word(code: int) -> int:
 
     communicator = parallel.world_if_parallel()
     return 0 if communicator.share(communicator.rank == 0 and word.leave_word(code)) else code
-
-
-def _end_alone(message: str, code: int) -> int:
-    """Say what this rank alone may know, and end the other ranks, which would wait for it for ever."""
-    from mu2mpi import parallel
-
-    communicator = parallel.world_if_parallel()
-    who = f"rank {communicator.rank}: " if communicator.size > 1 else ""
-    print(f"mu2mpi: {who}{message}", file=sys.stderr, flush=True)
-    is_left = word.is_wanted() and word.leave_word(code)
-    if communicator.size > 1:
-        communicator.abort(code)
-    return 0 if is_left else code

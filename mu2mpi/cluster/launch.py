@@ -30,11 +30,8 @@ ACTIONS = {
     ("lost without progress", "a person"): "end",
 }
 
-LONGEST_STOP = 5.0
-"""Seconds from SIGTERM until SLURM is asked to start the job again, even if ranks have not stopped yet."""
-
-FRESH_STARTS = 3
-"""How often a job may start again after an end without word although its run has got no further."""
+LONGEST_STOP = 5.0  # seconds from SIGTERM until a requeue, even if ranks have not stopped yet
+FRESH_STARTS = 3  # how often a job starts again after an end without word and without progress
 
 
 class Outputs:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from mu2mpi.config.options import explained
 from mu2mpi.errors import InputError
 from mu2mpi.suggestions import or_else
 from mu2mpi.toml import read_toml
@@ -104,7 +105,7 @@ class Request(BaseModel):
             try:
                 request = cls(**asked)
             except pydantic.ValidationError as error:
-                raise InputError("\n".join(place + _described(each) for each in error.errors())) from None
+                raise InputError("\n".join(place + line for line in explained(error).splitlines())) from None
         return request
 
     @property
@@ -127,11 +128,6 @@ def _site() -> tuple[Path, dict[str, Any]]:
         return Path(named), read_toml(Path(named).expanduser())
     path = platformdirs.user_config_path("mu2mpi") / "site.toml"
     return path, read_toml(path) if path.exists() else {}
-
-
-def _described(error: Any) -> str:
-    said = re.sub("^(Input|String|Value error,) ", "", error["msg"])
-    return f"{error['loc'][0]} {error['input']!r} {said}" if error["loc"] else said
 
 
 def _without_directives(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,7 @@ import time
 from mu2mpi.cluster.launchers import say
 from mu2mpi.errors import InputError
 
-MOST_TASKS = 1001
-"""Tasks of an array that SLURM allows unless its configuration says otherwise."""
+MOST_TASKS = 1001  # of an array, unless SLURM's configuration says otherwise
 
 
 def job_number() -> str | None:

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-VARIABLE = "MU2MPI_WORD"
-"""Environment variable that names the file."""
+VARIABLE = "MU2MPI_WORD"  # names the file
 
 
 @contextmanager

@@ -152,13 +152,6 @@ class Experiment(BaseModel):
         "[default: 12 to 20, and on a share of the test set where all of it takes over a tenth of the time]",
     )
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _refuse_booleans(cls, value: object) -> object:
-        if isinstance(value, bool):
-            raise ValueError("should be a number or a name, not a boolean")
-        return value
-
     @field_validator("data", "partition", "participation")
     @classmethod
     def _check_form(cls, value: str | None, info: ValidationInfo) -> str | None:

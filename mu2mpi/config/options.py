@@ -81,7 +81,11 @@ def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:
 
 
 def preset_method(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the method that a preset takes if none is named, if it has all options that are given."""
+    """Return the method that a preset takes if none is named; refuse booleans where none belong."""
+    fields = option_fields()
+    for name in fields.keys() & settings.keys():
+        if isinstance(settings[name], bool) and not takes_boolean(fields[name]):
+            raise InputError(f"{name} = {settings[name]} should be a number or a name, not a boolean")
     given = {name for name, value in settings.items() if value is not None}
     # Which method is best where machines differ is another question.
     if "preset" not in given or given & {"method", "mechanism", *OF_MACHINES}:
@@ -108,8 +112,6 @@ def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
             kind = having[0]
             whose = f"{kind} = {' or '.join(known[kind][name])}"
             lines.append(f"{name} applies to {whose} only, and {kind} is {chosen[kind]}; leave it out")
-        if isinstance(value, bool) and not (own and takes_boolean(known[own][name][chosen[own]])):
-            lines.append(f"{name} = {value!r} should be a number or a name, not a boolean")
     parts = {}
     for kind, values in taken.items():
         try:
@@ -156,8 +158,8 @@ def _explain(problem: Any) -> str:
         return f"{location} is a list; lists of values are for `mu2mpi sweep`"
     if isinstance(problem["input"], dict):
         return f"{location} is a table; give it a value, as in {location} = ..."
-    message = str(problem["msg"]).removeprefix("Input ").removeprefix("Value error, ")
-    if problem["type"] == "literal_error":
+    message = str(problem["msg"]).removeprefix("Input ").removeprefix("String ").removeprefix("Value error, ")
+    if problem["type"] == "literal_error" and location in option_fields():
         message += did_you_mean(str(problem["input"]), choices(option_fields()[location]) or ())
     for bound in {"gt", "ge", "lt", "le"} & problem.get("ctx", {}).keys():
         # Where pydantic writes out hundreds of zeros.

@@ -14,12 +14,9 @@ from mu2mpi.registry import find, names
 from mu2mpi.suggestions import did_you_mean
 
 MOST_RUNS = 100_000
-
-LONGEST_NAME, LONGEST_VALUE = 160, 40
-"""Bytes of a name that are kept, of the 255 that file systems take, and letters of a text in it."""
-
+LONGEST_NAME, LONGEST_VALUE = 160, 40  # bytes of a name, of the 255 that file systems take; letters
+# Settings whose values, all of them different, say what they are.
 SPEAKING = "data", "partition", "loss", "method", "estimator", "query", "server", "participation"
-"""Settings whose values, all of them different, say what they are."""
 
 
 class Sweep:
@@ -34,26 +31,26 @@ class Sweep:
     def __init__(
         self, settings: Mapping[str, Any], where: str = "", overrides: Mapping[str, Any] | None = None
     ) -> None:
-        overrides = dict(overrides or {})
+        overrides, at = dict(overrides or {}), f"{where}: " if where else ""
         common = {name: value for name, value in settings.items() if name != "part"}
         methods = overrides.pop("methods", common.pop("methods", None))
         self.compares, self._reasons = methods is not None, dict[str, str]()
         if self.compares:
             # The first list varies slowest.
             common = {"method": None, "server": "trusted", **common}
-            overrides["method"] = _named(methods, where)
+            overrides["method"] = _named(methods, at)
         parts = settings.get("part", [{}])
         if not (isinstance(parts, list) and parts and all(isinstance(part, dict) for part in parts)):
-            raise InputError(f"{_at(where)}parts of a sweep are tables that begin with [[part]]")
+            raise InputError(f"{at}parts of a sweep are tables that begin with [[part]]")
         varying = [name for name, value in common.items() if isinstance(value, list)]
         varying += [name for part in parts for name in part]
         self.swept = [name for name in dict.fromkeys(varying) if name not in overrides]
         if self.compares:
             self.swept.insert(0, "method")
-        products = [self._product({**common, **part, **overrides}, where) for part in parts]
+        products = [self._product({**common, **part, **overrides}, where, at) for part in parts]
         self.experiments = list(dict.fromkeys(itertools.chain(*products)))
         self.check_left(len(self.experiments))
-        self._check_names(where)
+        self._check_names(at)
 
     def choose(self, index: int | None, part: tuple[int, int] = (0, 1)) -> list[tuple[int, Experiment]]:
         """Return experiments with their indices: the one with this index, or every n-th from the k-th."""
@@ -87,10 +84,10 @@ class Sweep:
             same = set(self._reasons.values())
             raise InputError(same.pop() if len(same) == 1 else "\n".join(self.left_out))
 
-    def _product(self, settings: Mapping[str, Any], where: str) -> list[Experiment]:
+    def _product(self, settings: Mapping[str, Any], where: str, at: str) -> list[Experiment]:
         """Return every combination of the lists among some settings."""
         experiments = []
-        for combination in _combinations(settings, where):
+        for combination in _combinations(settings, at):
             if self.compares and "preset" in find("methods", combination["method"]).presets:
                 combination = {"preset": "practical", **combination}
             try:
@@ -98,10 +95,10 @@ class Sweep:
             except InputError as error:
                 self.leave_out(combination, error)
         if len(set(experiments)) < len(experiments):
-            raise InputError(f"{_at(where)}two combinations of the lists are the same experiment")
+            raise InputError(f"{at}two combinations of the lists are the same experiment")
         return experiments
 
-    def _check_names(self, where: str) -> None:
+    def _check_names(self, at: str) -> None:
         named: dict[str, Experiment] = {}
         for experiment in self.experiments:
             name = self.file_name(experiment)
@@ -109,7 +106,7 @@ class Sweep:
             other = named.setdefault(name.casefold(), experiment)
             if other is not experiment:
                 raise InputError(
-                    f"{_at(where)}the results of {self._told(other)} and of {self._told(experiment)} would "
+                    f"{at}the results of {self._told(other)} and of {self._told(experiment)} would "
                     f"both be called {name}; rename what the settings name, or put them into sweeps of their "
                     "own, each with its own --output"
                 )
@@ -118,38 +115,33 @@ class Sweep:
         return ", ".join(f"{name} = {getattr(experiment, name)!r}" for name in self.swept)
 
 
-def _at(where: str) -> str:
-    """Return how a message begins about what comes from there."""
-    return f"{where}: " if where else ""
-
-
-def _named(methods: Any, where: str) -> list[str]:
+def _named(methods: Any, at: str) -> list[str]:
     """Return the names of methods that are to be compared."""
     known = names("methods")
     wanted = methods.split(",") if isinstance(methods, str) else methods
     wanted = known if wanted == ["all"] else wanted
-    if not (isinstance(wanted, list) and wanted and set(wanted) <= set(known)):
-        unknown = [name for name in wanted or () if name not in known] if isinstance(wanted, list) else []
-        guess = did_you_mean(str(unknown[0]), known) if unknown else ""
-        some = guess or f"; it should be all, or some of {', '.join(known)} between commas"
-        raise InputError(f"{_at(where)}methods = {methods!r} has what is no method{some}")
+    unknown = [str(name) for name in wanted if name not in known] if isinstance(wanted, list) else [""]
+    if unknown or not wanted:
+        meant = did_you_mean("".join(unknown[:1]), known)
+        some = meant or f"; it should be all, or some of {', '.join(known)}"
+        raise InputError(f"{at}methods = {methods!r} has what is no method{some}")
     return list(dict.fromkeys(wanted))
 
 
-def _combinations(settings: Mapping[str, Any], where: str) -> Iterator[dict[str, Any]]:
+def _combinations(settings: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
     """Yield every combination of the lists among some settings."""
     lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
     for name, values in lists.items():
         if not values or len({repr(value) for value in values}) < len(values):
-            raise InputError(f"{_at(where)}the list of {name} is empty or repeats a value: {values}")
+            raise InputError(f"{at}the list of {name} is empty or repeats a value: {values}")
         if any(isinstance(value, list | dict) for value in values):
             raise InputError(
-                f"{_at(where)}{name} holds a list in a list, or a table; a sweep takes one list of values, "
+                f"{at}{name} holds a list in a list, or a table; a sweep takes one list of values, "
                 f"such as {name} = [a, b], and [[part]] tables for combinations that differ in several "
                 "settings"
             )
     if (count := math.prod(map(len, lists.values()))) > MOST_RUNS:
-        raise InputError(f"{_at(where)}its lists have {count:,} combinations, and {MOST_RUNS:,} are the most")
+        raise InputError(f"{at}its lists have {count:,} combinations, and {MOST_RUNS:,} are the most")
     for combined in itertools.product(*lists.values()):
         yield dict(zip(lists, combined, strict=True))
 

@@ -8,8 +8,7 @@ from mu2mpi.registry import find, names
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
 
-OF_MACHINES = ("participation", "objective", "budgets")
-"""Options by which machines differ, or are away."""
+OF_MACHINES = ("participation", "objective", "budgets")  # by which machines differ, or are away
 
 
 def machines_differ(asked: "Experiment") -> bool:

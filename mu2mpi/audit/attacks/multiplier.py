@@ -71,8 +71,8 @@ def _epsilon(sampling: Sampling, multiplier: float, rounds: int, delta: float) -
     accounts = {"poisson": PoissonReleases, "replacement": ExactReplacement}
     try:
         account = accounts[sampling.chance]
-        samples, drawn = sampling.owned, sampling.size(1)
-        epsilon = account.epsilon_by(1.0, samples, drawn, rounds, max(multiplier, LEAST), delta)
+        losses = account.losses(max(multiplier, LEAST), sampling.owned, sampling.size(1), rounds)
+        epsilon = float(losses.get_epsilon_for_delta(delta))  # not by the mechanism's own word
     except (KeyError, InputError):
         return 0.0
     return epsilon if math.isfinite(epsilon) else 0.0
@@ -100,16 +100,10 @@ def _measure(runs: Runs, risk: float) -> tuple[list[Measured], list[Measured]]:
         ((of_runs @ weights.T / np.einsum("tp,tp->t", weights, moves)) ** 2).T
         for of_runs, weights in ((noise, moves), (noise[taught:], best_statistics(noise[:taught], moves)))
     )
-    return (
-        [
-            _measured("all rounds", told, each),
-            *(_measured(*of_one, each) for of_one in zip(names, told, strict=True)),
-        ],
-        [
-            _measured(f"{name}, as learnt", of_round, each)
-            for name, of_round in zip(names, learnt, strict=True)
-        ],
-    )
+    as_told = zip(["all rounds", *names], [told, *told], strict=True)
+    as_learnt = ((f"{name}, as learnt", of_round) for name, of_round in zip(names, learnt, strict=True))
+    of_all, of_taught = ([_measured(*one, each) for one in of] for of in (as_told, as_learnt))
+    return of_all, of_taught
 
 
 def _measured(where: str, squares: Array, risk: float) -> Measured:

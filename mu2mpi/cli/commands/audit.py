@@ -34,7 +34,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the settings of the experiments that are audited, and how often they are run."""
     from mu2mpi.cli.options import add_field
     from mu2mpi.config.options import method_options, server_options
 
@@ -48,7 +47,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> int:
-    """Print what was found of each server; complaints make the code 1."""
     from mu2mpi.audit.trials import OF_PAPER, audit_servers
     from mu2mpi.cli.options import given_settings
     from mu2mpi.execution.warmup import start_compiler_without_scipy

@@ -13,7 +13,6 @@ MORE = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add both sides."""
     for name in ("a", "b"):
         parser.add_argument(name, type=Path, metavar=name.upper(), help="a result file, or a folder of them")
     add_values(parser)
@@ -21,7 +20,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    """Print the differences."""
     from mu2mpi.analysis.differences import compare
 
     first, second = (

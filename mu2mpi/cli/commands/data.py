@@ -9,7 +9,6 @@ MORE = "A missing MNIST is downloaded, which no other command does."
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the data set, and where in it things are."""
     parser.add_argument("data", metavar="NAME", help="digits, mnist, synthetic, or a file of your own")
     for option in ("--features", "--labels", "--missing-labels", "--label-range", "--schema", "--test"):
         parser.add_argument(option, default=SUPPRESS, metavar="NAME", help="as for run")
@@ -22,7 +21,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    """Describe the data set, which is downloaded if need be, or write a schema for it."""
     from mu2mpi.cli.options import given_settings
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.data.opening import describe_source, schema_template

@@ -15,7 +15,6 @@ MORE = "Without names it lists them. What is written there already is replaced o
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add which are written, and where."""
     words = "what to write, as tables.toml; tables alone is all files of that name"
     parser.add_argument("names", nargs="*", metavar="NAME", help=words)
     add_flag(parser, "--all", "write all of them")
@@ -24,7 +23,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    """List the examples, or write those that are named."""
     from mu2mpi.parallel import world_if_parallel
 
     if world_if_parallel().rank != 0:

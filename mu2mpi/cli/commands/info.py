@@ -9,12 +9,10 @@ MORE = "Under mpirun it tells whether the ranks find each other. Put its output 
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what else can be told."""
     add_flag(parser, "--cite", "print instead how to cite the paper and this version of mu2mpi, as BibTeX")
 
 
 def execute(arguments: Namespace) -> None:
-    """Print what is known of where this runs, or how to cite it."""
     from mu2mpi.parallel import world
 
     communicator = world()

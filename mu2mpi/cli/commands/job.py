@@ -14,7 +14,6 @@ MORE = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the configuration file, and what the job asks for."""
     from mu2mpi.cluster.script import Request
 
     parser.add_argument("config", type=Path, metavar="TOML", help="an experiment, or a sweep")
@@ -30,7 +29,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    """Print the script, or submit it, or say how far its runs are."""
     from mu2mpi.cluster.script import Request, names
     from mu2mpi.cluster.submission import SweepJob
     from mu2mpi.config.sweep import Sweep

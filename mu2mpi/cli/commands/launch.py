@@ -10,7 +10,6 @@ MORE = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the ranks, the requeues, and the command to start."""
     ranks, requeues = "[default: MU2MPI_RANKS, those of the job, or 1]", "at most so often [default: 20]"
     parser.add_argument("--ranks", type=int, metavar="N", help=ranks)
     parser.add_argument("--requeues", type=int, default=20, metavar="N", help=requeues)
@@ -18,7 +17,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> int:
-    """Start the command, and return its exit code."""
     from mu2mpi.cli.program import parse
     from mu2mpi.cluster.launch import Outputs, Signals, launch
     from mu2mpi.cluster.launchers import ranks_of_job

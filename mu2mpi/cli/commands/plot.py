@@ -17,7 +17,6 @@ MORE = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the figure and the results, the output, and what is across."""
     add_runs(parser, "[FIGURE] PATH")
     add_output(parser, "PNG, SVG or PDF by its suffix [default: FIGURE.png]")
     across = (
@@ -37,7 +36,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    """Draw the figure that is named, or the one that suits the results, and print the file's name."""
     from mu2mpi.analysis.cells import versions_note
     from mu2mpi.analysis.figures import draw, image, page_of
     from mu2mpi.analysis.words import unmatched

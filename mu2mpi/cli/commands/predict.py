@@ -15,7 +15,6 @@ MORE = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the result, the data and the output."""
     parser.add_argument("path", type=Path, metavar="RESULT", help="a result file")
     parser.add_argument("data", type=Path, metavar="DATA", help="a file of new samples, of any format")
     add_output(parser, "CSV file [default: standard output]")
@@ -24,7 +23,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    """Write or print predictions and scores."""
     from mu2mpi.analysis.formats import as_csv
     from mu2mpi.files import write_whole
     from mu2mpi.results.prediction import class_scores, margins_of, predictions

@@ -33,7 +33,6 @@ def _count(text: str) -> int | None:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add result files, and the numbers to compute from."""
     add_paths(parser, nargs="*")
     for name, what in NUMBERS.items():
         kind, metavar = (int, "N") if name == "samples" else (float, "REAL")
@@ -44,7 +43,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> int:
-    """Print what follows from the numbers, or which claims hold."""
     from mu2mpi.analysis.conversion import convert
     from mu2mpi.analysis.ledgers import Person, check_ledgers
 

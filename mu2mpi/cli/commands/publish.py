@@ -19,7 +19,6 @@ FLAGS = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the results, the output, and what may be published all the same."""
     add_paths(parser)
     add_output(parser, "file for one file, or folder for several", "PATH", required=True)
     for name, what in FLAGS.items():
@@ -27,7 +26,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    """Write the copies, and say what each is without."""
     from mu2mpi.analysis.publication import publish
 
     flags = {name: getattr(arguments, name) for name in FLAGS}

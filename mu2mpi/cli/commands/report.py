@@ -13,14 +13,12 @@ SUFFIXES = (".html", ".htm")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the results and the output."""
     add_runs(parser)
     add_output(parser, "[default: report.html]", default=Path("report.html"))
     add_flag(parser, "--overwrite", "replace the output if it exists")
 
 
 def execute(arguments: Namespace) -> None:
-    """Write the page, and print its name."""
     from mu2mpi.analysis.report import build_report
     from mu2mpi.files import write_whole
     from mu2mpi.results.writer import check_output

@@ -15,7 +15,6 @@ MAKES_RESULTS = True
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add a configuration file, the output, and the settings of an experiment."""
     from mu2mpi.cli.options import add_running_options
 
     parser.add_argument("--config", type=Path, metavar="TOML", help="settings; options override them")
@@ -24,12 +23,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def outputs(arguments: Namespace, ranks: int) -> list[Path]:
-    """Return what the command writes on this many ranks."""
     return [_output(arguments, _experiment(arguments), ranks)]
 
 
 def execute(arguments: Namespace) -> None:
-    """Run the experiment, and say how good the model is and what is guaranteed."""
     from mu2mpi.parallel import world
 
     communicator = world()

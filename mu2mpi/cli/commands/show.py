@@ -10,7 +10,6 @@ SUMMARY = "print what a result file or a checkpoint holds"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the file, and whether to print its diagnostics or its model."""
     parser.add_argument("path", type=Path, metavar="FILE", help="a result file, which may not be finished")
     uncovered = "print also what is computed from private data and not covered by the guarantee"
     add_flag(parser, "--diagnostics", uncovered)
@@ -19,7 +18,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    """Describe the result, or the checkpoint of a result that is not finished."""
     from mu2mpi.analysis.show import describe, describe_checkpoint, describe_coefficients
     from mu2mpi.results.checkpoint import read_checkpoint
     from mu2mpi.results.reader import read_result

@@ -22,7 +22,6 @@ MAKES_RESULTS = True
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the file, the folder of results, which combinations to run, and settings that replace lists."""
     from mu2mpi.cli.options import add_running_options
 
     words = "settings, of which any may be a list; --methods needs none"
@@ -48,7 +47,6 @@ def _part(text: str) -> tuple[int, int]:
 
 
 def outputs(arguments: Namespace, ranks: int) -> list[Path]:
-    """Return what the command writes, on any number of ranks."""
     if arguments.list:
         return []
     sweep, chosen = _chosen(arguments)
@@ -56,7 +54,6 @@ def outputs(arguments: Namespace, ranks: int) -> list[Path]:
 
 
 def execute(arguments: Namespace) -> None:
-    """List the combinations, or run those that are not finished."""
     from mu2mpi.parallel import world
 
     communicator = world()

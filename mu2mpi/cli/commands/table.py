@@ -13,7 +13,6 @@ MORE = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the results, and the layout and format of the table."""
     add_runs(parser)
     for option, default, what in (
         ("--rows", "method where methods differ, server, epsilon or rho", "settings to put down"),
