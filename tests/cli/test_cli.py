@@ -55,7 +55,9 @@ def mixed_folder(tmp_path_factory):
         assert cli.main(["run", *SMALL, "--seed", str(seed), "--output", str(folder / f"{seed}.h5")]) == 0
     content = (folder / "1.h5").read_bytes()
     (folder / "half.h5").write_bytes(content[: len(content) // 2])
-    (folder / "damaged.h5").write_bytes(content[:5000] + b"!" + content[5001:])
+    with h5py.File(folder / "1.h5") as file:
+        place = file["history/test_loss"].id.get_chunk_info(0).byte_offset
+    (folder / "damaged.h5").write_bytes(content[:place] + b"!" + content[place + 1 :])
     with h5py.File(folder / "foreign.h5", "w") as file:
         file["x"] = 1
     return folder
