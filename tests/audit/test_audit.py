@@ -443,7 +443,6 @@ def test_the_last_iterate_keeps_its_claim_and_the_canary_comes_near_it(server, m
         patched(LastIterate, "sigma_of", lambda _: lambda self, t: self.sigma),
         *slow(
             scaled_noise(0.0, lambda first, t: t != 7),
-            half_of_the_coins,
             half_sigma,
             no_clipping,
             scaled_noise(1 / 3),
