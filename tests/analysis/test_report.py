@@ -17,7 +17,7 @@ from slowly import slow
 
 import mu2mpi
 from mu2mpi.analysis.report import build_report
-from mu2mpi.analysis.report.sections import as_config, claims, theory, what_was_run
+from mu2mpi.analysis.report.sections import as_config, claims, settings_of_all, theory
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.execution.job import run
@@ -154,7 +154,7 @@ def test_what_was_run_tells_what_follows_in_some_runs(runs):
         Summary(runs[0].path, Experiment(**base, rounds=718), "2030", 2.0, 0.5, figures),
         Summary(runs[0].path, made.having(**choice), "2030", 2.0, 0.5, figures, facts=facts),
     ]
-    told = {name: values for name, values, _ in what_was_run(pair)["settings"]}
+    told = {name: values for name, values, _ in settings_of_all(pair)}
     assert told["rounds"] == f"{choice['rounds']}, 718"
 
 

@@ -42,13 +42,13 @@ def is_reported(runs: Sequence[Summary]) -> bool:
 def draw(runs: Sequence[Summary], page: Page, against: str = "") -> Sheet:
     """Draw loss and score over what is across, and the paper's values where the settings are the paper's.
 
-    The default is privacy as it was set, or the first other number that varies where privacy does not.
+    The default is privacy as it was set.
     """
-    against = against or _usual(runs)
+    against = against or privacy_of(runs)[0]
     values = _values(runs, against)
     if not values:
         raise InputError("all runs are without noise (rho = inf), so there is no privacy to set against loss")
-    is_named = not _are_numbers(values)
+    is_named = not all(type(value) in (int, float) and math.isfinite(value) for value in values)
     colour = ("machines",) if against in PRIVACY else (*PRIVACY, "machines")
     encoding = encode(runs, page, _pooled(runs, against), panel=(), colour=colour)
     if len(encoding.titles) == 1:
@@ -79,21 +79,12 @@ def draw(runs: Sequence[Summary], page: Page, against: str = "") -> Sheet:
                 names = [page.words.in_table(against, value) for value in values]
                 panel.set_xticks(range(len(values)), names)
                 panel.set_xlim(-0.5, len(values) - 0.5)
-            elif against.endswith("seed"):
-                panel.locator_params(axis="x", integer=True)
             elif not page.linear and values[0] > 0:
                 log_ticks(panel.xaxis, values)
     if panels.shape[1] == 1 and against in (*PAPER.places, "epsilon") and not is_named:
         sheet.legend += [handle("the paper's values", **CROSS)] * _draw_paper(panels[:, 0], runs, against)
     sheet.legend += [handle("without noise", **NOISELESS)] * bool(levels)
     return sheet
-
-
-def _usual(runs: Sequence[Summary]) -> str:
-    vary, privacy = varying(runs), privacy_of(runs)[0]
-    if {*PRIVACY} & {*vary}:
-        return privacy
-    return next((name for name in vary if _are_numbers(_values(runs, name))), privacy)
 
 
 def _value(run: Summary, name: str) -> Any:
@@ -105,10 +96,6 @@ def _values(runs: Sequence[Summary], name: str) -> list[Any]:
     """Return all values of a setting in the order of tables; of privacy without that of no noise."""
     values = sorted({_value(run, name) for run in runs}, key=lambda value: sort_key((value,)))
     return [value for value in values if name not in PRIVACY or math.isfinite(value)]
-
-
-def _are_numbers(values: Sequence[Any]) -> bool:
-    return all(type(value) in (int, float) and math.isfinite(value) for value in values)
 
 
 def _pooled(runs: Sequence[Summary], against: str) -> list[str]:
