@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from mu2mpi.analysis.comparison import compare
 from mu2mpi.analysis.figures._lines import measures
 from mu2mpi.analysis.figures._page import INK, Page
@@ -39,11 +37,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
         look["linestyle"] = "-" if grows else ""
         both = zip(sheet.panels[0], (line.losses, line.scores), measures(runs), strict=False)
         for panel, values, (_, _, factor) in both:
-            is_barred = bool(np.any(values[:, 1] > 0))
-            sheet.has_bars |= is_barred
-            means, deviations = factor * values.T
-            bars = {"yerr": deviations if is_barred else None, "capsize": 1.5, "elinewidth": 0.6}
-            panel.errorbar(line.gradients, means, **bars, **look).lines[0].set_label(line.name)
+            sheet.draw_bars(panel, line.gradients, *(factor * values.T), **look)
         exponent = "" if math.isnan(line.exponent) else f": {line.exponent:.2f}"
         sheet.legend.append(handle(f"{line.name}{exponent}", **look))
         if grows:

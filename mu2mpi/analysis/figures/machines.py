@@ -1,6 +1,7 @@
 """Samples, rounds and privacy of each machine, where machines differ or are away."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +32,12 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     sheet = Sheet(page, 2, 1, 1.5, sharex=True)
     (above,), (below,) = sheet.panels
     order = np.lexsort((accounts.rho_allowed, accounts.rounds, accounts.samples))
-    levels = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
+    levels: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
     dots = {"linestyle": "", "marker": "o"}
-    shown = [(above, "samples", accounts.samples, levels), (above, "rounds", accounts.rounds, dots)]
+    shown: list[Any] = [
+        (above, "samples", accounts.samples, levels),
+        (above, "rounds", accounts.rounds, dots),
+    ]
     above.set_ylabel("number")
     if np.isnan(accounts.rho).any():
         shown.append((below, "spends", accounts.epsilon, dots))

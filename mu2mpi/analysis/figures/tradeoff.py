@@ -42,13 +42,13 @@ def is_reported(runs: Sequence[Summary]) -> bool:
 def draw(runs: Sequence[Summary], page: Page, against: str = "") -> Sheet:
     """Draw loss and score over what is across, and the paper's values where the settings are the paper's.
 
-    The default is privacy as it was set.
+    The default is privacy as it was set, or the first other number that varies where privacy does not.
     """
-    against = against or privacy_of(runs)[0]
+    against = against or _usual(runs)
     values = _values(runs, against)
     if not values:
         raise InputError("all runs are without noise (rho = inf), so there is no privacy to set against loss")
-    is_named = not all(type(value) in (int, float) and math.isfinite(value) for value in values)
+    is_named = not _are_numbers(values)
     colour = ("machines",) if against in PRIVACY else (*PRIVACY, "machines")
     encoding = encode(runs, page, _pooled(runs, against), panel=(), colour=colour)
     if len(encoding.titles) == 1:
@@ -85,6 +85,16 @@ def draw(runs: Sequence[Summary], page: Page, against: str = "") -> Sheet:
         sheet.legend += [handle("the paper's values", **CROSS)] * _draw_paper(panels[:, 0], runs, against)
     sheet.legend += [handle("without noise", **NOISELESS)] * bool(levels)
     return sheet
+
+
+def _usual(runs: Sequence[Summary]) -> str:
+    vary, (privacy, *_) = varying(runs), privacy_of(runs)
+    numbers = (name for name in vary if _are_numbers(_values(runs, name)))
+    return privacy if {*PRIVACY} & {*vary} else next(numbers, privacy)
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(type(value) in (int, float) and math.isfinite(value) for value in values)
 
 
 def _value(run: Summary, name: str) -> Any:
