@@ -9,7 +9,7 @@ counts. Runs without noise belong to the statistical regime, others to the priva
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
@@ -30,8 +30,7 @@ MIN_POINTS = 3
 RESAMPLES = 2000
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """One of the numbers that the rate depends on: its symbol, what it is, and which setting changes it."""
 
     symbol: str
@@ -58,21 +57,22 @@ whether noise hides sums: Theorems 5.2 and 6.2."""
 
 @dataclass(frozen=True, eq=False)
 class Rate(Group):
-    """Runs that differ along one axis, in the problem, and in the seed; all arrays are along the axis."""
+    """Runs that differ along one axis, in the problem, and in the seed.
+
+    At the `values` along the axis there are `means` over seeds of the excess loss, shape (problems, points),
+    the `worst` of them, and the theorem's `bounds`; NaN where there is none. The `exponent` is the slope of
+    `worst` in logarithms by least squares, and `low` and `high` are the ends of its interval at 95 %, from
+    resampled seeds; NaN if a loss is not positive, or if runs at each point have other seeds.
+    """
 
     axis: Axis
     values: NDArray[np.float64]
     means: NDArray[np.float64]
-    """Of the excess loss over seeds, shape (problems, points); NaN where there is no run."""
     worst: NDArray[np.float64]
-    """The largest of these at each point."""
     bounds: NDArray[np.float64]
-    """The theorem's, NaN where it does not apply."""
     exponent: float
-    """The slope of `worst` in logarithms by least squares; NaN if some is not positive."""
     low: float
     high: float
-    """Of its interval at 95 %, from resampled seeds; NaN also if runs at each point have other seeds."""
 
     @property
     def is_private(self) -> bool:
@@ -98,18 +98,17 @@ def find_rates(runs: Sequence[Summary]) -> list[Rate]:
     measured = [run for run in runs if math.isfinite(run.figures.get("excess_loss", math.nan))]
     private = [run for run in measured if math.isfinite(run.experiment.rho)]
     rates, colluders = [], colluders_of(runs)
+
+    def row_of(run: Summary) -> dict[str, Any]:
+        share = colluders(run)
+        return own_settings(run) | {"colluders": None if share is None else share_text(share)}
+
     for axis in AXES:
         across = ("rho", "epsilon") if axis.setting == "rho" else (axis.setting,)
         names = [name for name in option_fields() if name not in (*POOLED, *PROBLEM, *across)]
-        members = private if axis.setting == "rho" else measured
-        for key, line in by_rows(
-            members, names, lambda run: own_settings(run) | {"colluders": colluders(run)}
-        ).items():
-            settings = dict(zip(names, key, strict=True))
-            if settings["colluders"] is not None:
-                settings["colluders"] = share_text(settings["colluders"])
+        for key, line in by_rows(private if axis.setting == "rho" else measured, names, row_of).items():
             if len({axis.of(run) for run in line}) >= MIN_POINTS:
-                rates.append(_fit(axis, settings, line))
+                rates.append(_fit(axis, dict(zip(names, key, strict=True)), line))
     return rates
 
 
@@ -117,25 +116,22 @@ def _fit(axis: Axis, settings: dict[str, Any], runs: list[Summary]) -> Rate:
     # Without a seed, every run has one of its own.
     seeds = [str(run.path if run.experiment.seed is None else run.experiment.seed) for run in runs]
     problems = [str([getattr(run.experiment, name) for name in PROBLEM]) for run in runs]
-    places = [axis.of(run) for run in runs]
-    keys = [pandas.factorize(np.array(seeds))[0], pandas.factorize(np.array(problems))[0], places]
-    losses = pandas.Series([run.figures["excess_loss"] for run in runs]).groupby(keys).last()
-    table = losses.unstack(2).unstack(1).to_numpy()
-    values, bounds = zip(
-        *sorted({x: run.figures["excess_loss_bound"] for x, run in zip(places, runs, strict=True)}.items()),
-        strict=True,
-    )
-    array = table.reshape(len(table), len(values), -1)
-    means = _weighted_means(array, np.ones((1, len(array))))[0]
+    numbers = [pandas.factorize(np.array(names))[0] for names in (seeds, problems)]
+    frame = pandas.DataFrame([run.figures for run in runs])
+    places = [*numbers, [axis.of(run) for run in runs]]
+    table = frame["excess_loss"].groupby(places).last().unstack(2).unstack(1)
+    bounds = frame["excess_loss_bound"].groupby(places[2]).last()
+    # Shape (seeds, values, problems).
+    losses, values = table.to_numpy().reshape(len(table), len(bounds), -1), bounds.index.to_numpy(float)
+    means = _weighted_means(losses, np.ones((1, len(losses))))[0]
     worst = np.nanmax(means, axis=1)
-    weights = np.random.default_rng(0).multinomial(len(array), [1 / len(array)] * len(array), RESAMPLES)
-    resampled = np.nan_to_num(_weighted_means(array, weights), nan=-np.inf).max(axis=2)
-    slopes = _slopes(values, resampled)
+    weights = np.random.default_rng(0).multinomial(len(losses), [1 / len(losses)] * len(losses), RESAMPLES)
+    slopes = _slopes(values, np.nan_to_num(_weighted_means(losses, weights), nan=-np.inf).max(axis=2))
     known = slopes[np.isfinite(slopes)]
     # Most are unknown where each point has seeds of its own.
     low, high = np.quantile(known, [0.025, 0.975]) if 2 * known.size >= slopes.size else (math.nan, math.nan)
     exponent = float(_slopes(values, worst[np.newaxis])[0])
-    arrays = np.array(values), means.T, worst, np.array(bounds)
+    arrays = values, means.T, worst, bounds.to_numpy()
     return Rate(settings, runs, axis, *arrays, exponent, float(low), float(high))
 
 
@@ -147,7 +143,7 @@ def _weighted_means(losses: NDArray[np.float64], weights: NDArray[Any]) -> NDArr
         return np.asarray(totals / np.tensordot(weights, known.astype(float), axes=1))
 
 
-def _slopes(values: Sequence[float], losses: NDArray[np.float64]) -> NDArray[np.float64]:
+def _slopes(values: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the slope of each row of losses, in logarithms; NaN where a loss is not positive."""
     x = np.log(values) - np.mean(np.log(values))
     return np.asarray(np.log(np.where(losses > 0, losses, np.nan)) @ x / (x @ x))

@@ -18,24 +18,19 @@ PROBLEMS = (0.5, 0.75, 0.875, 0.9375, 0.96875)
 def rate_run(excess_loss, seed, **settings):
     """Return a summary as of a run on a population of 7 features, without a file."""
     base = {"data": "population", "features": 7, "classes": 4, "machines": 4, "rounds": 400, "seed": seed}
-    given = {name: value for name, value in {**base, **settings}.items() if value is not None}
-    experiment = Experiment(**given)
-    figures = {
-        "parameters": 8 * experiment.classes,
-        "excess_loss": excess_loss,
-        "excess_loss_bound": 30 * excess_loss,
-    }
+    experiment = Experiment(**{name: v for name, v in {**base, **settings}.items() if v is not None})
+    figures = {"excess_loss": excess_loss, "excess_loss_bound": 30 * excess_loss}
+    figures["parameters"] = 8 * experiment.classes
     return Summary(Path("made-up.h5"), experiment, "", 1.0, 0.5, figures)
 
 
 def rate_runs(seeds=5, spread=0.1):
     """Return runs of several problems without noise, and of one with noise on both servers."""
-    rng = np.random.default_rng(0)
+    rng, runs = np.random.default_rng(0), []
 
     def luck():
         return math.exp(spread * rng.standard_normal())
 
-    runs = []
     points = [(100, 4), (400, 4), (1600, 4), (400, 1), (400, 16)]
     for seed, noise, (T, M) in itertools.product(range(seeds), PROBLEMS, points):
         # The signal of a problem against what TM samples tell of it: it is worst where they are equal.
@@ -66,11 +61,8 @@ def comparison_run(size, seed=1, factor=1.0, exponent=1.0, epsilon_exact=2.0, **
     """Return a summary as of a run on so many samples, without a file."""
     base = {"data": "synthetic", "server": "trusted", "machines": 4, "epsilon": 2.0, "samples": size}
     experiment = Experiment(**{**base, "rounds": size // 4, "seed": seed, **settings})
-    figures = {
-        "samples_used": size,
-        "gradient_evaluations": factor * size**exponent,
-        "epsilon_exact": epsilon_exact,
-    }
+    figures = {"samples_used": size, "epsilon_exact": epsilon_exact}
+    figures["gradient_evaluations"] = factor * size**exponent
     loss = 1 / math.sqrt(size) + 0.01 * seed
     return Summary(Path(f"{size}-{seed}.h5"), experiment, "", loss, 1 - loss, figures)
 

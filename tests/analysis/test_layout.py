@@ -1,7 +1,7 @@
 """No text of a figure covers another, and none is cut off, whatever is drawn at whatever width."""
 
 import io
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -45,20 +45,16 @@ def box_of(text, figure):
 def faults(figure):
     """Return which texts cover others or leave the figure, and which legends lie on panels."""
     figure.draw_without_rendering()
-    page = figure.bbox
+    page, renderer = figure.bbox, figure._get_renderer()
     boxes = [(text.get_text(), box_of(text, figure)) for text in texts_of(figure)]
     found = [
         f"{text!r} leaves the figure: {box} not in {page.size}" for text, box in boxes
         if box.x0 < page.x0 or box.x1 > page.x1 or box.y0 < page.y0 or box.y1 > page.y1
     ]  # fmt: skip
     found += [f"{a!r} covers {b!r}" for (a, one), (b, two) in combinations(boxes, 2) if one.overlaps(two)]
-    for legend in figure.legends:
-        box = legend.get_window_extent(figure._get_renderer())
-        found += [
-            "the legend covers a panel"
-            for p in figure.axes
-            if box.overlaps(p.get_tightbbox(figure._get_renderer()))
-        ]
+    for legend, panel in product(figure.legends, figure.axes):
+        if legend.get_window_extent(renderer).overlaps(panel.get_tightbbox(renderer)):
+            found.append("the legend covers a panel")
     return found
 
 
@@ -73,7 +69,12 @@ def study():
     return FOLDERS["epsilon"].runs()
 
 
-def test_a_figure_has_the_width_and_the_type_size_that_are_asked_for():
+def test_a_figure_has_the_width_type_size_and_axes_that_are_asked_for():
+    linear = draw("tradeoff", study(), page=page_of(linear=True))
+    assert {(p.get_xscale(), p.get_yscale()) for p in linear.axes} == {("linear", "linear")}
+    assert draw("tradeoff", study()).axes[0].get_xscale() == "log"
+    # A notebook shows a figure by itself.
+    assert linear._repr_png_().startswith(b"\x89PNG")
     for width, inches in (("column", 3.3), (5.5, 5.5)):
         figure = draw("tradeoff", study(), page=page_of(width))
         assert {text.get_fontsize() for text in texts_of(figure)} == {8.0}
@@ -106,12 +107,6 @@ def test_own_labels_take_the_place_of_symbols(tmp_path):
             page_of(labels=[wrong])
     assert unmatched(["epsilon=2.0:weak", "rho:privacy", "none.toml"], study()) == []
     assert len(unmatched(["epsilon=7:foo", "server=trsted:foo"], study())) == 2
-
-
-def test_linear_figures_have_no_logarithms():
-    figure = draw("tradeoff", study(), page=page_of(linear=True))
-    assert {(p.get_xscale(), p.get_yscale()) for p in figure.axes} == {("linear", "linear")}
-    assert draw("tradeoff", study()).axes[0].get_xscale() == "log"
 
 
 def test_a_style_sheet_has_the_last_word_but_for_the_width(tmp_path):
@@ -149,10 +144,6 @@ def test_own_axes_are_drawn_into_and_nothing_else(folder):
     assert len(ten[0, 0].figure.axes) == 11
     with pytest.raises(InputError):
         runs.plot("history", ax=[*four.flat][:3])
-
-
-def test_a_notebook_shows_a_figure_by_itself():
-    assert draw("tradeoff", study())._repr_png_().startswith(b"\x89PNG")
 
 
 def test_colours_tell_apart_by_lightness_alone():

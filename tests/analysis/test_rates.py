@@ -100,12 +100,8 @@ def test_exponents_of_the_theorems_are_those_of_their_bound(server):
             settings = {"machines": 100, "rounds": 10**9, "classes": 4, "rho": rho, **change}
             return make_schedule(server=server, features=8, diameter=1e-6, **settings).loss_bound
 
-        name, value = {
-            "n": ("rounds", 10**9),
-            "M": ("machines", 100),
-            "d": ("classes", 4),
-            "ρ": ("rho", rho),
-        }[axis]
+        name = dict(zip("nMdρ", ("rounds", "machines", "classes", "rho"), strict=True))[axis]
+        value = {"rounds": 10**9, "machines": 100, "classes": 4, "rho": rho}[name]
         changed = value * factor if name == "rho" else value * 2
         return math.log(bound(**{name: changed}) / bound()) / math.log(changed / value)
 
@@ -133,11 +129,8 @@ def measured():
         source = sources.setdefault(experiment.data_key, open_source(experiment))
         result = Simulation(resolve(experiment, source, 1), Communicator()).run()
         theory = result.theory
-        figures = {
-            "parameters": result.x.size,
-            "excess_loss": theory.excess_loss,
-            "excess_loss_bound": theory.excess_loss_bound,
-        }
+        figures = {"excess_loss": theory.excess_loss, "excess_loss_bound": theory.excess_loss_bound}
+        figures["parameters"] = result.x.size
         loss, accuracy = result.history.test_loss[-1], result.history.test_accuracy[-1]
         summaries.append(Summary(Path("none.h5"), result.experiment, "", loss, accuracy, figures))
     return summaries
@@ -146,28 +139,22 @@ def measured():
 @pytest.mark.slow
 def test_measured_exponents_are_the_theorems(measured):
     """Within 0.15 of the theorem's for each of n, M, d and rho that is varied, whatever the heterogeneity."""
-    rates = find_rates(measured)
     found = {
         (rate.axis.symbol, rate.is_private, rate.settings["server"], rate.settings["heterogeneity"]): rate
-        for rate in rates
+        for rate in find_rates(measured)
     }
-    assert len(found) == len(rates)
-    for rate in rates:
-        assert rate.exponent == pytest.approx(rate.theorem, abs=0.15), (rate.axis, rate.settings)
+    assert len(found) == len(find_rates(measured))
     for (symbol, is_private, server, heterogeneity), rate in found.items():
+        assert rate.exponent == pytest.approx(rate.theorem, abs=0.15), (rate.axis, rate.settings)
         twin = found[symbol, is_private, server, 1.0 - heterogeneity]
         assert abs(rate.exponent - twin.exponent) < 0.15
+        # No mean is above its bound.
+        assert np.all(rate.worst < rate.bounds)
+        assert np.nanmin(rate.means) > 0
     assert {key[:3] for key in found} >= {
         ("n", False, "untrusted"), ("M", False, "untrusted"),
         *((symbol, True, server) for symbol in "nMdρ" for server in ("untrusted", "trusted")),
     }  # fmt: skip
-
-
-@pytest.mark.slow
-def test_no_measured_mean_is_above_its_bound(measured):
-    for rate in find_rates(measured):
-        assert np.all(rate.worst < rate.bounds)
-        assert np.nanmin(rate.means) > 0
 
 
 def test_the_figure_shows_lines_bounds_and_exponents():

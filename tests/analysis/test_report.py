@@ -17,7 +17,7 @@ from slowly import slow
 
 import mu2mpi
 from mu2mpi.analysis.report import build_report
-from mu2mpi.analysis.report.sections import as_config, claims, theory, what_was_run
+from mu2mpi.analysis.report.sections import as_config, claims, settings_of_all, theory
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.execution.job import run
@@ -36,11 +36,13 @@ def page(runs):
 
 
 class Reader(html.parser.HTMLParser):
-    """Collects text and links, and complains of tags that are not closed."""
+    """Collects text, links and tags, and complains of tags that are not closed."""
 
-    def __init__(self):
+    def __init__(self, page):
         super().__init__()
         self.open, self.words, self.urls, self.tags = [], [], [], []
+        self.feed(page)
+        assert self.open == []
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
@@ -55,19 +57,12 @@ class Reader(html.parser.HTMLParser):
         self.words.append(data)
 
 
-def read(page):
-    reader = Reader()
-    reader.feed(page)
-    assert reader.open == []
-    return reader
-
-
 def text_of(page):
-    return " ".join(" ".join(read(page).words).split())
+    return " ".join(" ".join(Reader(page).words).split())
 
 
 def test_it_is_whole_and_needs_nothing_else(page):
-    reader = read(page)
+    reader = Reader(page)
     inner = {url for url in reader.urls if url.startswith("#")}
     assert {url.partition(",")[0].partition(";")[0] for url in {*reader.urls} - inner} == {
         "data:", "data:image/svg+xml"
@@ -87,8 +82,7 @@ def test_it_says_what_was_run_and_what_came_out(page, runs):
     assert f"{sum(run.test_loss for run in cell) / 3:.4f} ± " in text
     assert f"{sum(run.figures['excess_loss'] for run in cell) / 3:.4g}" in text
     assert read_result(runs[0].path).environment["processor"] in text
-    # Two servers with what is seen, a repeated release of 12 runs with rho = 4 and 12 with 16, one claim.
-    assert text.count("replace-one adjacency") == 1
+    # A repeated release of 12 runs with rho = 4 and 12 with 16, and a claim.
     assert f"ρ = {math.ceil(100 * math.sqrt(12 * 16 + 12 * 256)) / 100:.2f}" in text
     assert "27.2 24.39" in text
     # Diagnostics stay in the files.
@@ -146,15 +140,13 @@ def test_runs_without_noise_have_no_guarantee(runs):
 
 def test_what_was_run_tells_what_follows_in_some_runs(runs):
     base = {"data": "digits", "machines": 2, "server": "trusted", "seed": 1}
-    facts = Facts(10, 64.0, 1436)
-    made = Experiment(**base, method="dp-gd", preset="practical")
-    choice = made.by_preset(facts)
-    figures = {"ranks": 1, "elapsed_seconds": 0.1}
+    facts, preset = Facts(10, 64.0, 1436), Experiment(**base, method="dp-gd", preset="practical")
+    choice = preset.by_preset(facts)
     pair = [
-        Summary(runs[0].path, Experiment(**base, rounds=718), "2030", 2.0, 0.5, figures),
-        Summary(runs[0].path, made.having(**choice), "2030", 2.0, 0.5, figures, facts=facts),
+        replace(runs[0], experiment=Experiment(**base, rounds=718)),
+        replace(runs[0], experiment=preset.having(**choice), facts=facts),
     ]
-    told = {name: values for name, values, _ in what_was_run(pair)["settings"]}
+    told = {name: values for name, values, _ in settings_of_all(pair)}
     assert told["rounds"] == f"{choice['rounds']}, 718"
 
 

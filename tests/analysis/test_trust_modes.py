@@ -1,6 +1,5 @@
 """Tables of trust modes, and the figure of their losses against the number of machines, of made-up runs."""
 
-import re
 from fractions import Fraction
 
 import numpy as np
@@ -12,39 +11,22 @@ from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.figures import draw
 from mu2mpi.errors import InputError
 
-EXPONENTS = re.compile(r": [−–0-9.| ]+$")
-WORDS = [
-    "untrusted server",
-    "aggregated server, c = 0",
-    "aggregated server, c = M/10",
-    "aggregated server, c = 3M/4",
-    "shuffled server, c = 0",
-    "shuffled server, c = M/10",
-    "trusted server",
-]
+NOISE = {
+    "untrusted server": lambda M: M**0.5,
+    "aggregated server, c = 0": lambda M: 1,
+    "aggregated server, c = M/10": lambda M: 0.9**-0.5,
+    "aggregated server, c = 3M/4": lambda M: 2,
+    "shuffled server, c = 0": lambda M: 1,
+    "shuffled server, c = M/10": lambda M: 0.9**-0.5,
+    "trusted server": lambda M: 1,
+}
+"""Lines of the legend, with the noise of the average times M."""
 
 
 def legend(figure):
     """Return the handles of a legend by their words."""
     (found,) = figure.legends
-    words = (EXPONENTS.sub("", text.get_text()) for text in found.get_texts())
-    return dict(zip(words, found.get_lines(), strict=True))
-
-
-def exponents(figure):
-    """Return the exponents of lines, panel by panel, by their words."""
-    said = [text.get_text() for text in figure.legends[0].get_texts()]
-    return {EXPONENTS.sub("", text): found[0][2:] for text in said if (found := EXPONENTS.search(text))}
-
-
-def lines_of(figure, panel):
-    """Return the lines of a panel by their words: those of the handle that looks the same."""
-
-    def look(line):
-        return tuple(line.get_color()), line.get_marker(), line.get_linewidth()
-
-    words = {look(line): name for name, line in legend(figure).items()}
-    return {words[look(line)]: line for line in (container.lines[0] for container in panel.containers)}
+    return dict(zip((text.get_text() for text in found.get_texts()), found.get_lines(), strict=True))
 
 
 def test_tables_have_trust_modes_side_by_side():
@@ -65,76 +47,63 @@ def test_tables_have_trust_modes_side_by_side():
 
 
 def test_lines_are_servers_and_shares_of_machines_that_may_collude():
-    runs = [*trust_runs(rho=0.5), *trust_runs(rho=2.0)]
-    figure = draw("trust", runs[::-1])
-    assert list(legend(figure))[:7] == WORDS
+    figure = draw("trust", [*trust_runs(rho=0.5), *trust_runs(rho=2.0)][::-1])
     assert [panel.get_title("left") for panel in figure.axes] == ["population, ρ = 0.5", "population, ρ = 2"]
+    handles = {line.get_linewidth(): text.split(": ") for text, line in legend(figure).items()}
     M = np.array([20, 40, 200])
     for panel in figure.axes:
-        assert (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
-        assert panel.get_xlabel() == "machines M"
-        lines = lines_of(figure, panel)
-        assert sorted(lines) == sorted(WORDS)
-        for words, line in lines.items():
-            known = {"untrusted server": M**0.5, "aggregated server, c = 3M/4": 2, "trusted server": 1}
-            noise = known.get(words, 1 if words.endswith("c = 0") else 0.9**-0.5)
+        assert (panel.get_xscale(), panel.get_yscale(), panel.get_xlabel()) == ("log", "log", "machines M")
+        drawn = [container.lines[0] for container in panel.containers]
+        # A line that lies on others is narrower.
+        assert [handles[line.get_linewidth()][0] for line in drawn] == [*NOISE]
+        for noise, line in zip(NOISE.values(), drawn, strict=True):
             np.testing.assert_array_equal(line.get_xdata(orig=False), M)
-            np.testing.assert_allclose(line.get_ydata(orig=False), noise / M)
-        # The trusted server's line lies on others, and is the narrowest.
-        widths = [line.get_linewidth() for line in lines.values()]
-        assert lines["trusted server"].get_linewidth() == min(widths) < max(widths)
-    said = dict.fromkeys(WORDS, "−1.00 | −1.00") | {"untrusted server": "−0.50 | −0.50"}
-    assert exponents(figure) == said
+            np.testing.assert_allclose(line.get_ydata(orig=False), noise(M) / M)
+    exponents = {name: text for name, text in list(handles.values())[: len(NOISE)]}
+    assert exponents == dict.fromkeys(NOISE, "−1.00 | −1.00") | {"untrusted server": "−0.50 | −0.50"}
 
 
-def test_numbers_of_colluders_that_each_m_has_are_numbers():
+def test_colluders_are_numbers_or_shares_and_a_method_has_its_title():
     runs = [
         rate_run(1 / M, 1, server="aggregated", machines=M, colluders=c)
         for M in (4, 8, 30)
         for c in (0, 1, 3)
     ]
-    said = list(legend(draw("trust", runs)))
+    said = [text.split(": ")[0] for text in legend(draw("trust", runs))]
     assert said[:3] == ["aggregated server, c = 0", "aggregated server, c = 1", "aggregated server, c = 3"]
-
-
-def test_a_tenth_is_rounded_up_and_a_method_has_its_title():
     settings = {"server": "shuffled", "diameter": 0.01}
-    tenths = {15: 2, 20: 2, 21: 3}
-    plain = [
-        rate_run(1 / M, 1, machines=M, colluders=c, estimator="gradient", **settings)
-        for M, c in tenths.items()
+    # A tenth is rounded up.
+    of_methods = {None: {15: 2, 20: 2, 21: 3}, "anytime-sgd": {30: 3, 40: 4, 44: 11}}
+    runs = [
+        rate_run(1 / M, 1, machines=M, colluders=c, method=method, **settings)
+        for method, machines in of_methods.items()
+        for M, c in machines.items()
     ]
-    named = [
-        rate_run(2 / M, 1, machines=M, colluders=c, method="anytime-sgd", **settings)
-        for M, c in ((30, 3), (40, 4), (44, 11))
+    figure = draw("trust", runs)
+    assert [text.split(": ")[0] for text in legend(figure)][:2] == [
+        "shuffled server, c = M/10",
+        "shuffled server, c = M/4",
     ]
-    usual = [rate_run(3 / M, 1, machines=M, colluders=c, **settings) for M, c in tenths.items()]
-    figure = draw("trust", plain + named + usual)
-    assert list(legend(figure))[:2] == ["shuffled server, c = M/10", "shuffled server, c = M/4"]
     titles = {panel.get_title("left"): len(panel.containers) for panel in figure.axes}
-    assert titles == {
-        "population, ρ = 4, Anytime-SGD": 2,
-        "population, ρ = 4, μ²-SGD": 1,
-    }
+    assert titles == {"population, ρ = 4, Anytime-SGD": 2, "population, ρ = 4, μ²-SGD": 1}
 
 
 def test_what_cannot_be_drawn_is_said():
     runs = trust_runs()
-    with pytest.raises(InputError, match=r"that differ in --machines, such as those of jobs/trust\.toml"):
-        draw("trust", [run for run in runs if run.experiment.machines == 20])
     longer = [run for run in trust_runs(rounds=800) if run.experiment.server == "shuffled"]
-    with pytest.raises(InputError, match=r"shuffled server, c = 0, and M = 20 differ in rounds; "):
-        draw("trust", runs + longer)
-    with pytest.raises(InputError, match="--where rho="):
-        draw("trust", [run for rho in range(1, 6) for run in trust_runs(rho=float(rho))])
+    for wrong, option in (
+        ([run for run in runs if run.experiment.machines == 20], "--machines"),
+        (runs + longer, "--where rounds="),
+        ([run for rho in range(1, 6) for run in trust_runs(rho=float(rho))], "--where rho="),
+    ):
+        with pytest.raises(InputError, match=option):
+            draw("trust", wrong)
 
 
 def test_a_report_has_it_where_machines_may_collude_and_m_varies():
-    runs = trust_runs()
-    reported = find_figure("trust").is_reported
+    runs, reported = trust_runs(), find_figure("trust").is_reported
     assert reported(runs)
-    few = [run for run in runs if run.experiment.machines != 40]
-    assert "numbers: fitted exponents of M" in legend(draw("trust", runs))
-    assert "numbers: fitted exponents of M" not in legend(draw("trust", few))
     assert not reported([run for run in runs if run.experiment.machines == 20])
     assert not reported([run for run in runs if run.experiment.colluders is None])
+    few = legend(draw("trust", [run for run in runs if run.experiment.machines != 40]))
+    assert {*NOISE} <= {*few}

@@ -132,12 +132,16 @@ class Sheet:
     def draw_means(self, panel: Any, x: Iterable[float], y: Iterable[float], **look: Any) -> Any:
         """Draw the mean of `y` at each `x`, with bars of one sample standard deviation; return the means."""
         found = pandas.Series([*y], dtype=float).groupby([*map(float, x)]).agg(["mean", "std"])
-        is_barred = bool((found["std"] > 0).any())
-        self.has_bars |= is_barred
-        bars = {"yerr": found["std"] if is_barred else None, "capsize": 2.5, "elinewidth": 0.9}
-        drawn = panel.errorbar(found.index, found["mean"], **{**bars, **look})
-        drawn.lines[0].set_label(drawn.get_label())
+        self.draw_bars(panel, found.index, found["mean"], found["std"], **look)
         return found["mean"]
+
+    def draw_bars(self, panel: Any, x: Any, y: Any, deviations: Any, **look: Any) -> None:
+        """Draw a line with bars of one standard deviation, if any is known and not 0."""
+        is_barred = bool((deviations > 0).any())
+        self.has_bars |= is_barred
+        bars = {"yerr": deviations if is_barred else None, "capsize": 2.5, "elinewidth": 0.9}
+        drawn = panel.errorbar(x, y, **bars, **look)
+        drawn.lines[0].set_label(drawn.get_label())
 
     def add_colorbar(self, picture: Any, label: str) -> None:
         """Add a colour bar beside all panels."""

@@ -12,9 +12,6 @@ from mu2mpi.results.reader import Summary, read_result
 
 MAX_ROWS, MAX_TERMS, MAX_POINTS = 10, 30, 90
 
-SPREAD = 0.6
-"""Part of the place of a feature that its rows share."""
-
 
 def is_reported(runs: Sequence[Summary]) -> bool:
     """Return whether a report of these runs has this figure."""
@@ -41,7 +38,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     panel, places = sheet.panels[0, 0], np.arange(len(chosen))
     panel.axvline(0, color=INK, linewidth=0.7)
     for k, (name, colour) in enumerate(zip(found.rows, colours(rows), strict=True)):
-        at = places + SPREAD * ((k + 0.5) / rows - 0.5)
+        at = places + 0.6 * ((k + 0.5) / rows - 0.5)
         look = {"color": colour, "linestyle": "", "marker": MARKERS[k % len(MARKERS)]}
         panel.errorbar(found.values[k, chosen], at, xerr=found.errors[chosen], elinewidth=0.9, **look)
         sheet.legend.append(handle(name, **look))

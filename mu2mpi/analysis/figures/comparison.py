@@ -4,9 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from mu2mpi.analysis.comparison import Line, compare
+from mu2mpi.analysis.comparison import compare
 from mu2mpi.analysis.figures._lines import measures
 from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.analysis.figures._sheet import Sheet, colours, handle
@@ -18,9 +16,6 @@ MARKERS = "osD^vPX<>p*h"
 """One for each method, as colours alone do not tell so many apart."""
 
 SLOPE: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": (0, (4, 2)), "alpha": 0.6}
-
-TOLERANCE = 0.25
-"""An exponent this near to 3/2, that of sampling with replacement by its theorem, is shown beside it."""
 
 
 def is_reported(runs: Sequence[Summary]) -> bool:
@@ -34,41 +29,29 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     lines = compare(runs)
     grows = any(len(line.sizes) > 1 for line in lines)
     sheet = Sheet(page, 1, 2 + grows, 2.7)
+    for panel, (_, label, _) in zip(sheet.panels[0], measures(runs), strict=False):
+        panel.set(xscale="log", xlabel="gradients computed", ylabel=label)
+    sheet.panels[0, 0].set_yscale("log")
     for k, (line, colour) in enumerate(zip(lines, colours(len(lines)), strict=True)):
         look = {"color": colour, "marker": MARKERS[k % len(MARKERS)], "linewidth": 1.0, "label": line.name}
         look["linestyle"] = "-" if grows else ""
-        for panel, values, (_, _, factor) in zip(
-            sheet.panels[0], (line.losses, line.scores), measures(runs), strict=False
-        ):
-            is_barred = bool(np.any(values[:, 1] > 0))
-            sheet.has_bars |= is_barred
-            means, deviations = factor * values.T
-            bars = {"yerr": deviations if is_barred else None, "capsize": 1.5, "elinewidth": 0.6}
-            panel.errorbar(line.gradients, means, **bars, **look).lines[0].set_label(line.name)
+        both = zip(sheet.panels[0], (line.losses, line.scores), measures(runs), strict=False)
+        for panel, values, (_, _, factor) in both:
+            sheet.draw_bars(panel, line.gradients, *(factor * values.T), **look)
         exponent = "" if math.isnan(line.exponent) else f": {line.exponent:.2f}"
         sheet.legend.append(handle(f"{line.name}{exponent}", **look))
         if grows:
             sheet.panels[0, 2].plot(line.sizes, line.gradients, **look)
-    for panel, (_, label, _) in zip(sheet.panels[0], measures(runs), strict=False):
-        panel.set(xscale="log", xlabel="gradients computed", ylabel=label)
-    sheet.panels[0, 0].set_yscale("log")
     if grows:
         panel = sheet.panels[0, 2]
         panel.set(xscale="log", yscale="log", xlabel="samples |S| = nM", ylabel="gradients computed")
-        fitted = [line for line in lines if not math.isnan(line.exponent)]
-        if fitted:
-            sheet.legend.append(handle("numbers: fitted exponents of |S|", linestyle=""))
-            sheet.legend.append(handle(_draw_slopes(panel, fitted), **SLOPE))
+    if fitted := sorted(
+        (line for line in lines if not math.isnan(line.exponent)), key=lambda line: line.gradients[-1]
+    ):
+        # The complexities that theorems have, beside the cheapest and the dearest method.
+        for slope, line, factor in ((1.0, fitted[0], 1 / 1.8), (1.5, fitted[-1], 1.8)):
+            ends = line.sizes[[0, -1]]
+            panel.plot(ends, factor * line.gradients[-1] * (ends / ends[-1]) ** slope, **SLOPE)
+        sheet.legend.append(handle("numbers: fitted exponents of |S|", linestyle=""))
+        sheet.legend.append(handle("slopes 1 and 3/2", **SLOPE))
     return sheet
-
-
-def _draw_slopes(panel: Any, lines: Sequence[Line]) -> str:
-    """Draw slope 1 below all lines, and 3/2 above them if the highest is about as steep, and name them."""
-    low, high = (choose(lines, key=lambda line: line.gradients[-1]) for choose in (min, max))
-    guides = [(1.0, low, 1 / 1.8)]
-    if abs(high.exponent - 1.5) < TOLERANCE:
-        guides.append((1.5, high, 1.8))
-    for slope, line, factor in guides:
-        ends = line.sizes[[0, -1]]
-        panel.plot(ends, factor * line.gradients[-1] * (ends / ends[-1]) ** slope, **SLOPE)
-    return "slopes 1 and 3/2" if len(guides) > 1 else "slope 1"

@@ -16,9 +16,6 @@ SHOWN = ("data", "server", "machines", "rounds", *OF_MACHINES)
 MAX_NAMES, MAX_RATIO = 12, 20.0
 """Machines that are named, and largest over smallest number on a linear axis."""
 
-DOTS: dict[str, Any] = {"linestyle": "", "marker": "o"}
-LEVELS: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
-
 
 def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     """Draw all machines, from that with the fewest samples to that with most.
@@ -34,34 +31,33 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     run, words = differing[0], page.words.name
     sheet = Sheet(page, 2, 1, 1.5, sharex=True)
     (above,), (below,) = sheet.panels
-    of_rounds, of_privacy = colours(2)
     order = np.lexsort((accounts.rho_allowed, accounts.rounds, accounts.samples))
-    place = np.arange(len(order))
-
-    def show(panel: Any, label: str, values: Any, color: Any, look: dict[str, Any]) -> None:
-        panel.plot(place, values[order], color=color, drawstyle="steps-mid", **look)
-        sheet.legend.append(handle(label, color=color, **look))
-
-    show(above, "samples", accounts.samples, of_rounds, LEVELS)
-    show(above, "rounds", accounts.rounds, of_rounds, DOTS)
+    levels: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
+    dots = {"linestyle": "", "marker": "o"}
+    shown: list[Any] = [
+        (above, "samples", accounts.samples, levels),
+        (above, "rounds", accounts.rounds, dots),
+    ]
     above.set_ylabel("number")
     if np.isnan(accounts.rho).any():
-        show(below, "spends", accounts.epsilon, of_privacy, DOTS)
+        shown.append((below, "spends", accounts.epsilon, dots))
         below.set_ylabel(f"{words('epsilon')} at {words('delta')} = {run.experiment.delta:g}")
     else:
-        show(below, "may spend", accounts.rho_allowed, of_privacy, LEVELS)
-        show(below, "spends", accounts.rho, of_privacy, DOTS)
+        shown += [(below, "may spend", accounts.rho_allowed, levels), (below, "spends", accounts.rho, dots)]
         below.set_ylabel(words("rho"))
+    for panel, label, values, look in shown:
+        look = {"color": colours(2)[panel is below], **look}
+        panel.plot(values[order], drawstyle="steps-mid", **look)
+        sheet.legend.append(handle(label, **look))
     for panel in (above, below):
-        values = np.concatenate([line.get_ydata() for line in panel.lines])
-        positive = values[values > 0]
+        positive = np.concatenate([line.get_ydata()[line.get_ydata() > 0] for line in panel.lines])
         if positive.size and positive.max() > MAX_RATIO * positive.min():
             panel.set_yscale("log")
         else:
             panel.set_ylim(bottom=0)
     below.set_xlabel("machine, from the fewest samples to the most")
     names = [accounts.names[i] for i in order] if len(order) <= MAX_NAMES else []
-    below.set_xticks(place[: len(names)], names)
+    below.set_xticks(range(len(names)), names)
     settings = {name: value for name, value in run.experiment.settings().items() if name in SHOWN}
     which = f" — the first of {len(differing)} runs" if len(differing) > 1 else ""
     sheet.title = f"{page.words.of(settings)}{which}"

@@ -11,8 +11,6 @@ from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary, read_result
 
 MAX_PANELS, MAX_NAMES = 4, 20
-DECIDING = ("data", "machines", "partition")
-"""Settings that decide who gets what, beside the seed."""
 
 
 def is_reported(_: Sequence[Summary]) -> bool:
@@ -25,7 +23,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
 
     Of runs that differ in the seed or in what does not decide the partition, the first is drawn.
     """
-    names = [name for name in varying(runs) if name in DECIDING]
+    names = [name for name in varying(runs) if name in ("data", "machines", "partition")]
     groups = grouped(runs, names)
     if len(groups) > MAX_PANELS:
         raise InputError(

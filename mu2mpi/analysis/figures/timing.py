@@ -14,9 +14,6 @@ NEEDS = "elapsed_seconds"
 
 MAX_BARS = 40
 
-NAME_SHARE, LINE = 0.36, 0.13
-"""Share of the figure's width that names of bars take, and inches of a line of them."""
-
 
 def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     """Draw stacked bars: one a rank for runs that differ in the seed alone, one a group otherwise."""
@@ -31,9 +28,9 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
         raise InputError("these results hold no times")
     if len(bars) > MAX_BARS:
         raise InputError(f"{len(bars)} bars are too many for a figure; choose some runs with --where")
-    names = [wrapped(name, NAME_SHARE * page.width) for name in bars.index]
+    names = [wrapped(name, 0.36 * page.width) for name in bars.index]
     lines = max(name.count("\n") for name in names) + 1
-    sheet = Sheet(page, 1, 1, 0.3 + max(0.24, LINE * lines + 0.04) * len(bars))
+    sheet = Sheet(page, 1, 1, 0.3 + max(0.24, 0.13 * lines + 0.04) * len(bars))
     panel, left = sheet.panels[0, 0], 0.0 * bars.iloc[:, 0].to_numpy()
     # Files of earlier versions have other phases.
     for phase, colour, hatch in zip(bars, colours(bars.shape[1]), HATCHES, strict=False):

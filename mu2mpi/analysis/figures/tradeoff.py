@@ -79,8 +79,6 @@ def draw(runs: Sequence[Summary], page: Page, against: str = "") -> Sheet:
                 names = [page.words.in_table(against, value) for value in values]
                 panel.set_xticks(range(len(values)), names)
                 panel.set_xlim(-0.5, len(values) - 0.5)
-            elif against.endswith("seed"):
-                panel.locator_params(axis="x", integer=True)
             elif not page.linear and values[0] > 0:
                 log_ticks(panel.xaxis, values)
     if panels.shape[1] == 1 and against in (*PAPER.places, "epsilon") and not is_named:
@@ -90,10 +88,13 @@ def draw(runs: Sequence[Summary], page: Page, against: str = "") -> Sheet:
 
 
 def _usual(runs: Sequence[Summary]) -> str:
-    vary, privacy = varying(runs), privacy_of(runs)[0]
-    if {*PRIVACY} & {*vary}:
-        return privacy
-    return next((name for name in vary if _are_numbers(_values(runs, name))), privacy)
+    vary, (privacy, *_) = varying(runs), privacy_of(runs)
+    numbers = (name for name in vary if _are_numbers(_values(runs, name)))
+    return privacy if {*PRIVACY} & {*vary} else next(numbers, privacy)
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(type(value) in (int, float) and math.isfinite(value) for value in values)
 
 
 def _value(run: Summary, name: str) -> Any:
@@ -105,10 +106,6 @@ def _values(runs: Sequence[Summary], name: str) -> list[Any]:
     """Return all values of a setting in the order of tables; of privacy without that of no noise."""
     values = sorted({_value(run, name) for run in runs}, key=lambda value: sort_key((value,)))
     return [value for value in values if name not in PRIVACY or math.isfinite(value)]
-
-
-def _are_numbers(values: Sequence[Any]) -> bool:
-    return all(type(value) in (int, float) and math.isfinite(value) for value in values)
 
 
 def _pooled(runs: Sequence[Summary], against: str) -> list[str]:

@@ -1,5 +1,6 @@
 """One self-contained page of everything that a folder of results says: HTML with its style sheet."""
 
+import math
 from collections.abc import Sequence
 from importlib.resources import files
 
@@ -23,24 +24,29 @@ def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
     if not kept:
         raise InputError("there are no results to report on")
     once, _ = without_repeats(kept)
-    data = ", ".join(sorted({run.experiment.data for run in kept}))
     theory = sections.theory(once)
-    links = [(name, name.lower().replace(" ", "-")) for name in LINKS if theory or name != "Theory"]
+    noisy = [run for run in once if math.isfinite(run.experiment.rho)]
+    tables, remarks = sections.tables(once)
     page, style = (files(__name__).joinpath(f"report.{kind}").read_text("utf-8") for kind in ("html", "css"))
     template = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(page)
     text: str = template.render(
-        title=f"DP-μ²-FL on {data}: {len(once):,} run{'s' if len(once) > 1 else ''}",
-        once=f"{len(once):,}",
         version=__version__,
         style=needed("markupsafe").Markup(style),
-        links=links,
-        remarks=[*skipped, *notes],
+        data=sorted({run.experiment.data for run in kept}),
+        links=[name for name in LINKS if theory or name != "Theory"],
+        files=kept,
+        runs=once,
+        noisy=noisy,
+        settings=sections.settings_of_all(kept),
+        environments=sections.environments(kept),
+        skipped=[*skipped, *notes],
+        tables=tables,
+        remarks=remarks,
+        figures=sections.figures(kept),
+        seen=sections.who_sees(noisy),
+        claims=sections.claims(noisy),
+        not_covered=sections.not_covered(noisy, runs) if noisy else [],
         theory=theory,
-        **sections.what_was_run(kept),
-        **sections.results(once),
-        **sections.figures(kept),
-        **sections.privacy(once, runs),
         config=sections.as_config(once),
-        unseeded=any(run.experiment.seed is None for run in once),
     )
     return text.lstrip()

@@ -31,7 +31,6 @@ from mu2mpi.analysis.words import Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.extra import needed
-from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary, read_result
 
@@ -49,45 +48,39 @@ def blank(text: str) -> str:
     return "".join("\u2007" if letter.isalnum() else "\u2008" for letter in text)
 
 
-def what_was_run(runs: Sequence[Summary]) -> dict[str, Any]:
-    """Return the settings of all runs, and where they ran."""
-    settings, words = [], Words()
+def settings_of_all(runs: Sequence[Summary]) -> Rows:
+    """Return each setting that any run has, with all its values and what it means."""
+    rows, words = [], Words()
     for name, field in option_fields().items():
         # A setting that is given in some runs is told of those, too, in which it follows from others.
         if [group.settings[name] for group in grouped(runs, [name])] != [None]:
-            values = [value for (value,) in by_settings(runs, [name])]
+            values = ", ".join(words.in_table(name, value) for (value,) in by_settings(runs, [name]))
             # Without the choices and the default, with which the help goes on.
             meaning = re.split(r"[:;\[]", field.title or str(field.description))[0].strip()
-            settings.append([name, ", ".join(words.in_table(name, value) for value in values), meaning])
-    ranks = sorted({int(run.figures["ranks"]) for run in runs})
-    seconds = sum(run.figures["elapsed_seconds"] for run in runs)
+            rows.append([name, values, meaning])
+    return rows
+
+
+def environments(runs: Sequence[Summary]) -> Rows:
+    """Return where runs ran: a header, and a row for each environment with its number of files."""
     facts = [read_result(run.path).environment for run in runs]
     names = [name for name in ENVIRONMENT if any(name in of_run for of_run in facts)]
     made = Counter(tuple(str(of_run.get(name, "–")) for name in names) for of_run in facts)
-    environments = [[f"{count:,}", *values] for values, count in made.most_common()]
-    return {
-        "settings": settings,
-        "count": f"{len(runs):,}",
-        "created": sorted(run.created[:16] for run in runs),
-        "ranks": ", ".join(map(str, ranks)),
-        # Published files hold no times.
-        "seconds": "" if math.isnan(seconds) else f"{max(0.1, seconds):,.1f}",
-        "environments": [["files", *map(ENVIRONMENT.__getitem__, names)], *environments],
-    }
+    rows = [[f"{count:,}", *values] for values, count in made.most_common()]
+    return [["files", *map(ENVIRONMENT.__getitem__, names)], *rows]
 
 
-def results(runs: Sequence[Summary]) -> dict[str, Any]:
-    """Return the tables of `mu2mpi table`."""
+def tables(runs: Sequence[Summary]) -> tuple[list[tuple[Any, ...]], list[str]]:
+    """Return header, blocks and caption of the tables of `mu2mpi table`, and its notes."""
     found = build_table(runs)
-    tables = [
+    return [
         (grid.header, grid.blocks_of(grid.aligned(blank)), f"{grid.heading}. {grid.legend}")
         for grid in grids(found.sections, Words())
-    ]
-    return {"tables": tables, "notes": found.notes}
+    ], found.notes
 
 
-def figures(runs: Sequence[Summary]) -> dict[str, Any]:
-    """Return all figures that these runs allow and that may be shown."""
+def figures(runs: Sequence[Summary]) -> list[tuple[str, str, Any]]:
+    """Return picture, words and caption of all figures that these runs allow and that may be shown."""
     drawn = []
     for name, meaning in KINDS.items():
         if not getattr(find_figure(name), "is_reported", lambda _: True)(runs):
@@ -101,46 +94,33 @@ def figures(runs: Sequence[Summary]) -> dict[str, Any]:
         caption = re.sub(r"\b(\w)\^(\w)", r"<i>\1</i><sup>\2</sup>", html.escape(f"{meaning}."))
         caption = re.sub(r"\b([a-z])_(\w)", r"<i>\1</i><sub>\2</sub>", caption)
         drawn.append((picture, f"{meaning}.", needed("markupsafe").Markup(caption)))
-    return {"figures": drawn}
+    return drawn
 
 
-def privacy(runs: Sequence[Summary], files: Sequence[Summary]) -> dict[str, Any]:
-    """Return what the releases reveal, to whom, and what the guarantee does not cover.
-
-    Each run is in `runs` once. Files that repeat one count, too, as what they sent may not be the same.
-    """
-    noisy = [run for run in runs if math.isfinite(run.experiment.rho)]
-    if not noisy:
-        return {"silent": len(runs)}
+def who_sees(runs: Sequence[Summary]) -> list[str]:
+    """Return who sees what runs with noise release."""
     seen: dict[str, str] = {}
-    for run in sorted(noisy, key=lambda run: sort_key((run.experiment.server,))):
-        server, mechanism = run.experiment.server, _mechanism(run)
+    for run in sorted(runs, key=lambda run: sort_key((run.experiment.server,))):
+        server, mechanism = run.experiment.server, find("mechanisms", run.experiment.chosen_mechanism)
         alone = "" if mechanism.shows_messages else run.experiment.chosen_method.title
         seen.setdefault(mechanism.who_sees(server), alone or f"{server.capitalize()} server")
+    return [f"{title}: {who[0].lower()}{who[1:].rstrip(',')}" for who, title in seen.items()]
+
+
+def not_covered(runs: Sequence[Summary], files: Sequence[Summary]) -> list[str]:
+    """Return what the guarantee of runs with noise does not cover. Of the files, some may repeat a run."""
     releases = (Release.of(file.path, read_result(file.path)) for file in files)
-    return {
-        "silent": len(runs) - len(noisy),
-        "seen": [f"{title}: {who[0].lower()}{who[1:].rstrip(',')}" for who, title in seen.items()],
-        "claims": claims(noisy),
-        "noisy": f"{len(noisy):,}",
-        "seeded": sum(run.experiment.seed is not None for run in noisy),
-        "together": together(releases, "ρ", "ε", "δ"),
-        "trusted": [*filter(None, dict.fromkeys(trusted(run.experiment.server) for run in noisy))],
-        "test_share": TEST_SHARE
-        * any(run.experiment.tests_on_a_share and not math.isnan(run.test_loss) for run in noisy),
-    }
-
-
-def _mechanism(run: Summary) -> type[Mechanism]:
-    mechanism: type[Mechanism] = find("mechanisms", run.experiment.chosen_mechanism)
-    return mechanism
+    servers = dict.fromkeys(trusted(run.experiment.server) for run in runs)
+    on_share = any(run.experiment.tests_on_a_share and not math.isnan(run.test_loss) for run in runs)
+    several = [f"Several runs: {sentence}" for sentence in together(releases, "ρ", "ε", "δ")]
+    return [*several, *filter(None, servers), *[TEST_SHARE] * on_share]
 
 
 def claims(runs: Sequence[Summary]) -> Rows:
     """Return what one run reveals at most: a header, and a row for each claim."""
 
     def row_of(run: Summary) -> dict[str, Any]:
-        mechanism, asked = _mechanism(run), run.experiment
+        asked, mechanism = run.experiment, find("mechanisms", run.experiment.chosen_mechanism)
         spent = asked.rho if mechanism.spends == "rho" else None
         own = {"method": asked.chosen_method.title, "epsilon": asked.target_epsilon, "rho": spent}
         return {**run.row, **own, "account": mechanism.name}
