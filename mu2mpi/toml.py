@@ -1,5 +1,6 @@
 """TOML files: configurations, and schemas of tables."""
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ MOST_BYTES = 1 << 20
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a file; InputError if it cannot be read or is not TOML."""
-    if not path.exists() and (example := examples.way_to(path)):
+    # Unlike that of pathlib, which raises for a name that is too long.
+    if not os.path.exists(path) and (example := examples.way_to(path)):
         raise InputError(f"there is no {path}{example}")
     check_readable(path)
     try:

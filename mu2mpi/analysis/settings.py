@@ -84,6 +84,14 @@ def varying(runs: Sequence[Summary]) -> list[str]:
     return [name for name in differ if name not in POOLED]
 
 
+def varying_on_data(runs: Sequence[Summary]) -> list[str]:
+    """Return settings in which runs on the same data differ: those of other sources tell nothing apart."""
+    by_data: dict[str, list[Summary]] = {}
+    for run in runs:
+        by_data.setdefault(run.experiment.data, []).append(run)
+    return [*dict.fromkeys(name for of_one in by_data.values() for name in varying(of_one))]
+
+
 def _without_drawn_rounds(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     """Return rows without rounds that a seed draws: of each seed others, and near each other."""
     groups: dict[Key, list[dict[str, Any]]] = {}

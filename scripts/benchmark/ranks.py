@@ -6,7 +6,7 @@ import sys
 import workload
 from mpi4py import MPI
 
-from mu2mpi.parallel import MpiCommunicator
+from mu2mpi.parallel import Communicator, MpiCommunicator
 
 RUNS = [("untrusted", 2), ("untrusted", 10), ("untrusted", 100), ("trusted", 10), ("trusted", 100)]
 
@@ -14,7 +14,14 @@ RUNS = [("untrusted", 2), ("untrusted", 10), ("untrusted", 100), ("trusted", 10)
 def main(repeats: int) -> None:
     """Time every run on one rank and on all, in turns, so that both see the same machine."""
     everyone = MpiCommunicator(MPI.COMM_WORLD)
-    alone = everyone.split(0 if everyone.rank == 0 else None)
+    with everyone.part(0 if everyone.rank == 0 else None) as alone:
+        measured = measure(repeats, everyone, alone)
+    if everyone.rank == 0:
+        json.dump({"ranks": everyone.size, "library": everyone.library(), "seconds": measured}, sys.stdout)
+
+
+def measure(repeats: int, everyone: Communicator, alone: Communicator | None) -> dict[str, list[float]]:
+    """Return the seconds of each repeat, by what was run."""
     measured: dict[str, list[float]] = {}
 
     def note(name: str, seconds: float) -> None:
@@ -36,8 +43,7 @@ def main(repeats: int) -> None:
             note(f"{server} 2 numpy", workload.baseline(server, 2, 3000 // workload.SMALLER, MPI.COMM_WORLD))
         if repeat == 0:
             measured.clear()
-    if everyone.rank == 0:
-        json.dump({"ranks": everyone.size, "library": everyone.library(), "seconds": measured}, sys.stdout)
+    return measured
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mu2mpi.analysis.figures._lines import draw_exponents
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet
-from mu2mpi.analysis.settings import own_settings, varying
+from mu2mpi.analysis.settings import own_settings, varying_on_data
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -29,7 +29,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
             "participation is drawn of runs that differ in --participation all, uniform:m or bernoulli:p, "
             "such as those of jobs/participation.toml"
         )
-    names = [name for name in varying(runs) if name not in POOLED]
+    names = [name for name in varying_on_data(runs) if name not in POOLED]
     parts = [name for name in names if name not in OF_LINES], [name for name in names if name in OF_LINES], ()
     return draw_exponents(
         runs, page, own_settings, parts, _share, "share of machines there", "the share", _line_name

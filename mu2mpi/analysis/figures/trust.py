@@ -7,7 +7,7 @@ from mu2mpi.analysis.collusion import colluders_of, share_text
 from mu2mpi.analysis.figures._lines import draw_exponents
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet
-from mu2mpi.analysis.settings import by_rows, own_settings, privacy_of, varying
+from mu2mpi.analysis.settings import by_rows, own_settings, privacy_of, varying, varying_on_data
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -30,7 +30,7 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     """Draw losses against M, with fitted exponents; a panel for each data set and privacy."""
     if len({run.experiment.machines for run in runs}) < 2:
         raise InputError("trust is drawn of runs that differ in --machines, such as those of jobs/trust.toml")
-    colluders, panels = colluders_of(runs), [*privacy_of(runs), *varying(runs)]
+    colluders, panels = colluders_of(runs), [*privacy_of(runs), *varying_on_data(runs)]
     panels = [*dict.fromkeys("method" if n in METHOD else n for n in panels if n not in POOLED)]
 
     def row_of(run: Summary) -> dict[str, Any]:
