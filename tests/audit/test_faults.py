@@ -432,6 +432,17 @@ def half_of_the_noise_asked_for(kind):
     return patched(kind, "least_sigma", make)
 
 
+def half_of_the_noise_in_its_own_account(kind):
+    """The mechanism keeps to what is claimed by its own account, which is wrong."""
+
+    def break_it(monkeypatch):
+        half_of_the_noise_asked_for(kind)(monkeypatch)
+        of = lambda by: staticmethod(lambda C, n, K, T, s, delta: by(C, n, K, T, 2 * s, delta))  # noqa: E731
+        patched(kind, "epsilon_by", of)(monkeypatch)
+
+    return break_it
+
+
 MULTIPLIER = [
     *((share_of_draws(0.7), of) for of in (DP_SGD, MINIBATCH)),
     *slow(
@@ -445,6 +456,7 @@ MULTIPLIER = [
     *slow((share_of_draws(0.7), {**MINIBATCH, "participation": "uniform:2"})),
     (share_of_draws(0.7), {**DP_SGD, "mechanism": "gaussian"}),
     (half_of_the_noise_asked_for(PoissonReleases), DP_SGD),
+    (half_of_the_noise_in_its_own_account(PoissonReleases), DP_SGD),
     (half_of_the_noise_asked_for(ReplacementReleases), MINIBATCH),
 ]
 
