@@ -239,7 +239,7 @@ def test_trusted_no_rank_but_0_receives_a_sum_without_noise(communicator, machin
             assert received[1] is None
     if communicator.rank != 0:
         # Nothing that this rank holds could remove the noise, or is a sum of others' increments.
-        assert simulation.machines.key is None
+        assert simulation.machines.key is simulation.keys.noise is None
         assert simulation.server._draw is None
         assert simulation.server._total is None
         return
