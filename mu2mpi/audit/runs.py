@@ -9,30 +9,13 @@ import numpy as np
 from mu2mpi.audit.canaries import Canaries, Integers, Kinds
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.iterates import Iterates, LazyIterates
-from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.federation.servers.base import Server, machines_and_server
+from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.noise import derive_key, key_words
 from mu2mpi.problem.base import Array
-
-
-def start(
-    schedule: Schedule, canaries: Canaries, hosted: range, kinds: Kinds, rank: Communicator, key: bytes
-) -> tuple[Machines, Server]:
-    """Return a rank's machines and server; all that is drawn follows from the 32 bytes of the key."""
-    supply = canaries.supply(hosted, kinds, derive_key(key, "sampling"))
-    return machines_and_server(schedule, hosted, supply, rank, key_words(key))
-
-
-def round_of(t: int, canaries: Canaries, machines: Machines, server: Server) -> None:
-    """Take round t, at query points of the audit where it chooses them."""
-    if (case := canaries.case).chosen:
-        server.iterates.x[...] = case.query_point(t, canaries.schedule.rows)
-        server.iterates.x_previous[...] = case.query_point(t - 1, canaries.schedule.rows)
-    server.round(t, machines, Stopwatch())
 
 
 def play(
@@ -44,10 +27,17 @@ def play(
     key: bytes,
     unmasked: list[Integers] | None = None,
 ) -> Array:
-    """Take part in one run as the rank of these machines, and return the output, shape (d,)."""
-    machines, server = start(schedule, canaries, hosted, kinds, communicator, key)
+    """Take part in one run as the rank of these machines, and return the output, shape (d,).
+
+    All that is drawn follows from the 32 bytes of the key; the audit may choose the query points.
+    """
+    supply = canaries.supply(hosted, kinds, derive_key(key, "sampling"))
+    machines, server = machines_and_server(schedule, hosted, supply, communicator, key_words(key))
     for t in range(1, schedule.rounds + 1):
-        round_of(t, canaries, machines, server)
+        if canaries.case.chosen:
+            server.iterates.x[...] = canaries.case.query_point(t, schedule.rows)
+            server.iterates.x_previous[...] = canaries.case.query_point(t - 1, schedule.rows)
+        server.round(t, machines, Stopwatch())
         if unmasked is not None and server.unmasked is not None:
             unmasked.append(server.unmasked.copy())
     return server.iterates.output.ravel()

@@ -1,6 +1,6 @@
 """Ranks in one process, a thread each, and a record of all that crosses the wire between them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from copy import deepcopy
 from threading import Lock
@@ -67,26 +67,23 @@ class Meeting:
 
 
 class RecordedRank(Communicator):
-    """One of several ranks of this process, with copies of all that left it, and how, and that reached it."""
+    """One of several ranks of this process, with copies of all that left it and that reached it."""
 
     def __init__(self, rank: int, meeting: Meeting) -> None:
         self.rank, self.size, self.meeting = rank, meeting.size, meeting
-        self.sent: list[Any] = []
-        self.sent_by: list[str] = []
-        self.received: list[Any] = []
+        self.sent, self.received = list[Any](), list[Any]()
 
     def forget(self) -> None:
         """Begin a new record."""
-        for record in (self.sent, self.sent_by, self.received):
-            record.clear()
+        self.sent, self.received = [], []
 
     def allreduce(self, send: Integers, receive: Integers) -> Integers:
-        np.sum(self._exchange(send, "allreduce"), axis=0, out=receive)
+        np.sum(self._exchange(send), axis=0, out=receive)
         self.received.append(receive.copy())
         return receive
 
     def reduce(self, send: Integers, receive: Integers | None) -> Integers | None:
-        everyones = self._exchange(send, "reduce")
+        everyones = self._exchange(send)
         if self.rank != 0 or receive is None:
             return None
         np.sum(everyones, axis=0, out=receive)
@@ -94,38 +91,30 @@ class RecordedRank(Communicator):
         return receive
 
     def bcast(self, array: NDArray[np.float64]) -> None:
-        np.copyto(array, self._of_first(array, "bcast"))
+        np.copyto(array, self._of_first(array))
 
     def share(self, thing: Any) -> Any:
-        return deepcopy(self._of_first(thing, "share"))
+        return deepcopy(self._of_first(thing))
 
     def gather(self, thing: Any) -> list[Any] | None:
-        everyones = self._exchange(thing, "gather")
+        everyones = self._exchange(thing)
         return deepcopy(everyones) if self.rank == 0 else None
-
-    def allgather(self, thing: Any) -> list[Any]:
-        self.received.append(deepcopy(self._exchange(thing, "allgather")))
-        return deepcopy(self.received[-1])
-
-    def wait_for_all(self) -> None:
-        self._exchange(None, "barrier")
 
     def _refuse(self, *_: object) -> NoReturn:
         raise RuntimeError("the audit does not record what leaves a rank this way")
 
-    part = _refuse  # type: ignore[assignment]
+    part = allgather = wait_for_all = _refuse  # type: ignore[assignment]
 
-    def _of_first(self, thing: Any, collective: str) -> Any:
-        message = self._exchange(thing if self.rank == 0 else None, collective)[0]
+    def _of_first(self, thing: Any) -> Any:
+        message = self._exchange(thing if self.rank == 0 else None)[0]
         if self.rank != 0:
             self.received.append(message)
         return message
 
-    def _exchange(self, thing: Any, collective: str) -> list[Any]:
+    def _exchange(self, thing: Any) -> list[Any]:
         if thing is not None:
             thing = thing.copy() if isinstance(thing, np.ndarray) else deepcopy(thing)
             self.sent.append(thing)
-            self.sent_by.append(collective)
         return self.meeting.exchange(self.rank, thing)
 
 
@@ -155,8 +144,3 @@ def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer
     for error in sorted(errors, key=lambda error: isinstance(error, _AbandonedError)):
         raise error
     return [answer.result() for answer in answers]
-
-
-def equal(ones: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether two lists hold the same arrays."""
-    return len(ones) == len(others) and all(map(np.array_equal, ones, others))

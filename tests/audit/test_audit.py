@@ -51,7 +51,7 @@ TINY = {"loss": "logistic", "rounds": 3}
 def worst_cases_alone(monkeypatch):
     """Other attacks have tests of their own."""
     few_messages(monkeypatch)
-    only(monkeypatch, "reruns", "multiplier")
+    only(monkeypatch, "multiplier")
 
 
 CLAIMS = [
@@ -59,11 +59,11 @@ CLAIMS = [
     ("untrusted", POWER),
     ("trusted", FEW_BUFFERS),
     ("aggregated", {"rho": 8.0, "colluders": 0}),
-    ("aggregated", {"rho": 8.0, "machines": 4, "colluders": 2, **POWER}),
-    ("shuffled", {"rho": 8.0, "colluders": 0}),
     ("shuffled", {"rho": 8.0, "colluders": 1}),
 ]
 MORE_CLAIMS = [
+    ("aggregated", {"rho": 8.0, "machines": 4, "colluders": 2, **POWER}),
+    ("shuffled", {"rho": 8.0, "colluders": 0}),
     *((server, {"rho": rho, "rounds": 5, "normalize": "unit"}) for server in SERVERS for rho in (0.05, 1e-4)),
     *((server, {"rho": 8.0, "machines": 5, "rounds": 3}) for server in SERVERS),
     ("untrusted", FEW_BUFFERS),
@@ -130,6 +130,7 @@ def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, s
     assert "mu of" not in report.describe()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("server", "batch"), [("untrusted", None), ("trusted", 2), *slow(("untrusted", 2))])
 def test_passes_over_samples_keep_their_claim_and_reach_it(monkeypatch, server, batch):
     """With noise for a sample that is in one message alone they do not."""
@@ -142,6 +143,7 @@ def test_passes_over_samples_keep_their_claim_and_reach_it(monkeypatch, server, 
     assert found(server, 200, rounds=6, **claim).refutations
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_an_audit():
     first = found("trusted", 73, rounds=3)
     assert found("trusted", 73, rounds=3) == first
@@ -313,10 +315,10 @@ def test_the_audit_has_teeth(monkeypatch, server, break_it, settings):
 
 
 def test_an_audit_refutes_what_its_attacks_refute(monkeypatch):
-    only(monkeypatch, "noise", "sensitivity", "transfers")
+    only(monkeypatch, "noise")
     silent_from_machine_10_on(monkeypatch)
     report = found("untrusted", 80, rounds=3, rho=8.0)
-    assert len(report.findings) == 3
+    assert len(report.findings) == 1
     assert report.judgements[0].refutations == []
     assert any("of machine 10" in refutation for refutation in report.refutations)
     assert "Refuted: noise of real messages" in " ".join(report.describe().split())
@@ -417,6 +419,7 @@ def growing(trials, **settings):
     return found(runs=trials, rounds=8, **chosen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("server", "machines"), [("untrusted", 1), *slow(("trusted", 3))])
 def test_the_last_iterate_keeps_its_claim_and_the_canary_comes_near_it(server, machines):
     """Clipped gradients are the same everywhere here, so that steps are translations and no noise is lost.

@@ -1,6 +1,5 @@
 """Each attack passes faultless code, and refutes what it is there for: one table of faults a module."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -23,9 +22,7 @@ from slowly import slow
 from mu2mpi.audit.attacks import draws as draws_module
 from mu2mpi.execution import keys as keys_module, simulation
 from mu2mpi.execution.keys import Keys
-from mu2mpi.federation import collection, draws, sampling
-from mu2mpi.federation.machine import Machines
-from mu2mpi.federation.servers.trusted import TrustedServer
+from mu2mpi.federation import draws, sampling
 from mu2mpi.privacy import drawing, masks
 from mu2mpi.privacy.binomial import BinomialDraws
 from mu2mpi.privacy.masks import Masks
@@ -55,10 +52,6 @@ FAULTLESS = [
     *(("masks", {**MASKED, "machines": M, "colluders": c}) for M, c in ((3, 1), (5, 2))),
     *slow(*(("masks", {**MASKED, "machines": M, "colluders": c}) for M, c in ((3, 0), (10, 1)))),
     *slow(("masks", {**MASKED, "masks": "all"})),
-    *(("transfers", {"server": server}) for server in SERVERS),
-    *(("reruns", {"runs": 2, **of}) for of in ({}, *CORRELATED, {"server": "trusted"})),
-    *(("sensitivity", {"loss": loss, "estimator": of}) for loss in ("softmax", "logistic")
-      for of in ("corrected-momentum", "gradient")),
     *slow(*((name, of) for name in ("draws", "multiplier") for of in (
         DP_SGD,
         MINIBATCH,
@@ -246,37 +239,6 @@ MASKS = [
 ]  # fmt: skip
 
 
-# Sensitivity.
-
-
-def wherever(matches):
-    """Do not clip features and batches that match."""
-
-    def make(observe):
-        def flawed(self, *of):
-            samples, bound = self.read(of[0]), self._bound
-            if matches(samples.features.dtype, self._batch, len(samples.labels)):
-                self._bound = math.inf
-            observe(self, *of)
-            self._bound = bound
-
-        return flawed
-
-    return patched(Machines, "observe", make)
-
-
-def of_type(dtype, batch):
-    return wherever(lambda of, size, n: of == dtype and size == batch)
-
-
-SENSITIVITY = [
-    *((of_type(dtype, batch), {"estimator": of, "loss": loss}, np.dtype(dtype).name)
-      for dtype in (np.uint8, np.float32, np.float64) for batch in (1, 4)
-      for of, loss in (("corrected-momentum", "softmax"), ("gradient", "logistic"))),
-    (wherever(lambda of, batch, n: batch == 4 and n > 1), {}, "a batch add other increments"),
-]  # fmt: skip
-
-
 # Draws that can be predicted, or are others than claimed.
 
 
@@ -351,65 +313,6 @@ DRAWS = [
 ]  # fmt: skip
 
 
-# Transfers.
-
-
-def norms_for_all(take_rounds):
-    def flawed(self, *arguments):
-        take_rounds(self, *arguments)
-        self.communicator.allgather(math.sqrt(self.machines.largest_squared_norm))
-
-    return flawed
-
-
-def mask_of_low_bits(_):
-    def flawed(flat, *arguments):
-        flat += np.random.default_rng(0).integers(0, 2**32, len(flat))
-
-    return flawed
-
-
-def nothing(_):
-    return lambda *arguments: None
-
-
-unmasked_checkpoint = patched(collection, "add_rank_masks", nothing)
-whole_sum_for_rank_0 = patched(simulation, "scatter_sum", nothing)
-diagnostics_for_all = patched(simulation, "share_result", lambda _: lambda result, ranks: ranks.share(result))
-noise_key_for_all = patched(TrustedServer, "gives_key", lambda _: lambda options: True)
-
-
-def other_noise_after_resuming(monkeypatch):
-    draw = Keys.draw.__func__
-    monkeypatch.setattr(Keys, "draw", classmethod(lambda cls, e, c, root=None, context="": draw(cls, e, c)))
-
-
-TRANSFERS = [
-    *((unmasked_checkpoint, server) for server in ("untrusted", "aggregated")),
-    (patched(simulation, "gather_counts", lambda gather: lambda *a: gather(*a[:-1], None)), "untrusted"),
-    (patched(collection, "add_rank_masks", mask_of_low_bits), "untrusted"),
-    *((whole_sum_for_rank_0, server) for server in ("untrusted", "aggregated")),
-    *((diagnostics_for_all, server) for server in ("untrusted", "trusted", "shuffled")),
-    *((other_noise_after_resuming, server) for server in ("untrusted", "aggregated", "trusted")),
-    (noise_key_for_all, "trusted"),
-    (patched(simulation.Simulation, "_take_rounds", norms_for_all), "trusted"),
-]
-
-
-# Noise after a kill.
-
-
-def empty_buffers(call):
-    """What was sent before the kill and after it hides the same sums, and its difference has no noise."""
-
-    def flawed(self, noised, message, t):
-        if self._done == 0:
-            self._done = t - 1
-        call(self, noised, message, t)
-
-    return flawed
-
-
 # Noise multiplier of methods that draw their samples.
 
 
@@ -463,12 +366,8 @@ MULTIPLIER = [
 FAULTS = [
     *(("noise", *fault) for fault in NOISE),
     *(("masks", fault, {"server": "aggregated", **settings}, words) for fault, settings, words in MASKS),
-    *(("sensitivity", *fault) for fault in SENSITIVITY),
     *(("draws", fault, DP_SGD, words) for fault, words in DRAWS),
     *slow(*(("draws", fault, MINIBATCH, words) for fault, words in DRAWS)),
-    *(("transfers", fault, {"server": server}, "") for fault, server in TRANSFERS),
-    *(("reruns", patched(drawing.CorrelatedDraws, "__call__", empty_buffers), {"runs": 2, **of}, "kill")
-      for of in CORRELATED),
     *(pytest.param("multiplier", *(case.values if hasattr(case, "values") else case), "",
                    marks=getattr(case, "marks", ())) for case in MULTIPLIER),
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from fractions import Fraction
 import mpmath
 import numba
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from relaxed import given
 
@@ -62,6 +63,7 @@ def gradient_errors(x, z, label, batch):
         return float(error) * length, bound
 
 
+@pytest.mark.slow
 @given(
     st.integers(2, 12), st.integers(1, 40) | st.just(TILE + 9), radii, spreads, spreads, st.booleans(),
     st.sampled_from([1, BATCH]), seeds, max_examples=150,
@@ -99,6 +101,7 @@ def step_errors(w, total, step, radius):
         return float(error), float(iterate_error(w.size, radius, np.array(move)))
 
 
+@pytest.mark.slow
 @given(
     st.integers(2, 6), st.integers(1, 30) | st.just(BLOCK + 3), radii, spreads,
     st.sampled_from([1e-12, 1.0, 3.0]), st.sampled_from([0.5, 1 - 1e-15, 1.0]), seeds, max_examples=150,

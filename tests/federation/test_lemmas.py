@@ -145,6 +145,7 @@ def deviations(population, machine, machines, x, y):
     return found[0], found[1] / np.sum((x - y) ** 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("diameter", "heterogeneity"), [(2.0, 0.8), *slow((1e-3, 0.0), (1e-3, 1.0))])
 def test_errors_of_the_estimates_grow_no_faster_than_their_bound(diameter, heterogeneity):
     """E||eps_t||^2 <= s^2 t / M with s = sigma + 2 sigma_L D, and near equality where D is tiny.
@@ -234,6 +235,7 @@ def test_renyi_divergence_of_any_transcript(server, seed, rho, clip_norm):
     assert 0 < squared <= rho**2 * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_the_privacy_loss_is_as_large_as_it_may_be(server):
     """Opposite clipped increments in round 1 reach rho: the loss has the moments of a Gaussian mechanism's.

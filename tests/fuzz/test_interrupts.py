@@ -54,6 +54,7 @@ def test_a_run_ends_at_an_interrupt_and_goes_on_to_the_same_bits(lines, tmp_path
         np.testing.assert_array_equal(found["model/x"], expected["model/x"])
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_a_checkpoint_and_says_how_to_go_on(tmp_path):
     log = tmp_path / "log"
     asked = ["--rounds", "4000000", "--evaluations", "2", "--log", log]

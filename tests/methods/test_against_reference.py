@@ -8,6 +8,7 @@ from draws import drawn_noise
 from hypothesis import strategies as st
 from relaxed import given
 from schedules import simulation_of
+from slowly import slow
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
@@ -78,7 +79,7 @@ def assert_same_point(found, expected, schedule):
     assert np.linalg.norm(found - expected) < 1e-6 * max(np.linalg.norm(expected), 1e-6) + rounded
 
 
-@pytest.mark.parametrize("server", ["untrusted", "trusted", "aggregate"])
+@pytest.mark.parametrize("server", ["untrusted", "trusted", *slow("aggregate")])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
 @given(
     shapes,

@@ -141,6 +141,7 @@ def test_what_is_drawn_is_regularised_too(monkeypatch, method, loss):
         np.testing.assert_allclose(after, expected, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_theory_compares_with_the_minimum_of_the_sum(loss):
     """Of a strongly convex function: x is no farther from its minimum than the excess allows."""

@@ -215,6 +215,7 @@ def test_on_a_fine_grid_a_draw_is_spread_by_uniform_integers(scale, d):
 # ----------------------------------------------------------------------------------------- what it costs
 
 
+@pytest.mark.slow
 @given(
     st.floats(math.log(0.01), math.log(100)).map(math.exp),
     st.floats(-30, -1).map(lambda x: 10**x),

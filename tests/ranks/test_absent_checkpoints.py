@@ -111,6 +111,7 @@ def alone(tmp_path_factory):
     return folder / "a.npz", [read_result(folder / f"{name}.h5") for name in range(len(RUNS))]
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 @pytest.mark.parametrize(("ranks", "library"), [(2, "this"), *slow((3, "this"), (5, "this"), (2, "other"))])
 def test_the_same_bits_on_any_number_of_ranks_with_any_library(ranks, library, alone, tmp_path, request):

@@ -10,6 +10,8 @@ from slowly import slow
 from mu2mpi.config.options import option_fields
 from mu2mpi.results.reader import read_result
 
+pytestmark = pytest.mark.slow
+
 ROWS, MACHINES = 120, 3
 FILES = ("samples.csv", "schema.toml", "budgets.toml", "trace.csv", "experiment.toml", "loss.py")
 
@@ -110,7 +112,6 @@ def test_a_file_that_differs_on_one_rank_is_refused(folders, tmp_path, name):
     assert not list(tmp_path.glob("a.h5*"))
 
 
-@pytest.mark.slow
 @pytest.mark.mpi
 def test_sweeps_that_differ_in_their_number_of_runs_are_refused(folders, tmp_path):
     path = folders[1] / "experiment.toml"

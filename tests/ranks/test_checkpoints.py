@@ -229,6 +229,7 @@ def test_a_job_leaves_the_checkpoint_of_another_alone(seeds, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_of_two_jobs_with_one_output_none_loses_its_result_unheard(tmp_path):
     """Started at once, without a seed: those that end well have printed what the file holds."""
     path = tmp_path / "a.h5"
@@ -573,6 +574,7 @@ def unbroken(server):
     return run(Experiment(**settings, server=server))
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     ("server", "rank"),
@@ -605,6 +607,7 @@ def test_a_signal_stops_all_ranks_with_a_checkpoint(name, ranks, tmp_path):
     assert_same(read_result(path), unbroken("untrusted"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "code"),
     [
@@ -675,6 +678,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "spared"),
     [
@@ -703,6 +707,7 @@ def test_a_disk_that_is_full_at_the_wrong_moment(small_disk, module, name, spare
     assert [p.name for p in path.parent.iterdir()] == ["a.h5"]
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_found_out_before_the_run(small_disk):
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     done = mu2mpi("run", *LONG, "--output", small_disk / "a.h5")

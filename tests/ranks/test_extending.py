@@ -14,6 +14,8 @@ from test_checkpoints import signalled
 
 from mu2mpi.cli import main
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 TUTORIAL = blocks((DOCS / "study/extending.md").read_text(encoding="utf-8"))
@@ -50,7 +52,6 @@ def extras(folder):
 
 
 @pytest.mark.mpi
-@pytest.mark.slow
 def test_the_commands_of_the_page(folder, extras):
     with Session(folder, {**SETTINGS, **extras}) as session:
         printed = session.run(USE)
@@ -89,7 +90,6 @@ def test_a_run_on_two_ranks_is_what_one_rank_computes(case, results, extras, tmp
 
 
 @pytest.mark.mpi
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cases", "server"), [(("loss", "mechanism"), "untrusted"), (("method",), "trusted")]
 )
@@ -142,7 +142,6 @@ def test_the_help_and_a_sweep_know_it(extras, tmp_path):
     assert len(list((tmp_path / "runs").glob("*.h5"))) == 2
 
 
-@pytest.mark.slow
 def test_a_mechanism_that_claims_or_spends_too_much_is_found_out(extras, tmp_path):
     """Half of the noise that it takes, said to be enough, or not."""
     installed = Path(extras["PYTHONPATH"].split(os.pathsep)[0])

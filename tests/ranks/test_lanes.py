@@ -92,6 +92,7 @@ def test_a_signal_stops_all_lanes(tmp_path):
     assert len(list(folder.iterdir())) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 def test_an_error_in_one_lane_is_one_of_all_once_the_others_are_through(tmp_path):
     config, folder = tmp_path / "sweep.toml", tmp_path / "runs"

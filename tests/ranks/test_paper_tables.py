@@ -36,6 +36,7 @@ def test_the_quick_cells_are_nine_of_eighteen():
     assert len(QUICK) == 9
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     ("cell", "seeds", "ranks"), [(FASTEST, 4, 1), *slow(*((cell, 6, 2) for cell in QUICK))], ids=str

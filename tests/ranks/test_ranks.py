@@ -135,8 +135,8 @@ def test_an_exception_on_one_rank_ends_the_job(server, rank, tmp_path):
     "bad",
     [
         ["--machines", "99999"],
-        ["--data", "mnist", "--data-dir", "/nonexistent"],
         *slow(
+            ["--data", "mnist", "--data-dir", "/nonexistent"],
             ["--data", "{}/pipe.csv"],
             ["--data", "{}/labels.csv"],
             ["--nonsense"],
@@ -173,6 +173,7 @@ def test_the_other_librarys_mpirun_is_refused(tmp_path, other_python):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_sweep_and_info_on_ranks(tmp_path):
     config = tmp_path / "sweep.toml"
     config.write_text('machines = [1, 3]\nserver = ["untrusted", "trusted"]\nrounds = 5\nseed = 1\n')

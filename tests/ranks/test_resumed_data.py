@@ -253,6 +253,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 def test_nodes_with_different_data_are_refused(tmp_path):
     """Ranks that MPICH takes to be on two nodes, each with a file of its own."""

@@ -65,6 +65,7 @@ def data(tmp_path_factory):
     return plain, texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ["ENOLCK", *slow("ENOSYS", "EOPNOTSUPP")])
 def test_nobody_need_know_of_locks_where_there_are_none(error, data, tmp_path):
     output = tmp_path / "a.h5"
@@ -74,6 +75,7 @@ def test_nobody_need_know_of_locks_where_there_are_none(error, data, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wish", ["TRUE", *slow("BEST_EFFORT")])
 def test_who_insists_on_locks_is_told_where_there_are_none(wish, data, result, tmp_path):
     write_result(result, tmp_path / "a.h5")
