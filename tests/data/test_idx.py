@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mu2mpi import files
-from mu2mpi.data.formats.idx import IdxFile, open_idx
+from mu2mpi.data.sources.mnist import IdxFile, open_idx
 from mu2mpi.errors import InputError
 
 ARRAY = np.random.default_rng(1).integers(0, 256, (30, 5, 4), dtype=np.uint8)
