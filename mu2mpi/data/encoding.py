@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.cells import ABSENT, UNKNOWN, Cells
-from mu2mpi.data.formats.columns import Columns, Kind
-from mu2mpi.data.formats.table import Role, Table
+from mu2mpi.data.formats.table import Columns, Kind, Role, Table
 from mu2mpi.data.schema import FALSE, TRUE, Column, Schema
 
 Flaws = dict[str, NDArray[np.int64]]

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.by_suffix import open_file
-from mu2mpi.data.formats.columns import Kind
-from mu2mpi.data.formats.table import OWNERS
+from mu2mpi.data.formats.table import OWNERS, Kind, open_file
 from mu2mpi.data.options import LEAST, MOST, is_file
 from mu2mpi.data.telling import shown
 from mu2mpi.errors import InputError

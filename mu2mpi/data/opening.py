@@ -92,7 +92,7 @@ def schema_template(data: str) -> str:
     """Return the TOML of a schema for a file, with blanks to fill in: no value is looked at."""
     import tomli_w
 
-    from mu2mpi.data.formats.by_suffix import open_file
+    from mu2mpi.data.formats.table import open_file
     from mu2mpi.data.schema import TYPES
 
     if not is_file(data):

@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.encoding import Encoded, kinds
-from mu2mpi.data.formats.by_suffix import open_file
-from mu2mpi.data.formats.columns import columns_of
-from mu2mpi.data.formats.table import OWNERS, USUAL, find_name
+from mu2mpi.data.formats.table import OWNERS, USUAL, columns_of, find_name, open_file
 from mu2mpi.data.schema import Schema
 from mu2mpi.data.source import row_blocks
 from mu2mpi.data.telling import listed, telling

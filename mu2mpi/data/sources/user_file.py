@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.cells import MISSING, UNFIT
 from mu2mpi.data.encoding import Encoded, Flaws, encoded_labels, kinds
-from mu2mpi.data.formats.by_suffix import open_file
-from mu2mpi.data.formats.table import Table
+from mu2mpi.data.formats.table import Table, open_file
 from mu2mpi.data.schema import MOST_CLASSES, Column, Schema, read_schema
 from mu2mpi.data.source import COLUMN_AT_ONCE, Labels, Samples, Source, Which, classes_of, row_blocks
 from mu2mpi.data.telling import DataError, row_text, shown, telling
