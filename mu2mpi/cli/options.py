@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from mu2mpi.cli.shared import add_data_dir, add_flag
+from mu2mpi.cli.shared import add_data_dir, add_flag, warn
 from mu2mpi.config.options import choices, option_fields, takes_boolean
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
@@ -64,30 +63,21 @@ def add_field(parser: Any, name: str, **other: Any) -> None:
     allowed = other.get("choices", choices(field))
     words = [word for kind, word in METAVARS.items() if kind in kinds]
     metavar = None if allowed else "|".join(words or ["NAME"])
-    follows: dict[str, Any] = {"default": SUPPRESS, "help": _help(field)}
-    if takes_boolean(field):
-        follows |= {"action": "store_true"}
-    else:
-        follows |= {"choices": allowed, "metavar": metavar}
-    parser.add_argument(f"--{name.replace('_', '-')}", dest=name, **{**follows, **other})
+    how = {"action": "store_true"} if takes_boolean(field) else {"choices": allowed, "metavar": metavar}
+    follows = {"default": SUPPRESS, "help": _help(field), **how, **other}
+    parser.add_argument(f"--{name.replace('_', '-')}", dest=name, **follows)
 
 
 def _help(field: FieldInfo) -> str:
-    text = str(field.description).replace("%", "%%") + _summaries(field)
+    text, extra = str(field.description).replace("%", "%%"), field.json_schema_extra
+    # Of these, a few words come without slow imports.
+    if isinstance(extra, dict) and (kind := str(extra["kind"])) in ("methods", "servers"):
+        told = {name: find(kind, name).summary for name in names(kind)}
+        text += ": " + "; ".join(", ".join(filter(None, both)) for both in told.items())
     if field.default is None:
         return text
     default = f"{field.default:g}" if isinstance(field.default, float) else field.default
     return f"{text} [default: {default}]"
-
-
-def _summaries(field: FieldInfo) -> str:
-    """Return a few words about each thing that an option chooses, where they come without slow imports."""
-    extra = field.json_schema_extra
-    kind = str(extra["kind"]) if isinstance(extra, dict) else None
-    if kind not in ("methods", "servers"):
-        return ""
-    told = {name: find(kind, name).summary for name in names(kind)}
-    return ": " + "; ".join(", ".join(filter(None, both)) for both in told.items())
 
 
 def how_to_run(arguments: Namespace, communicator: "Communicator", outputs: Sequence[Path]) -> dict[str, Any]:
@@ -97,11 +87,9 @@ def how_to_run(arguments: Namespace, communicator: "Communicator", outputs: Sequ
 
     start_compiler_without_scipy()
     if communicator.rank == 0 and kernel_cache() is None:
-        print(
-            "mu2mpi: warning: no folder for compiled kernels can be written, so every rank compiles them "
-            "each time; set NUMBA_CACHE_DIR to one that can",
-            file=sys.stderr,
-            flush=True,
+        warn(
+            "no folder for compiled kernels can be written, so every rank compiles them each time; set "
+            "NUMBA_CACHE_DIR to one that can"
         )
     told = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
     return {"observers": _logs_of(arguments, communicator, outputs), **told}
@@ -114,13 +102,13 @@ def _logs_of(arguments: Namespace, communicator: "Communicator", outputs: Sequen
 
     kept = [checkpoint_path(output) for output in outputs]
     taken = {os.path.realpath(path) for path in (*outputs, *kept, *map(previous_path, kept))}
-    paths = {False: arguments.log, True: arguments.log_json}
+    wanted = ((arguments.log, False), (arguments.log_json, True))
+    logs = [(path, as_json) for path, as_json in wanted if path is not None]
     with communicator.together():
-        for as_json, path in paths.items() if communicator.rank == 0 else ():
-            if path is not None:
-                _check_log(path, taken, rb"\{" if as_json else rb"\d{4}-\d\d-\d\dT")
-                taken.add(os.path.realpath(path))
-    return [LogFile(path, as_json) for as_json, path in paths.items() if path is not None]
+        for path, as_json in logs if communicator.rank == 0 else ():
+            _check_log(path, taken, rb"\{" if as_json else rb"\d{4}-\d\d-\d\dT")
+            taken.add(os.path.realpath(path))
+    return [LogFile(path, as_json) for path, as_json in logs]
 
 
 def _check_log(path: Path, taken: set[str], begins: bytes) -> None:

@@ -114,9 +114,9 @@ def parser_of(names: Sequence[str], complete: Sequence[str | None]) -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in names:
         command = load(name)
-        summary, more = command.SUMMARY, getattr(command, "MORE", "")
-        description = f"{summary[0].upper()}{summary[1:]}. {more}"
-        of_command = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
+        text = command.__doc__ or name
+        summary = text[0].lower() + text.partition("\n")[0].rstrip(".")[1:]
+        of_command = commands.add_parser(name, help=summary, description=text, allow_abbrev=False)
         of_command.set_defaults(command=command, parser=of_command)
         if name in complete and hasattr(command, "add_arguments"):
             command.add_arguments(of_command)

@@ -41,6 +41,12 @@ def add_values(parser: ArgumentParser) -> None:
     parser.add_argument("--values", type=split, default=(), metavar="NAMES", help=values)
 
 
+def add_labels(parser: ArgumentParser) -> None:
+    """Add words for settings and values."""
+    what = "call a setting or a value otherwise, as rho=4:strong or rho:privacy, or as a TOML file says"
+    parser.add_argument("--labels", action="append", default=[], metavar="NAME[=VALUE]:TEXT", help=what)
+
+
 def split(text: str) -> tuple[str, ...]:
     """Return the names of a list with commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
@@ -52,8 +58,7 @@ def read_runs(arguments: Namespace) -> "tuple[list[Summary], list[str]]":
     from mu2mpi.results.collection import check_some, find_summaries
 
     found, warnings = find_summaries(arguments.paths, arguments.strict)
-    for warning in warnings:
-        print(f"mu2mpi: warning: skipped: {warning}", file=sys.stderr)
+    warn(*(f"skipped: {warning}" for warning in warnings))
     check_some(found, arguments.paths)
     return chosen(found, arguments.where), warnings
 
@@ -62,6 +67,12 @@ def add_data_dir(parser: ArgumentParser) -> None:
     """Add the folder of data sets."""
     what = "holds one folder for each data set, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]"
     parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help=what)
+
+
+def warn(*notes: str) -> None:
+    """Print warnings."""
+    for note in notes:
+        print(f"mu2mpi: warning: {note}", file=sys.stderr, flush=True)
 
 
 def warn_of_tests(experiments: "Iterable[Experiment]") -> None:

@@ -1,16 +1,14 @@
-"""``mu2mpi job``."""
+"""Print a script for an experiment or a sweep on a cluster, or submit it.
+
+A task has as many runs of a sweep as fit a tenth of the time limit. A sweep that does not fit one task
+becomes an array job. Defaults for all options of a job are in the TOML file that MU2MPI_SITE names, or in
+mu2mpi/site.toml among the user's configuration.
+"""
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_output
-
-SUMMARY = "print a script for an experiment or a sweep on a cluster, or submit it"
-MORE = (
-    "A task has as many runs of a sweep as fit a tenth of the time limit. A sweep that does not fit one task "
-    "becomes an array job. Defaults for all options of a job are in the TOML file that MU2MPI_SITE names, or "
-    "in mu2mpi/site.toml among the user's configuration."
-)
 
 
 def add_arguments(parser: ArgumentParser) -> None:

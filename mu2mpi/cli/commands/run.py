@@ -1,4 +1,7 @@
-"""``mu2mpi run``."""
+"""Run one experiment and write its result.
+
+Under mpirun, on all ranks.
+"""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -9,8 +12,6 @@ from mu2mpi.cli.shared import add_output, warn_of_tests
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
 
-SUMMARY = "run one experiment and write its result"
-MORE = "Under mpirun, on all ranks."
 MAKES_RESULTS = True
 
 

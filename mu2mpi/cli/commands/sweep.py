@@ -1,4 +1,8 @@
-"""``mu2mpi sweep``."""
+"""Run every combination of the lists in a TOML file, or methods to compare.
+
+Any key may hold a list; an option replaces it. Finished runs are skipped. --methods all compares every
+method, with a trusted server by default, and says which cannot do what is asked for.
+"""
 
 import re
 import sys
@@ -13,11 +17,6 @@ if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.config.sweep import Sweep
 
-SUMMARY = "run every combination of the lists in a TOML file, or methods to compare"
-MORE = (
-    "Any key may hold a list; an option replaces it. Finished runs are skipped. --methods all compares every "
-    "method, with a trusted server by default, and says which cannot do what is asked for."
-)
 MAKES_RESULTS = True
 
 
