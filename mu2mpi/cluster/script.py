@@ -145,18 +145,33 @@ def _without_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
 def render_job(name: str, arguments: Sequence[str], request: Request | None = None, parts: int = 1) -> str:
     """Return the script of a job, or an array of several parts, for ``mu2mpi ARGUMENTS``."""
     request = request or Request()
-    of_slurm = request.scheduler == "slurm"
     words = [*_option("requeues", request), *arguments]
     words += [*_option("checkpoint-every", request), *_option("data-dir", request)]
-    part = f' --part "${"SLURM_ARRAY_TASK_ID" if of_slurm else "PBS_ARRAY_INDEX"}/{parts}"'
-    told = shlex.join(words) + (part if parts > 1 else "")
-    if not of_slurm:
-        return _filled("job.pbs", _pbs(request, parts), request, told, name=_plain(name), **_chunk(request))
-    lines = _sbatch(slurm_directives(name, request, parts))
-    if request.after_table:
-        wrapped = shlex.quote(shlex.join(["mu2mpi", "table", arguments[-1]]))
-        lines.append("# Then: sbatch --dependency=afterany:JOB --output=table-JOB.txt --wrap=" + wrapped)
-    return _filled("job.sbatch", lines, request, told)
+    template, index, chunk = "job.sbatch", "SLURM_ARRAY_TASK_ID", {}
+    if request.scheduler == "pbs":
+        template, index, chunk = "job.pbs", "PBS_ARRAY_INDEX", _chunk(request)
+        lines = [f"#PBS -J {_array(request, parts)}"] if parts > 1 else []
+        for key, value in (("q", request.partition), ("A", request.account)):
+            lines.append(f"#PBS -{key} {value}" if value else f"##PBS -{key} {EDIT}")
+    else:
+        lines = _sbatch(slurm_directives(name, request, parts))
+        if request.after_table:
+            wrapped = shlex.quote(shlex.join(["mu2mpi", "table", arguments[-1]]))
+            lines.append("# Then: sbatch --dependency=afterany:JOB --output=table-JOB.txt --wrap=" + wrapped)
+    return (
+        importlib.resources.files("mu2mpi.cluster")
+        .joinpath(template)
+        .read_text("utf-8")
+        .format(
+            name=_plain(name),
+            directives="\n".join(lines),
+            setup="\n".join(_setup(request)),
+            words=shlex.join(words) + (f' --part "${index}/{parts}"' if parts > 1 else ""),
+            seconds=request.signal_seconds,
+            ranks=request.ranks,
+            **chunk,
+        )
+    )
 
 
 def render_table(output: str, request: Request, job: str) -> str:
@@ -225,25 +240,8 @@ def _chunk(request: Request) -> dict[str, object]:
     return {"chunks": chunks, "cores": cores, "on_each": on_each, "memory": memory, "walltime": walltime}
 
 
-def _pbs(request: Request, parts: int) -> list[str]:
-    array = [f"#PBS -J {_array(request, parts)}"] if parts > 1 else []
-    given = (("q", request.partition), ("A", request.account))
-    return array + [f"#PBS -{key} {value}" if value else f"##PBS -{key} {EDIT}" for key, value in given]
-
-
 def _plain(name: str) -> str:
     return re.sub(r"[^\w.-]", "-", name)
-
-
-def _filled(template: str, directives: Sequence[str], request: Request, words: str, **other: Any) -> str:
-    text = importlib.resources.files("mu2mpi.cluster").joinpath(template).read_text("utf-8")
-    given = {
-        "directives": "\n".join(directives),
-        "setup": "\n".join(_setup(request)),
-        "words": words,
-        **other,
-    }
-    return text.format(seconds=request.signal_seconds, ranks=request.ranks, **given)
 
 
 def _setup(request: Request) -> list[str]:
