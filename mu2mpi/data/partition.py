@@ -26,18 +26,17 @@ def samples_per_machine(samples: int, machines: int) -> int:
 
 def check_rounds(most: int, machines: int, rounds: int, needed: int) -> None:
     """Make sure that each machine has the samples that it needs, such as a fresh one a round."""
-    if needed <= most:
-        return
-    if needed == rounds:
+    if rounds == needed > most:
         raise InputError(
             f"{rounds} rounds are too many: each machine spends one fresh sample a round, and the samples "
             f"for {machines} machines allow at most {most} rounds; give at most --rounds {most}, or fewer "
             "machines"
         )
-    raise InputError(
-        f"{rounds} rounds are too many: they need {needed} samples of each machine, and {machines} machines "
-        f"have {most} each; give fewer --rounds, fewer machines, or a larger rho"
-    )
+    if needed > most:
+        raise InputError(
+            f"{rounds} rounds are too many: they need {needed} samples of each machine, and {machines} "
+            f"machines have {most} each; give fewer --rounds, fewer machines, or a larger rho"
+        )
 
 
 def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: range) -> NDArray[np.int64]:
@@ -46,9 +45,6 @@ def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: ra
     All differ, ``samples % machines`` are left out, and none depends on which machines are asked for.
     """
     each = samples_per_machine(samples, machines)
-    check_rounds(each, machines, rounds, rounds)
-    if len(block) and (min(block) < 0 or max(block) >= machines):
-        raise IndexError(f"machines {block} are not among the {machines}")
     dealt = _order(samples, key)[: machines * each].reshape(machines, each)
     return np.ascontiguousarray(dealt[np.asarray(block, np.int64), :rounds].T)
 
