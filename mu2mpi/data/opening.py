@@ -3,7 +3,7 @@
 import math
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mu2mpi.data.options import is_file
 from mu2mpi.data.source import Source
@@ -14,7 +14,6 @@ from mu2mpi.registry import find
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
-    from mu2mpi.data.sources.user_file import UserFile
 
 SHOWN = 20
 """Names of classes that a description lists."""
@@ -37,7 +36,7 @@ def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: 
     The folder `data_dir` holds one for each data set; by default it is ``MU2MPI_DATA_DIR``, or else the
     user's cache. InputError if data are missing or damaged.
     """
-    source = _source_class(experiment.data).open(experiment, data_dir, verify)
+    source = _source_class(experiment).open(experiment, data_dir, verify)
     problem: Problem = find("problems", experiment.loss)
     if problem.labels == "numbers":
         if source.label_range is None and experiment.on_file:
@@ -54,9 +53,9 @@ def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: 
     return source
 
 
-def _source_class(data: str) -> type[Source]:
-    """Return the class of what an experiment's option `data` names; a run imports no other source."""
-    name = "user_file" if is_file(data) else data
+def _source_class(experiment: "Experiment") -> type[Source]:
+    """Return the class of the data of an experiment; a run imports no other source."""
+    name = "user_file" if experiment.on_file else experiment.data
     # The class in user_file is UserFile, and so on.
     found: type[Source] = getattr(import_module(f"mu2mpi.data.sources.{name}"), name.title().replace("_", ""))
     return found
@@ -64,10 +63,9 @@ def _source_class(data: str) -> type[Source]:
 
 def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> str:
     """Get data ready, downloaded if need be, and checked; say what and where they are."""
-    from mu2mpi.data.sources.user_file import UserFile
-
-    paths = _source_class(experiment.data).fetch(data_dir)
-    source = _source_class(experiment.data).open(experiment, data_dir, verify=not paths)
+    kind = _source_class(experiment)
+    paths = kind.fetch(data_dir)
+    source = kind.open(experiment, data_dir, verify=not paths)
     labels = f"{source.classes} classes"
     if source.label_range is not None:
         labels = "labels from {:g} to {:g}".format(*source.label_range)
@@ -75,16 +73,15 @@ def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> s
         f"{experiment.data}: {source.training_samples} training and {source.test_samples} test samples, "
         f"{source.dimension} features and a bias, {labels}"
     ]
-    if isinstance(source, UserFile) and source.columns is not None:
+    if source.columns is not None:
         lines += [f"  {line}" for line in _told_columns(source, source.columns)]
     if source.class_names is not None:
         names = ", ".join(source.class_names[:SHOWN]) + (", ..." if source.classes > SHOWN else "")
         lines.append(f"  in the order of the model: {names}")
     if source.has_owners:
-        sizes = source.owner_sizes
-        of = f" of {sizes.min()} to {sizes.max()} training samples"
-        told = source.columns is None or experiment.data_is_public
-        lines.append(f"  {len(sizes)} owners{of if told else ''}")
+        sizes, is_told = source.owner_sizes, source.columns is None or experiment.data_is_public
+        of = f" of {sizes.min()} to {sizes.max()} training samples" if is_told else ""
+        lines.append(f"  {len(sizes)} owners{of}")
     return "\n".join(lines + [f"  {path}" for path in paths])
 
 
@@ -103,7 +100,7 @@ def schema_template(data: str) -> str:
     return HELP.format(types=types) + tomli_w.dumps({"test": 0.2, "columns": blanks})
 
 
-def _told_columns(source: "UserFile", columns: str) -> list[str]:
+def _told_columns(source: Any, columns: str) -> list[str]:
     """Read and check a file; say what its schema makes of it, and of public data what does not fit."""
     from mu2mpi.data.schema import parse_schema
 

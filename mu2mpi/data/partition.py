@@ -78,7 +78,7 @@ def most_rounds(source: Source, machines: int, partition: str) -> int:
 
 
 def partition_rows(
-    source: Source, partition: str, machines: int, each: int, key: bytes, hosted: range
+    source: Source, partition: str, machines: int, rounds: int, key: bytes, hosted: range
 ) -> Rows:
     """Decide which training rows the hosted of M machines have, which need so many each, and in which order.
 
@@ -86,19 +86,12 @@ def partition_rows(
     32 bytes determines it, and a machine's rows do not depend on which others are hosted.
     """
     if partition == "contiguous":
-        starts = samples_per_machine(source.training_samples, machines) * np.asarray(hosted, np.int64)
-        return lambda places, of: starts[of] + places
+        first = samples_per_machine(source.training_samples, machines) * np.asarray(hosted, np.int64)
+        return lambda places, of: first[of] + places
     if partition == "iid":
-        rows = machine_rows(source.training_samples, machines, each, key, hosted)
-    else:
-        rows = _pooled_rows(source, partition, machines, each, key, hosted)
-    return lambda places, of: rows[places, of]
-
-
-def _pooled_rows(
-    source: Source, partition: str, machines: int, rounds: int, key: bytes, hosted: range
-) -> NDArray[np.int64]:
-    """Return rows as `machine_rows` does, where machines take shares of pools: of classes, or of owners."""
+        dealt = machine_rows(source.training_samples, machines, rounds, key, hosted)
+        return lambda places, of: dealt[places, of]
+    # Machines take shares of pools: of classes, or of owners.
     kind, _, amount = partition.partition(":")
     each = most_rounds(source, machines, partition)
     if kind == "owner":
@@ -130,7 +123,7 @@ def _pooled_rows(
         # An owner may have fewer than another uses.
         own = own[np.argsort(turn[own])][:rounds]
         rows[: len(own), column] = own
-    return rows
+    return lambda places, of: rows[places, of]
 
 
 def _order(samples: int, key: bytes, use: str = "dealing of samples") -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 from mu2mpi.data.telling import DataError, shown, telling
 from mu2mpi.errors import InputError
 from mu2mpi.problem.scaling import FEATURE_SLACK
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 Which = Literal["training", "test"]
 Labels = NDArray[Any]
@@ -40,9 +37,6 @@ class Samples:
 
     features: NDArray[np.generic]
     labels: Labels
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
 
 class Source(ABC):
@@ -68,7 +62,7 @@ class Source(ABC):
     public: bool = True  # whether messages may name rows and what these hold
 
     @classmethod
-    def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
+    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
         """Open the source, as `open_source` does; by default, it takes its options by their names."""
         return cls(**dict(experiment.source_options))
 

@@ -109,7 +109,13 @@ class Rows:
             raise InputError(f"{path}: {shown(name)} has {what}; it should have rows of numbers or text")
         if dataset.is_virtual or dataset.external:
             raise InputError(f"{path}: the values of {shown(name)} lie elsewhere; copy them into a dataset")
-        _check_written(path, name, dataset)
+        there, needed = dataset.id.get_storage_size(), dataset.size * dataset.id.get_type().get_size()
+        if dataset.chunks:
+            grid = (-(-n // chunk) for n, chunk in zip(dataset.shape, dataset.chunks, strict=True))
+            there, needed = dataset.id.get_num_chunks(), math.prod(grid)
+        # HDF5 gives zeros for what was never written.
+        if there < needed:
+            raise InputError(f"{path}: of {shown(name)}, only {there / needed:.0%} were ever written")
         self._path, self._state, self.shape = path, identity(path), dataset.shape
         self._values = dataset.asstr() if is_text else dataset
         self.dtype = np.dtype(object) if is_text else dataset.dtype
@@ -149,14 +155,3 @@ class Rows:
             first, last = int(rows[start]), int(rows[stop - 1])
             block = self._values[first : last + 1].reshape(last + 1 - first, self._width)
             into[start:stop] = block[rows[start:stop] - first]
-
-
-def _check_written(path: Path, name: str, dataset: Any) -> None:
-    """Raise InputError if part of a dataset was never written, of which HDF5 gives zeros."""
-    if dataset.chunks:
-        pairs = zip(dataset.shape, dataset.chunks, strict=True)
-        there, needed = dataset.id.get_num_chunks(), math.prod(-(-length // chunk) for length, chunk in pairs)
-    else:
-        there, needed = dataset.id.get_storage_size(), dataset.size * dataset.id.get_type().get_size()
-    if there < needed:
-        raise InputError(f"{path}: of {shown(name)}, only {there / needed:.0%} were ever written")

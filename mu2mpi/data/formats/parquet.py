@@ -39,10 +39,19 @@ class Parquet(File):
     def columns(self, wanted: Mapping[str, Kind]) -> Columns:
         """Columns by name; the last group of rows that was read stays in memory."""
         with reading(self.path), _opened(self.path) as file:
+            from pyarrow import types
+
             facts, schema = file.metadata, file.schema_arrow
             sizes = [facts.row_group(k).num_rows for k in range(facts.num_row_groups)]
+            numbers = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
             for name in wanted:
-                _check_type(self.path, name, schema.field(name).type)
+                kind = schema.field(name).type
+                value = kind.value_type if types.is_dictionary(kind) else kind
+                if not any(fits(value) for fits in (*numbers, types.is_string, types.is_large_string)):
+                    raise InputError(
+                        f"{self.path}: column {shown(name)} has the type {kind}; declare it as ignored, or "
+                        "write it as numbers or text"
+                    )
         starts, state = np.cumsum([0, *sizes]), identity(self.path)
         check_room(self.path, max(sizes, default=0) * sum(BYTES[kind] for kind in wanted.values()))
         held: dict[int, dict[str, NDArray[Any]]] = {}
@@ -73,18 +82,6 @@ def _opened(path: Path) -> Any:
             f'{path} is read by pyarrow, which is missing: pip install "mu2mpi[parquet]"'
         ) from None
     return ParquetFile(path, memory_map=False)
-
-
-def _check_type(path: Path, name: str, kind: Any) -> None:
-    import pyarrow.types as types
-
-    value = kind.value_type if types.is_dictionary(kind) else kind
-    numbers = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
-    if not any(fits(value) for fits in (*numbers, types.is_string, types.is_large_string)):
-        raise InputError(
-            f"{path}: column {shown(name)} has the type {kind}; declare it as ignored, or write it as "
-            "numbers or text"
-        )
 
 
 def _array(column: Any) -> NDArray[Any]:

@@ -36,6 +36,7 @@ class Population(Source):
     name = "population"
     scale = 1.0
     made_up = True
+    feature_type = np.dtype(np.float64)
 
     def __init__(
         self,
@@ -64,27 +65,11 @@ class Population(Source):
         exact = margin * corners[self.point_classes] + (1 - margin) * spread.reshape(POINTS, features)
         self.points = np.rint(exact * 2.0**12) * 2.0**-12
 
-    @property
-    def feature_type(self) -> np.dtype[np.generic]:
-        """The type of a feature as it is stored."""
-        return self.points.dtype
-
     def probabilities(self) -> NDArray[np.float64]:
         """Return the probability of each point with each label, averaged over machines: shape (POINTS, K)."""
         labels = np.full((POINTS, self.classes), self.label_noise / self.classes)
         labels[np.arange(POINTS), self.point_classes] += 1 - self.label_noise
         return labels / POINTS
-
-    def probabilities_of(self, machine: int, machines: int) -> NDArray[np.float64]:
-        """Return the probability of each point with each label for one of M machines: shape (POINTS, K)."""
-        found = self.probabilities()
-        sides, classes = self._own_model(machine)
-        leaning = np.where(sides[:, np.newaxis] ^ classes, 1.0, -1.0)
-        leaning *= self._leaning(machine, machines) * self.label_noise / self.classes / POINTS
-        pairs = found[:, : 2 * len(classes)]
-        pairs[:, 1::2] += leaning
-        pairs[:, ::2] -= leaning
-        return found
 
     def draw(self, key: bytes, machine: int, machines: int, places: range | NDArray[np.int64]) -> Samples:
         """Make samples of one of M machines: functions of the key, the machine and their places from 0."""

@@ -102,7 +102,7 @@ class UserFile(Source):
             sizes = f"{other.dimension} features a sample, and {training.path} has {self.dimension}"
             raise InputError(f"{path} has {sizes}")
         self.training_samples, self.test_samples = training.samples, other.samples
-        self._sets = {"training": (training, _same), "test": (other, _same)}
+        self._sets = {"training": (training, np.asarray), "test": (other, np.asarray)}
         self.files, self._is_split = (training.path, path), False
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
@@ -234,7 +234,3 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
-
-
-def _same(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    return rows
