@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from pydantic.fields import FieldInfo
-
 from mu2mpi.cli.shared import add_data_dir, add_flag, warn
 from mu2mpi.config.options import choices, option_fields, takes_boolean
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError
@@ -18,7 +16,6 @@ from mu2mpi.registry import find, names
 from mu2mpi.toml import read_toml
 
 if TYPE_CHECKING:
-    from mu2mpi.execution.logs import LogFile
     from mu2mpi.parallel import Communicator
 
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
@@ -59,31 +56,32 @@ def _positive_seconds(text: str) -> float:
 def add_field(parser: Any, name: str, **other: Any) -> None:
     """Add an option that leaves no trace if it is not given; `other` replaces what follows from its field."""
     field = option_fields()[name]
+    text, extra = str(field.description).replace("%", "%%"), field.json_schema_extra
+    # Of these, a few words come without slow imports.
+    if isinstance(extra, dict) and (kind := str(extra["kind"])) in ("methods", "servers"):
+        told = {thing: find(kind, thing).summary for thing in names(kind)}
+        text += ": " + "; ".join(", ".join(filter(None, both)) for both in told.items())
+    if field.default is not None:
+        default = f"{field.default:g}" if isinstance(field.default, float) else field.default
+        text += f" [default: {default}]"
     kinds = (field.annotation, *get_args(field.annotation))
     allowed = other.get("choices", choices(field))
     words = [word for kind, word in METAVARS.items() if kind in kinds]
     metavar = None if allowed else "|".join(words or ["NAME"])
     how = {"action": "store_true"} if takes_boolean(field) else {"choices": allowed, "metavar": metavar}
-    follows = {"default": SUPPRESS, "help": _help(field), **how, **other}
+    follows = {"default": SUPPRESS, "help": text, **how, **other}
     parser.add_argument(f"--{name.replace('_', '-')}", dest=name, **follows)
 
 
-def _help(field: FieldInfo) -> str:
-    text, extra = str(field.description).replace("%", "%%"), field.json_schema_extra
-    # Of these, a few words come without slow imports.
-    if isinstance(extra, dict) and (kind := str(extra["kind"])) in ("methods", "servers"):
-        told = {name: find(kind, name).summary for name in names(kind)}
-        text += ": " + "; ".join(", ".join(filter(None, both)) for both in told.items())
-    if field.default is None:
-        return text
-    default = f"{field.default:g}" if isinstance(field.default, float) else field.default
-    return f"{text} [default: {default}]"
-
-
 def how_to_run(arguments: Namespace, communicator: "Communicator", outputs: Sequence[Path]) -> dict[str, Any]:
-    """Start the compiler; return what `run` and `sweep` are told beside the experiment."""
+    """Start the compiler; return what `run` and `sweep` are told beside the experiment.
+
+    Every rank raises InputError if a log cannot be written.
+    """
     from mu2mpi.execution.environment import kernel_cache
+    from mu2mpi.execution.logs import LogFile
     from mu2mpi.execution.warmup import start_compiler_without_scipy
+    from mu2mpi.results.schema import checkpoint_path, previous_path
 
     start_compiler_without_scipy()
     if communicator.rank == 0 and kernel_cache() is None:
@@ -91,15 +89,6 @@ def how_to_run(arguments: Namespace, communicator: "Communicator", outputs: Sequ
             "no folder for compiled kernels can be written, so every rank compiles them each time; set "
             "NUMBA_CACHE_DIR to one that can"
         )
-    told = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
-    return {"observers": _logs_of(arguments, communicator, outputs), **told}
-
-
-def _logs_of(arguments: Namespace, communicator: "Communicator", outputs: Sequence[Path]) -> "list[LogFile]":
-    """Return the logs that were asked for; every rank raises InputError if one cannot be written."""
-    from mu2mpi.execution.logs import LogFile
-    from mu2mpi.results.schema import checkpoint_path, previous_path
-
     kept = [checkpoint_path(output) for output in outputs]
     taken = {os.path.realpath(path) for path in (*outputs, *kept, *map(previous_path, kept))}
     wanted = ((arguments.log, False), (arguments.log_json, True))
@@ -108,7 +97,8 @@ def _logs_of(arguments: Namespace, communicator: "Communicator", outputs: Sequen
         for path, as_json in logs if communicator.rank == 0 else ():
             _check_log(path, taken, rb"\{" if as_json else rb"\d{4}-\d\d-\d\dT")
             taken.add(os.path.realpath(path))
-    return [LogFile(path, as_json) for path, as_json in logs]
+    told = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
+    return {"observers": [LogFile(path, as_json) for path, as_json in logs], **told}
 
 
 def _check_log(path: Path, taken: set[str], begins: bytes) -> None:

@@ -49,13 +49,6 @@ class Parser(argparse.ArgumentParser):
             self.error("\n".join(f"{word} is no option here{guess}" for word, guess in guesses.items()))
         self.error(f"unrecognized arguments: {' '.join(unknown)}\nthe options are {', '.join(known)}")
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        try:
-            super()._check_value(action, value)
-        except argparse.ArgumentError as error:
-            meant = did_you_mean(str(value), map(str, action.choices or ()))
-            raise argparse.ArgumentError(action, f"{error.message}{meant}") from None
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
@@ -86,7 +79,9 @@ def _execute(arguments: argparse.Namespace) -> int:
     # With results, a signal is from here on kept for the run to come, not died of.
     with stop_requests() if makes_results else nullcontext():
         code = arguments.command.execute(arguments) or 0
-    if makes_results or (lost := _lost_output()) is None:
+    sys.stdout.flush()
+    lost = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
+    if makes_results or lost is None:
         return code
     if lost.errno == errno.EPIPE:
         # Whoever reads, such as `head`, has what it wants.
@@ -159,12 +154,6 @@ def _open_outputs() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a letter gets a question mark instead of an error.
             stream.reconfigure(errors="replace")
-
-
-def _lost_output() -> OSError | None:
-    """Return why some of standard output is lost, if it is."""
-    sys.stdout.flush()
-    return getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
 
 
 def _end(message: str, code: int, together: bool) -> int:

@@ -95,8 +95,13 @@ class Request(BaseModel):
     @classmethod
     def make(cls, given: Mapping[str, Any]) -> Self:
         """Build a request from a site file and options, which replace its values or follow its lists."""
+        import platformdirs
+
         asked: dict[str, Any] = {} if sys.prefix == sys.base_prefix else {"environment": sys.prefix}
-        path, site = _site()
+        path = platformdirs.user_config_path("mu2mpi") / "site.toml"
+        if named := os.environ.get("MU2MPI_SITE"):
+            path = Path(named).expanduser()
+        site = read_toml(path) if named or path.exists() else {}
         if unknown := site.keys() - names():
             raise InputError(f"{path}: unknown key {min(unknown)!r}{or_else(min(unknown), names(), 'keys')}")
         for place, settings in ((f"{path}: ", site), ("--", given)):
@@ -118,16 +123,6 @@ def names(trait: str | None = None) -> list[str]:
     """Return the names of the options, as on the command line: all, or those with a trait."""
     fields: Any = Request.model_fields.values()
     return [field.alias for field in fields if trait is None or trait in field.json_schema_extra["traits"]]
-
-
-def _site() -> tuple[Path, dict[str, Any]]:
-    """Return the file of the site's defaults and these, if any: ``MU2MPI_SITE``, or the user's own."""
-    import platformdirs
-
-    if named := os.environ.get("MU2MPI_SITE"):
-        return Path(named), read_toml(Path(named).expanduser())
-    path = platformdirs.user_config_path("mu2mpi") / "site.toml"
-    return path, read_toml(path) if path.exists() else {}
 
 
 def _without_directives(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
 from mu2mpi.execution.cost import run_cost
 from mu2mpi.execution.measurements import planned_measurements
-from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.sweep import Run, open_all, resolve_sweep, unfinished
 from mu2mpi.files import write_whole
 from mu2mpi.parallel import Communicator
@@ -38,12 +37,6 @@ class Load(NamedTuple):
 
     seconds: float
     machines: int
-
-
-def load_of(plan: Plan) -> Load:
-    """Return what a run costs, from its size alone."""
-    nanoseconds = run_cost(plan.schedule) + planned_measurements(plan).cost(plan.schedule)
-    return Load(RUN_SECONDS + nanoseconds * 1e-9, plan.schedule.machines)
 
 
 def task_seconds(loads: Sequence[Load], parts: int, ranks: int) -> list[float]:
@@ -106,8 +99,13 @@ class SweepJob:
 
     @cached_property
     def loads(self) -> list[Load]:
-        """What each run costs."""
-        return [load_of(run.plan) for run in self.runs]
+        """What each run costs, from its size alone."""
+        loads = []
+        for run in self.runs:
+            schedule = run.plan.schedule
+            nanoseconds = run_cost(schedule) + planned_measurements(run.plan).cost(schedule)
+            loads.append(Load(RUN_SECONDS + nanoseconds * 1e-9, schedule.machines))
+        return loads
 
     @cached_property
     def parts(self) -> int:
