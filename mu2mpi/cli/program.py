@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _execute(arguments: argparse.Namespace) -> int:
     """Execute a command, which has failed as well if what it was to print is lost, and is in no file."""
-    makes_results = getattr(arguments.command, "MAKES_RESULTS", False)
+    makes_results = hasattr(arguments.command, "outputs")
     # With results, a signal is from here on kept for the run to come, not died of.
     with stop_requests() if makes_results else nullcontext():
         code = arguments.command.execute(arguments) or 0

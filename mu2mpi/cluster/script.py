@@ -153,20 +153,16 @@ def render_job(name: str, arguments: Sequence[str], request: Request | None = No
         if request.after_table:
             wrapped = shlex.quote(shlex.join(["mu2mpi", "table", arguments[-1]]))
             lines.append("# Then: sbatch --dependency=afterany:JOB --output=table-JOB.txt --wrap=" + wrapped)
-    return (
-        importlib.resources.files("mu2mpi.cluster")
-        .joinpath(template)
-        .read_text("utf-8")
-        .format(
-            name=_plain(name),
-            directives="\n".join(lines),
-            setup="\n".join(_setup(request)),
-            words=shlex.join(words) + (f' --part "${index}/{parts}"' if parts > 1 else ""),
-            seconds=request.signal_seconds,
-            ranks=request.ranks,
-            **chunk,
-        )
-    )
+    given = {
+        "directives": "\n".join(lines),
+        "setup": "\n".join(_setup(request)),
+        "words": shlex.join(words) + (f' --part "${index}/{parts}"' if parts > 1 else ""),
+        "seconds": request.signal_seconds,
+        "ranks": request.ranks,
+        **chunk,
+    }
+    text = importlib.resources.files("mu2mpi.cluster").joinpath(template).read_text("utf-8")
+    return text.format(name=_plain(name), **given)
 
 
 def render_table(output: str, request: Request, job: str) -> str:

@@ -1,5 +1,6 @@
 """Open the data of an experiment, and say what they are."""
 
+import importlib.resources
 import math
 from importlib import import_module
 from pathlib import Path
@@ -18,16 +19,6 @@ if TYPE_CHECKING:
 SHOWN = 20
 """Names of classes that a description lists."""
 
-HELP = """\
-# What each column holds, in terms that are public: fill in the types from what you know of the table without
-# looking at its values. A range or a list of categories that is taken from the data tells of people.
-#
-{types}
-#
-# test is the share of the rows that is for testing, or another file, from the folder of this one.
-
-"""
-
 
 def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: bool = True) -> Source:
     """Open the data of an experiment; nothing is downloaded.
@@ -36,7 +27,7 @@ def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: 
     The folder `data_dir` holds one for each data set; by default it is ``MU2MPI_DATA_DIR``, or else the
     user's cache. InputError if data are missing or damaged.
     """
-    source = _source_class(experiment).open(experiment, data_dir, verify)
+    source = _opened(experiment, data_dir, verify)
     problem: Problem = find("problems", experiment.loss)
     if problem.labels == "numbers":
         if source.label_range is None and experiment.on_file:
@@ -53,19 +44,26 @@ def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: 
     return source
 
 
-def _source_class(experiment: "Experiment") -> type[Source]:
-    """Return the class of the data of an experiment; a run imports no other source."""
-    name = "user_file" if experiment.on_file else experiment.data
-    # The class in user_file is UserFile, and so on.
-    found: type[Source] = getattr(import_module(f"mu2mpi.data.sources.{name}"), name.title().replace("_", ""))
-    return found
+def _opened(experiment: "Experiment", data_dir: Path | None, verify: bool) -> Source:
+    name, options = experiment.data, dict(experiment.source_options)
+    if experiment.on_file:
+        name, options = "user_file", {"experiment": experiment}
+    elif name == "mnist":
+        options = {"data_dir": data_dir, "verify": verify}
+    # A run imports no other source. The class in user_file is UserFile, and so on.
+    module = import_module(f"mu2mpi.data.sources.{name}")
+    source: Source = getattr(module, name.title().replace("_", ""))(**options)
+    return source
 
 
 def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> str:
     """Get data ready, downloaded if need be, and checked; say what and where they are."""
-    kind = _source_class(experiment)
-    paths = kind.fetch(data_dir)
-    source = kind.open(experiment, data_dir, verify=not paths)
+    paths = []
+    if experiment.data == "mnist":
+        from mu2mpi.data.sources.mnist import Mnist
+
+        paths = Mnist.fetch(data_dir)
+    source = _opened(experiment, data_dir, verify=False)
     labels = f"{source.classes} classes"
     if source.label_range is not None:
         labels = "labels from {:g} to {:g}".format(*source.label_range)
@@ -97,7 +95,8 @@ def schema_template(data: str) -> str:
     names = open_file(Path(data).expanduser()).column_names
     types = "\n".join("#   type = " + f'"{name}"'.ljust(17) + text for name, (_, text) in TYPES.items())
     blanks = {name: {"type": ""} for name in names}
-    return HELP.format(types=types) + tomli_w.dumps({"test": 0.2, "columns": blanks})
+    text = importlib.resources.files("mu2mpi.data").joinpath("schema.toml").read_text("utf-8")
+    return text.format(types=types) + tomli_w.dumps({"test": 0.2, "columns": blanks})
 
 
 def _told_columns(source: Any, columns: str) -> list[str]:
@@ -115,5 +114,5 @@ def _told_columns(source: Any, columns: str) -> list[str]:
         if name in flaws:
             line += "; {} values missing, {} outside".format(*flaws[name])
         lines.append(line)
-    root = f"{math.sqrt(schema.square):.4g}, the root of {schema.square:g} columns"
+    root = f"{math.sqrt(source.square):.4g}, the root of {source.square:g} columns"
     return [*lines, f"no norm of features is over {root}"]

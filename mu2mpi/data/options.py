@@ -91,24 +91,20 @@ class PopulationOptions(SyntheticOptions):
     )
 
 
-with warnings.catch_warnings():
-    # `schema` is also an old name of pydantic's for what is model_json_schema by now.
-    warnings.filterwarnings("ignore", "Field name")
-
-    class _Declared(SourceOptions):
-        schema: str | None = Field(  # type: ignore[assignment]
-            None,
-            description="file that declares the columns of a table in public terms (docs/guides/data.md)",
-        )
+# `schema` is also an old name of pydantic's for what is model_json_schema by now.
+warnings.filterwarnings("ignore", 'Field name "schema"')
 
 
 def _text(description: str) -> Any:
     return Field(None, min_length=1, coerce_numbers_to_str=True, description=description)
 
 
-class FileOptions(_Declared):
+class FileOptions(SourceOptions):
     """What of a file is what."""
 
+    schema: str | None = Field(  # type: ignore[assignment]
+        None, description="file that declares the columns of a table in public terms (docs/guides/data.md)"
+    )
     features: str | None = _text(
         "name of the dataset, or names of the columns, that hold them [default: features, X, x, images or "
         "data; in CSV all other columns]"

@@ -95,36 +95,24 @@ class Column(BaseModel):
         return self
 
     @property
-    def is_feature(self) -> bool:
-        """Whether features come from the column."""
-        return self.type not in ("ignored", "label", "owner")
-
-    @property
     def range(self) -> tuple[float, float] | None:
         """The bounds of a number."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
-    @property
-    def count(self) -> int:
-        """Of a label, the number of classes, or of tenths of the range of a number."""
-        return TENTHS if self.classes is None else len(self.classes)
-
-    @property
-    def class_names(self) -> tuple[str, ...] | None:
-        """Of a label, the names of the classes, if it is a class."""
-        return None if self.classes is None else tuple(map(str, self.classes))
-
     def feature_names(self, name: str) -> list[str]:
-        """Names of the features of a column of this name: of a category, its indicator."""
+        """Names of the features that come from a column of this name: of a category, its indicator."""
         if self.type == "categorical":
             return [f"{name} = {category}" for category in self.categories or ()]
-        return [name] if self.is_feature else []
+        return [] if self.type in ("ignored", "label", "owner") else [name]
 
     @property
     def told(self) -> str:
         """What is declared, in words that follow the type."""
-        declared = self.model_dump(exclude={"type"}, exclude_none=True)
-        return "".join(f", {name} {_text(value)}" for name, value in declared.items())
+        told = ""
+        for name, value in self.model_dump(exclude={"type"}, exclude_none=True).items():
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            told += f", {name} {listed(value) if isinstance(value, tuple) else text}"
+        return told
 
 
 class Schema(BaseModel):
@@ -173,17 +161,12 @@ class Schema(BaseModel):
     @property
     def features(self) -> dict[str, Column]:
         """The columns from which features come, by name."""
-        return {name: column for name, column in self.columns.items() if column.is_feature}
+        return {name: column for name, column in self.columns.items() if column.feature_names(name)}
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The names of all features, such as "age" and "sex = f"."""
         return tuple(one for name, column in self.columns.items() for one in column.feature_names(name))
-
-    @property
-    def square(self) -> float:
-        """Bound on the squared norm of all features: one a column, as of a group of indicators one is set."""
-        return float(len(self.features))
 
     @property
     def toml(self) -> str:
@@ -233,9 +216,3 @@ def _explained(problem: Any) -> str:
         return f'{where}{message}; a column of type = "{given}" {TYPES[given][1]}'
     hint = f"the types are {', '.join(TYPES)}{did_you_mean(str(given or ''), TYPES)}"
     return f"{where}{message}; a schema has a table [columns.NAME] for each column, and perhaps test; {hint}"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return listed(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,16 +60,6 @@ class Source(ABC):
     made_up: bool = False  # whether settings determine all samples
     _reads_classes: bool = False  # though labels are to be numbers
     public: bool = True  # whether messages may name rows and what these hold
-
-    @classmethod
-    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
-        """Open the source, as `open_source` does; by default, it takes its options by their names."""
-        return cls(**dict(experiment.source_options))
-
-    @classmethod
-    def fetch(cls, data_dir: Path | None) -> list[Path]:
-        """Get the files that come from the network, check them and return them; no run calls this."""
-        return []
 
     @property
     def feature_type(self) -> np.dtype[np.generic]:

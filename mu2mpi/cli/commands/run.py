@@ -12,8 +12,6 @@ from mu2mpi.cli.shared import add_output, warn_of_tests
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
 
-MAKES_RESULTS = True
-
 
 def add_arguments(parser: ArgumentParser) -> None:
     from mu2mpi.cli.options import add_running_options

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.config.sweep import Sweep
 
-MAKES_RESULTS = True
-
 
 def add_arguments(parser: ArgumentParser) -> None:
     from mu2mpi.cli.options import add_running_options

@@ -11,7 +11,7 @@ import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,11 +100,6 @@ class Mnist(Source):
         self._training, self._test = arrays[:2], arrays[2:]
         self.training_samples, self.test_samples = len(arrays[1]), len(arrays[3])
         self.dimension = arrays[0][0].size
-
-    @classmethod
-    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
-        """Open the four files."""
-        return cls(data_dir, verify)
 
     @classmethod
     def fetch(cls, data_dir: Path | None = None) -> list[Path]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source, Which
-from mu2mpi.data.streams import SeedStream, machine_words, unit_uniforms
+from mu2mpi.data.streams import SeedStream, philox_key, unit_uniforms
 from mu2mpi.errors import InputError
 
 POINTS = 1024  # a power of two: then a uniform number names a point without rounding
@@ -22,15 +22,13 @@ class Population(Source):
     of the next class, and u is uniform in the cube. Points are equally probable for every machine. A label
     is that of the point's class, or with probability `label_noise` a random one.
 
-    Machines differ in their random labels. Machines 2k and 2k + 1 are twins with a random model of their
-    own, (b_y u): by the side of the plane <u, z> = 0 on which a point lies, one class of each pair (0 and 1,
-    2 and 3, ...) has the probability (1 + heterogeneity) / K among the random labels, and its partner the
-    rest. The twins lean to opposite sides, and a last machine without a twin not at all. So the average over
-    machines, and with it f and the minimum over K, is the same for any heterogeneity and number of machines.
+    Machines differ in their random labels. Machines 2k and 2k + 1 are twins with a random plane of their own:
+    by the side on which a point lies, one class of each pair (0 and 1, 2 and 3, ...) has the probability
+    (1 + heterogeneity) / K among the random labels, and its partner the rest. The twins lean to opposite
+    sides, and a machine without a twin not at all, so that the average over machines is always the same.
 
-    `samples` counts those of a run that asks for no number of rounds. `points`, float64 of shape (POINTS,
-    features), are multiples of 2^-12, so that sums of them are exact in any order; `point_classes`, int32 of
-    shape (POINTS,), are their classes.
+    `samples` counts those of a run that asks for no number of rounds. `points`, shape (POINTS, features), are
+    multiples of 2^-12, so that sums of them are exact in any order; `point_classes` are their classes.
     """
 
     name = "population"
@@ -75,7 +73,7 @@ class Population(Source):
         """Make samples of one of M machines: functions of the key, the machine and their places from 0."""
         places = np.asarray(places, np.int64)
         first, last = (int(places.min()), int(places.max())) if places.size else (0, -1)
-        words = machine_words(key, "fresh samples", machine, first, last + 1 - first)
+        words = SeedStream(philox_key(key, "fresh samples")).words(machine, last + 1 - first, first)
         scaled = POINTS * unit_uniforms(words)[places - first]
         points = scaled.astype(np.int64)
         labels = self._labels(machine, machines, points, scaled - points)

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mu2mpi.data.cells import MISSING, UNFIT
 from mu2mpi.data.encoding import Encoded, Flaws, encoded_labels, kinds
 from mu2mpi.data.formats.table import Table, open_file
-from mu2mpi.data.schema import MOST_CLASSES, Column, Schema, read_schema
+from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Schema, read_schema
 from mu2mpi.data.source import COLUMN_AT_ONCE, Labels, Samples, Source, Which, classes_of, row_blocks
 from mu2mpi.data.telling import DataError, row_text, shown, telling
 from mu2mpi.errors import InputError
@@ -56,16 +56,18 @@ class UserFile(Source):
             self._open_test(experiment, schema, training)
             self._label: Column | None = None
             if schema is not None:
-                self._label, self.square, self.columns = schema.label[1], schema.square, schema.toml
+                self._label, self.columns = schema.label[1], schema.toml
+                self.square = float(len(schema.features))  # of a group of indicators one is set
             elif experiment.label_range is not None:
                 low, high = map(float, experiment.label_range.split(":"))
                 self._label = Column(type="label", low=low, high=high)
-            if self._label is not None:
-                self.classes, self.class_names = self._label.count, self._label.class_names
-                self.label_range = self._label.range
+            names: Any
+            if self._label is None:
+                names = self._values = _find_classes(training, self._missing)
             else:
-                self._values = _find_classes(training, self._missing)
-                self.classes, self.class_names = len(self._values), tuple(map(str, self._values))
+                names, self.label_range = self._label.classes, self._label.range
+            self.classes = TENTHS if names is None else len(names)
+            self.class_names = None if names is None else tuple(map(str, names))
         # What a preset chooses here does not depend on the number of machines, which is not known yet.
         if experiment.scaling == "unit":
             self.scale, self.limit, self.remedy = 1.0, LARGEST, "remove the sample"
@@ -76,11 +78,6 @@ class UserFile(Source):
         # A result could not hold others.
         self.feature_names = names if names and not any(map(UNFIT.search, names)) else None
 
-    @classmethod
-    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
-        """Open the file, or the two files, that an experiment names."""
-        return cls(experiment)
-
     def _open_test(self, experiment: Any, schema: Schema | None, training: Table) -> None:
         """Set what is for training and what for testing: a share of the training file, or another file."""
         test = experiment.test or (schema and schema.test) or 0.2
@@ -88,7 +85,7 @@ class UserFile(Source):
             split = Split(training.samples, test, experiment.data_seed, self.name)
             self.training_samples, self.test_samples = split.training_rows, split.test_rows
             self._sets = {"training": (training, split.training), "test": (training, split.test)}
-            self.files, self._is_split = (training.path,), True
+            self.files = (training.path,)
             return
         path = Path(test).expanduser()
         check_readable(path)
@@ -98,12 +95,11 @@ class UserFile(Source):
                 "give --test another file, or a share of this one, such as 0.2"
             )
         other = self._open_table(experiment, schema, path, training.dimension)
-        if other.dimension != self.dimension:
-            sizes = f"{other.dimension} features a sample, and {training.path} has {self.dimension}"
-            raise InputError(f"{path} has {sizes}")
+        if (count := other.dimension) != self.dimension:
+            raise InputError(f"{path} has {count} features a sample, and {self.name} has {self.dimension}")
         self.training_samples, self.test_samples = training.samples, other.samples
         self._sets = {"training": (training, np.asarray), "test": (other, np.asarray)}
-        self.files, self._is_split = (training.path, path), False
+        self.files = training.path, path
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         """Read rows in the order of the file, a few at a time, and put them where they are wanted."""
@@ -121,7 +117,7 @@ class UserFile(Source):
     @property
     def test_rows(self) -> NDArray[np.int64] | None:
         """The rows that the split takes, unless they are too many for a result to list."""
-        if not self._is_split or self.test_samples > MOST_LISTED:
+        if len(self.files) > 1 or self.test_samples > MOST_LISTED:
             return None
         return self._sets["test"][1](np.arange(self.test_samples))
 
