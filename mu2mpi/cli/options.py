@@ -74,10 +74,7 @@ def add_field(parser: Any, name: str, **other: Any) -> None:
 
 
 def how_to_run(arguments: Namespace, communicator: "Communicator", outputs: Sequence[Path]) -> dict[str, Any]:
-    """Start the compiler; return what `run` and `sweep` are told beside the experiment.
-
-    Every rank raises InputError if a log cannot be written.
-    """
+    """Start the compiler, try the logs; return what `run` and `sweep` are told beside the experiment."""
     from mu2mpi.execution.environment import kernel_cache
     from mu2mpi.execution.logs import LogFile
     from mu2mpi.execution.warmup import start_compiler_without_scipy

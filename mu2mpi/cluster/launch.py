@@ -249,17 +249,16 @@ def _is_requeued(left: int | None, outputs: Outputs, seen: set[int], limit: int)
     by = "a person" if signal.SIGINT in seen else "the scheduler" if seen else "nobody"
     if signal.SIGTERM in seen and by != "a person":
         by = slurm.who_ends()
-    why = None
     if by == "a requeue":
         say("this job is in the queue again")
         return False
     if by == "a person":
-        why = "it was cancelled"
-    elif by == "nobody" and left is None and not outputs.have_moved_on():
+        say("this job is not put back into the queue: it was cancelled")
+        return False
+    if by == "nobody" and left is None and not outputs.have_moved_on():
         # Ranks that were lost without word and without progress
         may_start_again = outputs and slurm.restarts() < FRESH_STARTS
         if not may_start_again and slurm.nodes_answer():
-            why = "the run has got no further in this start"
-    if why is not None:
-        say(f"this job is not put back into the queue: {why}")
-    return why is None and slurm.requeue(limit)
+            say("this job is not put back into the queue: the run has got no further in this start")
+            return False
+    return slurm.requeue(limit)

@@ -182,8 +182,7 @@ class SweepJob:
     def status(self) -> str:
         """Return how many runs are done, running, left and failed, and the names of some of the last.
 
-        Failed is what was submitted and has neither a result nor a task in the queue. Raises InputError
-        without SLURM.
+        Failed is what was submitted and has neither a result nor a task in the queue.
         """
         # A sweep that has changed since has other parts.
         jobs = [job for job in self._submissions() if job["runs"] == len(self.paths)]

@@ -64,11 +64,7 @@ def combined_digest(digests: Iterable[str]) -> str:
 
 
 def read_trace(path: Path, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Return who was there when, shape (rounds, machines).
-
-    The file has columns ``round``, from 1, and ``machine``, and a row for each machine in each round.
-    InputError if it cannot be used.
-    """
+    """Return who was there when, by columns ``round``, from 1, and ``machine``: shape (rounds, machines)."""
     _, machines, values = _columns(path, ("round",))
     rounds = values.astype(np.float64)
     most = MOST_ROUNDS // len(names)

@@ -197,8 +197,7 @@ class Source(ABC):
             sizes = np.abs(features[start : start + at_once])
             if float(sizes.max(initial=0)) <= highest:
                 continue
-            good = sizes.astype(np.float64) <= highest
-            row, column = np.argwhere(~good)[0]
+            row, column = np.argwhere(~(sizes.astype(np.float64) <= highest))[0]
             place, value = self._place(which, rows[start + row]), features[start + row, column]
             names, finite = self.feature_names, np.isfinite(value)
             where = f"feature {column}" if names is None else f"column {shown(names[column])}"

@@ -43,7 +43,7 @@ def everything(source):
 
 def order(rows=ROWS, share=0.2):
     """Return the rows of training samples, then those of test samples."""
-    split = Split(rows, share, 0, "")
+    split = Split(rows, share, 0)
     return np.append(split.training(np.arange(split.training_rows)), split.test(np.arange(split.test_rows)))
 
 

@@ -82,9 +82,7 @@ TIMEOUT = (5.0, 15.0)
 class Mnist(Source):
     """The 60,000 training and 10,000 test images, kept as bytes and mapped into memory.
 
-    Their four files, compressed or not, are in ``mnist/`` of `data_dir`; by default of what
-    ``MU2MPI_DATA_DIR`` names, or else of the user's cache. With `verify`, checksums of the content are
-    compared; format, shape and size always are.
+    With `verify`, checksums of the content are compared; format, shape and size always are.
     """
 
     name = "mnist"
@@ -96,24 +94,25 @@ class Mnist(Source):
         arrays, problems = _load(folder, verify)
         if problems:
             raise InputError(_advice(folder, is_ours, [*problems.values()]))
-        self.files = tuple(filter(None, (_find(folder, file) for file in FILES)))
-        self._training, self._test = arrays[:2], arrays[2:]
-        self.training_samples, self.test_samples = len(arrays[1]), len(arrays[3])
-        self.dimension = arrays[0][0].size
+        self.files = tuple(arrays)
+        images, labels, test_images, test_labels = arrays.values()
+        self.training_samples, self.test_samples = len(labels), len(test_labels)
+        self.dimension = images[0].size
+        self._training, self._test = (images, labels), (test_images, test_labels)
 
     @classmethod
     def fetch(cls, data_dir: Path | None = None) -> list[Path]:
         """Download what is missing, but replace no damaged file of the user's; return the four files."""
         folder, is_ours = _folder(data_dir)
         failures = []
-        _, problems = _load(folder, verify=True)
+        arrays, problems = _load(folder, verify=True)
         if problems and (is_ours or not any(_find(folder, file) for file in problems)):
             failures = _download([*problems], folder)
-            _, problems = _load(folder, verify=True)
+            arrays, problems = _load(folder, verify=True)
         if problems:
             reasons = [*problems.values(), *(f"not downloaded from {failure}" for failure in failures)]
             raise InputError(_advice(folder, is_ours, reasons))
-        return [*filter(None, (_find(folder, file) for file in FILES))]
+        return [*arrays]
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         images, labels = self._training if which == "training" else self._test
@@ -132,14 +131,14 @@ def _find(folder: Path, file: IdxFile) -> Path | None:
     return next((path for path in candidates if os.path.exists(path)), None)
 
 
-def _load(folder: Path, verify: bool) -> tuple[list[NDArray[np.uint8]], dict[IdxFile, str]]:
+def _load(folder: Path, verify: bool) -> tuple[dict[Path, NDArray[np.uint8]], dict[IdxFile, str]]:
     """Open the four arrays; return those that can be used, and what is wrong with the files of others."""
-    arrays, problems = [], {}
+    arrays, problems = {}, {}
     for file in FILES:
         try:
             if (path := _find(folder, file)) is None:
                 raise InputError(f"{folder / file.name}[.gz] is missing, or its folder cannot be read")
-            arrays.append(open_idx(path, file, verify))
+            arrays[path] = open_idx(path, file, verify)
         except InputError as error:
             problems[file] = str(error)
     return arrays, problems

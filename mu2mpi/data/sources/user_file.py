@@ -82,7 +82,9 @@ class UserFile(Source):
         """Set what is for training and what for testing: a share of the training file, or another file."""
         test = experiment.test or (schema and schema.test) or 0.2
         if not isinstance(test, str):
-            split = Split(training.samples, test, experiment.data_seed, self.name)
+            if training.samples < 2:
+                raise InputError(f"{self.name} has one row; give another file for testing, with --test")
+            split = Split(training.samples, test, experiment.data_seed)
             self.training_samples, self.test_samples = split.training_rows, split.test_rows
             self._sets = {"training": (training, split.training), "test": (training, split.test)}
             self.files = (training.path,)
@@ -186,16 +188,14 @@ def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
 
 
 class Split:
-    """A random part of the rows of a file, which messages call `what`, for testing, the rest for training.
+    """A random part of the rows of a file for testing, the rest for training.
 
     It needs no list: the rows are cut into as many stretches of nearly equal length as there are test rows,
     and one row of each, any with the same probability, is a test row. Both parts keep the order of the file
     and have a row at least.
     """
 
-    def __init__(self, rows: int, fraction: float, seed: int, what: str) -> None:
-        if rows < 2:
-            raise InputError(f"{what} has one row, which cannot be split into training and test samples")
+    def __init__(self, rows: int, fraction: float, seed: int) -> None:
         self.test_rows = min(rows - 1, max(1, round(fraction * rows)))
         self.training_rows = rows - self.test_rows
         self._rows = rows
