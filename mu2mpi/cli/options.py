@@ -1,9 +1,8 @@
 """The options of commands that run experiments: those of an experiment, and how it is run."""
 
-import math
 import os
 import re
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -31,7 +30,7 @@ def add_running_options(parser: ArgumentParser, overwrite: str = "replace the ou
     add_data_dir(parser)
     parser.add_argument(
         "--checkpoint-every",
-        type=_positive_seconds,
+        type=float,
         default=CHECKPOINT_SECONDS,
         metavar="SECONDS",
         help="time between two checkpoints, from which the same command goes on after a kill "
@@ -41,16 +40,6 @@ def add_running_options(parser: ArgumentParser, overwrite: str = "replace the ou
     group = parser.add_argument_group("the experiment (also the keys of a configuration file)")
     for name in option_fields():
         add_field(group, name)
-
-
-def _positive_seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not seconds > 0:
-        raise ArgumentTypeError(f"{text!r} is not a positive number of seconds")
-    return seconds
 
 
 def add_field(parser: Any, name: str, **other: Any) -> None:
@@ -75,6 +64,8 @@ def add_field(parser: Any, name: str, **other: Any) -> None:
 
 def how_to_run(arguments: Namespace, communicator: "Communicator", outputs: Sequence[Path]) -> dict[str, Any]:
     """Start the compiler, try the logs; return what `run` and `sweep` are told beside the experiment."""
+    if not arguments.checkpoint_every > 0:
+        arguments.parser.error("--checkpoint-every takes a positive number of seconds")
     from mu2mpi.execution.environment import kernel_cache
     from mu2mpi.execution.logs import LogFile
     from mu2mpi.execution.warmup import start_compiler_without_scipy

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mu2mpi.results.reader import Summary
 
 
-def add_flag(parser: ArgumentParser, option: str, what: str) -> None:
+def add_flag(parser: Any, option: str, what: str) -> None:
     """Add an option that takes no value."""
     parser.add_argument(option, action="store_true", help=what)
 

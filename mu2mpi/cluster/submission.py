@@ -41,12 +41,11 @@ class Load(NamedTuple):
 
 def task_seconds(loads: Sequence[Load], parts: int, ranks: int) -> list[float]:
     """Return what each part of a sweep is expected to take: every rank is busy, or one run is the longest."""
-
-    def of(part: Sequence[Load]) -> float:
-        together = sum(load.seconds for load in part) / ranks
-        return max([together, *(load.seconds / min(ranks, load.machines) for load in part)])
-
-    return [START_SECONDS + of(loads[k::parts]) for k in range(parts)]
+    tasks, seconds = (loads[k::parts] for k in range(parts)), []
+    for task in tasks:
+        each = [load.seconds / min(ranks, load.machines) for load in task]
+        seconds.append(START_SECONDS + max([sum(load.seconds for load in task) / ranks, *each]))
+    return seconds
 
 
 def pack(loads: Sequence[Load], ranks: int, limit: float, most: int) -> int:

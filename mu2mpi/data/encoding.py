@@ -8,10 +8,18 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.cells import ABSENT, UNKNOWN, Cells
 from mu2mpi.data.formats.table import Columns, Kind, Role, Table
-from mu2mpi.data.schema import FALSE, TRUE, Column, Schema
+from mu2mpi.data.schema import Column, Schema
 
 Flaws = dict[str, NDArray[np.int64]]
 """Numbers of values that are missing, and outside what is declared, by column."""
+
+WORDS = {
+    form(word): k
+    for k, some in enumerate(("false f no n 0", "true t yes y 1"))
+    for word in some.split()
+    for form in (str, str.upper, str.title)
+}
+"""What usual words of a boolean column mean, in small or capital letters."""
 
 FEATURE_TYPE = np.dtype(np.float32)
 """It holds every feature closely enough: what is in [-1, 1] stays there."""
@@ -62,7 +70,10 @@ def encode(column: Column, cells: Cells, into: NDArray[np.floating], strict: boo
         inside = np.clip((np.clip(values, low, high) - middle) / half, -1, 1)
         into[:, 0] = np.where(missing, 0, inside)
     else:
-        codes = _boolean(column, cells) if column.type == "boolean" else _declared(column.categories, cells)
+        if column.type == "boolean" and column.true is None:
+            codes = cells.codes(WORDS, whole=True)
+        else:
+            codes = _declared(column.categories or (column.false, column.true), cells)
         missing, outside = codes == ABSENT, codes == UNKNOWN
         if column.type == "categorical":
             into[:] = codes[:, np.newaxis] == np.arange(into.shape[1])
@@ -79,7 +90,7 @@ def encode(column: Column, cells: Cells, into: NDArray[np.floating], strict: boo
 def encoded_labels(label: Column, cells: Cells, strict: bool, flaws: Flaws) -> NDArray[Any]:
     """Labels as classes, or as numbers of [-1, 1]; DataError if one is missing, or of no class."""
     if label.range is None:
-        codes = _declared(label.classes, cells)
+        codes = _declared(label.classes or (), cells)
         cells.refuse(codes == ABSENT, "a label that is missing", "remove the sample")
         cells.refuse(codes == UNKNOWN, "a label that is no class declared", "declare it, or correct it")
         return codes.astype(np.int32)
@@ -89,15 +100,6 @@ def encoded_labels(label: Column, cells: Cells, strict: bool, flaws: Flaws) -> N
     return numbers[:, 0]
 
 
-def _declared(values: Sequence[str | int] | None, cells: Cells) -> NDArray[np.int64]:
-    known = values or ()
-    whole = all(isinstance(value, int) for value in known)
-    return cells.codes({str(value): k for k, value in enumerate(known)}, whole)
-
-
-def _boolean(column: Column, cells: Cells) -> NDArray[np.int64]:
-    if column.true is not None and column.false is not None:
-        return _declared((column.false, column.true), cells)
-    forms = str, str.upper, str.title
-    words = {form(word): k for k, some in enumerate((FALSE, TRUE)) for word in some for form in forms}
-    return cells.codes(words, whole=True)
+def _declared(values: Sequence[str | int | None], cells: Cells) -> NDArray[np.int64]:
+    whole = all(isinstance(value, int) for value in values)
+    return cells.codes({str(value): k for k, value in enumerate(values)}, whole)

@@ -16,9 +16,6 @@ from mu2mpi.errors import InputError
 from mu2mpi.suggestions import did_you_mean
 from mu2mpi.toml import read_toml
 
-TRUE, FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
-"""Usual words of a boolean column, in small or capital letters."""
-
 MOST_CLASSES = 1_000_000
 
 TENTHS = 10

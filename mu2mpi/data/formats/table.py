@@ -61,10 +61,19 @@ class Table:
 
     def __init__(self, path: Path, features: Any, labels: Any, owners: Any = None) -> None:
         self.path, self._features, self._columns = path, features, {"label": labels, "owner": owners}
-        self.samples, self.dimension = _checked_size(path, features.shape, labels.shape, "labels")
-        self.has_owners = owners is not None
-        if owners is not None:
-            _checked_size(path, features.shape, owners.shape, "owners")
+        self.has_owners, shape = owners is not None, tuple(features.shape)
+        if len(shape) < 2:
+            raise InputError(f"{path}: features need a row for each sample, and have the shape {shape}")
+        for role, column in self._columns.items() if owners is not None else [("label", labels)]:
+            if len(column.shape) == 0 or math.prod(column.shape[1:]) != 1:
+                raise InputError(f"{path}: {role}s must be one a sample, and have the shape {column.shape}")
+            if column.shape[0] != shape[0]:
+                raise InputError(f"{path} holds {shape[0]} rows of features but {column.shape[0]} {role}s")
+        self.samples, self.dimension = shape[0], math.prod(shape[1:])
+        if 0 in shape:
+            raise InputError(f"{path} is empty: its features have the shape {shape}")
+        if self.dimension > MOST_FEATURES:
+            raise InputError(f"{path} has {self.dimension} features a sample; {MOST_FEATURES} are the most")
         if features.dtype.kind not in "biuf":
             raise InputError(f"{path}: features should be real numbers, not of the type {features.dtype}")
         # The smallest of the kernels' types that holds all features exactly, if one does.
@@ -83,22 +92,6 @@ class Table:
         if values.dtype.kind not in "biufSUO":
             raise InputError(f"{self.path}: each {role} must be a number or text, not {values.dtype}")
         return Cells(self.path, f"of {role}s", rows, values, self.has_header)
-
-
-def _checked_size(path: Path, features: Sequence[int], column: Sequence[int], what: str) -> tuple[int, int]:
-    """Return the numbers of samples and features, by the shapes of features and of a column beside them."""
-    if len(features) < 2:
-        raise InputError(f"{path}: features need a row for each sample, and have the shape {tuple(features)}")
-    if len(column) == 0 or math.prod(column[1:]) != 1:
-        raise InputError(f"{path}: {what} must be one a sample, and have the shape {tuple(column)}")
-    if column[0] != features[0]:
-        raise InputError(f"{path} holds {features[0]} rows of features but {column[0]} {what}")
-    dimension = math.prod(features[1:])
-    if features[0] == 0 or dimension == 0:
-        raise InputError(f"{path} is empty: its features have the shape {tuple(features)}")
-    if dimension > MOST_FEATURES:
-        raise InputError(f"{path} has {dimension} features a sample, and {MOST_FEATURES} are the most")
-    return features[0], dimension
 
 
 def find_name(path: Path, there: Collection[str], given: str | None, option: str) -> str:
