@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.cells import MISSING, UNFIT
-from mu2mpi.data.encoding import Encoded, Flaws, encoded_labels, kinds
 from mu2mpi.data.formats.table import Table, open_file
-from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Schema, read_schema
+from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Encoded, Flaws, Schema, read_schema
 from mu2mpi.data.source import COLUMN_AT_ONCE, Labels, Samples, Source, Which, classes_of, row_blocks
 from mu2mpi.data.telling import DataError, row_text, shown, telling
 from mu2mpi.errors import InputError
@@ -146,7 +145,7 @@ class UserFile(Source):
         """Return the class of each of some rows, ascending, or its label in [-1, 1]."""
         cells = table.cells("label", rows)
         if self._label is not None:
-            return encoded_labels(self._label, cells, self._strict, self.flaws)
+            return self._label.labels(cells, self._strict, self.flaws)
         labels = cells.names(self._missing)
         if labels.dtype != self._values.dtype:
             raise InputError(f"the labels in {table.path} are not of the kind of those in {self.name}")
@@ -161,7 +160,7 @@ class UserFile(Source):
         # What a sparse file lacks at the end is 0.
         file = open_file(path, max((int(name) for name in schema.columns if name.isdecimal()), default=0))
         schema.check_names(path, file.column_names)
-        return Encoded(file.columns(kinds(schema)), schema, self._strict, self.flaws)
+        return Encoded(file.columns(schema.kinds), schema, self._strict, self.flaws)
 
 
 def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
