@@ -76,29 +76,23 @@ class Population(Source):
         words = SeedStream(philox_key(key, "fresh samples")).words(machine, last + 1 - first, first)
         scaled = POINTS * unit_uniforms(words)[places - first]
         points = scaled.astype(np.int64)
-        labels = self._labels(machine, machines, points, scaled - points)
-        return Samples(self.points[points], labels)
-
-    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
-        raise TypeError("a population has no rows: samples are drawn, and expectations are sums over points")
-
-    def _labels(
-        self, machine: int, machines: int, points: NDArray[np.int64], uniforms: NDArray[np.float64]
-    ) -> NDArray[np.int32]:
-        """Turn a uniform number for each of some points of one machine into a label."""
-        labels = self.point_classes[points]
+        # What is left of a number that names a point is uniform too, and decides on the label.
+        labels, uniforms = self.point_classes[points], scaled - points
         noisy = np.flatnonzero(uniforms < self.label_noise)
-        scaled = uniforms[noisy] * (self.classes / self.label_noise) if noisy.size else uniforms[noisy]
-        drawn = np.minimum(scaled.astype(np.int32), self.classes - 1)
+        chosen = uniforms[noisy] * (self.classes / self.label_noise) if noisy.size else uniforms[noisy]
+        drawn = np.minimum(chosen.astype(np.int32), self.classes - 1)
         leaning = self._leaning(machine, machines)
         if leaning > 0:
             sides, classes = self._own_model(machine)
             pairs = np.minimum(drawn // 2, len(classes) - 1)
             unwanted = (sides[points[noisy]] ^ classes[pairs]) != (drawn % 2 == 1)
             has_partner = drawn < 2 * len(classes)
-            drawn ^= (unwanted & has_partner & (scaled - drawn < leaning)).astype(np.int32)
+            drawn ^= (unwanted & has_partner & (chosen - drawn < leaning)).astype(np.int32)
         labels[noisy] = drawn
-        return labels
+        return Samples(self.points[points], labels)
+
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        raise TypeError("a population has no rows: samples are drawn, and expectations are sums over points")
 
     def _leaning(self, machine: int, machines: int) -> float:
         has_twin = machine ^ 1 < machines
