@@ -49,6 +49,13 @@ class Parser(argparse.ArgumentParser):
             self.error("\n".join(f"{word} is no option here{guess}" for word, guess in guesses.items()))
         self.error(f"unrecognized arguments: {' '.join(unknown)}\nthe options are {', '.join(known)}")
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            meant = did_you_mean(str(value), map(str, action.choices or ()))
+            raise argparse.ArgumentError(action, f"{error.message}{meant}") from None
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
