@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _end(f"{done}; the same command goes on from it", EXIT_INTERRUPTED, together=True)
         except Exception as error:
             # What MPI raises is most often the loss of another rank, and not how the run ends.
-            if word.is_wanted() and not type(error).__module__.startswith("mpi4py"):
+            if not type(error).__module__.startswith("mpi4py"):
                 word.leave_word(1)
             raise
 
@@ -174,7 +174,7 @@ def _end(message: str, code: int, together: bool) -> int:
     if together:
         communicator.wait_for_all()
         return _with_word(code)
-    is_left = word.is_wanted() and word.leave_word(code)
+    is_left = word.leave_word(code)
     if communicator.size > 1:
         communicator.abort(code)
     return 0 if is_left else code
@@ -185,7 +185,7 @@ def _with_word(code: int) -> int:
 
     It is then 0 for any end, since launchers kill ranks once one ends otherwise.
     """
-    if not word.is_wanted():
+    if not os.environ.get(word.VARIABLE):
         return code
     from mu2mpi import parallel
 

@@ -20,8 +20,7 @@ MISSING = frozenset(
 UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Characters that no name has: a result cannot hold them, or a terminal obeys them."""
 
-ABSENT, UNKNOWN = -1, -2
-"""Codes of a value that is missing, and of one that is not declared."""
+ABSENT, UNKNOWN = -1, -2  # codes of a value that is missing, and of one that is not declared
 
 
 @dataclass(frozen=True)

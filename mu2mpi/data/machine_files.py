@@ -15,11 +15,8 @@ from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 from mu2mpi.toml import read_toml
 
-KINDS = ("rho", "epsilon")
-"""What a budget may be stated as."""
-
-MOST_ROUNDS = 10**8
-"""Machines times rounds of a trace."""
+KINDS = ("rho", "epsilon")  # what a budget may be stated as
+MOST_ROUNDS = 10**8  # machines times rounds of a trace
 
 
 def read_budgets(path: Path, names: Sequence[str]) -> dict[int, tuple[str, float]]:

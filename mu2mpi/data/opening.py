@@ -16,8 +16,7 @@ from mu2mpi.registry import find
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
 
-SHOWN = 20
-"""Names of classes that a description lists."""
+SHOWN = 20  # names of classes that a description lists
 
 
 def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: bool = True) -> Source:

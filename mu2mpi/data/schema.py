@@ -54,8 +54,7 @@ WORDS = {
 }
 """What usual words of a boolean column mean, in small or capital letters."""
 
-FEATURE_TYPE = np.dtype(np.float32)
-"""It holds every feature closely enough: what is in [-1, 1] stays there."""
+FEATURE_TYPE = np.dtype(np.float32)  # it holds every feature closely enough: what is in [-1, 1] stays there
 
 
 def _checked_values(values: object) -> tuple[str | int, ...]:

@@ -18,8 +18,7 @@ from mu2mpi.files import identity
 from mu2mpi.hdf5 import open_to_read
 from mu2mpi.memory import check_room
 
-BLOCK_BYTES = 4 << 20
-"""About how much is read at once where HDF5 has to find, unpack or convert it."""
+BLOCK_BYTES = 4 << 20  # about how much is read at once where HDF5 has to find, unpack or convert it
 
 
 class Hdf5(File):

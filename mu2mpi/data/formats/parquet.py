@@ -13,9 +13,6 @@ from mu2mpi.errors import InputError
 from mu2mpi.files import identity
 from mu2mpi.memory import check_room
 
-BYTES = {"numbers": 8, "texts": 64, "names": 64}
-"""Memory of a value of each kind."""
-
 
 class Parquet(File):
     """A Parquet file, whose columns a schema declares."""
@@ -53,7 +50,9 @@ class Parquet(File):
                         "write it as numbers or text"
                     )
         starts, state = np.cumsum([0, *sizes]), identity(self.path)
-        check_room(self.path, max(sizes, default=0) * sum(BYTES[kind] for kind in wanted.values()))
+        check_room(
+            self.path, max(sizes, default=0) * sum(8 if kind == "numbers" else 64 for kind in wanted.values())
+        )
         held: dict[int, dict[str, NDArray[Any]]] = {}
 
         def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:

@@ -20,8 +20,7 @@ from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.errors import InputError
 from mu2mpi.files import cache_folder, check_readable, write_whole
 
-PACKED = b"\x1f\x8b"
-"""First bytes of what gzip has compressed."""
+PACKED = b"\x1f\x8b"  # first bytes of what gzip has compressed
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,7 @@ MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
-TIMEOUT = (5.0, 15.0)
-"""Seconds to wait for a connection, and for the next piece of an answer."""
+TIMEOUT = (5.0, 15.0)  # seconds to wait for a connection, and for the next piece of an answer
 
 
 class Mnist(Source):

@@ -17,17 +17,10 @@ from mu2mpi.data.telling import DataError, row_text, shown, telling
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 
-LARGEST = 1e150
-"""Squares of larger features, and sums of them, may leave the range of floating-point numbers."""
-
-READ_BYTES = 4 << 20
-"""Features that are read at once."""
-
-MOST_LISTED = 1_000_000
-"""Test rows that a result lists."""
-
-SURELY_MANY = 100
-"""Beyond so many classes, there should be at least three samples of each, on average."""
+LARGEST = 1e150  # squares of larger features, and sums of them, may leave the range of floating-point numbers
+READ_BYTES = 4 << 20  # features that are read at once
+MOST_LISTED = 1_000_000  # test rows that a result lists
+SURELY_MANY = 100  # beyond so many classes, there should be at least three samples of each, on average
 
 
 class UserFile(Source):
