@@ -137,9 +137,8 @@ def _without_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def render_job(name: str, arguments: Sequence[str], request: Request | None = None, parts: int = 1) -> str:
+def render_job(name: str, arguments: Sequence[str], request: Request, parts: int = 1) -> str:
     """Return the script of a job, or an array of several parts, for ``mu2mpi ARGUMENTS``."""
-    request = request or Request()
     words = [*_option("requeues", request), *arguments]
     words += [*_option("checkpoint-every", request), *_option("data-dir", request)]
     template, index, chunk = "job.sbatch", "SLURM_ARRAY_TASK_ID", {}
