@@ -3,12 +3,14 @@
 import os
 import re
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from mu2mpi.cli.shared import add_data_dir, add_flag, warn
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import choices, option_fields, takes_boolean
+from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
 from mu2mpi.parallel import Communicator
@@ -117,3 +119,33 @@ def merged_settings(config: Path | None, arguments: Namespace) -> dict[str, Any]
     if "rho" in given or "epsilon" in given:
         settings = {name: value for name, value in settings.items() if name not in ("rho", "epsilon")}
     return {**settings, **given}
+
+
+def experiment_of(arguments: Namespace) -> Experiment:
+    """Return the experiment of `run`."""
+    return Experiment.make(merged_settings(arguments.config, arguments), str(arguments.config or ""))
+
+
+def output_of(arguments: Namespace, experiment: Experiment, ranks: int) -> Path:
+    """Return the result file of `run`."""
+    machines = experiment.machines or ranks
+    return arguments.output or Path("runs") / result_name(experiment.having(machines=machines))
+
+
+def chosen_of(arguments: Namespace) -> tuple[Sweep, list[tuple[int, Experiment]]]:
+    """Return the sweep of `sweep`, and those of its experiments that are to be run."""
+    config, given = arguments.config, given_settings(arguments)
+    if arguments.methods is not None:
+        given["methods"] = arguments.methods
+    elif config is None:
+        raise InputError("there is nothing to run: give a TOML file, or --methods all")
+    sweep = Sweep({} if config is None else read_toml(config), str(config or ""), given)
+    return sweep, sweep.choose(arguments.index, arguments.part)
+
+
+def warn_of_tests(experiments: Iterable[Experiment]) -> None:
+    """Say what is not protected of runs that are private but for their test set."""
+    from mu2mpi.analysis.show import TEST_SHARE
+
+    if any(experiment.tests_on_a_share and experiment.seed is None for experiment in experiments):
+        print(f"not private: {TEST_SHARE[0].lower()}{TEST_SHARE[1:]}")

@@ -2,12 +2,10 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
     from mu2mpi.results.reader import Summary
 
 
@@ -73,11 +71,3 @@ def warn(*notes: str) -> None:
     """Print warnings."""
     for note in notes:
         print(f"mu2mpi: warning: {note}", file=sys.stderr, flush=True)
-
-
-def warn_of_tests(experiments: "Iterable[Experiment]") -> None:
-    """Say what is not protected of runs that are private but for their test set."""
-    from mu2mpi.analysis.show import TEST_SHARE
-
-    if any(experiment.tests_on_a_share and experiment.seed is None for experiment in experiments):
-        print(f"not private: {TEST_SHARE[0].lower()}{TEST_SHARE[1:]}")
