@@ -9,12 +9,7 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 
 from mu2mpi.cli.shared import add_paths
 
-NUMBERS = {
-    "rho": "privacy of all releases together, as for `run`",
-    "epsilon": "the epsilon to reach",
-    "delta": "its delta [with --epsilon alone: that of `run`]",
-    "samples": "number of samples of all machines, by which delta is judged",
-}
+NUMBERS = ("rho", "epsilon", "delta", "samples")
 
 
 def _count(text: str) -> int | None:
@@ -28,19 +23,17 @@ def _count(text: str) -> int | None:
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_paths(parser, nargs="*")
-    for name, what in NUMBERS.items():
-        kind, metavar = (int, "N") if name == "samples" else (float, "REAL")
-        parser.add_argument(f"--{name}", type=kind, metavar=metavar, default=SUPPRESS, help=what)
-    for name, metavar, what in (
-        (
-            "samples",
-            "K",
-            "say what files guarantee a person with up to K samples at a machine, or `all`",
-        ),
-        ("machines", "J", "say it of a person with so many, or one, at each of up to J machines"),
+    for option, kind, metavar, what in (
+        ("rho", float, "REAL", "privacy of all releases together, as for `run`"),
+        ("epsilon", float, "REAL", "the epsilon to reach"),
+        ("delta", float, "REAL", "its delta [with --epsilon alone: that of `run`]"),
+        ("samples", int, "N", "number of samples of all machines, by which delta is judged"),
     ):
-        option = f"--{name}-of-a-person"
-        parser.add_argument(option, type=_count, metavar=metavar, default=SUPPRESS, help=what)
+        parser.add_argument(f"--{option}", type=kind, metavar=metavar, default=SUPPRESS, help=what)
+    samples = "say what files guarantee a person with up to K samples at a machine, or with `all`"
+    parser.add_argument("--samples-of-a-person", type=_count, metavar="K", default=SUPPRESS, help=samples)
+    machines = "say it of a person with so many, or one, at each of up to J machines"
+    parser.add_argument("--machines-of-a-person", type=_count, metavar="J", default=SUPPRESS, help=machines)
 
 
 def execute(arguments: Namespace) -> int:
